@@ -1,0 +1,114 @@
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/diagnostics.h"
+
+enum { BLOCK_BYTES = 1 << 16, ALIGNMENT = 16 };
+
+typedef struct ArenaBlock {
+    struct ArenaBlock *previous;
+    size_t used, size;
+    _Alignas(ALIGNMENT) unsigned char bytes[];
+} ArenaBlock;
+
+_Noreturn void memory_exhausted(void)
+{
+    fputs("skycc: error: out of memory\n", stderr);
+    exit(EXIT_BAD_INPUT);
+}
+
+void *memory_allocate(size_t bytes)
+{
+    void *pointer = calloc(1, bytes ? bytes : 1);
+    if (!pointer) memory_exhausted();
+    return pointer;
+}
+
+void *memory_resize(void *pointer, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!size_multiply(count, size, &bytes)) memory_exhausted();
+    pointer = realloc(pointer, bytes ? bytes : 1);
+    if (!pointer) memory_exhausted();
+    return pointer;
+}
+
+void *arena_allocate(Arena *arena, size_t bytes)
+{
+    if (bytes > SIZE_MAX - BLOCK_BYTES) memory_exhausted();
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    ArenaBlock *block = arena->block;
+    if (!block || block->size - block->used < bytes) {
+        size_t size = bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
+        block = calloc(1, sizeof *block + size);
+        if (!block) memory_exhausted();
+        block->size = size;
+        /* A large object gets a block of its own behind the current one, whose rest stays in use. */
+        if (size == bytes && arena->block) {
+            block->previous = arena->block->previous;
+            arena->block->previous = block;
+        } else {
+            block->previous = arena->block;
+            arena->block = block;
+        }
+    }
+    void *pointer = block->bytes + block->used;
+    block->used += bytes;
+    return pointer;
+}
+
+void *arena_allocate_array(Arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!size_multiply(count, size, &bytes)) memory_exhausted();
+    return arena_allocate(arena, bytes);
+}
+
+void *arena_copy(Arena *arena, const void *source, size_t bytes)
+{
+    void *copy = arena_allocate(arena, bytes);
+    if (bytes) memcpy(copy, source, bytes);
+    return copy;
+}
+
+char *arena_string_n(Arena *arena, const char *string, size_t length)
+{
+    char *copy = arena_allocate(arena, length + 1);
+    if (length) memcpy(copy, string, length);
+    return copy;
+}
+
+char *arena_string(Arena *arena, const char *string) { return arena_string_n(arena, string, strlen(string)); }
+
+char *arena_format_va(Arena *arena, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (length < 0) memory_exhausted();
+    char *text = arena_allocate(arena, (size_t)length + 1);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    return text;
+}
+
+char *arena_format(Arena *arena, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *text = arena_format_va(arena, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void arena_free(Arena *arena)
+{
+    for (ArenaBlock *block = arena->block, *previous; block; block = previous) {
+        previous = block->previous;
+        free(block);
+    }
+    arena->block = NULL;
+}

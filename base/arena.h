@@ -1,0 +1,50 @@
+/* Region allocator: one arena per phase, freed whole.
+ *
+ * Memory is zeroed and aligned to 16 bytes. Allocation never returns NULL: when the system has no memory left,
+ * memory_exhausted() reports it and ends the process with EXIT_BAD_INPUT after removing temporary files. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Arena {
+    struct ArenaBlock *block;
+} Arena;
+
+void *arena_allocate(Arena *arena, size_t bytes);
+/* `count` elements of `size` bytes; a product that overflows is treated as exhausted memory. */
+void *arena_allocate_array(Arena *arena, size_t count, size_t size);
+/* A copy of `count` elements. */
+void *arena_copy(Arena *arena, const void *source, size_t bytes);
+char *arena_string(Arena *arena, const char *string);
+char *arena_string_n(Arena *arena, const char *string, size_t length);
+char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_format_va(Arena *arena, const char *format, va_list arguments);
+void arena_free(Arena *arena);
+
+#define arena_new(arena, type) ((type *)arena_allocate((arena), sizeof(type)))
+#define arena_new_array(arena, type, count) ((type *)arena_allocate_array((arena), (count), sizeof(type)))
+
+/* malloc family with the same promise: never NULL. */
+void *memory_allocate(size_t bytes);
+void *memory_resize(void *pointer, size_t count, size_t size);
+_Noreturn void memory_exhausted(void);
+
+/* Growable arrays: `items`, `count` and `capacity` are lvalues; the array is malloc'ed, free it with free(). */
+#define array_push(items, count, capacity, value)                                                                      \
+    do {                                                                                                               \
+        if ((count) == (capacity)) {                                                                                   \
+            (capacity) = (capacity) ? 2 * (capacity) : 8;                                                              \
+            (items) = memory_resize((items), (capacity), sizeof *(items));                                             \
+        }                                                                                                              \
+        (items)[(count)++] = (value);                                                                                  \
+    } while (0)
+
+/* Overflow-checked size arithmetic: false on overflow. */
+static inline bool size_multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
+static inline bool size_add(size_t a, size_t b, size_t *sum) { return !__builtin_add_overflow(a, b, sum); }
+
+#endif

@@ -1,0 +1,19 @@
+/* A growable byte buffer, always followed by a NUL that is not counted: for text and binary output alike. */
+#ifndef BASE_BUFFER_H
+#define BASE_BUFFER_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+typedef struct Buffer {
+    char *bytes; /* NULL while empty */
+    size_t size, capacity;
+} Buffer;
+
+void buffer_append(Buffer *buffer, const void *bytes, size_t size);
+void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buffer_align(Buffer *buffer, size_t alignment); /* pads with zero bytes */
+const char *buffer_text(const Buffer *buffer);       /* never NULL */
+void buffer_free(Buffer *buffer);
+
+#endif

@@ -1,0 +1,99 @@
+#include "base/diagnostics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Diagnostic {
+    struct Diagnostic *next;
+    bool is_error;
+    Place place;
+    const char *message, *hint;
+} Diagnostic;
+
+static void record(Diagnostics *diagnostics, bool is_error, Place place, const char *hint, const char *format,
+                   va_list arguments)
+{
+    Arena *arena = &diagnostics->arena;
+    Diagnostic *diagnostic = arena_new(arena, Diagnostic);
+    diagnostic->is_error = is_error;
+    diagnostic->place = place;
+    if (place.file) diagnostic->place.file = arena_string(arena, place.file);
+    if (place.object) diagnostic->place.object = arena_string(arena, place.object);
+    if (hint) diagnostic->hint = arena_string(arena, hint);
+    diagnostic->message = arena_format_va(arena, format, arguments);
+    if (diagnostics->last)
+        diagnostics->last->next = diagnostic;
+    else
+        diagnostics->first = diagnostic;
+    diagnostics->last = diagnostic;
+}
+
+bool diagnostics_error(Diagnostics *diagnostics, int exit_code, Place place, const char *hint, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    record(diagnostics, true, place, hint, format, arguments);
+    va_end(arguments);
+    diagnostics->errors++;
+    if (diagnostics->exit_code == EXIT_OK) diagnostics->exit_code = exit_code;
+    return false;
+}
+
+void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    record(diagnostics, false, place, hint, format, arguments);
+    va_end(arguments);
+    diagnostics->warnings++;
+}
+
+/* Names come from files of strangers: control characters must not reach the terminal. */
+static void print_clean(FILE *stream, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            fprintf(stream, "\\x%02x", c);
+        else
+            fputc(c, stream);
+    }
+}
+
+void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
+{
+    for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
+        print_clean(stream, d->place.file ? d->place.file : "skycc");
+        if (d->place.line > 0) fprintf(stream, ":%d", d->place.line);
+        if (d->place.line > 0 && d->place.column > 0) fprintf(stream, ":%d", d->place.column);
+        fputs(d->is_error ? ": error: " : ": warning: ", stream);
+        if (d->place.object) {
+            print_clean(stream, d->place.object);
+            fputs(": ", stream);
+        }
+        print_clean(stream, d->message);
+        fputc('\n', stream);
+        if (d->hint) {
+            fputs("    hint: ", stream);
+            print_clean(stream, d->hint);
+            fputc('\n', stream);
+        }
+    }
+}
+
+void diagnostics_free(Diagnostics *diagnostics)
+{
+    arena_free(&diagnostics->arena);
+    memset(diagnostics, 0, sizeof *diagnostics);
+}
+
+_Noreturn void internal_error(const char *file, int line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "skycc: internal error at %s:%d: ", file, line);
+    vfprintf(stderr, format, arguments);
+    fputs("\n    hint: this is a bug in skycc; please report it with the command line and the model\n", stderr);
+    va_end(arguments);
+    exit(EXIT_INTERNAL);
+}

@@ -1,0 +1,225 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <ftw.h>
+
+/* Temporary names that still exist, so that exit() can remove them. */
+static char **pending;
+static size_t pending_count, pending_capacity;
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *ftw)
+{
+    (void)status, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void remove_tree(const char *path) { nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
+
+static void remove_pending(void)
+{
+    for (size_t i = 0; i < pending_count; i++) remove_tree(pending[i]);
+}
+
+static char *pending_add(const char *path)
+{
+    static bool registered;
+    if (!registered) registered = atexit(remove_pending) == 0;
+    size_t length = strlen(path) + 32;
+    char *temporary = memory_allocate(length);
+    snprintf(temporary, length, "%s.partial-%ld", path, (long)getpid());
+    array_push(pending, pending_count, pending_capacity, temporary);
+    return temporary;
+}
+
+static void pending_drop(char *temporary)
+{
+    for (size_t i = 0; i < pending_count; i++)
+        if (pending[i] == temporary) pending[i] = pending[--pending_count];
+    free(temporary);
+}
+
+static bool io_error(Diagnostics *diagnostics, const char *path, const char *what)
+{
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s: %s", what, strerror(errno));
+}
+
+/* Pipes cannot be mapped: read to the end into anonymous memory. */
+static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagnostics *diagnostics)
+{
+    size_t capacity = 1 << 16, size = 0, got;
+    char *bytes = memory_allocate(capacity);
+    while ((got = fread(bytes + size, 1, capacity - size, stream)) > 0) {
+        size += got;
+        if (size == capacity) bytes = memory_resize(bytes, capacity *= 2, 1);
+    }
+    bool ok = !ferror(stream) || io_error(diagnostics, path, "cannot read");
+    if (ok && size > 0) {
+        void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) memory_exhausted();
+        memcpy(memory, bytes, size);
+        *file = (MappedFile){memory, size};
+    }
+    free(bytes);
+    return ok;
+}
+
+bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
+{
+    *file = (MappedFile){0};
+    if (strcmp(path, "-") == 0) return read_stream(file, stdin, "standard input", diagnostics);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (descriptor < 0) return io_error(diagnostics, path, "cannot open");
+    struct stat status;
+    bool ok = true;
+    if (fstat(descriptor, &status) != 0) {
+        ok = io_error(diagnostics, path, "cannot examine");
+    } else if (!S_ISREG(status.st_mode)) {
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s",
+                               S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
+    } else if (status.st_size > 0) {
+        void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (bytes == MAP_FAILED)
+            ok = io_error(diagnostics, path, "cannot map");
+        else
+            *file = (MappedFile){bytes, (size_t)status.st_size};
+    }
+    close(descriptor);
+    return ok;
+}
+
+void file_unmap(MappedFile *file)
+{
+    if (file->bytes) munmap((void *)file->bytes, file->size);
+    *file = (MappedFile){0};
+}
+
+bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
+{
+    *file = (OutputFile){.path = path};
+    if (strcmp(path, "-") == 0) {
+        file->stream = stdout;
+        return true;
+    }
+    struct stat status;
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
+    file->temporary = pending_add(path);
+    file->stream = fopen(file->temporary, "wbe");
+    if (file->stream) return true;
+    pending_drop(file->temporary);
+    file->temporary = NULL;
+    return io_error(diagnostics, path, "cannot create");
+}
+
+void file_abandon(OutputFile *file)
+{
+    if (!file->temporary) return;
+    if (file->stream) fclose(file->stream);
+    unlink(file->temporary);
+    pending_drop(file->temporary);
+    *file = (OutputFile){0};
+}
+
+bool file_commit(OutputFile *file, Diagnostics *diagnostics)
+{
+    if (!file->temporary) return fflush(file->stream) == 0 || io_error(diagnostics, "standard output", "cannot write");
+    bool written = fflush(file->stream) == 0 && !ferror(file->stream) && fsync(fileno(file->stream)) == 0;
+    int saved = errno;
+    if (fclose(file->stream) != 0 && written) saved = errno, written = false;
+    file->stream = NULL;
+    errno = saved;
+    bool ok = (written || io_error(diagnostics, file->path, "cannot write")) &&
+              (rename(file->temporary, file->path) == 0 || io_error(diagnostics, file->path, "cannot rename into place"));
+    if (!ok) unlink(file->temporary);
+    pending_drop(file->temporary);
+    *file = (OutputFile){0};
+    return ok;
+}
+
+bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics)
+{
+    OutputFile file;
+    if (!file_create(&file, path, diagnostics)) return false;
+    fwrite(bytes, 1, size, file.stream); /* file_commit sees the stream's error flag */
+    return file_commit(&file, diagnostics);
+}
+
+/* Whether `path` may be replaced: absent, an empty directory, or a directory holding `marker`. */
+static bool replaceable(const char *path, const char *marker)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0) return errno == ENOENT;
+    if (!S_ISDIR(status.st_mode)) return false;
+    size_t length = strlen(path) + strlen(marker) + 2;
+    char *inside = memory_allocate(length);
+    snprintf(inside, length, "%s/%s", path, marker);
+    bool former = stat(inside, &status) == 0;
+    free(inside);
+    if (former) return true;
+    if (rmdir(path) != 0) return false; /* succeeds only if empty */
+    return mkdir(path, 0777) == 0;
+}
+
+static char *without_trailing_slashes(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    char *copy = memory_allocate(length + 1);
+    memcpy(copy, path, length);
+    return copy;
+}
+
+bool directory_create(OutputDirectory *directory, const char *path, const char *marker, Diagnostics *diagnostics)
+{
+    *directory = (OutputDirectory){.path = path};
+    char *name = without_trailing_slashes(path);
+    bool ok = true;
+    if (!replaceable(name, marker))
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                               "name a new directory, or remove this one first",
+                               "exists and was not written by skycc");
+    if (ok) {
+        directory->temporary = pending_add(name);
+        if (mkdir(directory->temporary, 0777) != 0) {
+            ok = io_error(diagnostics, path, "cannot create");
+            pending_drop(directory->temporary);
+            directory->temporary = NULL;
+        }
+    }
+    free(name);
+    return ok;
+}
+
+bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
+{
+    char *name = without_trailing_slashes(directory->path);
+    bool ok = rename(directory->temporary, name) == 0;
+    if (!ok && (errno == ENOTEMPTY || errno == EEXIST)) {
+        char *former = pending_add(directory->temporary);
+        ok = rename(name, former) == 0 && rename(directory->temporary, name) == 0;
+        remove_tree(former);
+        pending_drop(former);
+    }
+    if (!ok) {
+        io_error(diagnostics, directory->path, "cannot rename into place");
+        remove_tree(directory->temporary);
+    }
+    pending_drop(directory->temporary);
+    free(name);
+    *directory = (OutputDirectory){0};
+    return ok;
+}
+
+void directory_abandon(OutputDirectory *directory)
+{
+    if (!directory->temporary) return;
+    remove_tree(directory->temporary);
+    pending_drop(directory->temporary);
+    *directory = (OutputDirectory){0};
+}

@@ -1,0 +1,41 @@
+/* Files: mapped for reading, and written so that nothing half-done is ever seen under its final name. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include "base/diagnostics.h"
+
+/* A regular file mapped read-only. `bytes` is NULL for an empty file. */
+typedef struct MappedFile {
+    const unsigned char *bytes;
+    size_t size;
+} MappedFile;
+
+/* Maps `path`; "-" reads standard input into memory. Errors: missing, unreadable, not a regular file. */
+bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics);
+void file_unmap(MappedFile *file);
+
+/* A file being written beside its final name; file_commit makes it durable and renames it, anything else removes it.
+ * Files left open when the process exits are removed too. "-" as path writes to standard output. */
+typedef struct OutputFile {
+    FILE *stream;
+    const char *path;
+    char *temporary; /* NULL for standard output */
+} OutputFile;
+
+bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);
+bool file_commit(OutputFile *file, Diagnostics *diagnostics); /* closes in any case */
+void file_abandon(OutputFile *file);
+bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
+
+/* A directory built under a temporary name beside `path`; directory_commit renames it, replacing a directory of that
+ * name that holds nothing but a former output of skycc (it contains `marker`, or is empty). */
+typedef struct OutputDirectory {
+    const char *path;
+    char *temporary; /* write into this one */
+} OutputDirectory;
+
+bool directory_create(OutputDirectory *directory, const char *path, const char *marker, Diagnostics *diagnostics);
+bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics);
+void directory_abandon(OutputDirectory *directory); /* removes it with what it holds */
+
+#endif

@@ -1,0 +1,18 @@
+/* Content hashes (XXH3, 128 bits): names of compiled kernels, identity of models, costs and plans. Not cryptographic. */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Hash {
+    uint64_t high, low;
+} Hash;
+
+Hash hash_bytes(const void *bytes, size_t size);
+/* The hash of `hash` followed by the bytes: for chaining. */
+Hash hash_extend(Hash hash, const void *bytes, size_t size);
+/* 32 hexadecimal digits. */
+const char *hash_format(Hash hash, char text[static 33]);
+
+#endif

@@ -1,0 +1,36 @@
+/* JSON through jansson: reading with diagnostics that name the file and the path of the member, and a deterministic
+ * writer. Numbers are printed with the fewest digits that read back to the same double. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+
+/* Parses a file ("-": standard input) of at most 1 GiB; duplicate keys are errors. NULL after reporting. Free with
+ * json_decref. */
+json_t *json_read(const char *path, Diagnostics *diagnostics);
+
+/* Members of `object`. `path` is where the object stands ("layers[3]"), for the message. The required forms report a
+ * missing or ill-typed member and return false; the optional ones leave *value alone when the member is absent. Numbers
+ * must be finite. */
+typedef struct JsonReader {
+    const char *file;
+    Diagnostics *diagnostics;
+} JsonReader;
+
+bool json_get_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value);
+bool json_get_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
+bool json_get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
+bool json_get_array(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
+bool json_get_object(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
+bool json_optional_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value);
+bool json_optional_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
+bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
+
+/* Writer fragments. */
+void json_print_string(Buffer *buffer, const char *text); /* quoted and escaped */
+void json_print_number(Buffer *buffer, double value);     /* finite; shortest form that reads back exactly */
+
+#endif

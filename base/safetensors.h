@@ -1,0 +1,43 @@
+/* Safetensors files: mapped and checked on reading, streamed and committed atomically on writing. */
+#ifndef BASE_SAFETENSORS_H
+#define BASE_SAFETENSORS_H
+
+#include "base/dtype.h"
+#include "base/file.h"
+
+typedef struct SafeTensor {
+    const char *name;
+    DType dtype;
+    Shape shape;
+    const void *data; /* inside the mapping; aligned to the element size (unaligned files are refused) */
+    size_t bytes;
+} SafeTensor;
+
+typedef struct SafeTensors {
+    MappedFile file;
+    Arena arena;
+    SafeTensor *tensors; /* in order of their data */
+    size_t count;
+    const char **metadata; /* key, value, key, value ... */
+    size_t metadata_count; /* pairs */
+} SafeTensors;
+
+/* Every size, offset, overlap and name is checked before use. */
+bool safetensors_open(SafeTensors *file, const char *path, Diagnostics *diagnostics);
+const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL if absent; logarithmic */
+const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL if absent */
+void safetensors_close(SafeTensors *file);
+
+/* Writing: declare every tensor, then write the data of each in the order of declaration. */
+typedef struct SafeTensorsWriter SafeTensorsWriter;
+
+SafeTensorsWriter *safetensors_writer(void);
+void safetensors_writer_metadata(SafeTensorsWriter *writer, const char *key, const char *value);
+/* `data` is not copied and must live until safetensors_write. */
+void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType dtype, const Shape *shape,
+                            const void *data);
+/* Writes header and data to `path` (atomically) and frees the writer, in success and failure alike. Tensors keep the
+ * order they were added in; the header is padded so that the data starts at a multiple of 64 bytes. */
+bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics);
+
+#endif
