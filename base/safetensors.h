@@ -9,26 +9,27 @@ typedef struct SafeTensor {
     const char *name;
     DType dtype;
     Shape shape;
-    const void *data; /* inside the mapping; aligned to the element size (unaligned files are refused) */
+    const void *data; /* aligned to the element size: inside the mapping, or a copy where the file left it unaligned */
     size_t bytes;
 } SafeTensor;
 
 typedef struct SafeTensors {
     MappedFile file;
     Arena arena;
-    SafeTensor *tensors; /* in order of their data */
+    SafeTensor *tensors;        /* in order of their data */
+    const SafeTensor **by_name; /* sorted, for safetensors_find */
     size_t count;
     const char **metadata; /* key, value, key, value ... */
     size_t metadata_count; /* pairs */
 } SafeTensors;
 
-/* Every size, offset, overlap and name is checked before use. */
+/* Every size, offset, overlap and name is checked before use; nothing is left open on failure. */
 bool safetensors_open(SafeTensors *file, const char *path, Diagnostics *diagnostics);
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL if absent; logarithmic */
 const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL if absent */
 void safetensors_close(SafeTensors *file);
 
-/* Writing: declare every tensor, then write the data of each in the order of declaration. */
+/* Writing: declare every tensor (names must differ), then write all of them. */
 typedef struct SafeTensorsWriter SafeTensorsWriter;
 
 SafeTensorsWriter *safetensors_writer(void);
@@ -37,7 +38,8 @@ void safetensors_writer_metadata(SafeTensorsWriter *writer, const char *key, con
 void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType dtype, const Shape *shape,
                             const void *data);
 /* Writes header and data to `path` (atomically) and frees the writer, in success and failure alike. Tensors keep the
- * order they were added in; the header is padded so that the data starts at a multiple of 64 bytes. */
+ * order they were added in, except that wider element types come first, so that every tensor is aligned; the header is
+ * padded so that the data starts at a multiple of 64 bytes. */
 bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics);
 
 #endif
