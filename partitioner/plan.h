@@ -1,0 +1,140 @@
+/* Plan: which layers run on which device, in which order, how long a step takes, and the proof of how good that is
+ * (plan.json, format "skycc.plan/1").
+ *
+ * A stage is a run of consecutive layers; stages follow each other in layer order. A rank is one process on one device
+ * and may own several stages, so instructions carry (stage, micro-batch) and nothing may assume rank = stage = device.
+ * Times are integer nanoseconds: per layer and direction ceil(slowdown * seconds * 1e9), per link
+ * ceil(bytes / bandwidth * 1e9), in IEEE doubles.
+ *
+ *   period = the largest of: any device's forward + backward time, all its stages together, and, per direction, the
+ * time a link between consecutive stages is busy with one micro-batch (bytes / bandwidth, no latency) step   = sum of
+ * all stages' forward + backward + sum over links of both directions' latency + bytes / bandwidth
+ *            + (N - 1) * period + the largest device's update */
+#ifndef PARTITIONER_PLAN_H
+#define PARTITIONER_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+#include "profiler/costs.h"
+
+typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD } PlanObjective;
+typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, PLAN_ALLOCATOR_COUNT } PlanAllocator;
+typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_SCHEDULE_COUNT } PlanSchedule;
+
+/* What a rank does, in order. Receives and sends name the stage that does them:
+ *   RECEIVE_FORWARD   stage s gets micro-batch m's activations from stage s-1
+ *   FORWARD           stage s runs forward of m; what backward needs stays in stash slot `slot`
+ *   SEND_FORWARD      stage s sends m's activations to stage s+1
+ *   RECEIVE_BACKWARD  stage s gets m's gradient from stage s+1
+ *   BACKWARD          stage s runs backward of m from `slot`, which is then free; parameter gradients accumulate
+ *   SEND_BACKWARD     stage s sends m's gradient to stage s-1
+ *   WEIGHT_GRADIENT   the half of a split backward that only this stage needs (split schedules only)
+ *   REDUCE            gradients of parameters that several stages or replicas share are summed; once per stage and step
+ *   UPDATE            the optimiser; once per stage and step
+ * Micro-batch and slot are -1 for REDUCE and UPDATE. Receives and sends between stages of one rank are left out: the
+ * data is there already. Backwards of a stage run in micro-batch order 0 ... N-1 in every schedule, so that gradients
+ * are summed in the same order and training gives the same bits. */
+typedef enum PlanOp {
+    PLAN_RECEIVE_FORWARD,
+    PLAN_FORWARD,
+    PLAN_SEND_FORWARD,
+    PLAN_RECEIVE_BACKWARD,
+    PLAN_BACKWARD,
+    PLAN_SEND_BACKWARD,
+    PLAN_WEIGHT_GRADIENT,
+    PLAN_REDUCE,
+    PLAN_UPDATE,
+    PLAN_OP_COUNT
+} PlanOp;
+
+typedef struct PlanInstruction {
+    PlanOp op;
+    int stage;
+    int microbatch; /* 0 ... microbatches-1, or -1 */
+    int slot;       /* 0 ... in_flight-1 of the stage, or -1 */
+} PlanInstruction;
+
+typedef struct PlanStage {
+    const char *device; /* name */
+    int rank;
+    int first_layer, last_layer; /* inclusive, from 0 */
+    int64_t forward_ns, backward_ns, update_ns;
+    int64_t memory_bytes;
+    int64_t memory_limit_bytes; /* the device's; COSTS_NO_LIMIT if none (left out of the file) */
+    int in_flight;              /* micro-batches whose stash is kept at once: the number of slots */
+} PlanStage;
+
+typedef struct PlanRank {
+    const char *device;
+    int replica;
+    int *stages; /* ascending */
+    int stage_count;
+    PlanInstruction *instructions; /* of one step */
+    int instruction_count;
+} PlanRank;
+
+/* Between stages `from` and `to` = from + 1, also where both are on one rank (all times 0 then). */
+typedef struct PlanLink {
+    int from, to;
+    int64_t logical_bytes; /* of one micro-batch and direction */
+    int64_t wire_bytes;    /* after the codec */
+    DType dtype;
+    const char *codec; /* "identity" */
+    /* forward, then backward; they differ only where a link is asymmetric */
+    int64_t latency_ns[2], transfer_ns[2];
+} PlanLink;
+
+/* Prices of devices over a range of period caps, or over one side of a split: see partitioner/certificate.h. NULL where
+ * no proof beyond the trivial bound is offered. */
+typedef struct Certificate Certificate;
+
+typedef struct PlanComparison {
+    bool known; /* this allocator produced an allocation */
+    bool fits;  /* and it respects the memory limits */
+    int64_t period_ns, step_ns;
+} PlanComparison;
+
+typedef struct Plan {
+    Arena arena;
+    const char *name;
+    const char *model_hash, *costs_hash; /* 32 hexadecimal digits; model_hash may be "" */
+    PlanAllocator allocator;
+    PlanObjective objective;
+    PlanSchedule schedule;
+    int microbatches;
+    int layer_count;
+    PlanStage *stages;
+    int stage_count;
+    PlanRank *ranks;
+    int rank_count;
+    PlanLink *links; /* stage_count - 1 */
+    int link_count;
+    int64_t period_ns, step_ns;
+    int64_t simulated_step_ns; /* of this schedule on these links */
+    double bubble;             /* idle share of the used devices during the simulated step */
+    int64_t lower_bound_ns;    /* of the objective, for any plan */
+    double gap;                /* (value - bound) / value; exactly 0 if and only if proven_optimal */
+    bool proven_optimal;
+    Certificate *certificate;
+    PlanComparison compared[PLAN_ALLOCATOR_COUNT];
+} Plan;
+
+const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
+const char *plan_allocator_name(PlanAllocator allocator); /* "even", "sky", "heuristic", "optimal" */
+const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b" */
+const char *plan_objective_name(PlanObjective objective); /* "step", "period" */
+int64_t plan_value_ns(const Plan *plan);                  /* period or step, whichever is the objective */
+
+/* The deterministic text of plan.json. */
+void plan_print(const Plan *plan, Buffer *buffer);
+/* Reads and checks the structure of a plan.json: ranges of every index, stages that cover the layers in order, ranks
+ * that own what their instructions use. Whether its numbers are right is for verify.h. On failure *plan is freed. */
+bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);
+void plan_free(Plan *plan);
+
+#endif
