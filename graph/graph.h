@@ -1,0 +1,160 @@
+/* The graph: SSA over static shapes, with 32-bit ids into arrays; id 0 is none.
+ *
+ * Nodes stand in topological order: a node's inputs are produced by nodes with smaller ids. Passes only append nodes,
+ * overwrite a node in place with one whose inputs still precede it, or mark nodes dead (op == OP_NONE). Everything is
+ * owned by the graph's arena, except the bytes of large parameters, which may lie in a mapped file that the importer keeps
+ * open for as long as the graph lives. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+#include "graph/ops/operators.h"
+
+typedef uint32_t ValueId;
+typedef uint32_t NodeId;
+
+typedef enum ValueRole {
+    ROLE_ACTIVATION, /* produced by a node */
+    ROLE_INPUT,      /* graph input: differs from micro-batch to micro-batch */
+    ROLE_PARAMETER,  /* trained; `data` holds the initial value, NULL where the file has none */
+    ROLE_CONSTANT,   /* `data` is always there */
+    ROLE_STATE,      /* optimiser state of `parameter`, zero at the start */
+    ROLE_SCALARS     /* float32 [STEP_SCALARS]: what the runtime sets before every step, see runtime/program.h */
+} ValueRole;
+
+typedef struct Value {
+    const char *name; /* the ONNX name, or a made one; unique among inputs, parameters, states and outputs */
+    DType dtype;
+    ValueRole role;
+    Shape shape;
+    NodeId producer;       /* 0 unless produced by a node */
+    const void *data;      /* constants and parameters: row-major elements */
+    ValueId parameter;     /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; else 0 */
+} Value;
+
+typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
+
+typedef enum AttributeKind { ATTRIBUTE_INTEGER, ATTRIBUTE_FLOAT, ATTRIBUTE_INTEGERS, ATTRIBUTE_STRING } AttributeKind;
+
+typedef struct Attribute {
+    const char *name;
+    AttributeKind kind;
+    int count; /* ATTRIBUTE_INTEGERS */
+    union {
+        int64_t integer;
+        double number;
+        const int64_t *integers;
+        const char *string;
+    };
+} Attribute;
+
+/* Constructors for attribute lists: (Attribute[]){attribute_integer("axis", 1), ...}. */
+static inline Attribute attribute_integer(const char *name, int64_t value)
+{
+    return (Attribute){.name = name, .kind = ATTRIBUTE_INTEGER, .integer = value};
+}
+static inline Attribute attribute_float(const char *name, double value)
+{
+    return (Attribute){.name = name, .kind = ATTRIBUTE_FLOAT, .number = value};
+}
+static inline Attribute attribute_integers(const char *name, const int64_t *values, int count)
+{
+    return (Attribute){.name = name, .kind = ATTRIBUTE_INTEGERS, .count = count, .integers = values};
+}
+
+enum { LAYER_NONE = -1 };
+
+typedef struct Node {
+    Opcode op;
+    Phase phase;
+    int input_count, output_count, attribute_count;
+    ValueId *inputs;  /* 0: an optional input that is absent */
+    ValueId *outputs; /* 0: an optional output that nobody reads */
+    Attribute *attributes;
+    const char *name;      /* of the ONNX node this came from: every diagnostic uses it; never NULL */
+    NodeId differentiates; /* backward nodes: the forward node; else 0 */
+    int layer;             /* set by layer assignment; LAYER_NONE: recomputed wherever it is needed */
+} Node;
+
+typedef struct NamedValue {
+    const char *name;
+    ValueId value;
+} NamedValue;
+
+typedef struct Graph {
+    Arena arena;
+    const char *file; /* for diagnostics */
+    Value *values;    /* [0] is unused */
+    size_t value_count, value_capacity;
+    Node *nodes; /* [0] is unused */
+    size_t node_count, node_capacity;
+    ValueId *inputs; /* in the model's order */
+    size_t input_count, input_capacity;
+    NamedValue *outputs; /* several names may share one value */
+    size_t output_count, output_capacity;
+
+    /* What differentiation adds; all 0 before. */
+    ValueId loss;         /* float32 scalar: the micro-batch's share of the loss */
+    ValueId labels;       /* integer input the loss compares with; 0 if the model computes its own loss */
+    int64_t ignore_index; /* labels with this value do not count */
+    bool loss_is_summed;  /* scaled by 1 / (valid labels of the whole batch); otherwise by 1 / micro-batches */
+    ValueId scalars;      /* ROLE_SCALARS */
+    ValueId *gradients;   /* per value id up to value_count at differentiation: accumulated gradient of a parameter, or 0 */
+    size_t gradient_count;
+
+    const char **layer_names; /* set by layer assignment */
+    int layer_count;
+} Graph;
+
+void graph_init(Graph *graph, const char *file);
+void graph_free(Graph *graph);
+
+static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
+static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }
+
+/* New values. Names are copied. */
+ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape *shape);
+ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
+/* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */
+ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
+ValueId graph_constant_scalar(Graph *graph, DType dtype, double value); /* rank 0 */
+ValueId graph_constant_integers(Graph *graph, const int64_t *values, int count); /* int64 [count] */
+void graph_add_output(Graph *graph, const char *name, ValueId value);
+
+/* Where a new node comes from: copied into it. */
+typedef struct NodeOrigin {
+    const char *name;
+    Phase phase;
+    NodeId differentiates;
+    int layer;
+} NodeOrigin;
+
+/* Appends a node, infers the dtypes and shapes of its outputs, and folds it to constants when all its inputs are
+ * constants (see fold.h). `outputs` receives `output_count` value ids (it may be NULL for none). Returns 0 after
+ * reporting when the operator rejects its inputs. Inputs and attributes are copied. */
+NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
+                      const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
+                      Diagnostics *diagnostics);
+
+/* Attribute access; absent ones give the default. */
+const Attribute *node_attribute(const Node *node, const char *name); /* NULL if absent */
+int64_t node_integer(const Node *node, const char *name, int64_t absent);
+double node_float(const Node *node, const char *name, double absent);
+
+/* "node 'NAME' (Op)" as the object of a diagnostic's place. */
+Place node_place(const Graph *graph, const Node *node, char text[static 512]);
+
+/* Marks nodes dead that no output, loss, gradient or update needs. */
+void graph_remove_dead(Graph *graph);
+/* Replaces every use of `from` (inputs and outputs of the graph too) by `to`. */
+void graph_replace_uses(Graph *graph, ValueId from, ValueId to);
+
+/* Structural invariants of this header; calls bug() on the first violation. Run after every pass. */
+void graph_verify(const Graph *graph);
+/* A readable text, one line a node, the same for the same graph. */
+struct Buffer;
+void graph_print(const Graph *graph, struct Buffer *buffer);
+
+#endif

@@ -1,0 +1,65 @@
+/* Lowering: nodes become kernels over views of buffers.
+ *
+ * A view reads a value at strides of the buffer that really holds the elements: Reshape, Transpose, Expand, Slice and
+ * Identity cost nothing wherever their strides can be expressed. A lowering rule asks for views of its inputs, builds kernels
+ * over them, and names the value each operand reads or writes. */
+#ifndef GRAPH_LOWER_H
+#define GRAPH_LOWER_H
+
+#include "graph/graph.h"
+#include "graph/kernel.h"
+
+typedef struct View {
+    ValueId base;   /* the value whose buffer this is */
+    int64_t offset; /* elements */
+    Shape shape;
+    int64_t stride[MAX_RANK]; /* elements per step of each dimension; 0 where broadcast */
+} View;
+
+/* Where one operand of a call lies: `offset` elements into the buffer of `value`. */
+typedef struct CallOperand {
+    ValueId value;
+    int64_t offset;
+} CallOperand;
+
+typedef struct LoweredCall {
+    Kernel *kernel;
+    CallOperand operands[KERNEL_MAX_OPERANDS];
+    NodeId node;
+    bool dead; /* fused into another call */
+} LoweredCall;
+
+typedef struct Lowering {
+    Graph *graph;
+    Arena arena;
+    LoweredCall *calls;
+    size_t call_count, call_capacity;
+    View *views; /* per value id; base 0: not yet known */
+    /* For the call being built. */
+    Kernel *kernel;
+    CallOperand operands[KERNEL_MAX_OPERANDS];
+    NodeId node;
+} Lowering;
+
+/* Lowers the nodes `nodes` (in order) of the graph; views may look through nodes outside the list. A view that cannot be
+ * expressed as strides is computed by a copying kernel. Free with lowering_free. */
+void lowering_run(Lowering *lowering, Graph *graph, const NodeId *nodes, size_t node_count);
+void lowering_free(Lowering *lowering);
+
+/* --- For lowering rules --------------------------------------------------------------------------------------------- */
+
+/* The view through which a value is read. */
+View lower_view(Lowering *lowering, ValueId value);
+/* The dense row-major view in which a node's output is written. */
+View lower_output(Lowering *lowering, ValueId value);
+/* Starts a call whose kernel has these axes, the last being the inner one. */
+Kernel *lower_begin(Lowering *lowering, const char *label, int axis_count, const int64_t *extent);
+/* The shape's dimensions as axes; a scalar gets one axis of extent 1. Returns the axis count. */
+int lower_axes(const Shape *shape, int64_t *extent);
+/* An operand over `view`, with explicit strides per axis of the kernel. */
+int lower_operand(Lowering *lowering, const View *view, const int64_t *stride);
+/* An operand whose dimensions align, right-adjusted, with the axes of the kernel, broadcasting as numpy does. */
+int lower_operand_broadcast(Lowering *lowering, const View *view);
+void lower_end(Lowering *lowering);
+
+#endif

@@ -1,0 +1,153 @@
+/* What a compiled program consists of: the contract between codegen, which emits it as constant data beside the kernels,
+ * and the runtime, which interprets it. Also built in memory by `skycc run`.
+ *
+ * A rank is one process on one device; it owns one or more stages. Every buffer lies in one of a few spaces, each one
+ * allocation made at start-up; calls name buffers by space and offset. Nothing here is changed at run time. */
+#ifndef RUNTIME_PROGRAM_H
+#define RUNTIME_PROGRAM_H
+
+#include <stdint.h>
+
+enum { SKY_PROGRAM_VERSION = 1, SKY_MAX_RANK = 8 };
+
+typedef enum SkySpace {
+    SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
+    SKY_SPACE_STATE,    /* parameters, accumulated gradients, optimiser state: lives through the run */
+    SKY_SPACE_SLOT,     /* one copy per micro-batch in flight: inputs, boundary tensors, stash, loss */
+    SKY_SPACE_SCRATCH,  /* dead after each forward, backward or update */
+    SKY_SPACE_STEP,     /* float32 [SKY_STEP_SCALARS], set by the runtime before every step */
+    SKY_SPACE_COUNT
+} SkySpace;
+
+/* Elements of the step space. Update kernels read SKY_STEP_* of the group their parameter belongs to: their scalars
+ * operand lies at element 0 for weights that decay and at SKY_STEP_GROUP for those that do not. */
+enum {
+    SKY_STEP_LOSS_SCALE,      /* 1 / valid labels of the whole batch, or 1 / micro-batches */
+    SKY_STEP_LEARNING_RATE,
+    SKY_STEP_BETA1,           /* also momentum */
+    SKY_STEP_BETA2,
+    SKY_STEP_EPSILON,
+    SKY_STEP_WEIGHT_DECAY,
+    SKY_STEP_CORRECTION1,     /* 1 / (1 - beta1^t), t counted from 1; 1 without bias correction */
+    SKY_STEP_CORRECTION2,     /* 1 / (1 - beta2^t) */
+    SKY_STEP_GRADIENT_SCALE,  /* from gradient clipping; 1 without */
+    SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
+    SKY_STEP_SCALARS = 32
+};
+
+typedef struct SkyLocation {
+    uint32_t space;
+    uint32_t reserved;
+    uint64_t offset; /* bytes */
+} SkyLocation;
+
+/* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread and
+ * has SkyStage.thread_scratch_bytes, aligned to 64. */
+typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
+
+typedef struct SkyCall {
+    SkyKernel *kernel;
+    const SkyLocation *operands;
+    uint32_t operand_count;
+    uint32_t layer;     /* for traces */
+    int64_t units;      /* independent pieces of work, in any order, on any thread */
+    int64_t grain;      /* least units worth a thread of their own */
+    const char *name;   /* of the ONNX node and the kernel, for traces */
+    const void *interpreted; /* NULL in emitted programs: the Kernel to interpret instead */
+} SkyCall;
+
+typedef struct SkyTensor {
+    const char *name;
+    uint32_t dtype; /* DType of base/dtype.h */
+    uint32_t rank;
+    int64_t dim[SKY_MAX_RANK];
+    uint64_t bytes;
+    SkyLocation location;
+} SkyTensor;
+
+typedef struct SkyParameter {
+    SkyTensor value;
+    SkyLocation gradient;         /* float32, like the value */
+    uint32_t state_count;         /* 0 SGD, 1 momentum, 2 Adam */
+    uint32_t update;              /* number of its call in SkyStage.update */
+    SkyLocation states[2];        /* adam.m, adam.v, or momentum */
+    uint32_t decay_exempt_class;  /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
+    uint32_t global_index;        /* position among all parameters of the model: the order of global reductions */
+    const char *initial_file;     /* where the initial value is, relative to the program's directory; NULL: zeros */
+    uint64_t initial_offset;      /* bytes into that file */
+} SkyParameter;
+
+typedef struct SkyStage {
+    uint32_t index; /* among all stages of the pipeline */
+    uint32_t first_layer, last_layer;
+    uint32_t slot_count; /* micro-batches in flight at most */
+    const SkyCall *forward, *backward, *update;
+    uint32_t forward_count, backward_count, update_count;
+    uint32_t input_count, parameter_count, output_count;
+    const SkyTensor *inputs;  /* graph inputs this stage reads, labels included; in the slot */
+    const SkyTensor *outputs; /* graph outputs this stage computes; in the slot */
+    const SkyParameter *parameters;
+    /* Boundary tensors, in an order both neighbours agree on; in the slot. Received into and sent from in place. */
+    const SkyTensor *receive_forward, *send_forward, *receive_backward, *send_backward;
+    uint32_t receive_forward_count, send_forward_count, receive_backward_count, send_backward_count;
+    uint32_t has_loss;
+    SkyLocation loss; /* float32: the micro-batch's share; in the slot */
+    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot */
+    uint64_t gradient_offset, gradient_bytes; /* the run of the state space that holds all accumulated gradients */
+    uint64_t thread_scratch_bytes;
+    const void *constants;
+} SkyStage;
+
+typedef enum SkyInstructionOp {
+    SKY_RECEIVE_FORWARD,  /* post or complete the activations of (stage, micro-batch) */
+    SKY_FORWARD,
+    SKY_SEND_FORWARD,
+    SKY_RECEIVE_BACKWARD,
+    SKY_BACKWARD,
+    SKY_SEND_BACKWARD,
+    SKY_UPDATE            /* all parameters of the stage */
+} SkyInstructionOp;
+
+typedef struct SkyInstruction {
+    uint32_t op;
+    uint32_t stage;      /* index of the stage among all stages */
+    uint32_t microbatch;
+    uint32_t slot;
+} SkyInstruction;
+
+typedef struct SkyOptimizer {
+    uint32_t kind; /* SkyOptimizerKind */
+    float learning_rate, beta1, beta2, epsilon, weight_decay;
+} SkyOptimizer;
+
+typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW } SkyOptimizerKind;
+
+typedef struct SkyProgram {
+    uint32_t version; /* SKY_PROGRAM_VERSION */
+    uint32_t rank, rank_count;
+    uint32_t stage_count;          /* of this rank */
+    uint32_t total_stage_count;    /* of the pipeline */
+    uint32_t instruction_count;    /* one training step */
+    uint32_t microbatch_count;     /* per step */
+    uint32_t microbatch_size;      /* rows */
+    uint32_t sequence_length;
+    uint32_t threads;              /* of the device; 0: as many as cores are available */
+    uint32_t loss_is_summed;       /* scale 1 / valid labels of the batch; else 1 / micro-batches */
+    uint32_t total_parameter_count;
+    int64_t ignore_index;
+    int64_t label_classes;         /* labels must be in 0 ... label_classes - 1, or ignore_index; 0: unchecked */
+    double slowdown;               /* emulated with --emulate: every piece of work takes this many times as long */
+    const SkyStage *stages;
+    const SkyInstruction *instructions;
+    const uint32_t *stage_rank;    /* per stage of the pipeline: the rank that owns it */
+    const char *labels_name;       /* NULL if the model computes its own loss from its inputs */
+    const char *device_name;
+    const char *model_hash, *plan_hash; /* all ranks must carry the same */
+    const double *predicted_step_s; /* one element: what the plan predicts; reported beside the measured time */
+    SkyOptimizer optimizer;
+} SkyProgram;
+
+/* The emitted object defines this. */
+extern const SkyProgram sky_program;
+
+#endif
