@@ -1,0 +1,37 @@
+/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011).
+ *
+ * A number is a pure function of (seed, stream, index): there is no state to advance, so the order in which, and the
+ * process or thread by which, numbers are drawn changes nothing. A stream is named by what it is for, such as
+ * "init/encoder.layer.0.attention.self.query.weight" or "shuffle". */
+#ifndef BASE_RANDOM_H
+#define BASE_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct RandomStream {
+    uint64_t seed;   /* the key of Philox */
+    uint64_t stream; /* the upper half of its counter; the lower half is the number of the block of four words */
+} RandomStream;
+
+/* The stream of that name (its hash). */
+RandomStream random_stream(uint64_t seed, const char *name);
+/* The stream within `parent` for, say, one step or one row. */
+RandomStream random_substream(RandomStream parent, uint64_t number);
+
+/* Philox itself: four words from a counter and a key (both least significant word first). */
+void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t words[4]);
+
+uint32_t random_word(RandomStream stream, uint64_t index);
+float random_uniform(RandomStream stream, uint64_t index); /* in [0, 1), a multiple of 2^-24 */
+double random_normal(RandomStream stream, uint64_t index); /* mean 0, variance 1: Box-Muller in double precision */
+/* Without bias, in [0, bound); bound > 0. */
+uint64_t random_below(RandomStream stream, uint64_t index, uint64_t bound);
+
+/* values[i] = standard_deviation * random_normal(stream, first + i). */
+void random_fill_normal(RandomStream stream, uint64_t first, double standard_deviation, float *values, size_t count);
+/* A permutation of 0 ... count - 1, each equally likely. */
+void random_permutation(RandomStream stream, uint32_t *order, size_t count);
+
+#endif

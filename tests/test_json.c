@@ -1,0 +1,152 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/json.h"
+#include "tests/scratch.h"
+
+/* Reads `text` as a file and expects failure with a message that contains `expected`. */
+static void expect_unreadable(const char *text, const char *expected)
+{
+    Scratch file = scratch_text(text);
+    Diagnostics diagnostics = {0};
+    assert_null(json_read(file.path, &diagnostics));
+    char *message = diagnostics_text(&diagnostics);
+    if (!strstr(message, expected)) fail_msg("'%s' is not in: %s", expected, message);
+    assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+    free(message);
+    diagnostics_free(&diagnostics);
+    unlink(file.path);
+}
+
+static void unreadable_files_name_line_and_column(void **state)
+{
+    (void)state;
+    expect_unreadable("", "not valid JSON");
+    expect_unreadable("{\"a\": 1,\n \"b\" 2}", ":2:6: error: not valid JSON");
+    expect_unreadable("{\"a\": 1, \"a\": 2}", "duplicate");
+    expect_unreadable("{\"a\": 1} x", "end of file expected");
+    expect_unreadable("{\"a\": 1e999}", "real number overflow");
+    expect_unreadable("{\"a\": 99999999999999999999}", "too big integer");
+    expect_unreadable("{\"a\": NaN}", "not valid JSON");
+    expect_unreadable("{\"a\": \"\xff\"}", "unable to decode byte 0xff");
+    expect_unreadable("{\"a\\u0000b\": 1}", "\\u0000");
+    size_t depth = 100000;
+    char *nested = memory_allocate(depth + 1);
+    memset(nested, '[', depth);
+    expect_unreadable(nested, "maximum parsing depth");
+    free(nested);
+    Diagnostics diagnostics = {0};
+    assert_null(json_read("/nonexistent/file.json", &diagnostics));
+    assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+    diagnostics_free(&diagnostics);
+}
+
+static void members_are_typed(void **state)
+{
+    (void)state;
+    Scratch file =
+        scratch_text("{\"s\": \"x\", \"n\": 1.5, \"i\": 7, \"whole\": 8e9, \"big\": 1e300, \"a\": [], \"o\": {}}");
+    Diagnostics diagnostics = {0};
+    json_t *root = json_read(file.path, &diagnostics);
+    JsonReader reader = {"f.json", &diagnostics};
+    const char *string = NULL;
+    double number = 0;
+    int64_t integer = 0;
+    json_t *child = NULL;
+    assert_true(json_get_string(reader, root, "", "s", &string));
+    assert_string_equal(string, "x");
+    assert_true(json_get_number(reader, root, "", "n", &number));
+    assert_true(number == 1.5);
+    assert_true(json_get_number(reader, root, "", "i", &number));
+    assert_true(number == 7);
+    assert_true(json_get_integer(reader, root, "", "whole", &integer));
+    assert_true(integer == 8000000000);
+    assert_true(json_get_array(reader, root, "", "a", &child) && json_is_array(child));
+    assert_true(json_get_object(reader, root, "", "o", &child) && json_is_object(child));
+    assert_true(json_optional_integer(reader, root, "", "absent", &integer));
+    assert_true(integer == 8000000000);
+    assert_int_equal(diagnostics.errors, 0);
+
+    assert_false(json_get_string(reader, root, "layers[3]", "n", &string));
+    assert_false(json_get_integer(reader, root, NULL, "n", &integer));
+    assert_false(json_get_integer(reader, root, "", "big", &integer));
+    assert_false(json_get_number(reader, root, "", "s", &number));
+    assert_false(json_get_array(reader, root, "", "o", &child));
+    assert_false(json_get_object(reader, root, "", "a", &child));
+    assert_false(json_get_number(reader, root, "", "absent", &number));
+    assert_false(json_optional_string(reader, root, "", "n", &string));
+    assert_false(json_optional_number(reader, root, "", "s", &number));
+    assert_false(json_get_number(reader, json_object_get(root, "a"), "a", "x", &number));
+    char *text = diagnostics_text(&diagnostics);
+    assert_non_null(strstr(text, "f.json: error: layers[3].n: must be a string\n"));
+    assert_non_null(strstr(text, "f.json: error: n: must be an integer\n"));
+    assert_non_null(strstr(text, "f.json: error: absent: is missing\n"));
+    assert_non_null(strstr(text, "f.json: error: a: must be an object\n"));
+    assert_int_equal(diagnostics.errors, 10);
+    free(text);
+    json_decref(root);
+    diagnostics_free(&diagnostics);
+    unlink(file.path);
+}
+
+static void expect_number(double value, const char *expected)
+{
+    Buffer buffer = {0};
+    json_print_number(&buffer, value);
+    assert_string_equal(buffer_text(&buffer), expected);
+    buffer_free(&buffer);
+}
+
+static void numbers_print_shortest_and_read_back(void **state)
+{
+    (void)state;
+    expect_number(0, "0");
+    expect_number(-0.0, "-0.0");
+    expect_number(0.1, "0.1");
+    expect_number(30, "30");
+    expect_number(8589934592.0, "8589934592");
+    expect_number(-1e300, "-1e+300");
+    expect_number(1.0 / 3, "0.3333333333333333");
+    expect_number(5e-324, "5e-324");
+    uint64_t bits = 88172645463325252;
+    for (int i = 0; i < 20000; i++) {
+        bits ^= bits << 13, bits ^= bits >> 7, bits ^= bits << 17; /* xorshift: any bit pattern will do */
+        double value;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) continue;
+        Buffer buffer = {0};
+        json_print_number(&buffer, value);
+        json_t *read = json_loads(buffer_text(&buffer), JSON_DECODE_ANY, NULL);
+        assert_true(json_number_value(read) == value);
+        json_decref(read);
+        buffer_free(&buffer);
+    }
+}
+
+static void strings_are_escaped(void **state)
+{
+    (void)state;
+    Buffer buffer = {0};
+    json_print_string(&buffer, "a\"\\\n\x01\xc3\xa9/");
+    assert_string_equal(buffer_text(&buffer), "\"a\\\"\\\\\\n\\u0001\xc3\xa9/\"");
+    buffer_free(&buffer);
+    json_print_string(&buffer, "bad \xff");
+    assert_string_equal(buffer_text(&buffer), "\"bad ?\"");
+    buffer_free(&buffer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unreadable_files_name_line_and_column),
+        cmocka_unit_test(members_are_typed),
+        cmocka_unit_test(numbers_print_shortest_and_read_back),
+        cmocka_unit_test(strings_are_escaped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
