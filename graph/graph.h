@@ -116,6 +116,11 @@ static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->n
 
 /* New values. Names are copied. */
 ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape *shape);
+/* Optimiser state of the shape and dtype of `parameter`. */
+ValueId graph_add_state(Graph *graph, const char *name, ValueId parameter);
+/* The scalars that the runtime sets before every step (runtime/program.h names them); made on first use. */
+enum { STEP_SCALARS = 32 };
+ValueId graph_step_scalars(Graph *graph);
 ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
 /* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */
 ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);

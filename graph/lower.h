@@ -41,9 +41,15 @@ typedef struct Lowering {
     NodeId node;
 } Lowering;
 
-/* Lowers the nodes `nodes` (in order) of the graph; views may look through nodes outside the list. A view that cannot be
- * expressed as strides is computed by a copying kernel. Free with lowering_free. */
-void lowering_run(Lowering *lowering, Graph *graph, const NodeId *nodes, size_t node_count);
+void lowering_begin(Lowering *lowering, Graph *graph);
+/* Declares that `value` has a buffer of its own that is filled elsewhere (received from another stage, kept from the forward
+ * pass): views stop there instead of looking through its producer. */
+void lowering_stop_at(Lowering *lowering, ValueId value);
+/* Appends calls for the nodes, in order. Views look through view nodes inside and outside the list; a view that cannot be
+ * expressed as strides is computed by a copying kernel. May be called again with further nodes. */
+void lowering_run(Lowering *lowering, const NodeId *nodes, size_t node_count);
+/* Makes sure that the value's elements stand densely in a buffer of its own, copying them there if it is a view. */
+void lowering_materialize(Lowering *lowering, ValueId value);
 void lowering_free(Lowering *lowering);
 
 /* --- For lowering rules --------------------------------------------------------------------------------------------- */

@@ -1,0 +1,66 @@
+#include "graph/fold.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/operator.h"
+
+static bool foldable(const Graph *graph, const Node *node)
+{
+    if (node->input_count == 0 || node->output_count == 0) return false;
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] && graph_value(graph, node->inputs[i])->role != ROLE_CONSTANT) return false;
+    for (int i = 0; i < node->output_count; i++) {
+        const Value *value = graph_value(graph, node->outputs[i]);
+        if (shape_elements(&value->shape) > FOLD_LIMIT_BYTES / (int64_t)dtype_size(value->dtype)) return false;
+    }
+    return true;
+}
+
+/* The buffer of a value while folding: a constant's data, or memory that the graph's arena gives out on first use. */
+static void *buffer_of(Graph *graph, ValueId id, void **made)
+{
+    const Value *value = graph_value(graph, id);
+    if (value->role == ROLE_CONSTANT) return (void *)value->data;
+    if (!made[id])
+        made[id] = arena_allocate(&graph->arena, (size_t)shape_elements(&value->shape) * dtype_size(value->dtype));
+    return made[id];
+}
+
+bool fold_node(Graph *graph, NodeId id, Diagnostics *diagnostics)
+{
+    if (!foldable(graph, graph_node(graph, id))) return true;
+    Lowering lowering = {0};
+    lowering_begin(&lowering, graph);
+    lowering_run(&lowering, &id, 1);
+    for (int i = 0; i < graph_node(graph, id)->output_count; i++)
+        lowering_materialize(&lowering, graph_node(graph, id)->outputs[i]);
+
+    void **made = memory_allocate(graph->value_count * sizeof *made);
+    bool ok = true;
+    for (size_t c = 0; ok && c < lowering.call_count; c++) {
+        const LoweredCall *call = &lowering.calls[c];
+        void *address[KERNEL_MAX_OPERANDS];
+        for (int i = 0; i < call->kernel->operand_count; i++) {
+            ValueId value = call->operands[i].value;
+            address[i] = (char *)buffer_of(graph, value, made) +
+                         call->operands[i].offset * (int64_t)dtype_size(graph_value(graph, value)->dtype);
+        }
+        ok = kernel_interpret(call->kernel, address);
+    }
+    Node *node = graph_node(graph, id);
+    if (!ok) {
+        char text[512];
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, node_place(graph, node, text), NULL, "index out of range");
+    }
+    for (int i = 0; ok && i < node->output_count; i++) {
+        Value *value = graph_value(graph, node->outputs[i]);
+        value->data = buffer_of(graph, node->outputs[i], made);
+        value->role = ROLE_CONSTANT;
+        value->producer = 0;
+    }
+    if (ok) node->op = OP_NONE;
+    free(made);
+    lowering_free(&lowering);
+    return ok;
+}

@@ -1,0 +1,237 @@
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/fold.h"
+#include "graph/operator.h"
+
+void graph_init(Graph *graph, const char *file)
+{
+    *graph = (Graph){.file = file, .ignore_index = -100};
+    array_push(graph->values, graph->value_count, graph->value_capacity, (Value){0});
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
+}
+
+void graph_free(Graph *graph)
+{
+    arena_free(&graph->arena);
+    free(graph->values);
+    free(graph->nodes);
+    free(graph->inputs);
+    free(graph->outputs);
+    *graph = (Graph){0};
+}
+
+static ValueId add_value(Graph *graph, const char *name, ValueRole role, DType dtype, const Shape *shape)
+{
+    if (graph->value_count >= UINT32_MAX) memory_exhausted();
+    Value value = {.name = name ? arena_string(&graph->arena, name) : NULL, .dtype = dtype, .role = role, .shape = *shape};
+    array_push(graph->values, graph->value_count, graph->value_capacity, value);
+    return (ValueId)(graph->value_count - 1);
+}
+
+ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape *shape)
+{
+    ValueId id = add_value(graph, name, ROLE_INPUT, dtype, shape);
+    array_push(graph->inputs, graph->input_count, graph->input_capacity, id);
+    return id;
+}
+
+ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data)
+{
+    ValueId id = add_value(graph, name, ROLE_PARAMETER, dtype, shape);
+    graph_value(graph, id)->data = data;
+    return id;
+}
+
+ValueId graph_add_state(Graph *graph, const char *name, ValueId parameter)
+{
+    Value model = *graph_value(graph, parameter);
+    ValueId id = add_value(graph, name, ROLE_STATE, model.dtype, &model.shape);
+    graph_value(graph, id)->parameter = parameter;
+    return id;
+}
+
+ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data)
+{
+    int64_t elements = shape_elements(shape);
+    if (elements < 0) bug("constant of impossible shape");
+    size_t bytes = (size_t)elements * dtype_size(dtype);
+    void *copy = arena_allocate(&graph->arena, bytes);
+    if (data && bytes) memcpy(copy, data, bytes);
+    ValueId id = add_value(graph, name, ROLE_CONSTANT, dtype, shape);
+    graph_value(graph, id)->data = copy;
+    return id;
+}
+
+ValueId graph_constant_scalar(Graph *graph, DType dtype, double value)
+{
+    double element = 0;
+    element_store_double(dtype, &element, 0, value);
+    return graph_add_constant(graph, NULL, dtype, &(Shape){0}, &element);
+}
+
+ValueId graph_constant_integers(Graph *graph, const int64_t *values, int count)
+{
+    return graph_add_constant(graph, NULL, DTYPE_I64, &(Shape){1, {count}}, values);
+}
+
+ValueId graph_step_scalars(Graph *graph)
+{
+    if (!graph->scalars)
+        graph->scalars = add_value(graph, "step-scalars", ROLE_SCALARS, DTYPE_F32, &(Shape){1, {STEP_SCALARS}});
+    return graph->scalars;
+}
+
+void graph_add_output(Graph *graph, const char *name, ValueId value)
+{
+    NamedValue output = {arena_string(&graph->arena, name), value};
+    array_push(graph->outputs, graph->output_count, graph->output_capacity, output);
+}
+
+static Attribute *copy_attributes(Arena *arena, const Attribute *attributes, int count)
+{
+    Attribute *copy = arena_copy(arena, attributes, (size_t)count * sizeof *attributes);
+    for (int i = 0; i < count; i++) {
+        copy[i].name = arena_string(arena, attributes[i].name);
+        if (attributes[i].kind == ATTRIBUTE_INTEGERS)
+            copy[i].integers = arena_copy(arena, attributes[i].integers, (size_t)attributes[i].count * sizeof(int64_t));
+        if (attributes[i].kind == ATTRIBUTE_STRING) copy[i].string = arena_string(arena, attributes[i].string);
+    }
+    return copy;
+}
+
+/* Checks the number of inputs and applies the operator's shape rule to `node`, which is not in the graph yet. */
+static bool infer(Graph *graph, const Node *node, InferContext *context)
+{
+    const Operator *operator= & operators[node->op];
+    *context = (InferContext){.graph = graph, .node = node, .diagnostics = context->diagnostics};
+    if (node->input_count < operator->least_inputs ||
+        (operator->most_inputs >= 0 && node->input_count > operator->most_inputs))
+        return operator_error(context, NULL, "has %d inputs, but %s takes %d%s", node->input_count, operator->name,
+                              operator->least_inputs, operator->most_inputs == operator->least_inputs ? "" : " or more");
+    for (int i = 0; i < node->input_count; i++)
+        if (!node->inputs[i] && i < operator->least_inputs)
+            return operator_error(context, NULL, "input %d is missing", i);
+    if (!operator->infer(context)) return false;
+    for (int i = 0; i < operator->outputs; i++)
+        if (shape_elements(&context->shape[i]) < 0)
+            return operator_error(context, NULL, "output %d has an impossible number of elements", i);
+    return true;
+}
+
+NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
+                      const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
+                      Diagnostics *diagnostics)
+{
+    Node node = {.op = op,
+                 .phase = origin.phase,
+                 .input_count = input_count,
+                 .attribute_count = attribute_count,
+                 .inputs = arena_copy(&graph->arena, inputs, (size_t)input_count * sizeof *inputs),
+                 .attributes = copy_attributes(&graph->arena, attributes, attribute_count),
+                 .name = origin.name ? arena_string(&graph->arena, origin.name) : "",
+                 .differentiates = origin.differentiates,
+                 .layer = origin.layer};
+    InferContext context = {.diagnostics = diagnostics};
+    if (!infer(graph, &node, &context)) return 0;
+
+    int count = operators[op].outputs;
+    if (output_count > count) bug("%s has %d outputs, not %d", operators[op].name, count, output_count);
+    node.outputs = arena_new_array(&graph->arena, ValueId, (size_t)count);
+    node.output_count = count;
+    NodeId id = (NodeId)graph->node_count;
+    for (int i = 0; i < count; i++) {
+        node.outputs[i] = add_value(graph, NULL, ROLE_ACTIVATION, context.dtype[i], &context.shape[i]);
+        graph_value(graph, node.outputs[i])->producer = id;
+        if (i < output_count) outputs[i] = node.outputs[i];
+    }
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+    if (!fold_node(graph, id, diagnostics)) return 0;
+    return id;
+}
+
+const Attribute *node_attribute(const Node *node, const char *name)
+{
+    for (int i = 0; i < node->attribute_count; i++)
+        if (strcmp(node->attributes[i].name, name) == 0) return &node->attributes[i];
+    return NULL;
+}
+
+int64_t node_integer(const Node *node, const char *name, int64_t absent)
+{
+    const Attribute *attribute = node_attribute(node, name);
+    return attribute && attribute->kind == ATTRIBUTE_INTEGER ? attribute->integer : absent;
+}
+
+double node_float(const Node *node, const char *name, double absent)
+{
+    const Attribute *attribute = node_attribute(node, name);
+    return attribute && attribute->kind == ATTRIBUTE_FLOAT ? attribute->number : absent;
+}
+
+Place node_place(const Graph *graph, const Node *node, char text[static 512])
+{
+    snprintf(text, 512, "node '%.400s' (%s)", node->name, operators[node->op].name);
+    return (Place){.file = graph->file, .object = text};
+}
+
+void graph_replace_uses(Graph *graph, ValueId from, ValueId to)
+{
+    for (NodeId n = 1; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].input_count; i++)
+            if (graph->nodes[n].inputs[i] == from) graph->nodes[n].inputs[i] = to;
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (graph->outputs[i].value == from) graph->outputs[i].value = to;
+    if (graph->loss == from) graph->loss = to;
+}
+
+void graph_remove_dead(Graph *graph)
+{
+    bool *needed = memory_allocate(graph->value_count);
+    for (size_t i = 0; i < graph->output_count; i++) needed[graph->outputs[i].value] = true;
+    needed[graph->loss] = true;
+    for (size_t i = 0; i < graph->gradient_count; i++) needed[graph->gradients[i]] = true;
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
+        Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE) continue;
+        bool live = node->output_count == 0; /* updates act by their effect */
+        for (int i = 0; i < node->output_count; i++) live |= needed[node->outputs[i]];
+        if (!live) {
+            node->op = OP_NONE;
+            continue;
+        }
+        for (int i = 0; i < node->input_count; i++) needed[node->inputs[i]] = true;
+    }
+    free(needed);
+}
+
+void graph_verify(const Graph *graph)
+{
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE) continue;
+        if (node->op >= OP_COUNT) bug("node %u has no operator", n);
+        for (int i = 0; i < node->input_count; i++) {
+            ValueId input = node->inputs[i];
+            if (input >= graph->value_count) bug("node %u reads value %u, which does not exist", n, input);
+            const Value *value = graph_value(graph, input);
+            if (value->producer >= n) bug("node %u (%s) reads value %u before node %u makes it", n,
+                                          operators[node->op].name, input, value->producer);
+            if (value->producer && graph_node(graph, value->producer)->op == OP_NONE)
+                bug("node %u (%s '%s') reads value %u of dead node %u", n, operators[node->op].name, node->name, input,
+                    value->producer);
+            if (value->producer && graph_node(graph, value->producer)->phase > node->phase)
+                bug("node %u looks upstream", n);
+        }
+        for (int i = 0; i < node->output_count; i++)
+            if (graph_value(graph, node->outputs[i])->producer != n) bug("output %d of node %u has another producer", i, n);
+    }
+    for (ValueId v = 1; v < graph->value_count; v++) {
+        const Value *value = graph_value(graph, v);
+        if (value->role == ROLE_CONSTANT && !value->data && shape_elements(&value->shape) > 0)
+            bug("constant %u has no data", v);
+        if (shape_elements(&value->shape) < 0) bug("value %u has an impossible shape", v);
+    }
+}
