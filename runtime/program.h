@@ -19,8 +19,9 @@ typedef enum SkySpace {
     SKY_SPACE_COUNT
 } SkySpace;
 
-/* Elements of the step space. Update kernels read SKY_STEP_* of the group their parameter belongs to: their scalars
- * operand lies at element 0 for weights that decay and at SKY_STEP_GROUP for those that do not. */
+/* Elements of the step space: two groups of the same layout, for parameters that decay and for those that do not. Calls
+ * name element 0; for the update call of a parameter that --no-decay names the runtime moves that operand to
+ * SKY_STEP_GROUP. */
 enum {
     SKY_STEP_LOSS_SCALE,      /* 1 / valid labels of the whole batch, or 1 / micro-batches */
     SKY_STEP_LEARNING_RATE,
@@ -62,6 +63,7 @@ typedef struct SkyTensor {
     uint32_t rank;
     int64_t dim[SKY_MAX_RANK];
     uint64_t bytes;
+    int64_t value_limit; /* integer graph inputs that index a table: values must be in 0 ... value_limit - 1; 0: any */
     SkyLocation location;
 } SkyTensor;
 
@@ -73,8 +75,10 @@ typedef struct SkyParameter {
     SkyLocation states[2];        /* adam.m, adam.v, or momentum */
     uint32_t decay_exempt_class;  /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
     uint32_t global_index;        /* position among all parameters of the model: the order of global reductions */
-    const char *initial_file;     /* where the initial value is, relative to the program's directory; NULL: zeros */
+    const char *initial_file;     /* where the initial value is, relative to the program's directory; may be NULL */
     uint64_t initial_offset;      /* bytes into that file */
+    float initial_deviation;      /* without a file: normal with this standard deviation, drawn from SkyProgram.seed by
+                                     name (parameter_draw of runtime/parameters.h); 0: zeros */
 } SkyParameter;
 
 typedef struct SkyStage {
@@ -98,6 +102,12 @@ typedef struct SkyStage {
     const void *constants;
 } SkyStage;
 
+/* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at any
+ * time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by another
+ * micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the slot is free
+ * and its sends are complete. Between stages of one rank there are no sends and receives: the runtime copies
+ * send_forward[i] to receive_forward[i] and so on. UPDATE leaves gradients undefined: the runtime zeroes the gradient run
+ * before every step. */
 typedef enum SkyInstructionOp {
     SKY_RECEIVE_FORWARD,  /* post or complete the activations of (stage, micro-batch) */
     SKY_FORWARD,
@@ -105,7 +115,8 @@ typedef enum SkyInstructionOp {
     SKY_RECEIVE_BACKWARD,
     SKY_BACKWARD,
     SKY_SEND_BACKWARD,
-    SKY_UPDATE            /* all parameters of the stage */
+    SKY_UPDATE,           /* all parameters of the stage */
+    SKY_REDUCE            /* gradients of parameters that several stages hold (same global_index) are summed */
 } SkyInstructionOp;
 
 typedef struct SkyInstruction {
@@ -136,6 +147,7 @@ typedef struct SkyProgram {
     uint32_t total_parameter_count;
     int64_t ignore_index;
     int64_t label_classes;         /* labels must be in 0 ... label_classes - 1, or ignore_index; 0: unchecked */
+    uint64_t seed;                 /* of initial values that are drawn */
     double slowdown;               /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
