@@ -1,0 +1,309 @@
+#include "partitioner/allocate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void allocate_even(const Problem *problem, Allocation *allocation)
+{
+    int share = problem->layer_count / problem->device_count, rest = problem->layer_count % problem->device_count;
+    allocation->stage_count = 0;
+    for (int i = 0, cut = 0; i < problem->device_count && cut < problem->layer_count; i++) {
+        cut += share + (i < rest);
+        allocation->device[allocation->stage_count] = i;
+        allocation->end[allocation->stage_count++] = cut;
+    }
+}
+
+/* ---- Sky Computing ---- */
+
+typedef struct Sky {
+    const Problem *problem;
+    int stages;
+    int *end; /* of the allocation */
+} Sky;
+
+static int sky_start(const Sky *sky, int i) { return i ? sky->end[i - 1] : 0; }
+static int sky_layers(const Sky *sky, int i) { return sky->end[i] - sky_start(sky, i); }
+
+static bool sky_fits(const Sky *sky, int i, int end)
+{
+    return problem_stage_fits(sky->problem, sky->problem->type_of[i], sky_start(sky, i), end, sky->stages - i);
+}
+
+static bool sky_all_fit(const Sky *sky)
+{
+    for (int i = 0; i < sky->stages; i++)
+        if (!sky_fits(sky, i, sky->end[i])) return false;
+    return true;
+}
+
+/* One round of the repair: does anything change? */
+static bool sky_repair(Sky *sky)
+{
+    bool changed = false;
+    for (int i = 0; i + 1 < sky->stages; i++) {
+        while (!sky_fits(sky, i, sky->end[i]) && sky_layers(sky, i) > 1) {
+            sky->end[i]--;
+            changed = true;
+        }
+        while (sky_layers(sky, i + 1) > 1 && sky_fits(sky, i, sky->end[i] + 1)) {
+            sky->end[i]++;
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+static int64_t sky_load(const Sky *sky, int i)
+{
+    return problem_work(sky->problem, sky->problem->type_of[i], sky_start(sky, i), sky->end[i]);
+}
+
+/* One round of balancing: does anything change? */
+static bool sky_balance(Sky *sky)
+{
+    double target = 0;
+    bool changed = false;
+    for (int i = 0; i < sky->stages; i++) target += (double)sky_load(sky, i);
+    target /= sky->problem->device_count;
+    for (int i = 0; i + 1 < sky->stages; i++) {
+        if ((double)sky_load(sky, i) >= target || sky_layers(sky, i + 1) <= 1 || !sky_fits(sky, i, sky->end[i] + 1))
+            continue;
+        sky->end[i]++;
+        changed = true;
+    }
+    return changed;
+}
+
+bool allocate_sky(const Problem *problem, Allocation *allocation)
+{
+    enum { REPAIR_ROUNDS = 10000, BALANCE_ROUNDS = 1000 };
+    allocate_even(problem, allocation);
+    Sky sky = {problem, allocation->stage_count, allocation->end};
+    /* The released program loops until nothing changes; the bound keeps a pair that trades a layer for ever finite. */
+    for (int round = 0; !sky_all_fit(&sky); round++)
+        if (round == REPAIR_ROUNDS || !sky_repair(&sky)) return false;
+    for (int round = 0; round < BALANCE_ROUNDS && sky_balance(&sky); round++) {}
+    return true;
+}
+
+/* ---- the heuristic ---- */
+
+typedef struct Search {
+    const Problem *problem;
+    Allocation current, trial, best;
+    AllocationValue current_value, best_value;
+    bool *used;        /* [device], by `current` */
+    int64_t work_left; /* stage evaluations still allowed from this start: bounds the time, reproducibly */
+} Search;
+
+static int start_of(const Allocation *a, int k) { return k ? a->end[k - 1] : 0; }
+
+/* Takes the trial if it is better; the largest stage of two plans with equal objective decides through the sum. */
+static bool take_if_better(Search *s)
+{
+    s->work_left -= s->trial.stage_count;
+    AllocationValue value = allocation_evaluate(s->problem, &s->trial);
+    if (!allocation_better(s->problem, &value, &s->current_value)) return false;
+    for (int k = 0; k < s->current.stage_count; k++) s->used[s->current.device[k]] = false;
+    allocation_copy(&s->current, &s->trial);
+    for (int k = 0; k < s->current.stage_count; k++) s->used[s->current.device[k]] = true;
+    s->current_value = value;
+    return true;
+}
+
+/* Removes stages that became empty. */
+static void drop_empty(Allocation *a)
+{
+    int kept = 0, start = 0;
+    for (int k = 0; k < a->stage_count; k++) {
+        if (a->end[k] == start) continue;
+        a->device[kept] = a->device[k];
+        start = a->end[kept++] = a->end[k];
+    }
+    a->stage_count = kept;
+}
+
+/* Moves one layer over each of the cuts from `low` to `high` (stage indices), towards the end or towards the start. */
+static bool try_shift(Search *s, int low, int high, int step)
+{
+    allocation_copy(&s->trial, &s->current);
+    for (int k = low; k < high; k++) {
+        s->trial.end[k] += step;
+        if (s->trial.end[k] < start_of(&s->trial, k) || s->trial.end[k] < 0) return false;
+    }
+    if (high > low && s->trial.end[high - 1] > s->trial.end[high]) return false;
+    drop_empty(&s->trial);
+    return take_if_better(s);
+}
+
+static bool try_swap(Search *s, int a, int b)
+{
+    allocation_copy(&s->trial, &s->current);
+    int device = s->trial.device[a];
+    s->trial.device[a] = s->trial.device[b];
+    s->trial.device[b] = device;
+    return take_if_better(s);
+}
+
+static bool try_replace(Search *s, int k, int device)
+{
+    allocation_copy(&s->trial, &s->current);
+    s->trial.device[k] = device;
+    return take_if_better(s);
+}
+
+/* Splits stage k in the middle; `device` takes the first half or the second. */
+static bool try_split(Search *s, int k, int device, bool first)
+{
+    int start = start_of(&s->current, k), end = s->current.end[k], count = s->current.stage_count;
+    if (end - start < 2) return false;
+    allocation_copy(&s->trial, &s->current);
+    memmove(s->trial.device + k + 1, s->trial.device + k, (size_t)(count - k) * sizeof(int));
+    memmove(s->trial.end + k + 1, s->trial.end + k, (size_t)(count - k) * sizeof(int));
+    s->trial.stage_count++;
+    s->trial.end[k] = start + (end - start) / 2;
+    s->trial.device[first ? k : k + 1] = device;
+    return take_if_better(s);
+}
+
+/* The stage that is furthest over its memory, else the one that sets the period (its link to the next stage counts). */
+static int worst_stage(const Search *s)
+{
+    const Problem *p = s->problem;
+    const Allocation *a = &s->current;
+    int worst = 0;
+    int64_t most = -1;
+    for (int k = 0; k < a->stage_count; k++) {
+        int type = p->type_of[a->device[k]], start = start_of(a, k), end = a->end[k];
+        int64_t badness = problem_work(p, type, start, end);
+        if (k + 1 < a->stage_count) {
+            int64_t busy =
+                problem_link_period(p, end, p->type_region[type], p->type_region[p->type_of[a->device[k + 1]]]);
+            if (busy > badness) badness = busy;
+        }
+        if (!s->current_value.fits) {
+            if (problem_stage_fits(p, type, start, end, a->stage_count - k)) continue;
+            badness =
+                problem_stage_bytes(p, start, end, problem_in_flight(p, a->stage_count - k)) - p->type_limit[type];
+        }
+        if (badness > most) most = badness, worst = k;
+    }
+    return worst;
+}
+
+/* Sky moves layers to a neighbour; here the neighbour may pass them on, up to REACH stages away, either way. */
+static bool improve_by_shifting(Search *s, int worst)
+{
+    enum { REACH = 24 };
+    int count = s->current.stage_count;
+    for (int distance = 1; distance <= REACH && s->work_left > 0; distance++) {
+        if (worst + distance < count && try_shift(s, worst, worst + distance, -1)) return true;
+        if (worst - distance >= 0 && try_shift(s, worst - distance, worst, 1)) return true;
+    }
+    return false;
+}
+
+static bool improve_by_devices(Search *s, int worst)
+{
+    for (int device = 0; device < s->problem->device_count && s->work_left > 0; device++) {
+        if (s->used[device]) continue;
+        if (try_replace(s, worst, device) || try_split(s, worst, device, true) || try_split(s, worst, device, false))
+            return true;
+    }
+    for (int k = 0; k < s->current.stage_count && s->work_left > 0; k++)
+        if (k != worst && s->problem->type_of[s->current.device[k]] != s->problem->type_of[s->current.device[worst]] &&
+            try_swap(s, k, worst))
+            return true;
+    return false;
+}
+
+static void improve(Search *s)
+{
+    memset(s->used, 0, (size_t)s->problem->device_count * sizeof *s->used);
+    for (int k = 0; k < s->current.stage_count; k++) s->used[s->current.device[k]] = true;
+    s->current_value = allocation_evaluate(s->problem, &s->current);
+    s->work_left = 4000000;
+    for (bool moved = true; moved && s->work_left > 0;) {
+        int worst = worst_stage(s);
+        moved = improve_by_shifting(s, worst) || improve_by_devices(s, worst);
+    }
+    if (s->best.stage_count == 0 || allocation_better(s->problem, &s->current_value, &s->best_value)) {
+        allocation_copy(&s->best, &s->current);
+        s->best_value = s->current_value;
+    }
+}
+
+/* Layers in proportion to speed, in the given device order. */
+static void start_in_proportion(Search *s, const int *order)
+{
+    const Problem *p = s->problem;
+    double speed = 0, share = 0;
+    Allocation *a = &s->current;
+    for (int i = 0; i < p->device_count; i++)
+        speed += 1 / (1 + (double)problem_work(p, p->type_of[order[i]], 0, p->layer_count));
+    a->stage_count = 0;
+    for (int i = 0, cut = 0; i < p->device_count && cut < p->layer_count; i++) {
+        int type = p->type_of[order[i]], start = cut;
+        double total = (double)problem_work(p, type, 0, p->layer_count);
+        share += 1 / (1 + total);
+        while (cut < p->layer_count && (i + 1 == p->device_count ||
+                                        (double)problem_work(p, type, 0, cut + 1) <= share / speed * total * 1.0000001))
+            cut++;
+        if (cut == start) continue;
+        a->device[a->stage_count] = order[i];
+        a->end[a->stage_count++] = cut;
+    }
+}
+
+typedef struct Key {
+    int region, device;
+    int64_t total;
+} Key;
+
+static int by_speed(const void *a, const void *b)
+{
+    const Key *x = a, *y = b;
+    if (x->total != y->total) return x->total < y->total ? -1 : 1;
+    return x->device - y->device;
+}
+
+static int by_region(const void *a, const void *b)
+{
+    const Key *x = a, *y = b;
+    return x->region != y->region ? x->region - y->region : by_speed(a, b);
+}
+
+static void order_devices(const Problem *p, int which, Key *keys, int *order)
+{
+    int n = p->device_count;
+    for (int i = 0; i < n; i++) {
+        int type = p->type_of[i];
+        keys[i] = (Key){p->type_region[type], i, problem_work(p, type, 0, p->layer_count)};
+    }
+    if (which > 0) qsort(keys, (size_t)n, sizeof *keys, which == 3 ? by_region : by_speed);
+    for (int i = 0; i < n; i++) order[i] = keys[which == 2 ? n - 1 - i : i].device;
+}
+
+bool allocate_heuristic(const Problem *problem, Allocation *allocation)
+{
+    enum { ORDERS = 4 }; /* as given, fastest first, slowest first, region by region */
+    Arena arena = {0};
+    Search s = {.problem = problem,
+                .current = allocation_create(&arena, problem),
+                .trial = allocation_create(&arena, problem),
+                .best = allocation_create(&arena, problem),
+                .used = arena_new_array(&arena, bool, (size_t)problem->device_count)};
+    Key *keys = arena_new_array(&arena, Key, (size_t)problem->device_count);
+    int *order = arena_new_array(&arena, int, (size_t)problem->device_count);
+    allocate_sky(problem, &s.current);
+    improve(&s);
+    for (int which = 0; which < (problem->region_count > 1 ? ORDERS : ORDERS - 1); which++) {
+        order_devices(problem, which, keys, order);
+        start_in_proportion(&s, order);
+        improve(&s);
+    }
+    allocation_copy(allocation, &s.best);
+    arena_free(&arena);
+    return s.best_value.fits;
+}

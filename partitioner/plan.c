@@ -1,0 +1,47 @@
+#include "partitioner/plan.h"
+
+#include <string.h>
+
+const char *plan_op_name(PlanOp op)
+{
+    static const char *const names[PLAN_OP_COUNT] = {
+        [PLAN_RECEIVE_FORWARD] = "recv-forward",
+        [PLAN_FORWARD] = "forward",
+        [PLAN_SEND_FORWARD] = "send-forward",
+        [PLAN_RECEIVE_BACKWARD] = "recv-backward",
+        [PLAN_BACKWARD] = "backward",
+        [PLAN_SEND_BACKWARD] = "send-backward",
+        [PLAN_WEIGHT_GRADIENT] = "weight-gradient",
+        [PLAN_REDUCE] = "reduce",
+        [PLAN_UPDATE] = "update",
+    };
+    return names[op];
+}
+
+const char *plan_allocator_name(PlanAllocator allocator)
+{
+    static const char *const names[PLAN_ALLOCATOR_COUNT] = {"even", "sky", "heuristic", "optimal"};
+    return names[allocator];
+}
+
+const char *plan_schedule_name(PlanSchedule schedule)
+{
+    static const char *const names[PLAN_SCHEDULE_COUNT] = {"gpipe", "1f1b"};
+    return names[schedule];
+}
+
+const char *plan_objective_name(PlanObjective objective)
+{
+    return objective == PLAN_OBJECTIVE_STEP ? "step" : "period";
+}
+
+int64_t plan_value_ns(const Plan *plan)
+{
+    return plan->objective == PLAN_OBJECTIVE_STEP ? plan->step_ns : plan->period_ns;
+}
+
+void plan_free(Plan *plan)
+{
+    arena_free(&plan->arena);
+    memset(plan, 0, sizeof *plan);
+}

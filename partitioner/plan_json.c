@@ -1,0 +1,393 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "partitioner/plan.h"
+
+/* ---- writing ---- */
+
+static void print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
+{
+    buffer_print(buffer, ",\"%s\":", key);
+    json_print_number(buffer, (double)nanoseconds / 1e9);
+}
+
+static void print_stage(Buffer *buffer, const PlanStage *stage)
+{
+    buffer_print(buffer, "{\"device\":");
+    json_print_string(buffer, stage->device);
+    buffer_print(buffer, ",\"rank\":%d,\"first_layer\":%d,\"last_layer\":%d", stage->rank, stage->first_layer,
+                 stage->last_layer);
+    print_seconds(buffer, "forward_s", stage->forward_ns);
+    print_seconds(buffer, "backward_s", stage->backward_ns);
+    print_seconds(buffer, "update_s", stage->update_ns);
+    buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)stage->memory_bytes);
+    if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
+        buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)stage->memory_limit_bytes);
+    buffer_print(buffer, ",\"in_flight\":%d}", stage->in_flight);
+}
+
+static void print_link(Buffer *buffer, const PlanLink *link)
+{
+    buffer_print(
+        buffer,
+        "{\"from\":%d,\"to\":%d,\"logical_bytes\":%lld,\"wire_bytes\":%lld,\"dtype\":\"%s\",\"codec\":", link->from,
+        link->to, (long long)link->logical_bytes, (long long)link->wire_bytes, dtype_name(link->dtype));
+    json_print_string(buffer, link->codec);
+    print_seconds(buffer, "latency_s", link->latency_ns[0]);
+    print_seconds(buffer, "seconds", link->transfer_ns[0]);
+    print_seconds(buffer, "backward_latency_s", link->latency_ns[1]);
+    print_seconds(buffer, "backward_seconds", link->transfer_ns[1]);
+    buffer_print(buffer, "}");
+}
+
+static void print_rank(Buffer *buffer, const PlanRank *rank)
+{
+    buffer_print(buffer, "{\"device\":");
+    json_print_string(buffer, rank->device);
+    buffer_print(buffer, ",\"replica\":%d,\"stages\":[", rank->replica);
+    for (int k = 0; k < rank->stage_count; k++) buffer_print(buffer, "%s%d", k ? "," : "", rank->stages[k]);
+    buffer_print(buffer, "]}");
+}
+
+static void print_schedule(Buffer *buffer, const PlanRank *rank)
+{
+    buffer_print(buffer, "[");
+    for (int k = 0; k < rank->instruction_count; k++) {
+        const PlanInstruction *i = &rank->instructions[k];
+        buffer_print(buffer, "%s[\"%s\",%d,%d,%d]", k ? "," : "", plan_op_name(i->op), i->stage, i->microbatch,
+                     i->slot);
+    }
+    buffer_print(buffer, "]");
+}
+
+static void print_compared(Buffer *buffer, const Plan *plan)
+{
+    buffer_print(buffer, ",\n \"compared\":{");
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        const PlanComparison *c = &plan->compared[a];
+        buffer_print(buffer, "%s\"%s\":", a ? "," : "", plan_allocator_name((PlanAllocator)a));
+        if (!c->known) {
+            buffer_print(buffer, "null");
+            continue;
+        }
+        buffer_print(buffer, "{\"fits\":%s", c->fits ? "true" : "false");
+        print_seconds(buffer, "period_s", c->period_ns);
+        print_seconds(buffer, "step_s", c->step_ns);
+        buffer_print(buffer, "}");
+    }
+    buffer_print(buffer, "}");
+}
+
+static void print_head(Buffer *buffer, const Plan *plan)
+{
+    buffer_print(buffer, "{\"format\":\"skycc.plan/1\", \"name\":");
+    json_print_string(buffer, plan->name);
+    buffer_print(buffer, ",\n \"model_hash\":");
+    json_print_string(buffer, plan->model_hash);
+    buffer_print(buffer, ",\"costs_hash\":");
+    json_print_string(buffer, plan->costs_hash);
+    buffer_print(
+        buffer,
+        ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule_kind\":\"%s\",\"microbatches\":%d,\"layers\":%d",
+        plan_allocator_name(plan->allocator), plan_objective_name(plan->objective), plan_schedule_name(plan->schedule),
+        plan->microbatches, plan->layer_count);
+    buffer_print(buffer, ",\n \"period_s\":");
+    json_print_number(buffer, (double)plan->period_ns / 1e9);
+    print_seconds(buffer, "step_s", plan->step_ns);
+    print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
+    buffer_print(buffer, ",\"bubble\":");
+    json_print_number(buffer, plan->bubble);
+    print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
+    buffer_print(buffer, ",\"gap\":");
+    json_print_number(buffer, plan->gap);
+    buffer_print(buffer, ",\"proven_optimal\":%s", plan->proven_optimal ? "true" : "false");
+}
+
+void plan_print(const Plan *plan, Buffer *buffer)
+{
+    print_head(buffer, plan);
+    print_compared(buffer, plan);
+    buffer_print(buffer, ",\n \"stages\":[");
+    for (int k = 0; k < plan->stage_count; k++) {
+        buffer_print(buffer, k ? ",\n  " : "\n  ");
+        print_stage(buffer, &plan->stages[k]);
+    }
+    buffer_print(buffer, "],\n \"links\":[");
+    for (int k = 0; k < plan->link_count; k++) {
+        buffer_print(buffer, k ? ",\n  " : "\n  ");
+        print_link(buffer, &plan->links[k]);
+    }
+    buffer_print(buffer, "],\n \"ranks\":[");
+    for (int r = 0; r < plan->rank_count; r++) {
+        buffer_print(buffer, r ? ",\n  " : "\n  ");
+        print_rank(buffer, &plan->ranks[r]);
+    }
+    buffer_print(buffer, "],\n \"schedule\":[");
+    for (int r = 0; r < plan->rank_count; r++) {
+        buffer_print(buffer, r ? ",\n  " : "\n  ");
+        print_schedule(buffer, &plan->ranks[r]);
+    }
+    buffer_print(buffer, "]}\n");
+}
+
+/* ---- reading ---- */
+
+typedef struct Reading {
+    JsonReader json;
+    Plan *plan;
+    Arena *arena;
+} Reading;
+
+static bool refuse(const Reading *r, const char *path, const char *reason)
+{
+    return diagnostics_error(r->json.diagnostics, EXIT_BAD_INPUT, (Place){.file = r->json.file, .object = path}, NULL,
+                             "%s", reason);
+}
+
+static bool get_int(const Reading *r, const json_t *object, const char *path, const char *key, int64_t low,
+                    int64_t high, int *value)
+{
+    int64_t wide;
+    if (!json_get_integer(r->json, object, path, key, &wide)) return false;
+    if (wide < low || wide > high)
+        return refuse(r, arena_format(r->arena, "%s.%s", path, key),
+                      arena_format(r->arena, "must be between %lld and %lld", (long long)low, (long long)high));
+    *value = (int)wide;
+    return true;
+}
+
+/* Seconds in the file are nanoseconds / 1e9: rounding gives the very integer back below 2^53. */
+static bool get_time(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *nanoseconds)
+{
+    double seconds;
+    if (!json_get_number(r->json, object, path, key, &seconds)) return false;
+    if (!(seconds >= 0 && seconds <= 4e9))
+        return refuse(r, arena_format(r->arena, "%s.%s", path, key), "is not a time");
+    *nanoseconds = (int64_t)llround(seconds * 1e9);
+    return true;
+}
+
+static bool get_bytes(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *bytes)
+{
+    if (!json_get_integer(r->json, object, path, key, bytes)) return false;
+    return *bytes >= 0 || refuse(r, arena_format(r->arena, "%s.%s", path, key), "must not be negative");
+}
+
+static bool get_name(const Reading *r, const json_t *object, const char *path, const char *key, const char **name)
+{
+    if (!json_get_string(r->json, object, path, key, name)) return false;
+    *name = arena_string(r->arena, *name);
+    return true;
+}
+
+typedef const char *(*NameOf)(int index);
+static const char *allocator_name(int i) { return plan_allocator_name((PlanAllocator)i); }
+static const char *schedule_name(int i) { return plan_schedule_name((PlanSchedule)i); }
+static const char *objective_name(int i) { return plan_objective_name((PlanObjective)i); }
+static const char *op_name(int i) { return plan_op_name((PlanOp)i); }
+
+/* The index of `text` among `count` names, or -1. */
+static int name_index(const char *text, NameOf name, int count)
+{
+    for (int i = 0; text && i < count; i++)
+        if (strcmp(text, name(i)) == 0) return i;
+    return -1;
+}
+
+static bool get_choice(const Reading *r, const json_t *root, const char *key, NameOf name, int count, int *choice)
+{
+    const char *text;
+    if (!json_get_string(r->json, root, "", key, &text)) return false;
+    *choice = name_index(text, name, count);
+    return *choice >= 0 || refuse(r, key, arena_format(r->arena, "'%s' is not known", text));
+}
+
+static bool read_stage(const Reading *r, const json_t *object, int k)
+{
+    PlanStage *stage = &r->plan->stages[k];
+    const char *path = arena_format(r->arena, "stages[%d]", k);
+    int first = k ? r->plan->stages[k - 1].last_layer + 1 : 0, last = r->plan->layer_count - 1;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    stage->memory_limit_bytes = COSTS_NO_LIMIT;
+    return get_name(r, object, path, "device", &stage->device) &&
+           get_int(r, object, path, "rank", 0, r->plan->stage_count - 1, &stage->rank) &&
+           get_int(r, object, path, "first_layer", first, first, &stage->first_layer) &&
+           get_int(r, object, path, "last_layer", k + 1 == r->plan->stage_count ? last : first, last,
+                   &stage->last_layer) &&
+           get_time(r, object, path, "forward_s", &stage->forward_ns) &&
+           get_time(r, object, path, "backward_s", &stage->backward_ns) &&
+           get_time(r, object, path, "update_s", &stage->update_ns) &&
+           get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
+           json_optional_integer(r->json, object, path, "memory_limit_bytes", &stage->memory_limit_bytes) &&
+           get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
+}
+
+static bool read_link(const Reading *r, const json_t *object, int k)
+{
+    PlanLink *link = &r->plan->links[k];
+    const char *path = arena_format(r->arena, "links[%d]", k), *dtype;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!get_int(r, object, path, "from", k, k, &link->from) ||
+        !get_int(r, object, path, "to", k + 1, k + 1, &link->to) ||
+        !get_bytes(r, object, path, "logical_bytes", &link->logical_bytes) ||
+        !get_bytes(r, object, path, "wire_bytes", &link->wire_bytes) ||
+        !json_get_string(r->json, object, path, "dtype", &dtype) || !get_name(r, object, path, "codec", &link->codec) ||
+        !get_time(r, object, path, "latency_s", &link->latency_ns[0]) ||
+        !get_time(r, object, path, "seconds", &link->transfer_ns[0]) ||
+        !get_time(r, object, path, "backward_latency_s", &link->latency_ns[1]) ||
+        !get_time(r, object, path, "backward_seconds", &link->transfer_ns[1]))
+        return false;
+    for (int d = 1; d < DTYPE_COUNT; d++)
+        if (strcmp(dtype, dtype_name((DType)d)) == 0) link->dtype = (DType)d;
+    return link->dtype != DTYPE_NONE || refuse(r, path, "has an unknown dtype");
+}
+
+static bool read_instruction(const Reading *r, const json_t *array, int rank, int k)
+{
+    PlanInstruction *i = &r->plan->ranks[rank].instructions[k];
+    const json_t *op = json_array_get(array, 0);
+    int number[3];
+    for (size_t n = 0; n < 3; n++) {
+        const json_t *item = json_array_get(array, n + 1);
+        json_int_t value = json_is_integer(item) ? json_integer_value(item) : -2;
+        number[n] = value < -1 || value > INT32_MAX ? -2 : (int)value;
+    }
+    int index = name_index(json_string_value(op), op_name, PLAN_OP_COUNT);
+    bool batch = index != PLAN_REDUCE && index != PLAN_UPDATE;
+    bool ok = index >= 0 && json_array_size(array) == 4 && number[0] >= 0 && number[0] < r->plan->stage_count &&
+              r->plan->stages[number[0]].rank == rank;
+    if (ok && batch)
+        ok = number[1] >= 0 && number[1] < r->plan->microbatches && number[2] >= 0 &&
+             number[2] < r->plan->stages[number[0]].in_flight;
+    else if (ok)
+        ok = number[1] == -1 && number[2] == -1;
+    if (!ok)
+        return refuse(r, arena_format(r->arena, "schedule[%d][%d]", rank, k),
+                      "must be [op, stage of this rank, micro-batch, slot]");
+    *i = (PlanInstruction){(PlanOp)index, number[0], number[1], number[2]};
+    return true;
+}
+
+static bool read_rank(const Reading *r, const json_t *object, const json_t *schedule, int index)
+{
+    PlanRank *rank = &r->plan->ranks[index];
+    const char *path = arena_format(r->arena, "ranks[%d]", index);
+    json_t *stages;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!get_name(r, object, path, "device", &rank->device) ||
+        !get_int(r, object, path, "replica", 0, 0, &rank->replica) ||
+        !json_get_array(r->json, object, path, "stages", &stages))
+        return false;
+    rank->stages = arena_new_array(r->arena, int, (size_t)r->plan->stage_count);
+    for (int k = 0; k < r->plan->stage_count; k++)
+        if (r->plan->stages[k].rank == index) {
+            if (strcmp(r->plan->stages[k].device, rank->device) != 0)
+                return refuse(r, path, "owns a stage of another device");
+            rank->stages[rank->stage_count++] = k;
+        }
+    bool same = rank->stage_count > 0 && json_array_size(stages) == (size_t)rank->stage_count;
+    for (int k = 0; same && k < rank->stage_count; k++) {
+        const json_t *item = json_array_get(stages, (size_t)k);
+        same = json_is_integer(item) && json_integer_value(item) == rank->stages[k];
+    }
+    if (!same) return refuse(r, path, "does not list the stages that name it");
+    if (!json_is_array(schedule) || json_array_size(schedule) > (1 << 28))
+        return refuse(r, arena_format(r->arena, "schedule[%d]", index), "must be an array");
+    rank->instruction_count = (int)json_array_size(schedule);
+    rank->instructions = arena_new_array(r->arena, PlanInstruction, (size_t)rank->instruction_count);
+    for (int k = 0; k < rank->instruction_count; k++)
+        if (!read_instruction(r, json_array_get(schedule, (size_t)k), index, k)) return false;
+    return true;
+}
+
+static bool read_compared(const Reading *r, const json_t *root)
+{
+    json_t *compared;
+    if (!json_get_object(r->json, root, "", "compared", &compared)) return false;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        const char *path = arena_format(r->arena, "compared.%s", allocator_name(a));
+        const json_t *entry = json_object_get(compared, allocator_name(a)), *fits = json_object_get(entry, "fits");
+        PlanComparison *c = &r->plan->compared[a];
+        if (!entry || json_is_null(entry)) continue;
+        if (!json_is_boolean(fits)) return refuse(r, path, "must be null, or say whether it fits");
+        c->known = true;
+        c->fits = json_is_true(fits);
+        if (!get_time(r, entry, path, "period_s", &c->period_ns) || !get_time(r, entry, path, "step_s", &c->step_ns))
+            return false;
+    }
+    return true;
+}
+
+static bool read_head(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    const char *format;
+    int allocator, objective, schedule;
+    if (!json_is_object(root)) return refuse(r, NULL, "must be a JSON object");
+    if (!json_get_string(r->json, root, "", "format", &format)) return false;
+    if (strcmp(format, "skycc.plan/1") != 0) return refuse(r, "format", "is not \"skycc.plan/1\"");
+    if (!get_name(r, root, "", "name", &plan->name) || !get_name(r, root, "", "model_hash", &plan->model_hash) ||
+        !get_name(r, root, "", "costs_hash", &plan->costs_hash) ||
+        !get_choice(r, root, "allocate", allocator_name, PLAN_ALLOCATOR_COUNT, &allocator) ||
+        !get_choice(r, root, "objective", objective_name, 2, &objective) ||
+        !get_choice(r, root, "schedule_kind", schedule_name, PLAN_SCHEDULE_COUNT, &schedule) ||
+        !get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) ||
+        !get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) ||
+        !get_time(r, root, "", "period_s", &plan->period_ns) || !get_time(r, root, "", "step_s", &plan->step_ns) ||
+        !get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) ||
+        !json_get_number(r->json, root, "", "bubble", &plan->bubble) ||
+        !get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) ||
+        !json_get_number(r->json, root, "", "gap", &plan->gap))
+        return false;
+    plan->allocator = (PlanAllocator)allocator;
+    plan->objective = (PlanObjective)objective;
+    plan->schedule = (PlanSchedule)schedule;
+    const json_t *proven = json_object_get(root, "proven_optimal");
+    if (!json_is_boolean(proven)) return refuse(r, "proven_optimal", "must be true or false");
+    plan->proven_optimal = json_is_true(proven);
+    return true;
+}
+
+static bool read_root(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    json_t *stages, *links, *ranks, *schedule;
+    if (!read_head(r, root) || !read_compared(r, root) || !json_get_array(r->json, root, "", "stages", &stages) ||
+        !json_get_array(r->json, root, "", "links", &links) || !json_get_array(r->json, root, "", "ranks", &ranks) ||
+        !json_get_array(r->json, root, "", "schedule", &schedule))
+        return false;
+    size_t count = json_array_size(stages);
+    if (count < 1 || count > (size_t)plan->layer_count) return refuse(r, "stages", "must be between 1 and the layers");
+    if (json_array_size(links) != count - 1) return refuse(r, "links", "must be one between each two stages");
+    if (json_array_size(ranks) < 1 || json_array_size(ranks) > count ||
+        json_array_size(schedule) != json_array_size(ranks))
+        return refuse(r, "ranks", "must be as many as instruction lists, and no more than stages");
+    plan->stage_count = (int)count;
+    plan->link_count = (int)count - 1;
+    plan->rank_count = (int)json_array_size(ranks);
+    plan->stages = arena_new_array(r->arena, PlanStage, count);
+    plan->links = arena_new_array(r->arena, PlanLink, count);
+    plan->ranks = arena_new_array(r->arena, PlanRank, (size_t)plan->rank_count);
+    for (int k = 0; k < plan->stage_count; k++) {
+        if (!read_stage(r, json_array_get(stages, (size_t)k), k)) return false;
+        if (plan->stages[k].rank >= plan->rank_count) return refuse(r, "stages", "name a rank that does not exist");
+    }
+    for (int k = 0; k < plan->link_count; k++)
+        if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
+    for (int k = 0; k < plan->rank_count; k++)
+        if (!read_rank(r, json_array_get(ranks, (size_t)k), json_array_get(schedule, (size_t)k), k)) return false;
+    return true;
+}
+
+bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)
+{
+    memset(plan, 0, sizeof *plan);
+    json_t *root = json_read(path, diagnostics);
+    if (!root) return false;
+    Reading reading = {{path, diagnostics}, plan, &plan->arena};
+    bool ok = read_root(&reading, root);
+    json_decref(root);
+    if (!ok) plan_free(plan);
+    return ok;
+}

@@ -1,0 +1,329 @@
+#include "partitioner/problem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sums of a few such values stay exact in doubles and, times the micro-batches, within 64 bits. */
+static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e18;
+
+/* Buffers at a cut: activations and gradients, each double-buffered. */
+enum { BUFFERS_PER_CUT = 4 };
+
+static double nanoseconds(double seconds) { return ceil(seconds * 1e9); }
+
+/* Layer times are slowdown x seconds x 1e9 in that order, rounded up: the contract of the format. */
+static bool fill_times(Problem *p, int type, Diagnostics *diagnostics)
+{
+    const Costs *costs = p->costs;
+    int device = p->first_device[type];
+    size_t base = (size_t)type * (size_t)(p->layer_count + 1);
+    double total = 0;
+    for (int l = 0; l < p->layer_count; l++) {
+        double forward = nanoseconds(costs_forward_s(costs, device, l));
+        double backward = nanoseconds(costs_backward_s(costs, device, l));
+        double update = nanoseconds(costs_update_s(costs, device, l));
+        total += forward + backward + update;
+        if (!(total <= MAX_TOTAL_NS) || !(total * p->microbatches <= MAX_STEP_NS))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT,
+                                     (Place){.file = costs->name, .object = costs->devices[device].name},
+                                     "check the unit: times are in seconds", "the layers' times add up to too much");
+        size_t cut = base + (size_t)l;
+        p->forward[cut + 1] = p->forward[cut] + (int64_t)forward;
+        p->work[cut + 1] = p->work[cut] + (int64_t)forward + (int64_t)backward;
+        p->update[cut + 1] = p->update[cut] + (int64_t)update;
+        p->work_f[cut + 1] = (double)p->work[cut + 1];
+        if (update > 0) p->has_update = true;
+    }
+    return true;
+}
+
+static bool same_times(const double *a, const double *b, int count)
+{
+    return a == b || (a && b && memcmp(a, b, (size_t)count * sizeof *a) == 0);
+}
+
+static bool same_type(const Costs *costs, int i, int j)
+{
+    const DeviceCost *a = &costs->devices[i], *b = &costs->devices[j];
+    return a->slowdown == b->slowdown && a->memory_bytes == b->memory_bytes && a->region == b->region &&
+           same_times(a->forward_s, b->forward_s, costs->layer_count) &&
+           same_times(a->backward_s, b->backward_s, costs->layer_count) &&
+           same_times(a->update_s, b->update_s, costs->layer_count);
+}
+
+static void find_types(Problem *p)
+{
+    int n = p->device_count;
+    p->type_of = arena_new_array(&p->arena, int, (size_t)n);
+    p->first_device = arena_new_array(&p->arena, int, (size_t)n);
+    p->type_size = arena_new_array(&p->arena, int, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        int t = 0;
+        while (t < p->type_count && !same_type(p->costs, p->first_device[t], i)) t++;
+        if (t == p->type_count) p->first_device[p->type_count++] = i;
+        p->type_of[i] = t;
+        p->type_size[t]++;
+    }
+}
+
+static bool fill_types(Problem *p, Diagnostics *diagnostics)
+{
+    size_t types = (size_t)p->type_count, entries;
+    if (!size_multiply(types, (size_t)p->layer_count + 1, &entries)) memory_exhausted();
+    p->forward = arena_new_array(&p->arena, int64_t, entries);
+    p->work = arena_new_array(&p->arena, int64_t, entries);
+    p->update = arena_new_array(&p->arena, int64_t, entries);
+    p->work_f = arena_new_array(&p->arena, double, entries);
+    p->type_region = arena_new_array(&p->arena, int, types);
+    p->type_limit = arena_new_array(&p->arena, int64_t, types);
+    for (int t = 0; t < p->type_count; t++) {
+        const DeviceCost *device = &p->costs->devices[p->first_device[t]];
+        p->type_region[t] = p->costs->region_count > 0 ? device->region : 0;
+        p->type_limit[t] = device->memory_bytes;
+        if (!fill_times(p, t, diagnostics)) return false;
+    }
+    return true;
+}
+
+static void fill_scratch(Problem *p)
+{
+    int n = p->layer_count, powers = 1;
+    bool any = false;
+    for (int l = 0; l < n; l++) any |= p->costs->layers[l].scratch_bytes > 0;
+    if (!any) return;
+    while (1 << powers <= n) powers++;
+    p->scratch_bytes = arena_new_array(&p->arena, int64_t, (size_t)powers * (size_t)n);
+    for (int l = 0; l < n; l++) p->scratch_bytes[l] = p->costs->layers[l].scratch_bytes;
+    for (int k = 1; k < powers; k++)
+        for (int l = 0; l + (1 << k) <= n; l++) {
+            const int64_t *half = p->scratch_bytes + (size_t)(k - 1) * (size_t)n + l;
+            int64_t a = half[0], b = half[1 << (k - 1)];
+            p->scratch_bytes[(size_t)k * (size_t)n + (size_t)l] = a > b ? a : b;
+        }
+}
+
+static void fill_memory(Problem *p)
+{
+    int n = p->layer_count;
+    const LayerCost *layers = p->costs->layers;
+    bool stash = false, uneven = false;
+    p->fixed_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    p->stash_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    p->boundary_in = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    p->boundary_out = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    for (int l = 0; l < n; l++) {
+        p->fixed_bytes[l + 1] = p->fixed_bytes[l] + layers[l].memory_bytes + layers[l].state_bytes;
+        p->stash_bytes[l + 1] = p->stash_bytes[l] + layers[l].stash_bytes;
+        stash |= layers[l].stash_bytes > 0;
+        if (l > 0 && !layers[l].resident) p->boundary_in[l] = BUFFERS_PER_CUT * layers[l - 1].output_bytes;
+        if (l + 1 < n && !layers[l].resident) p->boundary_out[l + 1] = BUFFERS_PER_CUT * layers[l].output_bytes;
+    }
+    /* Growing a stage by a layer adds state and swaps one boundary for another: a hole needs the swap to free bytes. */
+    for (int c = 1; c <= n; c++) {
+        uneven |= p->boundary_in[c - 1] < p->boundary_in[c] && c < n;
+        uneven |= p->boundary_out[c] < p->boundary_out[c - 1];
+    }
+    fill_scratch(p);
+    int64_t most = problem_stage_bytes(p, 0, n, p->microbatches), widest = 0;
+    for (int c = 0; c <= n; c++)
+        if (p->boundary_in[c] + p->boundary_out[c] > widest) widest = p->boundary_in[c] + p->boundary_out[c];
+    if (__builtin_add_overflow(most, 2 * widest, &most)) most = COSTS_NO_LIMIT;
+    for (int t = 0; t < p->type_count; t++) p->has_limits |= p->type_limit[t] < most;
+    p->holes = uneven && p->has_limits;
+    if (p->schedule == PLAN_1F1B && stash && p->has_limits)
+        p->level_limit = p->microbatches < p->device_count ? p->microbatches : p->device_count;
+}
+
+static void fill_links(Problem *p)
+{
+    const Costs *costs = p->costs;
+    int n = p->layer_count, regions = costs->region_count, classes = 0;
+    p->region_count = regions > 0 ? regions : 1;
+    p->width_class = arena_new_array(&p->arena, int, (size_t)n + 1);
+    int64_t *width = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    for (int c = 1; c < n && regions > 0; c++) {
+        int k = classes - 1; /* the latest first: neighbours are alike */
+        while (k >= 0 && width[k] != costs->layers[c - 1].output_bytes) k--;
+        if (k < 0) width[k = classes++] = costs->layers[c - 1].output_bytes;
+        p->width_class[c] = k;
+    }
+    size_t pairs = (size_t)p->region_count * (size_t)p->region_count;
+    p->latency = arena_new_array(&p->arena, int64_t, pairs);
+    p->transfer = arena_new_array(&p->arena, int64_t, pairs * (size_t)(classes ? classes : 1));
+    p->free_links = true;
+    for (size_t i = 0; i < pairs && regions > 0; i++) {
+        p->latency[i] = (int64_t)nanoseconds(costs->latency_s[i]);
+        p->free_links &= p->latency[i] == 0;
+        for (int k = 0; k < classes; k++) {
+            double busy = ceil((double)width[k] / costs->bandwidth_Bps[i] * 1e9);
+            /* A link that would take weeks for a message is as good as closed. */
+            p->transfer[(size_t)k * pairs + i] = (int64_t)(busy < MAX_TOTAL_NS ? busy : MAX_TOTAL_NS);
+            p->free_links &= busy == 0;
+        }
+    }
+}
+
+bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
+                    int microbatches, Diagnostics *diagnostics)
+{
+    memset(problem, 0, sizeof *problem);
+    problem->costs = costs;
+    problem->layer_count = costs->layer_count;
+    problem->device_count = costs->device_count;
+    problem->microbatches = microbatches > 0 ? microbatches : costs->microbatches;
+    problem->objective = objective;
+    problem->schedule = schedule;
+    find_types(problem);
+    if (!fill_types(problem, diagnostics)) {
+        problem_free(problem);
+        return false;
+    }
+    fill_memory(problem);
+    fill_links(problem);
+    return true;
+}
+
+void problem_free(Problem *problem)
+{
+    arena_free(&problem->arena);
+    memset(problem, 0, sizeof *problem);
+}
+
+int problem_in_flight(const Problem *problem, int to_end)
+{
+    if (problem->schedule == PLAN_GPIPE || to_end > problem->microbatches) return problem->microbatches;
+    return to_end;
+}
+
+int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight)
+{
+    int64_t fixed = problem->fixed_bytes[end] - problem->fixed_bytes[start], stash, total;
+    int64_t scratch = 0;
+    if (problem->scratch_bytes) {
+        int k = 31 - __builtin_clz((unsigned)(end - start));
+        const int64_t *row = problem->scratch_bytes + (size_t)k * (size_t)problem->layer_count;
+        int64_t a = row[start], b = row[end - (1 << k)];
+        scratch = a > b ? a : b;
+    }
+    if (__builtin_mul_overflow(problem->stash_bytes[end] - problem->stash_bytes[start], in_flight, &stash) ||
+        __builtin_add_overflow(fixed, stash, &total) || __builtin_add_overflow(total, scratch, &total) ||
+        __builtin_add_overflow(total, problem->boundary_in[start] + problem->boundary_out[end], &total))
+        return COSTS_NO_LIMIT - 1; /* more than any limit but none */
+    return total;
+}
+
+bool problem_stage_fits(const Problem *problem, int type, int start, int end, int to_end)
+{
+    if (problem->pinned_before) {
+        const int *pinned = problem->pinned_before + (size_t)type * (size_t)(problem->layer_count + 1);
+        if (pinned[end] > pinned[start]) return false;
+    }
+    if (problem->type_limit[type] == COSTS_NO_LIMIT) return true;
+    return problem_stage_bytes(problem, start, end, problem_in_flight(problem, to_end)) <= problem->type_limit[type];
+}
+
+/* Gives `device` a type of its own, so that a pin can speak about it alone. */
+static void isolate(Problem *p, int device)
+{
+    int old = p->type_of[device], fresh = p->type_count;
+    if (p->type_size[old] == 1) return;
+    size_t cuts = (size_t)p->layer_count + 1;
+    int64_t **sums[] = {&p->forward, &p->work, &p->update};
+    for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) {
+        int64_t *grown = arena_new_array(&p->arena, int64_t, cuts * (size_t)(fresh + 1));
+        memcpy(grown, *sums[k], cuts * (size_t)fresh * sizeof *grown);
+        memcpy(grown + cuts * (size_t)fresh, grown + cuts * (size_t)old, cuts * sizeof *grown);
+        *sums[k] = grown;
+    }
+    double *work_f = arena_new_array(&p->arena, double, cuts *(size_t)(fresh + 1));
+    for (size_t k = 0; k < cuts * (size_t)(fresh + 1); k++) work_f[k] = (double)p->work[k];
+    p->work_f = work_f;
+    if (p->pinned_before) {
+        int *grown = arena_new_array(&p->arena, int, cuts *(size_t)(fresh + 1));
+        memcpy(grown, p->pinned_before, cuts * (size_t)fresh * sizeof *grown);
+        memcpy(grown + cuts * (size_t)fresh, grown + cuts * (size_t)old, cuts * sizeof *grown);
+        p->pinned_before = grown;
+    }
+    int *region = arena_new_array(&p->arena, int, (size_t)fresh + 1);
+    int64_t *limit = arena_new_array(&p->arena, int64_t, (size_t)fresh + 1);
+    memcpy(region, p->type_region, (size_t)fresh * sizeof *region);
+    memcpy(limit, p->type_limit, (size_t)fresh * sizeof *limit);
+    region[fresh] = region[old];
+    limit[fresh] = limit[old];
+    p->type_region = region;
+    p->type_limit = limit;
+    p->type_of[device] = fresh;
+    p->type_size[old]--;
+    p->type_size[fresh] = 1;
+    p->first_device[fresh] = device;
+    p->type_count++;
+    for (int d = 0; d < p->device_count; d++)
+        if (p->type_of[d] == old) {
+            p->first_device[old] = d;
+            break;
+        }
+}
+
+void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
+{
+    isolate(problem, device);
+    size_t cuts = (size_t)problem->layer_count + 1;
+    if (!problem->pinned_before)
+        problem->pinned_before = arena_new_array(&problem->arena, int, cuts *(size_t)problem->type_count);
+    for (int t = 0; t < problem->type_count; t++) {
+        if (t == problem->type_of[device]) continue;
+        int *pinned = problem->pinned_before + (size_t)t * cuts;
+        for (int c = first_layer + 1; c <= problem->layer_count; c++)
+            pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
+    }
+}
+
+Allocation allocation_create(Arena *arena, const Problem *problem)
+{
+    size_t room = (size_t)problem->device_count + 1;
+    return (Allocation){0, arena_new_array(arena, int, room), arena_new_array(arena, int, room)};
+}
+
+void allocation_copy(Allocation *to, const Allocation *from)
+{
+    to->stage_count = from->stage_count;
+    memcpy(to->device, from->device, (size_t)from->stage_count * sizeof *to->device);
+    memcpy(to->end, from->end, (size_t)from->stage_count * sizeof *to->end);
+}
+
+AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation)
+{
+    AllocationValue value = {.fits = true};
+    for (int k = 0, start = 0; k < allocation->stage_count; start = allocation->end[k++]) {
+        int end = allocation->end[k], type = problem->type_of[allocation->device[k]];
+        int to_end = allocation->stage_count - k;
+        int64_t work = problem_work(problem, type, start, end), update = problem_update(problem, type, start, end);
+        if (!problem_stage_fits(problem, type, start, end, to_end)) {
+            value.fits = false;
+            int64_t over = problem_stage_bytes(problem, start, end, problem_in_flight(problem, to_end)) -
+                           problem->type_limit[type];
+            if (over > 0 && __builtin_add_overflow(value.excess, over, &value.excess)) value.excess = INT64_MAX;
+        }
+        value.sum += work;
+        if (work > value.period) value.period = work;
+        if (update > value.update) value.update = update;
+        if (k == 0) continue;
+        int from = problem->type_region[problem->type_of[allocation->device[k - 1]]], to = problem->type_region[type];
+        int64_t busy = problem_link_period(problem, start, from, to);
+        if (busy > value.period) value.period = busy;
+        value.sum += problem_link_sum(problem, start, from, to);
+    }
+    value.step = value.sum + (int64_t)(problem->microbatches - 1) * value.period + value.update;
+    return value;
+}
+
+bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b)
+{
+    if (a->fits != b->fits) return a->fits;
+    if (!a->fits && a->excess != b->excess) return a->excess < b->excess;
+    bool step = problem->objective == PLAN_OBJECTIVE_STEP;
+    int64_t first = step ? a->step - b->step : a->period - b->period;
+    int64_t second = step ? a->period - b->period : a->step - b->step;
+    return first != 0 ? first < 0 : second < 0;
+}

@@ -1,0 +1,115 @@
+/* The partitioning problem in exact integers: nanoseconds and bytes, prefix sums over layers, devices merged into
+ * types.
+ *
+ * Cuts are numbered 0 ... layer_count: cut c lies before layer c. A stage is a pair of cuts (start, end) and covers the
+ * layers start ... end-1. Devices that agree in every respect (times, memory limit, region, pins) are one type. */
+#ifndef PARTITIONER_PROBLEM_H
+#define PARTITIONER_PROBLEM_H
+
+#include "partitioner/plan.h"
+#include "profiler/costs.h"
+
+typedef struct Problem {
+    Arena arena;
+    const Costs *costs;
+    int layer_count, device_count, type_count, region_count; /* region_count is at least 1 */
+    int microbatches;
+    PlanSchedule schedule;
+    PlanObjective objective;
+    bool free_links; /* no link costs or delays anything */
+
+    int *type_of;                     /* [device] */
+    int *first_device, *type_size;    /* [type]: its lowest device, how many there are */
+    int *type_region;                 /* [type] */
+    int64_t *type_limit;              /* [type] bytes */
+    int64_t *forward, *work, *update; /* [type][cut]: prefix sums of forward, forward + backward, update; ns */
+    double *work_f;                   /* `work` as doubles, which hold it exactly */
+    int *pinned_before;               /* [type][cut]: how many layers before the cut are pinned to other devices */
+    bool has_update;
+
+    /* Memory. Resident bytes do not depend on the schedule; levels is how many different in-flight counts matter. */
+    int64_t *fixed_bytes, *stash_bytes;  /* [cut], prefix sums of resident + state, and of stash */
+    int64_t *scratch_bytes;              /* [power][layer]: sparse table of range maxima; NULL if all are 0 */
+    int64_t *boundary_in, *boundary_out; /* [cut]: buffers of a stage that starts, or ends, there */
+    bool has_limits;                     /* some device has a limit that a stage could exceed */
+    int level_limit; /* 1F1B with stash: stages-to-the-end from which on the in-flight count is constant; else 0 */
+    bool holes;      /* a longer stage may fit where a shorter one does not (narrower cut) */
+
+    /* Links. */
+    int *width_class;  /* [cut]: index into the tables below; cuts of equal bytes share one */
+    int64_t *latency;  /* [region][region] ns */
+    int64_t *transfer; /* [width class][region][region] ns */
+} Problem;
+
+/* Stage k covers the cuts end[k-1] (0 for k = 0) ... end[k] on device[k]. The arrays hold device_count + 1 entries. */
+typedef struct Allocation {
+    int stage_count;
+    int *device, *end;
+} Allocation;
+
+typedef struct AllocationValue {
+    bool fits;      /* every device within its memory, every pin respected */
+    int64_t excess; /* bytes over the limits, summed */
+    int64_t period, sum, update, step;
+} AllocationValue;
+
+/* `microbatches` 0: those of the costs. Fails (reporting) when times are too large to be added in 64 bits. */
+bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
+                    int microbatches, Diagnostics *diagnostics);
+void problem_free(Problem *problem);
+/* Layers first ... last may run on `device` only. */
+void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
+
+/* Micro-batches in flight in a stage that has `to_end` stages from itself to the end, itself included. */
+int problem_in_flight(const Problem *problem, int to_end);
+/* Bytes a stage needs with that many micro-batches in flight. */
+int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight);
+/* Memory and pins only. */
+bool problem_stage_fits(const Problem *problem, int type, int start, int end, int to_end);
+
+Allocation allocation_create(Arena *arena, const Problem *problem);
+void allocation_copy(Allocation *to, const Allocation *from);
+AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation);
+/* Which of two values is better for the problem's objective: fitting first, then the objective, then the other measure.
+ */
+bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b);
+
+static inline int64_t problem_work(const Problem *p, int type, int start, int end)
+{
+    const int64_t *work = p->work + (size_t)type * (size_t)(p->layer_count + 1);
+    return work[end] - work[start];
+}
+
+static inline int64_t problem_update(const Problem *p, int type, int start, int end)
+{
+    const int64_t *update = p->update + (size_t)type * (size_t)(p->layer_count + 1);
+    return update[end] - update[start];
+}
+
+/* One direction, one micro-batch, over the cut, between regions. */
+static inline int64_t problem_transfer(const Problem *p, int cut, int from, int to)
+{
+    size_t regions = (size_t)p->region_count;
+    return p->transfer[((size_t)p->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
+}
+
+static inline int64_t problem_latency(const Problem *p, int from, int to)
+{
+    return p->latency[(size_t)from * (size_t)p->region_count + (size_t)to];
+}
+
+/* How long the link between consecutive stages is busy per micro-batch: the slower direction. */
+static inline int64_t problem_link_period(const Problem *p, int cut, int from, int to)
+{
+    int64_t forward = problem_transfer(p, cut, from, to), backward = problem_transfer(p, cut, to, from);
+    return forward > backward ? forward : backward;
+}
+
+/* What the link adds to a step: both directions' latency and transfer. */
+static inline int64_t problem_link_sum(const Problem *p, int cut, int from, int to)
+{
+    return problem_latency(p, from, to) + problem_latency(p, to, from) + problem_transfer(p, cut, from, to) +
+           problem_transfer(p, cut, to, from);
+}
+
+#endif
