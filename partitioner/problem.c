@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums of a few such values stay exact in doubles and, times the micro-batches, within 64 bits. */
-static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e18;
+/* Sums of a few such values, also times the micro-batches, stay exact in doubles. */
+static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e15;
 
 /* Buffers at a cut: activations and gradients, each double-buffered. */
 enum { BUFFERS_PER_CUT = 4 };
