@@ -31,7 +31,8 @@ typedef enum KernelOp {
     KERNEL_LOAD,     /* element of `operand`, at its strided position plus (if a is set) register a elements; converted to
                         the instruction's type, which is F32 for f32/f16/bf16, F64, I64 for every integer type, BOOL */
     /* Effects; no result. */
-    KERNEL_STORE,     /* register a into `operand`, converted to its dtype; at plus register b elements if b is set */
+    KERNEL_STORE,     /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
+                         at plus register b elements if b is set */
     KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may hit
                          the same element: they add in ascending order of the inner index */
     /* Reductions over the inner axis; inner phases only. */
@@ -40,7 +41,8 @@ typedef enum KernelOp {
     KERNEL_MAXIMUM_OF, /* NaN wins; -infinity (least integer) of nothing */
     KERNEL_MINIMUM_OF,
     /* Unary: result type = type of a unless said otherwise. */
-    KERNEL_CONVERT, /* to the instruction's type; float to integer truncates; to BOOL: a != 0 */
+    KERNEL_CONVERT, /* to the instruction's type; float to integer truncates, saturates, and turns NaN into 0; to BOOL:
+                       a != 0 */
     KERNEL_NEGATE,
     KERNEL_ABSOLUTE,
     KERNEL_SIGN, /* -1, 0, 1; NaN stays */
@@ -114,7 +116,7 @@ typedef struct Kernel {
 typedef enum KernelClass {
     KERNEL_CLASS_LOOP,    /* maps and reductions */
     KERNEL_CLASS_GEMM,    /* C[m][n] = epilogue(sum over k of A[m][k] * B[k][n]), with batch axes */
-    KERNEL_CLASS_SCATTER, /* register-indexed STORE_ADD: the inner axis runs in order */
+    KERNEL_CLASS_SCATTER, /* register-indexed stores: the inner axis runs in order */
 } KernelClass;
 
 static inline int64_t kernel_inner_extent(const Kernel *kernel) { return kernel->extent[kernel->axis_count - 1]; }
@@ -124,6 +126,9 @@ static inline const KernelInstruction *kernel_instruction(const Kernel *kernel, 
 }
 
 /* --- Building ------------------------------------------------------------------------------------------------------ */
+
+/* Every function below that returns a register appends an instruction. C leaves the order of a call's arguments open, so
+ * nest at most one such call in another: otherwise the kernel, and its hash, depend on the C compiler. */
 
 /* Starts a kernel with `axis_count` axes (the last is the inner one) and opens a first inner phase. */
 void kernel_begin(Kernel *kernel, const char *label, int axis_count, const int64_t *extent);
@@ -137,6 +142,7 @@ Register kernel_axis(Kernel *kernel, int axis);
 Register kernel_load(Kernel *kernel, int operand);
 Register kernel_load_at(Kernel *kernel, int operand, Register offset, int64_t elements);
 void kernel_store(Kernel *kernel, int operand, Register value);
+void kernel_store_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
 void kernel_store_add(Kernel *kernel, int operand, Register value);
 void kernel_store_add_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
 Register kernel_reduce(Kernel *kernel, KernelOp op, Register a);
@@ -153,8 +159,9 @@ DType kernel_register_type(DType dtype);
 
 /* --- Passes -------------------------------------------------------------------------------------------------------- */
 
-/* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring axes merged where every
- * operand's strides allow, unused instructions and operands... kept: callers number operands. */
+/* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring outer axes merged where
+ * every operand's strides allow it and no instruction reads their index; in pure maps (no reductions, no scalar phases, no
+ * register-indexed stores) the inner axis too. Operands keep their numbers. */
 void kernel_canonicalize(Kernel *kernel);
 KernelClass kernel_classify(const Kernel *kernel);
 

@@ -1,0 +1,287 @@
+/* Canonical form, classification and measures of kernels. */
+#include "graph/kernel.h"
+
+#include <string.h>
+
+static bool is_store(const KernelInstruction *instruction)
+{
+    return instruction->op == KERNEL_STORE || instruction->op == KERNEL_STORE_ADD;
+}
+
+static bool is_access(const KernelInstruction *instruction)
+{
+    return instruction->op == KERNEL_LOAD || is_store(instruction);
+}
+
+static Register access_offset(const KernelInstruction *instruction)
+{
+    return instruction->op == KERNEL_LOAD ? instruction->a : instruction->b;
+}
+
+static bool is_reduction(const KernelInstruction *instruction)
+{
+    return instruction->op >= KERNEL_SUM && instruction->op <= KERNEL_MINIMUM_OF;
+}
+
+/* --- Canonical form ------------------------------------------------------------------------------------------------
+ */
+
+/* Whether the inner axis is as parallel as the outer ones: every phase an inner one, without reductions and without
+ * stores that might meet in one element. */
+static bool is_pure_map(const Kernel *kernel)
+{
+    for (int i = 0; i < kernel->phase_count; i++)
+        if (!kernel->phases[i].inner) return false;
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        const KernelInstruction *instruction = &kernel->instructions[i];
+        if (is_reduction(instruction) || (is_store(instruction) && instruction->b)) return false;
+    }
+    return true;
+}
+
+/* The bits of the axes whose index some instruction reads. */
+static unsigned indexed_axes(const Kernel *kernel)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < kernel->instruction_count; i++)
+        if (kernel->instructions[i].op == KERNEL_AXIS) axes |= 1u << kernel->instructions[i].operand;
+    return axes;
+}
+
+static void remove_axis(Kernel *kernel, int axis)
+{
+    size_t rest = (size_t)(kernel->axis_count - 1 - axis) * sizeof kernel->extent[0];
+    memmove(&kernel->extent[axis], &kernel->extent[axis + 1], rest);
+    kernel->axis_count--;
+    kernel->extent[kernel->axis_count] = 0;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *stride = kernel->operands[i].stride;
+        memmove(&stride[axis], &stride[axis + 1], rest);
+        stride[kernel->axis_count] = 0;
+    }
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        KernelInstruction *instruction = &kernel->instructions[i];
+        if (instruction->op != KERNEL_AXIS || instruction->operand < axis) continue;
+        if (instruction->operand == axis) /* of extent 1: its only index is 0 */
+            *instruction = (KernelInstruction){.op = KERNEL_CONSTANT, .type = DTYPE_I64};
+        else
+            instruction->operand--;
+    }
+}
+
+static bool axes_merge(const Kernel *kernel, int axis)
+{
+    if (indexed_axes(kernel) & 3u << axis) return false;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const int64_t *stride = kernel->operands[i].stride;
+        if (stride[axis] != stride[axis + 1] * kernel->extent[axis + 1]) return false;
+    }
+    return true;
+}
+
+static void drop_unit_axes(Kernel *kernel, bool pure_map)
+{
+    for (int axis = kernel->axis_count - (pure_map ? 1 : 2); axis >= 0; axis--)
+        if (kernel->extent[axis] == 1 && kernel->axis_count > 1) remove_axis(kernel, axis);
+    if (kernel_inner_extent(kernel) == 1)
+        for (int i = 0; i < kernel->operand_count; i++) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
+}
+
+/* The inner strides of operands that only scalar phases touch mean nothing; 0 makes equal kernels equal. */
+static void clear_unused_inner_strides(Kernel *kernel)
+{
+    bool inner[KERNEL_MAX_OPERANDS] = {false};
+    for (int phase = 0; phase < kernel->phase_count; phase++)
+        for (int i = 0; kernel->phases[phase].inner && i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            if (is_access(instruction)) inner[instruction->operand] = true;
+        }
+    for (int i = 0; i < kernel->operand_count; i++)
+        if (!inner[i]) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
+}
+
+void kernel_canonicalize(Kernel *kernel)
+{
+    if (kernel->phase_count > 1 && !kernel->phases[kernel->phase_count - 1].count) kernel->phase_count--;
+    bool pure_map = is_pure_map(kernel);
+    clear_unused_inner_strides(kernel);
+    drop_unit_axes(kernel, pure_map);
+    for (int axis = kernel->axis_count - (pure_map ? 2 : 3); axis >= 0; axis--)
+        if (axes_merge(kernel, axis)) {
+            kernel->extent[axis + 1] *= kernel->extent[axis];
+            remove_axis(kernel, axis);
+        }
+}
+
+/* --- Classes -------------------------------------------------------------------------------------------------------
+ */
+
+/* The operands of the product that the first phase sums, if it does nothing else and only scalar phases follow. */
+static bool match_product_sum(const Kernel *kernel, int operands[2], Register *sum)
+{
+    if (kernel->phase_count < 2 || !kernel->phases[0].inner || kernel->phases[0].count != 4) return false;
+    for (int i = 1; i < kernel->phase_count; i++)
+        if (kernel->phases[i].inner) return false;
+    const KernelInstruction *load_a = &kernel->instructions[0], *load_b = &kernel->instructions[1];
+    const KernelInstruction *product = &kernel->instructions[2], *total = &kernel->instructions[3];
+    if (load_a->op != KERNEL_LOAD || load_a->a || load_b->op != KERNEL_LOAD || load_b->a) return false;
+    if (product->op != KERNEL_MULTIPLY || product->a + product->b != 3 || product->a == product->b) return false;
+    if (total->op != KERNEL_SUM || total->a != 3 || !dtype_is_float((DType)total->type)) return false;
+    operands[0] = load_a->operand;
+    operands[1] = load_b->operand;
+    *sum = 4;
+    return operands[0] != operands[1];
+}
+
+/* The operand that the epilogue stores to; -1 if it stores at computed places or not at all. */
+static int stored_operand(const Kernel *kernel)
+{
+    int stored = -1;
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        const KernelInstruction *instruction = &kernel->instructions[i];
+        if (!is_store(instruction)) continue;
+        if (instruction->b) return -1;
+        if (stored < 0) stored = instruction->operand;
+    }
+    return stored;
+}
+
+/* The axis along which `moving` alone moves: the one where `stored` has stride 1, else the longest; -1 if there is
+ * none. */
+static int choose_axis(const Kernel *kernel, int moving, int still, int stored)
+{
+    int chosen = -1;
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
+        if (!kernel->operands[moving].stride[axis] || kernel->operands[still].stride[axis]) continue;
+        if (kernel->operands[stored].stride[axis] == 1) return axis;
+        if (chosen < 0 || kernel->extent[axis] >= kernel->extent[chosen]) chosen = axis;
+    }
+    return chosen;
+}
+
+bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm)
+{
+    int operands[2];
+    if (!match_product_sum(kernel, operands, &gemm->sum)) return false;
+    int stored = stored_operand(kernel);
+    if (stored < 0) return false;
+    int first = choose_axis(kernel, operands[0], operands[1], stored);
+    int second = choose_axis(kernel, operands[1], operands[0], stored);
+    if (first < 0 && second < 0) return false;
+    const int64_t *stride = kernel->operands[stored].stride;
+    bool swap = first >= 0 && stride[first] == 1 && (second < 0 || stride[second] != 1);
+    gemm->a = operands[swap];
+    gemm->b = operands[!swap];
+    gemm->row_axis = swap ? second : first;
+    gemm->column_axis = swap ? first : second;
+    return true;
+}
+
+KernelClass kernel_classify(const Kernel *kernel)
+{
+    for (int i = 0; i < kernel->instruction_count; i++)
+        if (is_store(&kernel->instructions[i]) && kernel->instructions[i].b) return KERNEL_CLASS_SCATTER;
+    KernelGemm gemm;
+    return kernel_match_gemm(kernel, &gemm) ? KERNEL_CLASS_GEMM : KERNEL_CLASS_LOOP;
+}
+
+/* --- Measures ------------------------------------------------------------------------------------------------------
+ */
+
+Hash kernel_hash(const Kernel *kernel)
+{
+    Hash hash = hash_bytes(NULL, 0);
+    int64_t head[4] = {kernel->axis_count, kernel->operand_count, kernel->phase_count, kernel->instruction_count};
+    hash = hash_extend(hash, head, sizeof head);
+    hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        int64_t words[4 + KERNEL_MAX_AXES] = {operand->dtype, operand->read, operand->written, operand->elements};
+        memcpy(words + 4, operand->stride, (size_t)kernel->axis_count * sizeof operand->stride[0]);
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    for (int i = 0; i < kernel->phase_count; i++) {
+        int64_t words[2] = {kernel->phases[i].inner, kernel->phases[i].count};
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        const KernelInstruction *instruction = &kernel->instructions[i];
+        int64_t words[7] = {instruction->op, instruction->type, instruction->operand,         instruction->a,
+                            instruction->b,  instruction->c,    instruction->constant.integer};
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    return hash;
+}
+
+/* A function counts as the operations of its usual polynomial, a division as what its throughput costs. */
+static double operation_flops(const KernelInstruction *instruction)
+{
+    switch (instruction->op) {
+    case KERNEL_CONSTANT:
+    case KERNEL_AXIS:
+    case KERNEL_LOAD:
+    case KERNEL_STORE: return 0;
+    case KERNEL_EXP:
+    case KERNEL_LOG:
+    case KERNEL_SIN:
+    case KERNEL_COS: return 16;
+    case KERNEL_ERF:
+    case KERNEL_TANH:
+    case KERNEL_SIGMOID: return 24;
+    case KERNEL_POWER: return 32;
+    case KERNEL_SQRT:
+    case KERNEL_DIVIDE:
+    case KERNEL_RECIPROCAL:
+    case KERNEL_REMAINDER: return 4;
+    default: return 1;
+    }
+}
+
+/* The iterations of the axes whose bits are set. */
+static double iterations(const Kernel *kernel, unsigned axes)
+{
+    double count = 1;
+    for (int axis = 0; axis < kernel->axis_count; axis++)
+        if (axes >> axis & 1) count *= (double)kernel->extent[axis];
+    return count;
+}
+
+double kernel_flops(const Kernel *kernel)
+{
+    unsigned all = (1u << kernel->axis_count) - 1, outer = all >> 1;
+    double flops = 0;
+    for (int phase = 0; phase < kernel->phase_count; phase++) {
+        double once = 0;
+        for (int i = 0; i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            once += operation_flops(instruction);
+        }
+        flops += once * iterations(kernel, kernel->phases[phase].inner ? all : outer);
+    }
+    return flops;
+}
+
+double kernel_bytes(const Kernel *kernel)
+{
+    double touched[KERNEL_MAX_OPERANDS] = {0};
+    unsigned all = (1u << kernel->axis_count) - 1, outer = all >> 1;
+    for (int phase = 0; phase < kernel->phase_count; phase++)
+        for (int i = 0; i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            if (!is_access(instruction)) continue;
+            const KernelOperand *operand = &kernel->operands[instruction->operand];
+            unsigned axes = kernel->phases[phase].inner ? all : outer, moving = 0;
+            for (int axis = 0; axis < kernel->axis_count; axis++)
+                if (operand->stride[axis] || access_offset(instruction)) moving |= axes & 1u << axis;
+            double elements = iterations(kernel, moving);
+            if (access_offset(instruction) && elements > (double)operand->elements)
+                elements = (double)operand->elements;
+            if (elements > touched[instruction->operand]) touched[instruction->operand] = elements;
+        }
+    double bytes = 0;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        bytes += touched[i] * (double)dtype_size(operand->dtype) * (operand->read + operand->written);
+    }
+    return bytes;
+}
