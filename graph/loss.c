@@ -95,6 +95,17 @@ static ValueId cross_entropy(Graph *graph, const char *output, const char *label
                   diagnostics);
 }
 
+/* The graph input that `value` is a reshaped or converted form of; 0 if it is computed. */
+static ValueId input_behind(const Graph *graph, ValueId value)
+{
+    while (graph_value(graph, value)->producer) {
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (node->input_count != 1) return 0;
+        value = node->inputs[0];
+    }
+    return graph_value(graph, value)->role == ROLE_INPUT ? value : 0;
+}
+
 static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnostics)
 {
     ValueId value = find_output(graph, name);
@@ -108,7 +119,12 @@ static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnosti
     }
     /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself. */
     const Node *producer = graph_node(graph, graph_value(graph, value)->producer);
-    if (producer->op == OP_CrossEntropy) return value;
+    if (producer->op == OP_CrossEntropy) {
+        graph->labels = input_behind(graph, producer->inputs[1]);
+        graph->ignore_index = node_integer(producer, "ignore_index", graph->ignore_index);
+        graph->loss_is_summed = graph->labels != 0;
+        return value;
+    }
     return append(graph, OP_ScaleLoss, (ValueId[]){value, graph_step_scalars(graph)}, 2, NULL, 0, diagnostics);
 }
 

@@ -1,0 +1,189 @@
+#include "graph/layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/operator.h"
+
+bool *values_depending_on_parameters(const Graph *graph)
+{
+    bool *depends = memory_allocate(graph->value_count);
+    for (ValueId v = 1; v < graph->value_count; v++) depends[v] = graph_value(graph, v)->role == ROLE_PARAMETER;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE) continue;
+        bool any = false;
+        for (int i = 0; i < node->input_count; i++) any |= depends[node->inputs[i]];
+        for (int i = 0; i < node->output_count; i++) depends[node->outputs[i]] = any;
+    }
+    return depends;
+}
+
+typedef struct Cutter {
+    Graph *graph;
+    NodeId *nodes; /* those that depend on parameters, in order */
+    size_t count;
+    bool *cut; /* [i]: a layer begins at nodes[i] */
+} Cutter;
+
+/* candidate[i]: exactly one tensor, and not a mere view, crosses from nodes[0 ... i-1] to nodes[i ...]. */
+static bool *find_candidates(const Cutter *cutter)
+{
+    const Graph *graph = cutter->graph;
+    size_t *last_use = memory_allocate(graph->value_count * sizeof *last_use);
+    for (size_t i = 0; i < cutter->count; i++) {
+        const Node *node = graph_node(graph, cutter->nodes[i]);
+        for (int k = 0; k < node->input_count; k++) last_use[node->inputs[k]] = i;
+    }
+    for (size_t i = 0; i < graph->output_count; i++) last_use[graph->outputs[i].value] = cutter->count;
+
+    bool *candidate = memory_allocate(cutter->count + 1);
+    size_t live = 0;
+    size_t *ends = memory_allocate((cutter->count + 1) * sizeof *ends); /* tensors whose last use is at i */
+    for (size_t i = 0; i < cutter->count; i++) {
+        const Node *node = graph_node(graph, cutter->nodes[i]);
+        live -= ends[i];
+        bool is_view = !operators[node->op].lower;
+        for (int k = 0; k < node->output_count; k++)
+            if (last_use[node->outputs[k]] > i) live++, ends[last_use[node->outputs[k]]]++;
+        candidate[i + 1] = live == 1 && !is_view && i + 1 < cutter->count;
+    }
+    free(last_use);
+    free(ends);
+    return candidate;
+}
+
+static bool reads_table(const Graph *graph, const Node *node)
+{
+    return node->op == OP_Gather && graph_value(graph, node->inputs[0])->role == ROLE_PARAMETER;
+}
+
+/* Chooses cuts among the candidates: before a segment with a matrix product when the layer so far has weight of its own. */
+static void choose_cuts(Cutter *cutter, const bool *candidate)
+{
+    bool has_product = false, has_table = false;
+    for (size_t begin = 0, end; begin < cutter->count; begin = end) {
+        bool product = false, table = false;
+        for (end = begin; end == begin || (end < cutter->count && !candidate[end]); end++) {
+            const Node *node = graph_node(cutter->graph, cutter->nodes[end]);
+            product |= node->op == OP_MatMul;
+            table |= reads_table(cutter->graph, node);
+        }
+        if ((product && (has_product || has_table)) || (table && has_product)) {
+            cutter->cut[begin] = true;
+            has_product = has_table = false;
+        }
+        has_product |= product;
+        has_table |= table;
+    }
+}
+
+/* A parameter has one home: layers that share one become one. */
+static void join_sharers(Cutter *cutter, Diagnostics *diagnostics)
+{
+    Graph *graph = cutter->graph;
+    size_t *first = memory_allocate(graph->value_count * sizeof *first); /* 1 + position of the first use */
+    for (size_t i = 0; i < cutter->count; i++) {
+        const Node *node = graph_node(graph, cutter->nodes[i]);
+        for (int k = 0; k < node->input_count; k++) {
+            ValueId input = node->inputs[k];
+            if (graph_value(graph, input)->role != ROLE_PARAMETER) continue;
+            if (!first[input]) first[input] = i + 1;
+            bool joined = false;
+            for (size_t j = first[input]; j <= i; j++) {
+                joined |= cutter->cut[j];
+                cutter->cut[j] = false;
+            }
+            if (joined)
+                diagnostics_warning(diagnostics, PLACE_FILE(graph->file), NULL,
+                                    "layers that share the parameter '%s' are kept together on one device",
+                                    graph_value(graph, input)->name);
+        }
+    }
+    free(first);
+}
+
+/* The length of the longest prefix of `a` and `b` that ends at a dot or at the end of both. */
+static size_t common_components(const char *a, const char *b, size_t length)
+{
+    size_t last = 0, i = 0;
+    for (; i < length && a[i] == b[i] && b[i]; i++)
+        if (a[i] == '.') last = i;
+    bool a_ends = i == length || a[i] == '.', b_ends = !b[i] || b[i] == '.';
+    return a_ends && b_ends ? i : last;
+}
+
+/* Names that exporters invent ("onnx::MatMul_336") say nothing about where a parameter belongs. */
+static bool speaks(const char *name) { return strchr(name, '.') && !strstr(name, "::"); }
+
+static const char *layer_name(Graph *graph, const NodeId *nodes, size_t count, int number)
+{
+    const char *first = NULL, *other = NULL;
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++) {
+        const Node *node = graph_node(graph, nodes[i]);
+        for (int k = 0; k < node->input_count; k++) {
+            const Value *value = graph_value(graph, node->inputs[k]);
+            if (value->role != ROLE_PARAMETER || !speaks(value->name)) continue;
+            if (!first) {
+                first = value->name;
+                length = (size_t)(strrchr(first, '.') - first);
+            } else {
+                size_t common = common_components(first, value->name, length);
+                if (common < length) other = value->name;
+                length = common;
+            }
+        }
+    }
+    if (!first || length == 0) return arena_format(&graph->arena, "layer-%d", number);
+    const char *prefix = arena_string_n(&graph->arena, first, length);
+    const char *last_dot = strrchr(prefix, '.');
+    /* "encoder.layer.3" alone would name the whole block: say which parts of it. */
+    if (other && last_dot && strspn(last_dot + 1, "0123456789") == strlen(last_dot + 1)) {
+        int a = (int)strcspn(first + length + 1, "."), b = (int)strcspn(other + length + 1, ".");
+        return arena_format(&graph->arena, "%s.%.*s+%.*s", prefix, a, first + length + 1, b, other + length + 1);
+    }
+    return prefix;
+}
+
+/* Drops the leading components that all names share ("m.bert." stays if the head is "m.classifier": then only "m."). */
+static void strip_common_prefix(Graph *graph)
+{
+    if (graph->layer_count < 2) return;
+    const char *first = graph->layer_names[0];
+    size_t length = strlen(first);
+    for (int i = 1; i < graph->layer_count; i++) length = common_components(first, graph->layer_names[i], length);
+    for (int i = 0; i < graph->layer_count; i++)
+        if (strlen(graph->layer_names[i]) <= length) return;
+    for (int i = 0; length > 0 && i < graph->layer_count; i++) graph->layer_names[i] += length + 1;
+}
+
+void layers_assign(Graph *graph, Diagnostics *diagnostics)
+{
+    bool *depends = values_depending_on_parameters(graph);
+    Cutter cutter = {graph, memory_allocate(graph->node_count * sizeof(NodeId)), 0, NULL};
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE || node->phase != PHASE_FORWARD) continue;
+        node->layer = LAYER_NONE;
+        if (depends[node->outputs[0]]) cutter.nodes[cutter.count++] = n;
+    }
+    cutter.cut = memory_allocate(cutter.count + 1);
+    bool *candidate = find_candidates(&cutter);
+    choose_cuts(&cutter, candidate);
+    join_sharers(&cutter, diagnostics);
+
+    graph->layer_names = arena_new_array(&graph->arena, const char *, cutter.count + 1);
+    graph->layer_count = 0;
+    for (size_t begin = 0, end; begin < cutter.count; begin = end) {
+        int layer = graph->layer_count++;
+        for (end = begin; end == begin || (end < cutter.count && !cutter.cut[end]); end++)
+            graph_node(graph, cutter.nodes[end])->layer = layer;
+        graph->layer_names[layer] = layer_name(graph, cutter.nodes + begin, end - begin, layer);
+    }
+    strip_common_prefix(graph);
+    free(candidate);
+    free(cutter.cut);
+    free(cutter.nodes);
+    free(depends);
+}
