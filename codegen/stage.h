@@ -1,0 +1,25 @@
+/* Stages: a run of layers of the training graph becomes lists of kernel calls over laid-out memory. */
+#ifndef CODEGEN_STAGE_H
+#define CODEGEN_STAGE_H
+
+#include "graph/graph.h"
+#include "graph/kernel.h"
+#include "runtime/program.h"
+
+/* A stage and all that its tables point to; freed with stage_free. Kernels stand in SkyCall.interpreted, one object for
+ * all calls of the stage that share it; compiled code is filled in later. */
+typedef struct StageCode {
+    Arena arena;
+    SkyStage stage;
+    const ValueId *parameter_values; /* of stage.parameters; their initial_* fields are the caller's to fill */
+} StageCode;
+
+/* Builds the stage of layers first_layer ... last_layer (inclusive). Index and slot_count are the caller's to fill. Without
+ * differentiation there are only forward calls. */
+void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer);
+void stage_free(StageCode *code);
+
+/* The bytes a rank needs for this stage with so many micro-batches in flight. */
+uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count);
+
+#endif
