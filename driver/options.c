@@ -1,0 +1,52 @@
+#include "driver/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool option_integer(const char *option, const char *text, int64_t least, int64_t greatest, int64_t *value,
+                    Diagnostics *diagnostics)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end || errno || number < least || number > greatest)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s takes an integer from %lld to %lld, not '%s'",
+                                 option, (long long)least, (long long)greatest, text);
+    *value = number;
+    return true;
+}
+
+bool option_number(const char *option, const char *text, double least, double greatest, double *value,
+                   Diagnostics *diagnostics)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end || !(number >= least && number <= greatest))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s takes a number from %g to %g, not '%s'",
+                                 option, least, greatest, text);
+    *value = number;
+    return true;
+}
+
+bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *diagnostics)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --dim batch=8",
+                                 "malformed dimension '%s'", text);
+    int64_t value;
+    if (!option_integer("--dim NAME=", equals + 1, 1, INT32_MAX, &value, diagnostics)) return false;
+    *equals = '\0';
+    DimensionBinding binding = {text, value};
+    array_push(dimensions->items, dimensions->count, dimensions->capacity, binding);
+    return true;
+}
+
+bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics)
+{
+    if (strcmp(text, "off") == 0) return options->dropout_off = true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--dropout off takes out what a train-mode export has",
+                             "--dropout '%s' is not supported", text);
+}

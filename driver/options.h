@@ -1,0 +1,21 @@
+/* Option values that several subcommands share. Each reports a malformed value (EXIT_USAGE) and returns false. */
+#ifndef DRIVER_OPTIONS_H
+#define DRIVER_OPTIONS_H
+
+#include "frontend/import.h"
+
+typedef struct DimensionBindings {
+    DimensionBinding *items;
+    size_t count, capacity;
+} DimensionBindings;
+
+bool option_integer(const char *option, const char *text, int64_t least, int64_t greatest, int64_t *value,
+                    Diagnostics *diagnostics);
+bool option_number(const char *option, const char *text, double least, double greatest, double *value,
+                   Diagnostics *diagnostics);
+/* --dim NAME=VALUE. The name points into `text`, which is cut at '='. */
+bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *diagnostics);
+/* --dropout off */
+bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics);
+
+#endif

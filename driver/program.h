@@ -1,0 +1,34 @@
+/* Programs in memory: what is common to running one here and to emitting one per device. */
+#ifndef DRIVER_PROGRAM_H
+#define DRIVER_PROGRAM_H
+
+#include "codegen/codegen.h"
+#include "codegen/stage.h"
+#include "driver/training_model.h"
+#include "runtime/execute.h"
+#include "runtime/program.h"
+
+typedef struct Program {
+    Arena arena;
+    SkyProgram program; /* points into the arena and into the stages' */
+} Program;
+
+/* What every program of the model says, whatever its stages: optimiser, labels, sizes. */
+void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *model);
+/* The program of one stage with all layers, for `skycc run`. `code` must outlive it. */
+void program_for_run(Program *program, const TrainingModel *model, const StageCode *code);
+void program_free(Program *program);
+
+/* Compiles the program's kernels for this machine and fills in its calls. */
+bool program_compile(Program *program, const char *cpu, CompiledKernels **kernels, JitProgram **jit,
+                     Diagnostics *diagnostics);
+void program_discard(CompiledKernels *kernels, JitProgram *jit);
+
+/* For execution_open: runs a call by the interpreter. */
+bool program_interpret(const void *kernel, void *const *operands);
+
+const SkyTensor *program_labels(const SkyProgram *program); /* the labels input of its last stage; NULL if none */
+/* The loss scale of the one batch that stands in slot 0. */
+double program_loss_scale(const SkyProgram *program, const Execution *execution);
+
+#endif

@@ -1,0 +1,35 @@
+#include "driver/training_model.h"
+
+#include "graph/fusion.h"
+#include "graph/layers.h"
+#include "graph/loss.h"
+
+bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+{
+    *model = (TrainingModel){0};
+    Graph *graph = &model->graph;
+    graph_init(graph, path);
+    if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics)) return false;
+    if (!import_onnx(graph, &model->imported, path, &options->import, diagnostics)) return false;
+    graph_verify(graph);
+
+    bool differentiates = options->differentiate || options->train;
+    if ((options->want_loss || differentiates) && !loss_attach(graph, options->loss, diagnostics)) return false;
+    graph_remove_dead(graph);
+    fuse_composites(graph, diagnostics);
+    layers_assign(graph, diagnostics);
+    graph_verify(graph);
+    if (differentiates) {
+        if (!differentiate(graph, diagnostics)) return false;
+        if (options->train && !optimizer_attach(graph, &model->optimizer, diagnostics)) return false;
+        graph_remove_dead(graph);
+        graph_verify(graph);
+    }
+    return true;
+}
+
+void training_model_free(TrainingModel *model)
+{
+    graph_free(&model->graph);
+    imported_model_free(&model->imported);
+}
