@@ -18,8 +18,8 @@ static inline uint64_t align_bytes(uint64_t bytes)
     return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
 }
 
-/* Chooses offsets so that buffers alive at the same call do not overlap: the largest first, each at the lowest place that is
- * free (greedy by size, Pisarchyk and Lee 2020). Returns the bytes of the block. */
+/* Chooses offsets so that buffers alive at the same call do not overlap: the largest first, each at the lowest place
+ * that is free (greedy by size, Pisarchyk and Lee 2020). Returns the bytes of the block. */
 uint64_t memory_pack(BufferLifetime *buffers, size_t count);
 
 #endif

@@ -25,19 +25,20 @@ typedef struct Builder {
     NodeList forward, backward, update;
     ValueList receive_forward, send_forward, receive_backward, send_backward, outputs;
     size_t forward_end, backward_end, update_end; /* in lowering.calls */
-    bool *kept;            /* per value: lives in the slot, or in the state */
-    SkyLocation *location; /* per value */
+    bool *kept;                                   /* per value: lives in the slot, or in the state */
+    SkyLocation *location;                        /* per value */
     bool *placed;
     struct KernelTable {
         Hash hash;
         const Kernel *kernel;
-    } *kernels;
+    } * kernels;
     size_t kernel_count, kernel_capacity;
     Buffer constants;
     uint64_t state_bytes, slot_bytes;
 } Builder;
 
-/* --- Which nodes and values belong to the stage ---------------------------------------------------------------------- */
+/* --- Which nodes and values belong to the stage ----------------------------------------------------------------------
+ */
 
 static bool in_stage(const Builder *builder, int layer)
 {
@@ -64,7 +65,7 @@ static void collect_nodes(Builder *builder)
     for (NodeId n = 1; n < graph->node_count; n++) {
         if (!chosen[n]) continue;
         Phase phase = graph_node(graph, n)->phase;
-        NodeList *list = phase == PHASE_FORWARD ? &builder->forward
+        NodeList *list = phase == PHASE_FORWARD    ? &builder->forward
                          : phase == PHASE_BACKWARD ? &builder->backward
                                                    : &builder->update;
         array_push(list->nodes, list->count, list->capacity, n);
@@ -75,8 +76,8 @@ static void collect_nodes(Builder *builder)
 
 static void list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
-/* The values that cross the cut before layer `cut`, in `phase`: forward ones are made before and read behind it, backward ones
- * the other way round. */
+/* The values that cross the cut before layer `cut`, in `phase`: forward ones are made before and read behind it,
+ * backward ones the other way round. */
 static void collect_crossing(const Graph *graph, int cut, Phase phase, ValueList *list)
 {
     if (cut <= 0 || cut >= graph->layer_count) return;
@@ -107,11 +108,13 @@ static void collect_boundaries(Builder *builder)
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         int layer = value->producer ? graph_node(graph, value->producer)->layer : LAYER_NONE;
-        if (layer == LAYER_NONE ? is_last(builder) : in_stage(builder, layer)) list_add(&builder->outputs, graph->outputs[i].value);
+        if (layer == LAYER_NONE ? is_last(builder) : in_stage(builder, layer))
+            list_add(&builder->outputs, graph->outputs[i].value);
     }
 }
 
-/* --- Lowering --------------------------------------------------------------------------------------------------------- */
+/* --- Lowering
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void materialize_all(Builder *builder, const ValueList *list)
 {
@@ -150,7 +153,8 @@ static void lower_stage(Builder *builder)
 
 static bool lives_in_state(const Value *value)
 {
-    return value->role == ROLE_PARAMETER || value->role == ROLE_STATE || (value->role == ROLE_ACTIVATION && value->parameter);
+    return value->role == ROLE_PARAMETER || value->role == ROLE_STATE ||
+           (value->role == ROLE_ACTIVATION && value->parameter);
 }
 
 /* Marks what must outlive the list of calls it is written by. */
@@ -181,7 +185,8 @@ static void mark_kept(Builder *builder)
     free(written);
 }
 
-/* --- Places ----------------------------------------------------------------------------------------------------------- */
+/* --- Places
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static uint64_t value_bytes(const Graph *graph, ValueId id)
 {
@@ -275,7 +280,8 @@ static uint64_t place_scratch(Builder *builder, size_t first, size_t end)
     return bytes;
 }
 
-/* --- Tables ------------------------------------------------------------------------------------------------------------ */
+/* --- Tables
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static const Kernel *intern_kernel(Builder *builder, Kernel *kernel)
 {
@@ -399,7 +405,8 @@ static uint32_t decay_exempt_class(const Graph *graph, ValueId parameter)
     const Value *value = graph_value(graph, parameter);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op == OP_LayerNormalization && (node->inputs[1] == parameter || (node->input_count > 2 && node->inputs[2] == parameter)))
+        if (node->op == OP_LayerNormalization &&
+            (node->inputs[1] == parameter || (node->input_count > 2 && node->inputs[2] == parameter)))
             return 2;
     }
     return value->shape.rank == 1 ? 1 : 0;
@@ -452,7 +459,8 @@ static void place_parameters(Builder *builder)
         parameter->value = tensor_of(builder, v, graph_value(graph, v)->name);
         parameter->global_index = index;
         parameter->decay_exempt_class = decay_exempt_class(graph, v);
-        if (v < graph->gradient_count && graph->gradients[v]) parameter->gradient = builder->location[graph->gradients[v]];
+        if (v < graph->gradient_count && graph->gradients[v])
+            parameter->gradient = builder->location[graph->gradients[v]];
         const Node *update = update_of(builder, v, &parameter->update);
         for (int k = 3; update && k < update->input_count; k++) {
             place(builder, update->inputs[k], SKY_SPACE_STATE, &builder->state_bytes);

@@ -14,8 +14,8 @@ typedef struct StageCode {
     const ValueId *parameter_values; /* of stage.parameters; their initial_* fields are the caller's to fill */
 } StageCode;
 
-/* Builds the stage of layers first_layer ... last_layer (inclusive). Index and slot_count are the caller's to fill. Without
- * differentiation there are only forward calls. */
+/* Builds the stage of layers first_layer ... last_layer (inclusive). Index and slot_count are the caller's to fill.
+ * Without differentiation there are only forward calls. */
 void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer);
 void stage_free(StageCode *code);
 

@@ -12,8 +12,9 @@ bool option_integer(const char *option, const char *text, int64_t least, int64_t
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (end == text || *end || errno || number < least || number > greatest)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s takes an integer from %lld to %lld, not '%s'",
-                                 option, (long long)least, (long long)greatest, text);
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "%s takes an integer from %lld to %lld, not '%s'", option, (long long)least,
+                                 (long long)greatest, text);
     *value = number;
     return true;
 }
@@ -47,6 +48,7 @@ bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *di
 bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics)
 {
     if (strcmp(text, "off") == 0) return options->dropout_off = true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--dropout off takes out what a train-mode export has",
-                             "--dropout '%s' is not supported", text);
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                             "--dropout off takes out what a train-mode export has", "--dropout '%s' is not supported",
+                             text);
 }

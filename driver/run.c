@@ -46,18 +46,38 @@ typedef struct RunOptions {
     int threads;
 } RunOptions;
 
-enum { OPTION_INPUTS = 256, OPTION_LOSS, OPTION_GRAD, OPTION_TRAIN, OPTION_OPTIMIZER, OPTION_DIM, OPTION_DROPOUT,
-       OPTION_INTERPRET, OPTION_THREADS, OPTION_TARGET_CPU, OPTION_KEEP_TIES, OPTION_UNTIE };
+enum {
+    OPTION_INPUTS = 256,
+    OPTION_LOSS,
+    OPTION_GRAD,
+    OPTION_TRAIN,
+    OPTION_OPTIMIZER,
+    OPTION_DIM,
+    OPTION_DROPOUT,
+    OPTION_INTERPRET,
+    OPTION_THREADS,
+    OPTION_TARGET_CPU,
+    OPTION_KEEP_TIES,
+    OPTION_UNTIE
+};
 
 static const struct option long_options[] = {
-    {"inputs", required_argument, NULL, OPTION_INPUTS},   {"output", required_argument, NULL, 'o'},
-    {"loss", required_argument, NULL, OPTION_LOSS},       {"grad", no_argument, NULL, OPTION_GRAD},
-    {"train", required_argument, NULL, OPTION_TRAIN},     {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},
-    {"dim", required_argument, NULL, OPTION_DIM},         {"dropout", required_argument, NULL, OPTION_DROPOUT},
-    {"interpret", no_argument, NULL, OPTION_INTERPRET},   {"threads", required_argument, NULL, OPTION_THREADS},
-    {"target-cpu", required_argument, NULL, OPTION_TARGET_CPU}, {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},
-    {"untie", no_argument, NULL, OPTION_UNTIE},           {"verbose", no_argument, NULL, 'v'},
-    {"help", no_argument, NULL, 'h'},                     {0},
+    {"inputs", required_argument, NULL, OPTION_INPUTS},
+    {"output", required_argument, NULL, 'o'},
+    {"loss", required_argument, NULL, OPTION_LOSS},
+    {"grad", no_argument, NULL, OPTION_GRAD},
+    {"train", required_argument, NULL, OPTION_TRAIN},
+    {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},
+    {"dim", required_argument, NULL, OPTION_DIM},
+    {"dropout", required_argument, NULL, OPTION_DROPOUT},
+    {"interpret", no_argument, NULL, OPTION_INTERPRET},
+    {"threads", required_argument, NULL, OPTION_THREADS},
+    {"target-cpu", required_argument, NULL, OPTION_TARGET_CPU},
+    {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},
+    {"untie", no_argument, NULL, OPTION_UNTIE},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
 };
 
 static bool add_input(RunOptions *options, const char *path)
@@ -163,8 +183,8 @@ static bool compile(Run *run, Diagnostics *diagnostics)
     if (!run->options->interpret &&
         !program_compile(&run->program, run->options->target_cpu, &run->kernels, &run->jit, diagnostics))
         return false;
-    run->open = execution_open(&run->execution, &run->program.program, parallel_threads((uint32_t)run->options->threads),
-                               program_interpret, diagnostics);
+    run->open = execution_open(&run->execution, &run->program.program,
+                               parallel_threads((uint32_t)run->options->threads), program_interpret, diagnostics);
     return run->open;
 }
 
@@ -196,8 +216,8 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
         int64_t value = element_as_integer(given->dtype, given->data, i);
         if (input->value_limit && (value < 0 || value >= input->value_limit))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
-                                     "element %lld is %lld, outside the table of %lld rows that it indexes", (long long)i,
-                                     (long long)value, (long long)input->value_limit);
+                                     "element %lld is %lld, outside the table of %lld rows that it indexes",
+                                     (long long)i, (long long)value, (long long)input->value_limit);
         element_store_integer((DType)input->dtype, destination, i, value);
     }
     return true;
@@ -213,8 +233,8 @@ static bool check_labels(Run *run, Diagnostics *diagnostics)
         int64_t label = element_as_integer((DType)labels->dtype, data, (int64_t)i);
         if (label != program->ignore_index && (label < 0 || label >= program->label_classes))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(run->options->inputs[0]), NULL,
-                                     "label %lld of row %llu is not in 0 ... %lld", (long long)label, (unsigned long long)i,
-                                     (long long)program->label_classes - 1);
+                                     "label %lld of row %llu is not in 0 ... %lld", (long long)label,
+                                     (unsigned long long)i, (long long)program->label_classes - 1);
     }
     return true;
 }
@@ -272,10 +292,12 @@ static void write_parameter(Run *run, const char *prefix, ValueId id, const void
             int64_t rows = shape.dim[0], columns = shape.dim[1];
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t c = 0; c < columns; c++)
-                    memcpy(copy + (size_t)(c * rows + r) * size, (const char *)data + (size_t)(r * columns + c) * size, size);
+                    memcpy(copy + (size_t)(c * rows + r) * size, (const char *)data + (size_t)(r * columns + c) * size,
+                           size);
             shape.dim[0] = columns, shape.dim[1] = rows;
         }
-        safetensors_writer_add(run->writer, arena_format(&run->arena, "%s/%s", prefix, name->name), value->dtype, &shape, copy);
+        safetensors_writer_add(run->writer, arena_format(&run->arena, "%s/%s", prefix, name->name), value->dtype,
+                               &shape, copy);
     }
 }
 
@@ -287,8 +309,8 @@ static void write_outputs(Run *run)
         Shape shape = {.rank = (int)output->rank};
         memcpy(shape.dim, output->dim, sizeof shape.dim);
         const void *data = execution_address(&run->execution, 0, 0, output->location);
-        safetensors_writer_add(run->writer, arena_format(&run->arena, "out/%s", output->name), (DType)output->dtype, &shape,
-                               arena_copy(&run->arena, data, output->bytes));
+        safetensors_writer_add(run->writer, arena_format(&run->arena, "out/%s", output->name), (DType)output->dtype,
+                               &shape, arena_copy(&run->arena, data, output->bytes));
     }
     if (stage->has_loss) {
         float *loss = arena_new(&run->arena, float);

@@ -1,4 +1,5 @@
-/* Tensors that the user names on the command line: inputs of `skycc run`, from safetensors, .npy, .npz and ONNX .pb files. */
+/* Tensors that the user names on the command line: inputs of `skycc run`, from safetensors, .npy, .npz and ONNX .pb
+ * files. */
 #ifndef DRIVER_TENSORS_H
 #define DRIVER_TENSORS_H
 
@@ -20,8 +21,8 @@ typedef struct InputTensors {
     size_t file_count, file_capacity;
 } InputTensors;
 
-/* Adds the tensors of a file. In safetensors a leading "in/" of names is dropped, and where a file has such names the others
- * are ignored. The kind of file follows from its suffix. Free with input_tensors_free in any case. */
+/* Adds the tensors of a file. In safetensors a leading "in/" of names is dropped, and where a file has such names the
+ * others are ignored. The kind of file follows from its suffix. Free with input_tensors_free in any case. */
 bool input_tensors_add(InputTensors *inputs, const char *path, Diagnostics *diagnostics);
 /* The tensor for the graph's input `position` called `name`; NULL if there is none. */
 const InputTensor *input_tensors_find(const InputTensors *inputs, const char *name, size_t position);

@@ -9,7 +9,8 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
     *model = (TrainingModel){0};
     Graph *graph = &model->graph;
     graph_init(graph, path);
-    if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics)) return false;
+    if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics))
+        return false;
     if (!import_onnx(graph, &model->imported, path, &options->import, diagnostics)) return false;
     graph_verify(graph);
 

@@ -79,10 +79,9 @@ ValueId gradient_unbroadcast(Differentiation *differentiation, ValueId contribut
     for (int i = 0; i < from.rank; i++)
         if (i < lead || (shape->dim[i - lead] == 1 && from.dim[i] != 1)) axes[count++] = i;
     if (count > 0)
-        contribution = gradient_node(differentiation, OP_ReduceSum, &contribution, 1,
-                                     (Attribute[]){attribute_integers("axes", axes, count),
-                                                   attribute_integer("keepdims", 1)},
-                                     2);
+        contribution =
+            gradient_node(differentiation, OP_ReduceSum, &contribution, 1,
+                          (Attribute[]){attribute_integers("axes", axes, count), attribute_integer("keepdims", 1)}, 2);
     return gradient_reshape(differentiation, contribution, shape);
 }
 

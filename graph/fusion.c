@@ -27,7 +27,8 @@ static const Node *inner(const Matcher *matcher, ValueId value, Opcode op)
 static bool is_scalar(const Matcher *matcher, ValueId id, double *number)
 {
     const Value *value = graph_value(matcher->graph, id);
-    if (value->role != ROLE_CONSTANT || shape_elements(&value->shape) != 1 || !dtype_is_float(value->dtype)) return false;
+    if (value->role != ROLE_CONSTANT || shape_elements(&value->shape) != 1 || !dtype_is_float(value->dtype))
+        return false;
     *number = element_as_double(value->dtype, value->data, 0);
     return true;
 }
@@ -156,7 +157,8 @@ static bool match_layer_norm(const Matcher *matcher, const Node *node, LayerNorm
         if (!scaled || !is_row(matcher, match->bias, length)) continue;
         for (int k = 0; k < 2; k++) {
             match->gain = scaled->inputs[1 - k];
-            if (is_row(matcher, match->gain, length) && match_normalized(matcher, scaled->inputs[k], match)) return true;
+            if (is_row(matcher, match->gain, length) && match_normalized(matcher, scaled->inputs[k], match))
+                return true;
         }
     }
     return false;
@@ -169,7 +171,8 @@ static void become(Graph *graph, NodeId id, Opcode op, const ValueId *inputs, in
     /* Build it at the end for its checks and outputs, then move it to where it belongs. */
     Node old = *graph_node(graph, id);
     NodeOrigin origin = {old.name, old.phase, 0, old.layer};
-    NodeId made = graph_add_node(graph, op, origin, inputs, input_count, attributes, attribute_count, NULL, 0, diagnostics);
+    NodeId made =
+        graph_add_node(graph, op, origin, inputs, input_count, attributes, attribute_count, NULL, 0, diagnostics);
     if (!made) {
         diagnostics_print(diagnostics, stderr);
         bug("fusion builds a wrong %s", operators[op].name);
@@ -196,7 +199,8 @@ void fuse_composites(Graph *graph, Diagnostics *diagnostics)
         ValueId x;
         if (match_layer_norm(&matcher, node, &norm)) {
             Attribute epsilon = attribute_float("epsilon", norm.epsilon);
-            become(graph, n, OP_LayerNormalization, (ValueId[]){norm.x, norm.gain, norm.bias}, 3, &epsilon, 1, diagnostics);
+            become(graph, n, OP_LayerNormalization, (ValueId[]){norm.x, norm.gain, norm.bias}, 3, &epsilon, 1,
+                   diagnostics);
         } else if (match_gelu(&matcher, node, &x)) {
             Attribute exact = attribute_integer("tanh", 0);
             become(graph, n, OP_Gelu, &x, 1, &exact, 1, diagnostics);

@@ -1,5 +1,5 @@
-/* Recognises composite operators in the forward graph, before differentiation, so that each gets its own kernel and gradient:
- * LayerNormalization spelled out in primitive operators (opsets before 17), Gelu with erf. */
+/* Recognises composite operators in the forward graph, before differentiation, so that each gets its own kernel and
+ * gradient: LayerNormalization spelled out in primitive operators (opsets before 17), Gelu with erf. */
 #ifndef GRAPH_FUSION_H
 #define GRAPH_FUSION_H
 

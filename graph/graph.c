@@ -26,7 +26,8 @@ void graph_free(Graph *graph)
 static ValueId add_value(Graph *graph, const char *name, ValueRole role, DType dtype, const Shape *shape)
 {
     if (graph->value_count >= UINT32_MAX) memory_exhausted();
-    Value value = {.name = name ? arena_string(&graph->arena, name) : NULL, .dtype = dtype, .role = role, .shape = *shape};
+    Value value = {
+        .name = name ? arena_string(&graph->arena, name) : NULL, .dtype = dtype, .role = role, .shape = *shape};
     array_push(graph->values, graph->value_count, graph->value_capacity, value);
     return (ValueId)(graph->value_count - 1);
 }
@@ -107,10 +108,12 @@ static bool infer(Graph *graph, const Node *node, InferContext *context)
 {
     const Operator *operator= & operators[node->op];
     *context = (InferContext){.graph = graph, .node = node, .diagnostics = context->diagnostics};
-    if (node->input_count < operator->least_inputs ||
-        (operator->most_inputs >= 0 && node->input_count > operator->most_inputs))
-        return operator_error(context, NULL, "has %d inputs, but %s takes %d%s", node->input_count, operator->name,
-                              operator->least_inputs, operator->most_inputs == operator->least_inputs ? "" : " or more");
+    if (node->input_count <
+        operator->least_inputs ||(operator->most_inputs >= 0 && node->input_count> operator->most_inputs))
+        return operator_error(
+            context, NULL, "has %d inputs, but %s takes %d%s",
+            node->input_count, operator->name, operator->least_inputs,
+                                               operator->most_inputs == operator->least_inputs ? "" : " or more");
     for (int i = 0; i < node->input_count; i++)
         if (!node->inputs[i] && i < operator->least_inputs)
             return operator_error(context, NULL, "input %d is missing", i);
@@ -217,8 +220,9 @@ void graph_verify(const Graph *graph)
             ValueId input = node->inputs[i];
             if (input >= graph->value_count) bug("node %u reads value %u, which does not exist", n, input);
             const Value *value = graph_value(graph, input);
-            if (value->producer >= n) bug("node %u (%s) reads value %u before node %u makes it", n,
-                                          operators[node->op].name, input, value->producer);
+            if (value->producer >= n)
+                bug("node %u (%s) reads value %u before node %u makes it", n, operators[node->op].name, input,
+                    value->producer);
             if (value->producer && graph_node(graph, value->producer)->op == OP_NONE)
                 bug("node %u (%s '%s') reads value %u of dead node %u", n, operators[node->op].name, node->name, input,
                     value->producer);
@@ -226,7 +230,8 @@ void graph_verify(const Graph *graph)
                 bug("node %u looks upstream", n);
         }
         for (int i = 0; i < node->output_count; i++)
-            if (graph_value(graph, node->outputs[i])->producer != n) bug("output %d of node %u has another producer", i, n);
+            if (graph_value(graph, node->outputs[i])->producer != n)
+                bug("output %d of node %u has another producer", i, n);
     }
     for (ValueId v = 1; v < graph->value_count; v++) {
         const Value *value = graph_value(graph, v);

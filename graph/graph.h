@@ -2,8 +2,8 @@
  *
  * Nodes stand in topological order: a node's inputs are produced by nodes with smaller ids. Passes only append nodes,
  * overwrite a node in place with one whose inputs still precede it, or mark nodes dead (op == OP_NONE). Everything is
- * owned by the graph's arena, except the bytes of large parameters, which may lie in a mapped file that the importer keeps
- * open for as long as the graph lives. */
+ * owned by the graph's arena, except the bytes of large parameters, which may lie in a mapped file that the importer
+ * keeps open for as long as the graph lives. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -29,9 +29,9 @@ typedef struct Value {
     DType dtype;
     ValueRole role;
     Shape shape;
-    NodeId producer;       /* 0 unless produced by a node */
-    const void *data;      /* constants and parameters: row-major elements */
-    ValueId parameter;     /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; else 0 */
+    NodeId producer;   /* 0 unless produced by a node */
+    const void *data;  /* constants and parameters: row-major elements */
+    ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; else 0 */
 } Value;
 
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
@@ -101,7 +101,8 @@ typedef struct Graph {
     int64_t ignore_index; /* labels with this value do not count */
     bool loss_is_summed;  /* scaled by 1 / (valid labels of the whole batch); otherwise by 1 / micro-batches */
     ValueId scalars;      /* ROLE_SCALARS */
-    ValueId *gradients;   /* per value id up to value_count at differentiation: accumulated gradient of a parameter, or 0 */
+    ValueId
+        *gradients; /* per value id up to value_count at differentiation: accumulated gradient of a parameter, or 0 */
     size_t gradient_count;
 
     const char **layer_names; /* set by layer assignment */
@@ -124,7 +125,7 @@ ValueId graph_step_scalars(Graph *graph);
 ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
 /* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */
 ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
-ValueId graph_constant_scalar(Graph *graph, DType dtype, double value); /* rank 0 */
+ValueId graph_constant_scalar(Graph *graph, DType dtype, double value);          /* rank 0 */
 ValueId graph_constant_integers(Graph *graph, const int64_t *values, int count); /* int64 [count] */
 void graph_add_output(Graph *graph, const char *name, ValueId value);
 

@@ -1,19 +1,19 @@
 /* Kernel descriptions: what an operator computes, stated once. The interpreter runs them (constant folding, oracle in
  * tests); codegen compiles the same descriptions.
  *
- * A kernel is a nest of axes: outer axes, which are parallel (no two outer iterations write the same element), around one
- * inner axis, the last. Its body is a list of instructions in SSA form, grouped into phases that run one after another for
- * every outer iteration:
+ * A kernel is a nest of axes: outer axes, which are parallel (no two outer iterations write the same element), around
+ * one inner axis, the last. Its body is a list of instructions in SSA form, grouped into phases that run one after
+ * another for every outer iteration:
  *
  *   inner phase   its instructions run for every index of the inner axis, in ascending order;
  *   scalar phase  its instructions run once; operands are read and written at inner index 0.
  *
- * What an inner phase computes is seen in the same phase only, except the results of reductions (KERNEL_SUM ...), which are
- * scalars that every later phase may use. What a scalar phase computes is seen in every later phase. An operand written in
- * one phase may be read back in a later phase, or later in the same phase, at the same element.
+ * What an inner phase computes is seen in the same phase only, except the results of reductions (KERNEL_SUM ...), which
+ * are scalars that every later phase may use. What a scalar phase computes is seen in every later phase. An operand
+ * written in one phase may be read back in a later phase, or later in the same phase, at the same element.
  *
- * Softmax is three inner phases (max; exponential and sum; scale), LayerNormalization two reductions and a map. A matrix
- * product is a sum over the inner axis of a product of two loads, then a scalar phase, its epilogue. */
+ * Softmax is three inner phases (max; exponential and sum; scale), LayerNormalization two reductions and a map. A
+ * matrix product is a sum over the inner axis of a product of two loads, then a scalar phase, its epilogue. */
 #ifndef GRAPH_KERNEL_H
 #define GRAPH_KERNEL_H
 
@@ -28,13 +28,13 @@ typedef enum KernelOp {
     /* Sources. */
     KERNEL_CONSTANT, /* .constant, of the instruction's type */
     KERNEL_AXIS,     /* the iteration index of axis `operand`; DTYPE_I64 */
-    KERNEL_LOAD,     /* element of `operand`, at its strided position plus (if a is set) register a elements; converted to
-                        the instruction's type, which is F32 for f32/f16/bf16, F64, I64 for every integer type, BOOL */
+    KERNEL_LOAD, /* element of `operand`, at its strided position plus (if a is set) register a elements; converted to
+                    the instruction's type, which is F32 for f32/f16/bf16, F64, I64 for every integer type, BOOL */
     /* Effects; no result. */
-    KERNEL_STORE,     /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
-                         at plus register b elements if b is set */
-    KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may hit
-                         the same element: they add in ascending order of the inner index */
+    KERNEL_STORE, /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
+                     at plus register b elements if b is set */
+    KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
+                         hit the same element: they add in ascending order of the inner index */
     /* Reductions over the inner axis; inner phases only. */
     KERNEL_SUM,
     KERNEL_PRODUCT,
@@ -80,8 +80,9 @@ typedef enum KernelOp {
 typedef uint16_t Register;
 
 typedef struct KernelInstruction {
-    uint8_t op;   /* KernelOp */
-    uint8_t type; /* DType of the result: DTYPE_F32, DTYPE_F64, DTYPE_I64 or DTYPE_BOOL; of the stored value for stores */
+    uint8_t op; /* KernelOp */
+    uint8_t
+        type; /* DType of the result: DTYPE_F32, DTYPE_F64, DTYPE_I64 or DTYPE_BOOL; of the stored value for stores */
     uint16_t operand;
     Register a, b, c;
     union {
@@ -125,10 +126,11 @@ static inline const KernelInstruction *kernel_instruction(const Kernel *kernel, 
     return &kernel->instructions[r - 1];
 }
 
-/* --- Building ------------------------------------------------------------------------------------------------------ */
+/* --- Building ------------------------------------------------------------------------------------------------------
+ */
 
-/* Every function below that returns a register appends an instruction. C leaves the order of a call's arguments open, so
- * nest at most one such call in another: otherwise the kernel, and its hash, depend on the C compiler. */
+/* Every function below that returns a register appends an instruction. C leaves the order of a call's arguments open,
+ * so nest at most one such call in another: otherwise the kernel, and its hash, depend on the C compiler. */
 
 /* Starts a kernel with `axis_count` axes (the last is the inner one) and opens a first inner phase. */
 void kernel_begin(Kernel *kernel, const char *label, int axis_count, const int64_t *extent);
@@ -150,23 +152,21 @@ Register kernel_unary(Kernel *kernel, KernelOp op, Register a);
 Register kernel_binary(Kernel *kernel, KernelOp op, Register a, Register b);
 Register kernel_select(Kernel *kernel, Register condition, Register a, Register b);
 Register kernel_convert(Kernel *kernel, DType type, Register a); /* `a` itself when it has that type already */
-static inline DType kernel_type(const Kernel *kernel, Register r)
-{
-    return (DType)kernel->instructions[r - 1].type;
-}
+static inline DType kernel_type(const Kernel *kernel, Register r) { return (DType)kernel->instructions[r - 1].type; }
 /* The register type in which elements of `dtype` are computed. */
 DType kernel_register_type(DType dtype);
 
-/* --- Passes -------------------------------------------------------------------------------------------------------- */
+/* --- Passes --------------------------------------------------------------------------------------------------------
+ */
 
-/* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring outer axes merged where
- * every operand's strides allow it and no instruction reads their index; in pure maps (no reductions, no scalar phases, no
- * register-indexed stores) the inner axis too. Operands keep their numbers. */
+/* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring outer axes merged
+ * where every operand's strides allow it and no instruction reads their index; in pure maps (no reductions, no scalar
+ * phases, no register-indexed stores) the inner axis too. Operands keep their numbers. */
 void kernel_canonicalize(Kernel *kernel);
 KernelClass kernel_classify(const Kernel *kernel);
 
-/* The parts of a kernel of class GEMM. Axis numbers count in `extent`; row or column axis is -1 when that extent is 1 and
- * was merged away. Every other outer axis is a batch axis. */
+/* The parts of a kernel of class GEMM. Axis numbers count in `extent`; row or column axis is -1 when that extent is 1
+ * and was merged away. Every other outer axis is a batch axis. */
 typedef struct KernelGemm {
     int row_axis, column_axis; /* m, n */
     int a, b;                  /* operands: a varies with m, b with n */
@@ -183,10 +183,11 @@ double kernel_bytes(const Kernel *kernel);
 void kernel_verify(const Kernel *kernel); /* bug() on the first violation of this header's rules */
 void kernel_print(const Kernel *kernel, Buffer *buffer);
 
-/* --- Interpreter --------------------------------------------------------------------------------------------------- */
+/* --- Interpreter ---------------------------------------------------------------------------------------------------
+ */
 
-/* Runs the kernel over `address`, one pointer per operand. Floats are computed in double and rounded when stored. Returns
- * false if a register-indexed access leaves its operand's elements (nothing is written there). */
+/* Runs the kernel over `address`, one pointer per operand. Floats are computed in double and rounded when stored.
+ * Returns false if a register-indexed access leaves its operand's elements (nothing is written there). */
 bool kernel_interpret(const Kernel *kernel, void *const *address);
 
 #endif

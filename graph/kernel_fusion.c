@@ -25,14 +25,15 @@ static void count_accesses(Fuser *fuser)
                 counted_read |= call->kernel->operands[k].read;
                 counted_write |= call->kernel->operands[k].written;
             }
-            if (call->kernel->operands[i].written && !counted_write) fuser->writer_count[value]++, fuser->writer[value] = c + 1;
+            if (call->kernel->operands[i].written && !counted_write)
+                fuser->writer_count[value]++, fuser->writer[value] = c + 1;
             if (call->kernel->operands[i].read && !counted_read) fuser->reader_count[value]++;
         }
     }
 }
 
-/* A map: one inner phase without reductions, positions or indexed accesses, whose every operand is read or written at one
- * strided place. */
+/* A map: one inner phase without reductions, positions or indexed accesses, whose every operand is read or written at
+ * one strided place. */
 static bool is_map(const Kernel *kernel)
 {
     if (kernel->phase_count != 1 || !kernel->phases[0].inner) return false;
@@ -111,7 +112,8 @@ static int moving_axes(const Kernel *kernel, int operand, int axis_count, AxisPa
     return count;
 }
 
-/* Splits `axis` of the kernel: the inner part keeps its place with extent `inner`, the outer part comes right before it. */
+/* Splits `axis` of the kernel: the inner part keeps its place with extent `inner`, the outer part comes right before
+ * it. */
 static bool split_axis(Kernel *kernel, int axis, int64_t inner)
 {
     if (kernel->axis_count == KERNEL_MAX_AXES) return false;
@@ -135,12 +137,13 @@ static bool split_axis(Kernel *kernel, int axis, int64_t inner)
 static bool reads_axis(const Kernel *kernel, int axis)
 {
     for (Register r = 1; r <= kernel->instruction_count; r++)
-        if (kernel_instruction(kernel, r)->op == KERNEL_AXIS && kernel_instruction(kernel, r)->operand == axis) return true;
+        if (kernel_instruction(kernel, r)->op == KERNEL_AXIS && kernel_instruction(kernel, r)->operand == axis)
+            return true;
     return false;
 }
 
-/* Finds how the consumer's axes go along the producer's, so that `load` of the consumer and `store` of the producer touch the
- * same element. Splits axes of a producer that is itself a map; others are left whole. */
+/* Finds how the consumer's axes go along the producer's, so that `load` of the consumer and `store` of the producer
+ * touch the same element. Splits axes of a producer that is itself a map; others are left whole. */
 static bool pair_axes(Kernel *producer, int store, bool inner_store, const Kernel *consumer, int load, AxisPairs *pairs)
 {
     bool splittable = is_map(producer);
@@ -223,7 +226,8 @@ static bool uses_operand(const KernelInstruction *instruction)
 }
 
 /* The consumer's body, with its loads of `value` replaced by the producer's register. */
-static void join_consumer(Join *join, const LoweredCall *consumer, const AxisPairs *pairs, ValueId value, Register result)
+static void join_consumer(Join *join, const LoweredCall *consumer, const AxisPairs *pairs, ValueId value,
+                          Register result)
 {
     const Kernel *kernel = consumer->kernel;
     Register map[KERNEL_MAX_INSTRUCTIONS + 1] = {0};
@@ -307,8 +311,8 @@ static bool touches(const LoweredCall *call, ValueId value)
     return false;
 }
 
-/* Whether the consumer's work may be done as early as the producer: nothing it reads or writes is touched in between in a way
- * that matters. */
+/* Whether the consumer's work may be done as early as the producer: nothing it reads or writes is touched in between in
+ * a way that matters. */
 static bool may_move_up(const Fuser *fuser, size_t producer, size_t consumer)
 {
     const LoweredCall *moved = &fuser->lowering->calls[consumer];
@@ -360,7 +364,8 @@ static bool independent(const LoweredCall *producer, const LoweredCall *consumer
 {
     for (int i = 0; i < consumer->kernel->operand_count; i++) {
         ValueId other = consumer->operands[i].value;
-        if (other != value && (consumer->kernel->operands[i].written ? touches(producer, other) : writes(producer, other)))
+        if (other != value &&
+            (consumer->kernel->operands[i].written ? touches(producer, other) : writes(producer, other)))
             return false;
     }
     return true;
@@ -381,7 +386,8 @@ static bool fuse_into_producer(Fuser *fuser, size_t c, ValueId value)
     size_t p = fuser->writer[value] - 1;
     if (p < fuser->first || p >= c) return false;
     LoweredCall *producer = &lowering->calls[p], *consumer = &lowering->calls[c];
-    if (producer->dead || graph_node(lowering->graph, producer->node)->layer != graph_node(lowering->graph, consumer->node)->layer)
+    if (producer->dead ||
+        graph_node(lowering->graph, producer->node)->layer != graph_node(lowering->graph, consumer->node)->layer)
         return false;
     int load = reading_operand(consumer, value), store_operand = writing_operand(producer, value);
     if (load < 0 || store_operand < 0 || consumer->operands[load].offset != producer->operands[store_operand].offset)
@@ -427,7 +433,8 @@ static bool retarget_scatter(Fuser *fuser, size_t c)
     if (source < 0 || target < 0) return false;
     ValueId value = consumer->operands[source].value, gradient = consumer->operands[target].value;
     if (fuser->kept[value] || fuser->reader_count[value] != 1 + 1 || fuser->writer_count[value] != 2) return false;
-    if (!shape_equal(&graph_value(lowering->graph, value)->shape, &graph_value(lowering->graph, gradient)->shape)) return false;
+    if (!shape_equal(&graph_value(lowering->graph, value)->shape, &graph_value(lowering->graph, gradient)->shape))
+        return false;
     size_t scatter = fuser->writer[value] - 1, fill = scatter;
     if (kernel_classify(lowering->calls[scatter].kernel) != KERNEL_CLASS_SCATTER) return false;
     while (fill-- > fuser->first)

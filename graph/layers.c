@@ -58,7 +58,8 @@ static bool reads_table(const Graph *graph, const Node *node)
     return node->op == OP_Gather && graph_value(graph, node->inputs[0])->role == ROLE_PARAMETER;
 }
 
-/* Chooses cuts among the candidates: before a segment with a matrix product when the layer so far has weight of its own. */
+/* Chooses cuts among the candidates: before a segment with a matrix product when the layer so far has weight of its
+ * own. */
 static void choose_cuts(Cutter *cutter, const bool *candidate)
 {
     bool has_product = false, has_table = false;

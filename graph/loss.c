@@ -26,7 +26,8 @@ static bool report(Graph *graph, Diagnostics *diagnostics, const char *what)
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         char shape[256];
-        buffer_print(&hint, " %s %s%s", graph->outputs[i].name, dtype_name(value->dtype), shape_format(&value->shape, shape));
+        buffer_print(&hint, " %s %s%s", graph->outputs[i].name, dtype_name(value->dtype),
+                     shape_format(&value->shape, shape));
     }
     diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), buffer_text(&hint), "%s", what);
     buffer_free(&hint);
@@ -41,7 +42,8 @@ static ValueId default_logits(const Graph *graph)
     int count = 0;
     for (size_t i = 0; i < graph->output_count; i++) {
         ValueId output = graph->outputs[i].value;
-        if (dtype_is_float(graph_value(graph, output)->dtype) && !is_scalar_float(graph, output)) only = output, count++;
+        if (dtype_is_float(graph_value(graph, output)->dtype) && !is_scalar_float(graph, output))
+            only = output, count++;
     }
     return count == 1 ? only : 0;
 }
@@ -59,7 +61,8 @@ static ValueId cross_entropy(Graph *graph, const char *output, const char *label
 {
     ValueId logits = *output ? find_output(graph, output) : default_logits(graph);
     if (!logits) {
-        report(graph, diagnostics, *output ? "the loss names an output that does not exist" : "which output holds the logits?");
+        report(graph, diagnostics,
+               *output ? "the loss names an output that does not exist" : "which output holds the logits?");
         return 0;
     }
     Shape shape = graph_value(graph, logits)->shape;
@@ -74,7 +77,8 @@ static ValueId cross_entropy(Graph *graph, const char *output, const char *label
         if (strcmp(graph_value(graph, graph->inputs[i])->name, labels_name) == 0) labels = graph->inputs[i];
     if (!labels) labels = graph_add_input(graph, labels_name, DTYPE_I64, &label_shape);
     if (!shape_equal(&graph_value(graph, labels)->shape, &label_shape)) {
-        report(graph, diagnostics, "the labels input does not have the shape of the logits without their last dimension");
+        report(graph, diagnostics,
+               "the labels input does not have the shape of the logits without their last dimension");
         return 0;
     }
     if (graph->labels && graph->labels != labels) {
@@ -110,7 +114,8 @@ static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnosti
 {
     ValueId value = find_output(graph, name);
     if (!is_scalar_float(graph, value)) {
-        report(graph, diagnostics, value ? "the loss is not a float scalar" : "the loss names an output that does not exist");
+        report(graph, diagnostics,
+               value ? "the loss is not a float scalar" : "the loss names an output that does not exist");
         return 0;
     }
     if (graph_value(graph, value)->shape.rank > 0) {

@@ -1,8 +1,8 @@
 /* Lowering: nodes become kernels over views of buffers.
  *
  * A view reads a value at strides of the buffer that really holds the elements: Reshape, Transpose, Expand, Slice and
- * Identity cost nothing wherever their strides can be expressed. A lowering rule asks for views of its inputs, builds kernels
- * over them, and names the value each operand reads or writes. */
+ * Identity cost nothing wherever their strides can be expressed. A lowering rule asks for views of its inputs, builds
+ * kernels over them, and names the value each operand reads or writes. */
 #ifndef GRAPH_LOWER_H
 #define GRAPH_LOWER_H
 
@@ -42,17 +42,18 @@ typedef struct Lowering {
 } Lowering;
 
 void lowering_begin(Lowering *lowering, Graph *graph);
-/* Declares that `value` has a buffer of its own that is filled elsewhere (received from another stage, kept from the forward
- * pass): views stop there instead of looking through its producer. */
+/* Declares that `value` has a buffer of its own that is filled elsewhere (received from another stage, kept from the
+ * forward pass): views stop there instead of looking through its producer. */
 void lowering_stop_at(Lowering *lowering, ValueId value);
-/* Appends calls for the nodes, in order. Views look through view nodes inside and outside the list; a view that cannot be
- * expressed as strides is computed by a copying kernel. May be called again with further nodes. */
+/* Appends calls for the nodes, in order. Views look through view nodes inside and outside the list; a view that cannot
+ * be expressed as strides is computed by a copying kernel. May be called again with further nodes. */
 void lowering_run(Lowering *lowering, const NodeId *nodes, size_t node_count);
 /* Makes sure that the value's elements stand densely in a buffer of its own, copying them there if it is a view. */
 void lowering_materialize(Lowering *lowering, ValueId value);
 void lowering_free(Lowering *lowering);
 
-/* --- For lowering rules --------------------------------------------------------------------------------------------- */
+/* --- For lowering rules ---------------------------------------------------------------------------------------------
+ */
 
 /* The view through which a value is read. */
 View lower_view(Lowering *lowering, ValueId value);

@@ -39,7 +39,8 @@ Opcode operator_by_name(const char *name); /* OP_NONE if unknown */
     GradientRule gradient_##prefix;                                                                                    \
     LowerRule lower_##prefix;
 
-/* --- For shape rules ------------------------------------------------------------------------------------------------ */
+/* --- For shape rules ------------------------------------------------------------------------------------------------
+ */
 
 static inline const Value *infer_input(const InferContext *context, int i)
 {
@@ -53,7 +54,8 @@ bool shape_broadcast(const Shape *a, const Shape *b, Shape *result);
 /* A negative axis counts from the end; false if it is outside -rank ... rank-1 (rank included if `past_end`). */
 bool normalize_axis(int64_t *axis, int rank, bool past_end);
 
-/* --- For gradient rules (graph/autodiff.c) --------------------------------------------------------------------------- */
+/* --- For gradient rules (graph/autodiff.c) ---------------------------------------------------------------------------
+ */
 
 Graph *differentiation_graph(Differentiation *differentiation);
 /* Whether the gradient of this value is wanted: it depends on a parameter. */

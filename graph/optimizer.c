@@ -24,9 +24,12 @@ static double *option(OptimizerSpec *spec, const char *key, size_t length, doubl
         size_t offset;
         double below;
     } options[] = {
-        {"lr", offsetof(OptimizerSpec, learning_rate), INFINITY}, {"momentum", offsetof(OptimizerSpec, beta1), 1},
-        {"beta1", offsetof(OptimizerSpec, beta1), 1},             {"beta2", offsetof(OptimizerSpec, beta2), 1},
-        {"eps", offsetof(OptimizerSpec, epsilon), INFINITY},      {"weight_decay", offsetof(OptimizerSpec, weight_decay), INFINITY},
+        {"lr", offsetof(OptimizerSpec, learning_rate), INFINITY},
+        {"momentum", offsetof(OptimizerSpec, beta1), 1},
+        {"beta1", offsetof(OptimizerSpec, beta1), 1},
+        {"beta2", offsetof(OptimizerSpec, beta2), 1},
+        {"eps", offsetof(OptimizerSpec, epsilon), INFINITY},
+        {"weight_decay", offsetof(OptimizerSpec, weight_decay), INFINITY},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (strlen(options[i].name) == length && strncmp(options[i].name, key, length) == 0) {
@@ -55,9 +58,10 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
         char *end = NULL;
         double value = key < item ? strtod(rest + key + 1, &end) : 0;
         if (!field || key == item || end != rest + item || !(value >= 0 && value < below))
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                     "write for instance adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01",
-                                     "malformed optimizer option '%.*s'", (int)item, rest);
+            return diagnostics_error(
+                diagnostics, EXIT_USAGE, PLACE_NONE,
+                "write for instance adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01",
+                "malformed optimizer option '%.*s'", (int)item, rest);
         *field = value;
         rest += item + (rest[item] == ',');
     }

@@ -57,8 +57,7 @@ static void print_node(const Graph *graph, const Node *node, Buffer *buffer)
     }
     if (node->attribute_count) buffer_print(buffer, "}");
     for (int i = 0; i < node->output_count; i++) print_type(graph_value(graph, node->outputs[i]), buffer);
-    if (node->layer != LAYER_NONE && graph->layer_names)
-        buffer_print(buffer, "  @%s", graph->layer_names[node->layer]);
+    if (node->layer != LAYER_NONE && graph->layer_names) buffer_print(buffer, "  @%s", graph->layer_names[node->layer]);
     buffer_print(buffer, "  # %s\n", node->name);
 }
 

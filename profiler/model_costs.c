@@ -33,9 +33,7 @@ void profile_sort(Profile *profile)
 static const KernelTime *find_time(const Profile *profile, const Kernel *kernel)
 {
     KernelTime key = {.kernel = kernel_hash(kernel)};
-    return profile->kernel_count
-               ? bsearch(&key, profile->kernels, profile->kernel_count, sizeof key, by_hash)
-               : NULL;
+    return profile->kernel_count ? bsearch(&key, profile->kernels, profile->kernel_count, sizeof key, by_hash) : NULL;
 }
 
 static double calls_s(const SkyCall *calls, uint32_t count, const Profile *profile, Speed speed, size_t *missing)
@@ -92,8 +90,8 @@ static void set_devices(Costs *costs, const Cluster *cluster)
     int zones = cluster->zone_count;
     costs->region_count = zones;
     costs->region_names = arena_new_array(&costs->arena, const char *, (size_t)zones);
-    costs->latency_s = arena_new_array(&costs->arena, double, (size_t)zones * (size_t)zones);
-    costs->bandwidth_Bps = arena_new_array(&costs->arena, double, (size_t)zones * (size_t)zones);
+    costs->latency_s = arena_new_array(&costs->arena, double, (size_t)zones *(size_t)zones);
+    costs->bandwidth_Bps = arena_new_array(&costs->arena, double, (size_t)zones *(size_t)zones);
     for (int i = 0; i < zones; i++) costs->region_names[i] = arena_string(&costs->arena, cluster->zone_names[i]);
     for (int i = 0; i < zones * zones; i++) {
         costs->latency_s[i] = cluster->links[i].latency_s;
@@ -101,10 +99,7 @@ static void set_devices(Costs *costs, const Cluster *cluster)
     }
 }
 
-static const char *device_name(Costs *costs, int device)
-{
-    return device < 0 ? NULL : costs->devices[device].name;
-}
+static const char *device_name(Costs *costs, int device) { return device < 0 ? NULL : costs->devices[device].name; }
 
 /* Times of the device's own, where its specification differs from the reference's. */
 static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
@@ -149,8 +144,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, profile, reference, &missing);
         layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, profile, reference, &missing);
         layer->update_s = calls_s(code.stage.update, code.stage.update_count, profile, reference, &missing);
-        for (int d = 0; d < cluster->device_count; d++)
-            set_device_times(costs, d, cluster, l, &code.stage, profile);
+        for (int d = 0; d < cluster->device_count; d++) set_device_times(costs, d, cluster, l, &code.stage, profile);
         stage_free(&code);
     }
     if (missing)

@@ -34,12 +34,13 @@ static bool read_kernels(Profile *profile, json_t *root, JsonReader reader)
 {
     const char *format, *target;
     json_t *kernels;
-    if (!json_get_string(reader, root, "", "format", &format) || !json_get_string(reader, root, "", "target", &target) ||
+    if (!json_get_string(reader, root, "", "format", &format) ||
+        !json_get_string(reader, root, "", "target", &target) ||
         !json_get_object(reader, root, "", "kernels", &kernels))
         return false;
     if (strcmp(format, "skycc.profile/1") != 0)
-        return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), "skycc probe writes profiles",
-                                 "is not a profile (format '%s')", format);
+        return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file),
+                                 "skycc probe writes profiles", "is not a profile (format '%s')", format);
     profile->target = arena_string(&profile->arena, target);
     profile->kernels = arena_new_array(&profile->arena, KernelTime, json_object_size(kernels));
     const char *key;
