@@ -1,0 +1,44 @@
+/* The skycc command: a table of contents. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/diagnostics.h"
+#include "driver/commands.h"
+
+static const struct {
+    const char *name;
+    int (*main)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *stream)
+{
+    fputs("usage: skycc COMMAND [arguments]\n"
+          "\n"
+          "Compiles a BERT-family ONNX graph into native programs, one per device, that together train it as a pipeline.\n"
+          "\n",
+          stream);
+    for (int i = 0; i < COMMAND_COUNT; i++) fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n"
+          "skycc COMMAND --help says more about one; skycc --version prints the version.\n"
+          "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or link\n"
+          "failure, 6 a run failed, 70 a bug in skycc.\n",
+          stream);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (!name) return print_help(stderr), EXIT_USAGE;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return print_help(stdout), EXIT_OK;
+    if (strcmp(name, "--version") == 0) return puts("skycc " SKYCC_VERSION), EXIT_OK;
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(name, commands[i].name) == 0) return commands[i].main(argc - 1, argv + 1);
+    fprintf(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
+    return EXIT_USAGE;
+}
