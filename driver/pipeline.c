@@ -1,0 +1,98 @@
+#include "driver/pipeline.h"
+
+#include <stdlib.h>
+
+#include "driver/program.h"
+
+static SkyInstruction instruction_of(const PlanInstruction *from)
+{
+    static const uint32_t ops[PLAN_OP_COUNT] = {
+        [PLAN_RECEIVE_FORWARD] = SKY_RECEIVE_FORWARD,   [PLAN_FORWARD] = SKY_FORWARD,
+        [PLAN_SEND_FORWARD] = SKY_SEND_FORWARD,         [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
+        [PLAN_BACKWARD] = SKY_BACKWARD,                 [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
+        [PLAN_REDUCE] = SKY_REDUCE,                     [PLAN_UPDATE] = SKY_UPDATE,
+    };
+    if (from->op == PLAN_WEIGHT_GRADIENT) bug("split backward reached the program");
+    return (SkyInstruction){.op = ops[from->op],
+                            .stage = (uint32_t)from->stage,
+                            .microbatch = from->microbatch < 0 ? 0 : (uint32_t)from->microbatch,
+                            .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};
+}
+
+static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const WeightOptions *weights,
+                         Diagnostics *diagnostics)
+{
+    pipeline->stage_count = (size_t)plan->stage_count;
+    pipeline->stages = arena_new_array(&pipeline->arena, StageCode, pipeline->stage_count);
+    bool ok = true;
+    for (int s = 0; s < plan->stage_count; s++) {
+        const PlanStage *planned = &plan->stages[s];
+        StageCode *code = &pipeline->stages[s];
+        stage_build(code, &model->graph, planned->first_layer, planned->last_layer);
+        code->stage.index = (uint32_t)s;
+        code->stage.slot_count = (uint32_t)planned->in_flight;
+        uint64_t bytes = stage_bytes(&code->stage, code->stage.slot_count);
+        if (planned->memory_limit_bytes != COSTS_NO_LIMIT && bytes > (uint64_t)planned->memory_limit_bytes)
+            bug("stage %d needs %llu bytes, but the plan counted %lld", s, (unsigned long long)bytes,
+                (long long)planned->memory_bytes);
+        if (weights) ok &= weights_reference(code, model, weights, diagnostics);
+    }
+    return ok;
+}
+
+static void build_program(Pipeline *pipeline, const TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                          int rank, uint64_t seed)
+{
+    Arena *arena = &pipeline->arena;
+    const PlanRank *planned = &plan->ranks[rank];
+    const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, planned->device)];
+    SkyProgram *program = &pipeline->programs[rank];
+    program_describe(program, arena, model);
+    program->rank = (uint32_t)rank;
+    program->rank_count = (uint32_t)plan->rank_count;
+    program->total_stage_count = (uint32_t)plan->stage_count;
+    program->microbatch_count = (uint32_t)plan->microbatches;
+    program->threads = (uint32_t)device->threads;
+    program->slowdown = device->slowdown;
+    program->seed = seed;
+    program->device_name = arena_string(arena, device->name);
+    program->model_hash = plan->model_hash;
+    Buffer text = {0};
+    char hash[33];
+    plan_print(plan, &text);
+    program->plan_hash = arena_string(arena, hash_format(hash_bytes(text.bytes, text.size), hash));
+    buffer_free(&text);
+    double *predicted = arena_new(arena, double);
+    *predicted = (double)plan->simulated_step_ns * 1e-9;
+    program->predicted_step_s = predicted;
+
+    SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
+    for (int i = 0; i < planned->stage_count; i++) stages[i] = pipeline->stages[planned->stages[i]].stage;
+    program->stages = stages;
+    program->stage_count = (uint32_t)planned->stage_count;
+    uint32_t *stage_rank = arena_new_array(arena, uint32_t, (size_t)plan->stage_count);
+    for (int s = 0; s < plan->stage_count; s++) stage_rank[s] = (uint32_t)plan->stages[s].rank;
+    program->stage_rank = stage_rank;
+    SkyInstruction *instructions = arena_new_array(arena, SkyInstruction, (size_t)planned->instruction_count);
+    for (int i = 0; i < planned->instruction_count; i++) instructions[i] = instruction_of(&planned->instructions[i]);
+    program->instructions = instructions;
+    program->instruction_count = (uint32_t)planned->instruction_count;
+}
+
+bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                    const WeightOptions *weights, uint64_t seed, Diagnostics *diagnostics)
+{
+    *pipeline = (Pipeline){0};
+    if (!build_stages(pipeline, model, plan, weights, diagnostics)) return false;
+    pipeline->rank_count = (size_t)plan->rank_count;
+    pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
+    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, seed);
+    return true;
+}
+
+void pipeline_free(Pipeline *pipeline)
+{
+    for (size_t i = 0; i < pipeline->stage_count; i++) stage_free(&pipeline->stages[i]);
+    arena_free(&pipeline->arena);
+    *pipeline = (Pipeline){0};
+}

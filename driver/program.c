@@ -1,0 +1,90 @@
+#include "driver/program.h"
+
+#include <string.h>
+
+#include "graph/operator.h"
+
+static int64_t classes_of_loss(const Graph *graph)
+{
+    const Node *loss = graph_node(graph, graph_value(graph, graph->loss)->producer);
+    if (!graph->loss || loss->op != OP_CrossEntropy) return 0;
+    const Shape *logits = &graph_value(graph, loss->inputs[0])->shape;
+    return logits->dim[1];
+}
+
+static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
+{
+    static const SkyOptimizerKind kinds[] = {[OPTIMIZER_SGD] = SKY_SGD,
+                                             [OPTIMIZER_MOMENTUM] = SKY_MOMENTUM,
+                                             [OPTIMIZER_ADAM] = SKY_ADAM,
+                                             [OPTIMIZER_ADAMW] = SKY_ADAMW};
+    return kinds[kind];
+}
+
+static uint32_t count_parameters(const Graph *graph)
+{
+    uint32_t count = 0;
+    for (ValueId v = 1; v < graph->value_count; v++) count += graph_value(graph, v)->role == ROLE_PARAMETER;
+    return count;
+}
+
+void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *model)
+{
+    const Graph *graph = &model->graph;
+    const OptimizerSpec *optimizer = &model->optimizer;
+    program->version = SKY_PROGRAM_VERSION;
+    program->total_parameter_count = count_parameters(graph);
+    program->loss_is_summed = graph->loss_is_summed;
+    program->ignore_index = graph->ignore_index;
+    program->label_classes = classes_of_loss(graph);
+    if (graph->labels) program->labels_name = arena_string(arena, graph_value(graph, graph->labels)->name);
+    /* Rows and sequence length are those of the first input, by convention [batch, sequence]. */
+    if (graph->input_count) {
+        const Shape *shape = &graph_value(graph, graph->inputs[0])->shape;
+        program->microbatch_size = shape->rank > 0 ? (uint32_t)shape->dim[0] : 1;
+        program->sequence_length = shape->rank > 1 ? (uint32_t)shape->dim[1] : 1;
+    }
+    program->optimizer = (SkyOptimizer){.kind = optimizer_kind(optimizer->kind),
+                                        .learning_rate = (float)optimizer->learning_rate,
+                                        .beta1 = (float)optimizer->beta1,
+                                        .beta2 = (float)optimizer->beta2,
+                                        .epsilon = (float)optimizer->epsilon,
+                                        .weight_decay = (float)optimizer->weight_decay};
+}
+
+void program_for_run(Program *program, const TrainingModel *model, const StageCode *code)
+{
+    *program = (Program){0};
+    SkyProgram *run = &program->program;
+    program_describe(run, &program->arena, model);
+    run->rank_count = run->stage_count = run->total_stage_count = run->microbatch_count = 1;
+    run->slowdown = 1;
+    run->device_name = "local";
+    run->model_hash = run->plan_hash = "";
+    run->stages = arena_copy(&program->arena, &code->stage, sizeof code->stage);
+    run->stage_rank = arena_new(&program->arena, uint32_t);
+    run->predicted_step_s = arena_new(&program->arena, double);
+}
+
+void program_free(Program *program) { arena_free(&program->arena); }
+
+bool program_interpret(const void *kernel, void *const *operands) { return kernel_interpret(kernel, operands); }
+
+const SkyTensor *program_labels(const SkyProgram *program)
+{
+    const SkyStage *stage = &program->stages[program->stage_count - 1];
+    for (uint32_t i = 0; program->labels_name && i < stage->input_count; i++)
+        if (strcmp(stage->inputs[i].name, program->labels_name) == 0) return &stage->inputs[i];
+    return NULL;
+}
+
+double program_loss_scale(const SkyProgram *program, const Execution *execution)
+{
+    const SkyTensor *labels = program_labels(program);
+    if (!program->loss_is_summed || !labels) return 1;
+    const void *data = execution_address(execution, program->stage_count - 1, 0, labels->location);
+    int64_t valid = 0, count = (int64_t)(labels->bytes / dtype_size((DType)labels->dtype));
+    for (int64_t i = 0; i < count; i++)
+        valid += element_as_integer((DType)labels->dtype, data, i) != program->ignore_index;
+    return valid ? 1.0 / (double)valid : 0;
+}
