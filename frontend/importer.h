@@ -1,0 +1,58 @@
+/* Internal to the importer: what its parts share while one model is imported. */
+#ifndef FRONTEND_IMPORTER_H
+#define FRONTEND_IMPORTER_H
+
+#include "base/string_map.h"
+#include "frontend/import.h"
+
+typedef enum SymbolKind { SYMBOL_INPUT, SYMBOL_INITIALIZER, SYMBOL_NODE } SymbolKind;
+
+/* A name of the ONNX graph. */
+typedef struct Symbol {
+    const char *name;
+    SymbolKind kind;
+    uint32_t index; /* of the input, initializer or node in the ONNX graph */
+    ValueId value;  /* 0: not made yet, or not to be had: the node that makes it failed */
+    bool needed;    /* a graph output depends on it */
+    bool trained;   /* ... through operators that pass gradients */
+} Symbol;
+
+struct Normalization;
+
+typedef struct SourceNode {
+    const Onnx__NodeProto *proto;
+    const char *name;                 /* never empty */
+    const struct Normalization *rule; /* how to import it; NULL: unsupported */
+    int64_t opset;                    /* of its domain */
+    uint32_t *inputs, *outputs;       /* symbols; 0: absent */
+    bool needed;
+} SourceNode;
+
+typedef struct Importer {
+    Graph *graph;
+    ImportedModel *model;
+    const ImportOptions *options;
+    Diagnostics *diagnostics;
+    const Onnx__GraphProto *proto;
+    Arena arena;
+    StringMap names; /* -> symbols */
+    Symbol *symbols; /* [0] is unused */
+    size_t symbol_count, symbol_capacity;
+    SourceNode *nodes;
+    uint32_t *order; /* of nodes, producers first */
+} Importer;
+
+/* "node 'NAME' (OP, opset N)" */
+Place source_place(const Importer *importer, const SourceNode *node, char text[static 512]);
+
+/* resolve.c: fills names, symbols, nodes and order; marks what is needed. Reports everything that is wrong: undefined
+ * and repeated names, cycles, unsupported operators. */
+bool resolve_names(Importer *importer);
+
+/* inputs.c: graph inputs, with their dimensions bound. */
+bool import_inputs(Importer *importer);
+
+/* initializers.c: parameters and constants, ties and splits. */
+bool import_initializers(Importer *importer);
+
+#endif

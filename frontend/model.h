@@ -1,0 +1,49 @@
+/* An ONNX file, opened: mapped, scanned, unpacked without its weights. */
+#ifndef FRONTEND_MODEL_H
+#define FRONTEND_MODEL_H
+
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "frontend/external_data.h"
+#include "frontend/wire.h"
+#include "onnx/onnx.pb-c.h"
+
+typedef struct OnnxModel {
+    const char *path;
+    MappedFile file;
+    Arena arena; /* holds the unpacked message */
+    Onnx__ModelProto *proto;
+    WireSpan *weights; /* per initializer of the graph: its raw_data, which `proto` lacks */
+    size_t weight_count;
+    ExternalData external;
+    Hash hash; /* of the file's bytes; external data is represented by the file's references to it */
+} OnnxModel;
+
+/* `path` must outlive the model. The model has a graph and every initializer a name. */
+bool onnx_model_open(OnnxModel *model, const char *path, bool tolerate_missing_data, Diagnostics *diagnostics);
+void onnx_model_close(OnnxModel *model);
+
+/* The elements of a TensorProto. */
+typedef struct OnnxTensor {
+    DType dtype;
+    Shape shape;
+    const void *data; /* aligned, row-major; in a mapping, or in the model's arena; NULL: external data is missing */
+    const char *file; /* where the same bytes lie, NULL if nowhere */
+    size_t offset, bytes;
+} OnnxTensor;
+
+/* Checks the tensor and finds its elements. `weights` is where the raw_data lies that `proto` lacks, or NULL. `object`
+ * names the tensor in errors. */
+bool onnx_tensor_read(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
+                      OnnxTensor *tensor, Diagnostics *diagnostics);
+
+/* The number of elements if empty dimensions had extent 1: products of any dimensions of such a shape do not overflow.
+ * -1 for a shape that no tensor can have. */
+int64_t onnx_shape_volume(const Shape *shape);
+
+/* DTYPE_NONE for a data type that graphs do not have. */
+DType onnx_dtype(int32_t data_type);
+int32_t onnx_data_type(DType dtype); /* its inverse */
+const char *onnx_data_type_name(int32_t data_type);
+
+#endif
