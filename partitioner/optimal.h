@@ -1,0 +1,17 @@
+/* The exact allocator: best plan, lower bound, proof. */
+#ifndef PARTITIONER_OPTIMAL_H
+#define PARTITIONER_OPTIMAL_H
+
+#include "partitioner/problem.h"
+
+typedef struct OptimalResult {
+    bool found;           /* *allocation holds a plan that fits */
+    bool infeasible;      /* proven: no plan fits */
+    bool timed_out;       /* the time limit, not the proof, ended the search */
+    int64_t value, bound; /* of the problem's objective; bound <= every plan's value; equal: proven optimal */
+} OptimalResult;
+
+/* `start` (NULL: none) is a plan to improve on. At most `seconds` are spent, give or take the step at hand. */
+OptimalResult optimal_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation);
+
+#endif

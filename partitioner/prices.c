@@ -1,0 +1,373 @@
+#include "partitioner/prices.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The master program, rows 0 ... classes:
+ *     minimise    sum cost_p x_p + penalty * excess
+ *     row 0       sum x_p = 1
+ *     row c + 1   sum uses_pc x_p - size_c * excess + slack_c = size_c (sums) or 0 (feasibility), perturbed
+ * In the feasibility form costs are 0 and the penalty 1: `excess` is the least multiple of the cluster that suffices.
+ */
+typedef enum ColumnKind { COLUMN_PATH, COLUMN_SLACK, COLUMN_EXCESS } ColumnKind;
+
+typedef struct Column {
+    ColumnKind kind;
+    int index;        /* of a slack: its class */
+    int first, count; /* of a path: its classes in `uses` */
+    double cost;
+} Column;
+
+typedef struct Master {
+    Relaxation *relaxation;
+    int rows;
+    double scale; /* a unit of cost in the master, in integers of the relaxation */
+    double penalty;
+    Column *columns;
+    int column_count, column_capacity;
+    int *uses, *ends; /* classes and end cuts of all paths */
+    int use_count, use_capacity, end_count, end_capacity;
+    int *basis;      /* [row]: column */
+    double *inverse; /* [column of the inverse][row] */
+    double *value;   /* [row] */
+    double *right;   /* [row] */
+    double *dual;    /* [row] */
+    double *alpha;   /* scratch [row] */
+    double *trial;   /* scratch [class] */
+    Path path;
+    int pivots;
+} Master;
+
+static void master_create(Master *m, Relaxation *r, Arena *arena)
+{
+    memset(m, 0, sizeof *m);
+    size_t rows = (size_t)r->class_count + 1, stages = (size_t)r->problem->layer_count;
+    m->relaxation = r;
+    m->rows = (int)rows;
+    m->basis = arena_new_array(arena, int, rows);
+    m->inverse = arena_new_array(arena, double, rows *rows);
+    m->value = arena_new_array(arena, double, rows);
+    m->right = arena_new_array(arena, double, rows);
+    m->dual = arena_new_array(arena, double, rows);
+    m->alpha = arena_new_array(arena, double, rows);
+    m->trial = arena_new_array(arena, double, rows);
+    m->path = (Path){0, arena_new_array(arena, int, stages), arena_new_array(arena, int, stages), 0};
+    uint64_t random = 0x9e3779b97f4a7c15u;
+    m->right[0] = 1;
+    for (int c = 0; c < r->class_count; c++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        m->right[c + 1] = (r->sums ? r->class_size[c] : 0) + 1e-7 * (1 + (double)(random >> 40) / (1 << 24));
+    }
+}
+
+static void master_free(Master *m)
+{
+    free(m->columns);
+    free(m->uses);
+    free(m->ends);
+}
+
+static int add_column(Master *m, Column column)
+{
+    array_push(m->columns, m->column_count, m->column_capacity, column);
+    return m->column_count - 1;
+}
+
+static int add_path(Master *m, const Path *path)
+{
+    Column column = {COLUMN_PATH, 0, m->use_count, path->stage_count, path->cost / m->scale};
+    for (int k = 0; k < path->stage_count; k++) {
+        array_push(m->uses, m->use_count, m->use_capacity, path->class_used[k]);
+        array_push(m->ends, m->end_count, m->end_capacity, path->end[k]);
+    }
+    return add_column(m, column);
+}
+
+/* alpha = inverse x column. */
+static void transform(Master *m, const Column *column)
+{
+    size_t rows = (size_t)m->rows;
+    memset(m->alpha, 0, rows * sizeof *m->alpha);
+    if (column->kind == COLUMN_SLACK) {
+        memcpy(m->alpha, m->inverse + (size_t)(column->index + 1) * rows, rows * sizeof *m->alpha);
+    } else if (column->kind == COLUMN_EXCESS) {
+        for (int c = 0; c + 1 < m->rows; c++) {
+            const double *from = m->inverse + (size_t)(c + 1) * rows;
+            double size = m->relaxation->class_size[c];
+            for (size_t i = 0; i < rows; i++) m->alpha[i] -= size * from[i];
+        }
+    } else {
+        memcpy(m->alpha, m->inverse, rows * sizeof *m->alpha);
+        for (int k = 0; k < column->count; k++) {
+            const double *from = m->inverse + (size_t)(m->uses[column->first + k] + 1) * rows;
+            for (size_t i = 0; i < rows; i++) m->alpha[i] += from[i];
+        }
+    }
+}
+
+static double reduced_cost(const Master *m, const Column *column)
+{
+    if (column->kind == COLUMN_SLACK) return -m->dual[column->index + 1];
+    double cost = column->cost;
+    if (column->kind == COLUMN_EXCESS) {
+        for (int c = 0; c + 1 < m->rows; c++) cost += m->dual[c + 1] * m->relaxation->class_size[c];
+        return cost;
+    }
+    cost -= m->dual[0];
+    for (int k = 0; k < column->count; k++) cost -= m->dual[m->uses[column->first + k] + 1];
+    return cost;
+}
+
+/* Brings `entering`, whose transform is in alpha and whose reduced cost is given, into the basis at `row`. */
+static void pivot(Master *m, int entering, int row, double reduced)
+{
+    size_t rows = (size_t)m->rows, r = (size_t)row;
+    double at = m->alpha[r], step = m->value[r] / at;
+    for (size_t i = 0; i < rows; i++) m->value[i] -= m->alpha[i] * step;
+    m->value[r] = step;
+    for (size_t j = 0; j < rows; j++) {
+        double *column = m->inverse + j * rows, t = column[r] / at;
+        if (t == 0) continue;
+        m->dual[j] += reduced * t;
+        for (size_t i = 0; i < rows; i++) column[i] -= m->alpha[i] * t;
+        column[r] = t;
+    }
+    m->basis[r] = entering;
+    m->pivots++;
+}
+
+/* The row that leaves, by the least ratio; among near ties the largest pivot. -1: none (unbounded: never in theory). */
+static int leaving_row(const Master *m)
+{
+    int best = -1;
+    double least = RELAXATION_INFINITY;
+    for (int i = 0; i < m->rows; i++) {
+        if (m->alpha[i] <= 1e-9) continue;
+        double ratio = (m->value[i] > 0 ? m->value[i] : 0) / m->alpha[i];
+        bool tie = ratio < least + 1e-12 && best >= 0;
+        if (ratio >= least - 1e-12 && !(tie && m->alpha[i] > m->alpha[best])) continue;
+        best = i;
+        if (ratio < least) least = ratio;
+    }
+    return best;
+}
+
+static bool enter(Master *m, int column)
+{
+    double reduced = reduced_cost(m, &m->columns[column]);
+    if (reduced > -1e-10) return false;
+    transform(m, &m->columns[column]);
+    int row = leaving_row(m);
+    if (row < 0) return false;
+    pivot(m, column, row, reduced);
+    return true;
+}
+
+/* Recomputes inverse, values and duals from the basis: rounding errors of the updates do not pile up. */
+static void refactor(Master *m)
+{
+    size_t rows = (size_t)m->rows;
+    int *basis = memory_allocate(rows * sizeof *basis);
+    bool *taken = memory_allocate(rows * sizeof *taken);
+    memcpy(basis, m->basis, rows * sizeof *basis);
+    memset(m->inverse, 0, rows * rows * sizeof *m->inverse);
+    for (size_t i = 0; i < rows; i++) m->inverse[i * rows + i] = 1;
+    memcpy(m->value, m->right, rows * sizeof *m->value);
+    memset(m->dual, 0, rows * sizeof *m->dual);
+    for (size_t k = 0; k < rows; k++) { /* slacks first: they cost nothing to bring in */
+        const Column *column = &m->columns[basis[k]];
+        if (column->kind == COLUMN_SLACK) taken[column->index + 1] = true, m->basis[column->index + 1] = basis[k];
+    }
+    for (size_t k = 0; k < rows; k++) {
+        if (m->columns[basis[k]].kind == COLUMN_SLACK) continue;
+        transform(m, &m->columns[basis[k]]);
+        int row = -1;
+        for (int i = 0; i < m->rows; i++)
+            if (!taken[i] && (row < 0 || fabs(m->alpha[i]) > fabs(m->alpha[row]))) row = i;
+        taken[row] = true;
+        pivot(m, basis[k], row, 0);
+    }
+    for (size_t i = 0; i < rows; i++) {
+        double cost = m->columns[m->basis[i]].cost;
+        for (size_t j = 0; j < rows && cost != 0; j++) m->dual[j] += cost * m->inverse[j * rows + i];
+    }
+    free(basis);
+    free(taken);
+}
+
+/* First basis: the path, the slacks, and as much excess as it takes. */
+static void start_basis(Master *m, int path)
+{
+    size_t rows = (size_t)m->rows;
+    int excess = m->rows - 1; /* columns: slacks 0 ... classes-1, then excess */
+    memset(m->inverse, 0, rows * rows * sizeof *m->inverse);
+    for (size_t i = 0; i < rows; i++) m->inverse[i * rows + i] = 1;
+    memcpy(m->value, m->right, rows * sizeof *m->value);
+    memset(m->dual, 0, rows * sizeof *m->dual);
+    for (int c = 0; c + 1 < m->rows; c++) m->basis[c + 1] = c;
+    transform(m, &m->columns[path]);
+    pivot(m, path, 0, 0);
+    transform(m, &m->columns[excess]);
+    int worst = -1;
+    for (int i = 1; i < m->rows; i++)
+        if (m->value[i] < 0 && (worst < 0 || m->value[i] / m->alpha[i] > m->value[worst] / m->alpha[worst])) worst = i;
+    if (worst > 0) pivot(m, excess, worst, 0);
+    m->dual[0] = m->columns[path].cost;
+    if (worst > 0) refactor(m);
+}
+
+/* ---- prices ---- */
+
+/* Rounds trial prices to integers of the relaxation, solves it, and keeps them if the bound is the best. */
+static double evaluate(Master *m, Prices *prices, const double *real)
+{
+    Relaxation *r = m->relaxation;
+    double total = 0;
+    for (int c = 0; c < r->class_count; c++) {
+        double price = floor((real[c] > 0 ? real[c] : 0) * m->scale);
+        m->trial[c] = price;
+        total += price * r->class_size[c];
+    }
+    double path = relaxation_solve(r, m->trial);
+    /* In the feasibility form bounds of different scale compare by their ratio. */
+    double bound = path - total;
+    bool better = r->sums ? bound > prices->bound : total > 0 && path * prices->total > prices->path * total;
+    if (better || prices->iterations == 0) {
+        memcpy(prices->price, m->trial, (size_t)r->class_count * sizeof *m->trial);
+        prices->bound = bound;
+        prices->total = total;
+        prices->path = path;
+    }
+    prices->iterations++;
+    return path;
+}
+
+/* Mean reached work, relative to the whole, is what a class is worth before anything is known. */
+static void start_prices(const Relaxation *r, double scale, double *real)
+{
+    const Problem *p = r->problem;
+    double total = 0;
+    for (int c = 0; c < r->class_count; c++) {
+        const int *low = relaxation_low(r, r->levels, c);
+        double reached = 0;
+        for (int end = 1; end <= p->layer_count; end++) reached += end - low[end];
+        real[c] = reached / p->layer_count;
+        total += real[c] * r->class_size[c];
+    }
+    for (int c = 0; c < r->class_count; c++) real[c] = total > 0 ? real[c] / total * scale : scale / p->device_count;
+}
+
+static void real_prices(const Master *m, const Prices *prices, double *real, double share_of_best)
+{
+    /* A basis with excess 0 may leave prices that do not sum to 1; in the feasibility form only their ratio counts. */
+    for (int c = 0; c + 1 < m->rows; c++) {
+        double current = m->dual[c + 1] < 0 ? -m->dual[c + 1] : 0;
+        real[c] = share_of_best * (prices->price[c] / m->scale) + (1 - share_of_best) * current;
+    }
+}
+
+/* The path of the last evaluation enters if it helps at the exact duals. */
+static bool enter_last_path(Master *m)
+{
+    relaxation_path(m->relaxation, m->trial, &m->path);
+    int column = add_path(m, &m->path);
+    if (enter(m, column)) return true;
+    m->column_count--;
+    m->use_count -= m->path.stage_count;
+    m->end_count -= m->path.stage_count;
+    return false;
+}
+
+static void settle_slacks(Master *m)
+{
+    /* Columns 0 ... classes: slacks and the excess. A few pivots at most, as a path moves only the prices it uses. */
+    for (int round = 0; round < 4 * m->rows; round++) {
+        int best = -1;
+        double least = -1e-9;
+        for (int c = 0; c < m->rows; c++) {
+            double reduced = reduced_cost(m, &m->columns[c]);
+            if (reduced < least) least = reduced, best = c;
+        }
+        if (best < 0 || !enter(m, best)) return;
+    }
+}
+
+static void read_mixture(const Master *m, double *mixture)
+{
+    memset(mixture, 0, (size_t)(m->relaxation->problem->layer_count + 1) * sizeof *mixture);
+    for (int i = 0; i < m->rows; i++) {
+        const Column *column = &m->columns[m->basis[i]];
+        if (column->kind != COLUMN_PATH || m->value[i] <= 0) continue;
+        for (int k = 0; k < column->count; k++) mixture[m->ends[column->first + k]] += m->value[i];
+    }
+}
+
+static bool enough(const Prices *prices, double target) { return prices->bound > target; }
+
+/* Rounds of pricing until the master is solved, the bound suffices, or the iterations are used up. */
+static void generate(Master *m, Prices *prices, double target, int max_iterations, double *real)
+{
+    while (prices->iterations < max_iterations) {
+        settle_slacks(m);
+        if (m->pivots > 300) {
+            refactor(m);
+            m->pivots = 0;
+        }
+        real_prices(m, prices, real, 0.7);
+        evaluate(m, prices, real);
+        if (enough(prices, target)) return;
+        if (enter_last_path(m)) continue;
+        real_prices(m, prices, real, 0);
+        evaluate(m, prices, real);
+        if (enough(prices, target)) return;
+        if (!enter_last_path(m)) {
+            prices->solved = true;
+            return;
+        }
+    }
+}
+
+void prices_solve(Prices *prices, Relaxation *r, double target, int max_iterations, const Path *incumbent,
+                  double *mixture)
+{
+    Arena arena = {0};
+    Master m;
+    master_create(&m, r, &arena);
+    double *real = arena_new_array(&arena, double, (size_t)m.rows),
+           *zero = arena_new_array(&arena, double, (size_t)m.rows);
+    m.scale = PRICES_SCALE;
+    prices->bound = -RELAXATION_INFINITY;
+    prices->path = prices->total = 0;
+    prices->iterations = 0;
+    prices->solved = false;
+    bool started = false;
+    for (int c = 0; c < r->class_count; c++) started |= prices->price[c] > 0;
+    double cheapest = relaxation_solve(r, zero);
+    if (cheapest >= RELAXATION_INFINITY / 2) { /* no chain at all: any prices prove it */
+        prices->bound = RELAXATION_INFINITY;
+        prices->path = RELAXATION_INFINITY;
+        prices->solved = true;
+        arena_free(&arena);
+        return;
+    }
+    if (r->sums) m.scale = cheapest > 1000 ? cheapest / 16 : 64;
+    if (started)
+        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m.scale;
+    else
+        start_prices(r, r->sums ? 4 : 1, real);
+    evaluate(&m, prices, real);
+    if (!enough(prices, target)) {
+        m.penalty = r->sums ? 1e4 : 1;
+        for (int c = 0; c < r->class_count; c++) add_column(&m, (Column){.kind = COLUMN_SLACK, .index = c});
+        add_column(&m, (Column){.kind = COLUMN_EXCESS, .cost = m.penalty});
+        relaxation_path(r, m.trial, &m.path);
+        start_basis(&m, add_path(&m, incumbent ? incumbent : &m.path));
+        generate(&m, prices, target, max_iterations, real);
+        if (mixture) read_mixture(&m, mixture);
+    } else if (mixture) {
+        memset(mixture, 0, (size_t)(r->problem->layer_count + 1) * sizeof *mixture);
+    }
+    master_free(&m);
+    arena_free(&arena);
+}

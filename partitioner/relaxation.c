@@ -1,0 +1,340 @@
+#include "partitioner/relaxation.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+/* ---- reach: how far a stage may stretch ---- */
+
+/* Lowest start of a stage of `type` that ends at each cut with `to_end` stages to the end, itself included. */
+static void fill_low(const Problem *p, int type, int64_t cap, int to_end, int *low)
+{
+    low[0] = 0;
+    for (int end = 1, start = 0; end <= p->layer_count; end++) {
+        while (start < end && problem_work(p, type, start, end) > cap) start++;
+        int first = start;
+        if (!p->holes) {
+            while (start < end && !problem_stage_fits(p, type, start, end, to_end)) start++;
+            first = start;
+        } else { /* a longer stage may fit where a shorter one does not: the lowest that fits, holes are tested later */
+            while (first < end && !problem_stage_fits(p, type, first, end, to_end)) first++;
+        }
+        low[end] = first;
+    }
+}
+
+static void fill_rows(Relaxation *r, const int *type_of_row, int rows, int *low)
+{
+    const Problem *p = r->problem;
+    size_t cuts = (size_t)p->layer_count + 1;
+    int levels = r->levels > 0 ? r->levels : 1;
+    for (int level = 0; level < levels; level++)
+        for (int k = 0; k < rows; k++)
+            fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
+}
+
+/* Levels whose reach is that of the level before them everywhere are dropped from the end. */
+static void collapse_levels(Relaxation *r, int rows, const int *low)
+{
+    size_t row = (size_t)rows * (size_t)(r->problem->layer_count + 1);
+    while (r->levels > 1 &&
+           memcmp(low + (size_t)(r->levels - 1) * row, low + (size_t)(r->levels - 2) * row, row * sizeof *low) == 0)
+        r->levels--;
+    if (r->levels == 1) r->levels = 0;
+}
+
+/* ---- classes ---- */
+
+typedef struct Grouping {
+    int *type_of_row;   /* devices named by a split are rows of their own, behind the types */
+    int *device_of_row; /* -1: every device of the type that has no row of its own */
+    int *size;
+    int rows;
+    int *row_of; /* [device] */
+} Grouping;
+
+static Grouping group_by_type(Relaxation *r, const Split *splits, int split_count)
+{
+    const Problem *p = r->problem;
+    size_t room = (size_t)p->type_count + (size_t)p->device_count;
+    Grouping g = {arena_new_array(&r->arena, int, room), arena_new_array(&r->arena, int, room),
+                  arena_new_array(&r->arena, int, room), p->type_count,
+                  arena_new_array(&r->arena, int, (size_t)p->device_count)};
+    for (int t = 0; t < p->type_count; t++) g.type_of_row[t] = t, g.device_of_row[t] = -1, g.size[t] = p->type_size[t];
+    for (int d = 0; d < p->device_count; d++) g.row_of[d] = p->type_of[d];
+    for (int k = 0; k < split_count; k++) {
+        int device = splits[k].device;
+        if (device < 0 || g.row_of[device] >= p->type_count || g.size[g.row_of[device]] == 1) continue;
+        g.size[g.row_of[device]]--;
+        g.type_of_row[g.rows] = p->type_of[device];
+        g.device_of_row[g.rows] = device;
+        g.size[g.rows] = 1;
+        g.row_of[device] = g.rows++;
+    }
+    return g;
+}
+
+/* Rows that a split speaks about stay apart whatever their reach. */
+static bool is_split_row(const Grouping *g, int row, const Split *splits, int split_count)
+{
+    for (int k = 0; k < split_count; k++)
+        if (splits[k].device >= 0 && g->row_of[splits[k].device] == row) return true;
+    return false;
+}
+
+static bool same_reach(const Relaxation *r, int rows, const int *low, int a, int b)
+{
+    size_t cuts = (size_t)r->problem->layer_count + 1;
+    for (int level = 0; level < (r->levels > 0 ? r->levels : 1); level++) {
+        const int *base = low + (size_t)level * (size_t)rows * cuts;
+        if (memcmp(base + (size_t)a * cuts, base + (size_t)b * cuts, cuts * sizeof *low) != 0) return false;
+    }
+    return true;
+}
+
+static void make_classes(Relaxation *r, const Split *splits, int split_count)
+{
+    const Problem *p = r->problem;
+    size_t cuts = (size_t)p->layer_count + 1;
+    Grouping g = group_by_type(r, splits, split_count);
+    size_t rows = (size_t)g.rows, levels = (size_t)(p->level_limit > 0 ? p->level_limit : 1);
+    Arena scratch = {0};
+    int *low = arena_new_array(&scratch, int, levels *rows *cuts), *class_of_row = arena_new_array(&scratch, int, rows);
+    Hash *hash = arena_new_array(&scratch, Hash, rows);
+    int *first_row = arena_new_array(&scratch, int, rows);
+    r->levels = p->level_limit;
+    fill_rows(r, g.type_of_row, g.rows, low);
+    if (!p->holes) collapse_levels(r, g.rows, low);
+    r->class_size = arena_new_array(&r->arena, int, rows);
+    r->class_type = arena_new_array(&r->arena, int, rows);
+    r->class_region = arena_new_array(&r->arena, int, rows);
+    for (int k = 0; k < g.rows; k++) {
+        int c = r->class_count, region = p->type_region[g.type_of_row[k]];
+        hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
+        if (g.size[k] > 0 && !r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
+            for (c = 0; c < r->class_count; c++)
+                if (r->class_region[c] == region && hash[first_row[c]].low == hash[k].low &&
+                    !is_split_row(&g, first_row[c], splits, split_count) && same_reach(r, g.rows, low, first_row[c], k))
+                    break;
+        class_of_row[k] = c;
+        if (c == r->class_count) {
+            first_row[c] = k;
+            r->class_type[c] = g.type_of_row[k];
+            r->class_region[c] = region;
+            r->class_count++;
+        }
+        r->class_size[c] += g.size[k];
+    }
+    r->class_of = arena_new_array(&r->arena, int, (size_t)p->device_count);
+    for (int d = 0; d < p->device_count; d++) r->class_of[d] = class_of_row[g.row_of[d]];
+    size_t kept = (size_t)(r->levels > 0 ? r->levels : 1), classes = (size_t)r->class_count;
+    r->low = arena_new_array(&r->arena, int, kept *classes *cuts);
+    for (size_t level = 0; level < kept; level++)
+        for (size_t c = 0; c < classes; c++)
+            memcpy(r->low + (level * classes + c) * cuts, low + (level * rows + (size_t)first_row[c]) * cuts,
+                   cuts * sizeof *low);
+    arena_free(&scratch);
+}
+
+/* ---- splits ---- */
+
+static void split_cut(Relaxation *r, const Split *split)
+{
+    int cuts = r->problem->layer_count + 1, rows = (r->levels > 0 ? r->levels : 1) * r->class_count;
+    if (!split->yes) {
+        if (!r->closed) r->closed = arena_new_array(&r->arena, bool, (size_t)cuts);
+        r->closed[split->cut] = true;
+        return;
+    }
+    for (int row = 0; row < rows; row++) /* no stage crosses the cut */
+        for (int end = split->cut + 1; end < cuts; end++) {
+            int *low = &r->low[(size_t)row * (size_t)cuts + (size_t)end];
+            if (*low < split->cut) *low = split->cut;
+        }
+}
+
+static void split_device(Relaxation *r, const Split *split)
+{
+    int cuts = r->problem->layer_count + 1, c = r->class_of[split->device];
+    if (!r->high) {
+        r->high = arena_new_array(&r->arena, int, (size_t)r->class_count *(size_t)cuts);
+        for (int row = 0; row < r->class_count; row++)
+            for (int end = 0; end < cuts; end++) r->high[row * cuts + end] = end;
+    }
+    for (int end = 1; end < cuts; end++) {
+        int *high = &r->high[c * cuts + end];
+        if (split->yes && *high > split->cut) *high = split->cut;
+        for (int level = 0; !split->yes && level < (r->levels > 0 ? r->levels : 1); level++) {
+            int *low = &r->low[((size_t)level * (size_t)r->class_count + (size_t)c) * (size_t)cuts + (size_t)end];
+            if (*low < split->cut) *low = split->cut < end ? split->cut : end;
+        }
+    }
+}
+
+/* ---- links ---- */
+
+static void fill_link_costs(Relaxation *r)
+{
+    const Problem *p = r->problem;
+    int regions = p->region_count, widths = 1;
+    for (int c = 0; c <= p->layer_count; c++)
+        if (p->width_class[c] >= widths) widths = p->width_class[c] + 1;
+    bool all_open = true;
+    r->link = arena_new_array(&r->arena, double, (size_t)widths *(size_t)regions *(size_t)regions);
+    for (int cut = 1; cut < p->layer_count; cut++)
+        for (int a = 0; a < regions; a++)
+            for (int b = 0; b < regions; b++) {
+                bool open = problem_link_period(p, cut, a, b) <= r->cap;
+                double cost = r->sums ? (double)problem_link_sum(p, cut, a, b) : 0;
+                all_open &= open;
+                r->link[((size_t)p->width_class[cut] * (size_t)regions + (size_t)a) * (size_t)regions + (size_t)b] =
+                    open ? cost : RELAXATION_INFINITY;
+            }
+    /* Shortening the chain's other part never hurts there, and link costs do not matter: stretch every stage. */
+    r->maximal = !r->sums && all_open && !p->holes && !r->closed;
+}
+
+void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
+                       int split_count)
+{
+    memset(relaxation, 0, sizeof *relaxation);
+    relaxation->problem = problem;
+    relaxation->cap = cap;
+    relaxation->sums = sums;
+    make_classes(relaxation, splits, split_count);
+    for (int k = 0; k < split_count; k++) {
+        if (splits[k].device < 0)
+            split_cut(relaxation, &splits[k]);
+        else
+            split_device(relaxation, &splits[k]);
+    }
+    fill_link_costs(relaxation);
+    size_t entries =
+        (size_t)(relaxation->levels + 1) * (size_t)problem->region_count * (size_t)(problem->layer_count + 1);
+    relaxation->potential = arena_new_array(&relaxation->arena, double, entries);
+    relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)problem->region_count);
+}
+
+void relaxation_free(Relaxation *relaxation)
+{
+    arena_free(&relaxation->arena);
+    memset(relaxation, 0, sizeof *relaxation);
+}
+
+/* ---- shortest paths ---- */
+
+typedef struct Window {
+    int low, high; /* starts low ... high-1 */
+    const double *potential, *work;
+} Window;
+
+static Window window_of(const Relaxation *r, int c, int end, int own)
+{
+    size_t cuts = (size_t)r->problem->layer_count + 1;
+    Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_region[c]),
+                r->problem->work_f + (size_t)r->class_type[c] * cuts};
+    if (r->high) w.high = r->high[(size_t)c * cuts + (size_t)end];
+    if (r->maximal && w.low < w.high) w.high = w.low + 1;
+    return w;
+}
+
+static bool in_hole(const Relaxation *r, int c, int start, int end, int own)
+{
+    return r->problem->holes && !problem_stage_fits(r->problem, r->class_type[c], start, end, own > 0 ? own : 1);
+}
+
+/* The cheapest stage of class c that ends at `end`, without its price. */
+static double cheapest(const Relaxation *r, int c, int end, int own)
+{
+    Window w = window_of(r, c, end, own);
+    double least = RELAXATION_INFINITY;
+    if (r->problem->holes) {
+        for (int a = w.low; a < w.high; a++) {
+            double value = w.potential[a] - (r->sums ? w.work[a] : 0);
+            if (value < least && !in_hole(r, c, a, end, own)) least = value;
+        }
+    } else if (r->sums) {
+        for (int a = w.low; a < w.high; a++) {
+            double value = w.potential[a] - w.work[a];
+            least = value < least ? value : least;
+        }
+    } else {
+        for (int a = w.low; a < w.high; a++) least = w.potential[a] < least ? w.potential[a] : least;
+    }
+    return least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least + (r->sums ? w.work[end] : 0);
+}
+
+/* Fills the least cost of a stage that ends at `end`, by region, and returns the least of all. */
+static double solve_end(Relaxation *r, const double *price, int end, int behind)
+{
+    int own = relaxation_level(r, behind);
+    double least = RELAXATION_INFINITY;
+    for (int q = 0; q < r->problem->region_count; q++) r->least[q] = RELAXATION_INFINITY;
+    for (int c = 0; c < r->class_count; c++) {
+        double value = cheapest(r, c, end, own) + price[c];
+        double *slot = &r->least[r->class_region[c]];
+        if (value < *slot) *slot = value;
+        if (value < least) least = value;
+    }
+    return least;
+}
+
+double relaxation_solve(Relaxation *r, const double *price)
+{
+    const Problem *p = r->problem;
+    int n = p->layer_count, regions = p->region_count;
+    size_t cuts = (size_t)n + 1;
+    for (int row = 0; row < (r->levels + 1) * regions; row++) r->potential[(size_t)row * cuts] = 0;
+    for (int end = 1; end < n; end++)
+        for (int behind = r->levels > 0; behind <= r->levels; behind++) {
+            double *target = r->potential + (size_t)behind * (size_t)regions * cuts + (size_t)end;
+            double least = solve_end(r, price, end, behind);
+            bool closed = (r->closed && r->closed[end]) || least >= RELAXATION_INFINITY / 2;
+            for (int to = 0; to < regions; to++) {
+                double value = RELAXATION_INFINITY;
+                for (int from = 0; from < regions && !closed; from++) {
+                    double step = r->least[from] + relaxation_link(r, end, from, to);
+                    value = step < value ? step : value;
+                }
+                target[(size_t)to * cuts] = value;
+            }
+        }
+    double least = solve_end(r, price, n, 0);
+    return least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+}
+
+void relaxation_path(const Relaxation *r, const double *price, Path *path)
+{
+    const Problem *p = r->problem;
+    int end = p->layer_count, behind = 0, next_region = -1, count = 0;
+    path->cost = 0;
+    while (end > 0) {
+        int own = relaxation_level(r, behind), best_class = -1, best_start = -1;
+        double best = RELAXATION_INFINITY;
+        for (int c = 0; c < r->class_count; c++) {
+            Window w = window_of(r, c, end, own);
+            double link = next_region < 0 ? 0 : relaxation_link(r, end, r->class_region[c], next_region);
+            for (int a = w.low; a < w.high; a++) {
+                double value = w.potential[a] + (r->sums ? w.work[end] - w.work[a] : 0) + price[c] + link;
+                if (value < best && !in_hole(r, c, a, end, own)) best = value, best_class = c, best_start = a;
+            }
+        }
+        if (best_class < 0) bug("no path back from cut %d", end);
+        path->class_used[count] = best_class;
+        path->end[count++] = end;
+        path->cost += r->sums ? (double)problem_work(p, r->class_type[best_class], best_start, end) : 0;
+        if (r->sums && next_region >= 0)
+            path->cost += relaxation_link(r, end, r->class_region[best_class], next_region);
+        next_region = r->class_region[best_class];
+        behind = own;
+        end = best_start;
+    }
+    path->stage_count = count;
+    for (int k = 0; k < count / 2; k++) {
+        int c = path->class_used[k], e = path->end[k];
+        path->class_used[k] = path->class_used[count - 1 - k];
+        path->end[k] = path->end[count - 1 - k];
+        path->class_used[count - 1 - k] = c;
+        path->end[count - 1 - k] = e;
+    }
+}

@@ -1,0 +1,88 @@
+/* Chains of stages under a period cap, with a price for every use of a device: the relaxation behind every lower bound.
+ *
+ * Giving up "a device is used at most once" and charging a price for each use instead leaves a shortest-path problem
+ * over cuts. With prices p >= 0 and n devices of a class, shortest path - sum of n * p is a lower bound for any plan
+ * under the cap (Lagrange), and in the feasibility form, where a stage costs nothing but its price, a shortest path
+ * longer than the sum of n * p proves that no plan has that period. Prices and times are integers held in doubles below
+ * 2^53, so every sum is exact and every bound is a proof.
+ *
+ * Potentials run from the first cut to the last, because what a stage may hold under 1F1B depends on the stages behind.
+ */
+#ifndef PARTITIONER_RELAXATION_H
+#define PARTITIONER_RELAXATION_H
+
+#include "partitioner/problem.h"
+
+#define RELAXATION_INFINITY 1e300
+
+/* One answer restricts the search tree: is there a cut at `cut` (class -1), or does the only device of a class start
+ * before it? */
+typedef struct Split {
+    int device; /* -1: the cut itself; else a device */
+    int cut;
+    bool yes;
+} Split;
+
+typedef struct Relaxation {
+    const Problem *problem;
+    Arena arena;
+    int64_t cap;
+    bool sums; /* stages and links cost their nanoseconds; false: only the prices count (feasibility) */
+
+    int class_count;                             /* devices that cannot be told apart under this cap */
+    int *class_of;                               /* [device] */
+    int *class_size, *class_type, *class_region; /* [class]; class_type is one of its types */
+
+    int levels;   /* 0, or: stages-to-the-end from which on nothing changes */
+    int *low;     /* [own level][class][cut]: lowest start of a stage that ends at the cut; the cut itself if none */
+    int *high;    /* [class][cut]: highest start + 1; NULL without splits on devices */
+    bool *closed; /* [cut]: no stage may end here; NULL without splits on cuts */
+    bool maximal; /* the longest stage is always at least as good */
+    double *link; /* [width class][from][to]: cost, or infinity where slower than the cap */
+
+    double *potential; /* [level][region][cut]: cheapest way to cover the layers before the cut, the link to a next
+                          stage in that region included, with that many stages behind the cut */
+    double *least;     /* scratch [region] */
+} Relaxation;
+
+typedef struct Path {
+    int stage_count;
+    int *class_used, *end; /* first stage first */
+    double cost;           /* without prices */
+} Path;
+
+/* `splits` may be NULL. Classes are the problem's types when `sums`, else devices with equal reach. */
+void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
+                       int split_count);
+void relaxation_free(Relaxation *relaxation);
+
+/* The shortest path under the prices (one per class, integers); infinity if no chain exists at all. */
+double relaxation_solve(Relaxation *relaxation, const double *price);
+/* The path that relaxation_solve found, for the same prices. The arrays have room for layer_count stages. */
+void relaxation_path(const Relaxation *relaxation, const double *price, Path *path);
+
+/* How many stages stand behind the start of a stage whose end has `behind` stages behind it, as far as that matters. */
+static inline int relaxation_level(const Relaxation *r, int behind)
+{
+    return behind < r->levels ? behind + 1 : r->levels;
+}
+
+static inline const int *relaxation_low(const Relaxation *r, int own_level, int class_index)
+{
+    size_t row = (size_t)(own_level > 0 ? own_level - 1 : 0) * (size_t)r->class_count + (size_t)class_index;
+    return r->low + row * (size_t)(r->problem->layer_count + 1);
+}
+
+static inline const double *relaxation_potential(const Relaxation *r, int level, int region)
+{
+    return r->potential +
+           ((size_t)level * (size_t)r->problem->region_count + (size_t)region) * (size_t)(r->problem->layer_count + 1);
+}
+
+static inline double relaxation_link(const Relaxation *r, int cut, int from, int to)
+{
+    size_t regions = (size_t)r->problem->region_count;
+    return r->link[((size_t)r->problem->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
+}
+
+#endif

@@ -1,0 +1,279 @@
+#include "partitioner/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A partial plan: the stages from `start` to the end. */
+typedef struct Label {
+    double bound; /* rank: sums: the least step a completion can have; feasibility: minus the prices to spare */
+    double sum;
+    double spare; /* prices of the devices left */
+    int64_t period, update;
+    uint64_t key; /* of what it used */
+    int parent, class_index, start, level;
+} Label;
+
+typedef struct Bucket {
+    Label *items;
+    int count, capacity;
+} Bucket;
+
+typedef struct Search {
+    const Relaxation *relaxation;
+    const Problem *problem;
+    const double *price;
+    SearchLimits limits;
+    double update_low;
+    uint64_t *random; /* [class] */
+    Bucket *buckets;  /* [cut]: candidates */
+    Label *kept;
+    int kept_count, kept_capacity;
+    uint16_t *used; /* [kept label][class] */
+    size_t used_capacity;
+    int *table; /* hash table over the kept labels of one cut: index + 1 */
+    int *chain; /* [kept]: next of the same slot, + 1 */
+    int chain_capacity;
+    int table_size;
+    int64_t made;
+    int goal; /* kept label that covers everything, or -1 */
+    Label goal_label;
+    bool overflow;
+} Search;
+
+static int compare_labels(const void *a, const void *b)
+{
+    const Label *x = a, *y = b;
+    if (x->bound != y->bound) return x->bound < y->bound ? -1 : 1;
+    if (x->sum != y->sum) return x->sum < y->sum ? -1 : 1;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    if (x->parent != y->parent) return x->parent < y->parent ? -1 : 1;
+    return x->class_index - y->class_index;
+}
+
+/* Keeps the best `width` of an overfull bucket. Duplicates are only found later, so twice as many are let in. */
+static void push(Search *s, Label label)
+{
+    Bucket *bucket = &s->buckets[label.start];
+    array_push(bucket->items, bucket->count, bucket->capacity, label);
+    s->made++;
+    if (bucket->count < 8 * s->limits.width) return;
+    qsort(bucket->items, (size_t)bucket->count, sizeof *bucket->items, compare_labels);
+    bucket->count = 4 * s->limits.width;
+    s->overflow = true;
+}
+
+static void finish(Search *s, const Label *label)
+{
+    s->goal = 1;
+    s->goal_label = *label;
+    if (s->relaxation->sums) s->limits.best = label->bound;
+}
+
+/* The label with one more stage (start, end) of class c in front. */
+static void extend(Search *s, const Label *from, int from_index, int c, int start, int end, double link)
+{
+    const Relaxation *r = s->relaxation;
+    const Problem *p = s->problem;
+    int region = r->class_region[c], own = relaxation_level(r, from->level), type = r->class_type[c];
+    double rest = relaxation_potential(r, own, region)[start];
+    Label label = {.parent = from_index, .class_index = c, .start = start, .level = own};
+    label.spare = from->spare - s->price[c];
+    label.key = from->key + s->random[c];
+    if (!r->sums) {
+        label.bound = rest - label.spare;
+        if (label.bound > 0) return;
+    } else {
+        int64_t work = problem_work(p, type, start, end);
+        label.sum = from->sum + (double)work + link;
+        label.period = work > from->period ? work : from->period;
+        if (from_index >= 0) {
+            int64_t busy = problem_link_period(p, end, region, r->class_region[from->class_index]);
+            if (busy > label.period) label.period = busy;
+        }
+        if (p->has_update) {
+            int64_t update = problem_update(p, type, start, end);
+            label.update = update > from->update ? update : from->update;
+        }
+        int64_t period = label.period > s->limits.period_low ? label.period : s->limits.period_low;
+        double update = (double)label.update > s->update_low ? (double)label.update : s->update_low;
+        double open = start > 0 ? rest - label.spare : 0; /* a complete plan's value is exact */
+        if (start == 0) period = label.period, update = (double)label.update;
+        label.bound =
+            label.sum + (open > 0 || start == 0 ? open : 0) + (double)(p->microbatches - 1) * (double)period + update;
+        if (label.bound >= s->limits.best) return;
+    }
+    if (start == 0)
+        finish(s, &label);
+    else
+        push(s, label);
+}
+
+static int used_count(const Search *s, int kept, int c)
+{
+    return kept < 0 ? 0 : s->used[(size_t)kept * (size_t)s->relaxation->class_count + (size_t)c];
+}
+
+static void extend_all(Search *s, int index)
+{
+    const Relaxation *r = s->relaxation;
+    const Problem *p = s->problem;
+    static const Label nothing = {.parent = -1, .class_index = -1};
+    Label from = index >= 0 ? s->kept[index] : nothing;
+    if (index < 0) {
+        from.start = p->layer_count;
+        for (int c = 0; c < r->class_count; c++) from.spare += s->price[c] * r->class_size[c];
+    }
+    int end = from.start, own = relaxation_level(r, from.level);
+    for (int c = 0; c < r->class_count; c++) {
+        if (used_count(s, index, c) >= r->class_size[c]) continue;
+        double link = index >= 0 ? relaxation_link(r, end, r->class_region[c], r->class_region[from.class_index]) : 0;
+        if (link >= RELAXATION_INFINITY / 2) continue;
+        int low = relaxation_low(r, own, c)[end],
+            high = r->high ? r->high[(size_t)c * (size_t)(p->layer_count + 1) + (size_t)end] : end;
+        if (r->maximal && low < high) high = low + 1;
+        for (int start = low; start < high && !(s->goal >= 0 && !r->sums); start++) {
+            if (r->closed && start > 0 && r->closed[start]) continue;
+            if (p->holes && !problem_stage_fits(p, r->class_type[c], start, end, own > 0 ? own : 1)) continue;
+            extend(s, &from, index, c, start, end, link);
+        }
+    }
+}
+
+/* Equal keys nearly always mean equal devices; a proof needs it exactly. */
+static bool used_the_same(const Search *s, const Label *label, int kept)
+{
+    for (int c = 0; c < s->relaxation->class_count; c++)
+        if (used_count(s, label->parent, c) + (c == label->class_index) != used_count(s, kept, c)) return false;
+    return true;
+}
+
+/* Is a kept label of this cut at least as good in everything and used the same devices? */
+static bool is_dominated(const Search *s, const Label *label, int slot)
+{
+    for (int i = s->table[slot] - 1; i >= 0; i = s->chain[i] - 1) {
+        const Label *other = &s->kept[i];
+        if (other->key != label->key ||
+            s->relaxation->class_region[other->class_index] != s->relaxation->class_region[label->class_index])
+            continue;
+        if (!s->relaxation->sums ||
+            (other->sum <= label->sum && other->period <= label->period && other->update <= label->update))
+            if (used_the_same(s, label, i)) return true;
+    }
+    return false;
+}
+
+static void keep(Search *s, const Label *label, int slot)
+{
+    size_t classes = (size_t)s->relaxation->class_count;
+    int index = s->kept_count;
+    array_push(s->kept, s->kept_count, s->kept_capacity, *label);
+    if ((size_t)s->kept_count > s->used_capacity) {
+        s->used_capacity = (size_t)s->kept_capacity;
+        s->used = memory_resize(s->used, s->used_capacity * classes, sizeof *s->used);
+        s->chain = memory_resize(s->chain, s->used_capacity, sizeof *s->chain);
+    }
+    uint16_t *used = s->used + (size_t)index * classes;
+    if (label->parent >= 0)
+        memcpy(used, s->used + (size_t)label->parent * classes, classes * sizeof *used);
+    else
+        memset(used, 0, classes * sizeof *used);
+    used[label->class_index]++;
+    s->chain[index] = s->table[slot];
+    s->table[slot] = index + 1;
+}
+
+/* Sorts and thins the candidates of a cut and extends those that stay. */
+static void process(Search *s, int cut)
+{
+    Bucket *bucket = &s->buckets[cut];
+    int first = s->kept_count, kept = 0;
+    if (bucket->count == 0) return;
+    qsort(bucket->items, (size_t)bucket->count, sizeof *bucket->items, compare_labels);
+    memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
+    for (int i = 0; i < bucket->count; i++) {
+        const Label *label = &bucket->items[i];
+        int slot = (int)(label->key % (uint64_t)s->table_size);
+        if (s->relaxation->sums && label->bound >= s->limits.best) break;
+        if (is_dominated(s, label, slot)) continue;
+        if (kept++ == s->limits.width) {
+            s->overflow = true;
+            break;
+        }
+        keep(s, label, slot);
+    }
+    free(bucket->items);
+    *bucket = (Bucket){0};
+    for (int i = first, last = s->kept_count; i < last && !(s->goal >= 0 && !s->relaxation->sums); i++)
+        extend_all(s, i);
+}
+
+/* The classes' devices go to its stages in ascending order. */
+static void read_goal(const Search *s, Allocation *allocation)
+{
+    const Relaxation *r = s->relaxation;
+    const Problem *p = s->problem;
+    int *next = memory_allocate((size_t)r->class_count * sizeof *next), count = 0;
+    for (const Label *label = &s->goal_label; label; label = label->parent >= 0 ? &s->kept[label->parent] : NULL) {
+        int c = label->class_index;
+        while (r->class_of[next[c]] != c) next[c]++;
+        allocation->device[count] = next[c]++;
+        if (count > 0) allocation->end[count - 1] = label->start;
+        allocation->end[count++] = p->layer_count;
+    }
+    allocation->stage_count = count;
+    free(next);
+}
+
+/* No plan's largest update is below the average if every layer went where it updates fastest. */
+static double least_update(const Relaxation *r)
+{
+    const Problem *p = r->problem;
+    double total = 0, largest = 0;
+    for (int l = 0; p->has_update && l < p->layer_count; l++) {
+        double least = RELAXATION_INFINITY;
+        for (int t = 0; t < p->type_count; t++) {
+            double update = (double)problem_update(p, t, l, l + 1);
+            if (update < least) least = update;
+        }
+        total += least;
+        if (least > largest) largest = least;
+    }
+    double mean = total / p->device_count;
+    return mean > largest ? mean : largest;
+}
+
+SearchResult search_plans(const Relaxation *relaxation, const double *price, SearchLimits limits,
+                          Allocation *allocation)
+{
+    Arena arena = {0};
+    const Problem *p = relaxation->problem;
+    Search s = {.relaxation = relaxation, .problem = p, .price = price, .limits = limits, .goal = -1};
+    s.update_low = least_update(relaxation);
+    s.random = arena_new_array(&arena, uint64_t, (size_t)relaxation->class_count);
+    uint64_t state = 0x243f6a8885a308d3u;
+    for (int c = 0; c < relaxation->class_count; c++) {
+        state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+        uint64_t z = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        s.random[c] = z ^ (z >> 31);
+    }
+    s.buckets = arena_new_array(&arena, Bucket, (size_t)p->layer_count + 1);
+    s.table_size = 2 * (limits.width < 100000 ? limits.width : 100000) + 1;
+    s.table = arena_new_array(&arena, int, (size_t)s.table_size);
+    extend_all(&s, -1);
+    for (int cut = p->layer_count - 1; cut > 0 && !(s.goal >= 0 && !relaxation->sums); cut--) {
+        process(&s, cut);
+        if (limits.labels > 0 && s.made > limits.labels) {
+            s.overflow = true;
+            break;
+        }
+    }
+    SearchResult result = {s.goal >= 0, !s.overflow};
+    if (result.found) read_goal(&s, allocation);
+    for (int cut = 0; cut <= p->layer_count; cut++) free(s.buckets[cut].items);
+    free(s.kept);
+    free(s.used);
+    free(s.chain);
+    arena_free(&arena);
+    return result;
+}
