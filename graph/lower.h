@@ -67,6 +67,33 @@ int lower_axes(const Shape *shape, int64_t *extent);
 int lower_operand(Lowering *lowering, const View *view, const int64_t *stride);
 /* An operand whose dimensions align, right-adjusted, with the axes of the kernel, broadcasting as numpy does. */
 int lower_operand_broadcast(Lowering *lowering, const View *view);
+/* The value of a broadcast operand. Constants of one element become part of the kernel instead of an operand. */
+Register lower_load(Lowering *lowering, const View *view);
+/* Whether all elements of the view are one constant, and which. */
+bool lower_constant(const Lowering *lowering, const View *view, double *number);
+/* An operand for register-indexed accesses: it starts at element 0 of the view's buffer, whose size goes to *elements; the
+ * view's offset is the rule's to add. */
+int lower_operand_indexed(Lowering *lowering, const View *view, const int64_t *stride, int64_t *elements);
+/* A whole call: `to` = `from`, element by element; the shapes are equal. */
+void lower_copy(Lowering *lowering, const char *label, const View *from, const View *to);
+/* A whole call: every element of `to` = `number`. */
+void lower_fill(Lowering *lowering, const View *to, double number);
+/* An index into an axis, made safe: negative ones count from the end, and it ends up in 0 ... extent - 1. */
+Register lower_index(Kernel *kernel, Register index, int64_t extent);
+Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t offset); /* index * stride + offset */
+/* The rule of operators whose output is a view of their input: no call, or a copy if strides cannot express it. */
+void lower_movement(Lowering *lowering, NodeId node);
 void lower_end(Lowering *lowering);
+
+/* --- Views ----------------------------------------------------------------------------------------------------------- */
+
+/* What the node's output is as a view of what its first input is; false if the operator does not only move elements, or
+ * strides cannot express it (graph/ops/movement.c). */
+bool movement_view(Lowering *lowering, NodeId node, View *view);
+void view_set_dense(View *view); /* the strides of a dense row-major tensor */
+/* The stride of dimensions first ... first + count - 1 taken as one; false if they do not stand regularly. */
+bool view_merge(const View *view, int first, int count, int64_t *stride);
+/* A view of `value` whose dimensions merge; the value is materialised where they do not. */
+View lower_view_merged(Lowering *lowering, ValueId value, int first, int count);
 
 #endif

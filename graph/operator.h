@@ -16,11 +16,12 @@ typedef struct InferContext {
 } InferContext;
 typedef bool InferRule(InferContext *context);
 
-/* Adds gradient nodes for the inputs that need one. See graph/autodiff.h. NULL in the table: not differentiable. */
+/* Adds gradient nodes for the inputs that need one. See graph/autodiff.h. Returns false, having added nothing, if the node
+ * is not differentiable. */
 typedef struct Differentiation Differentiation;
 typedef bool GradientRule(Differentiation *differentiation, NodeId node);
 
-/* Appends the kernels that compute the node. NULL in the table: the outputs are views of the inputs. */
+/* Appends the kernels that compute the node, or makes its output a view of its input. */
 typedef void LowerRule(Lowering *lowering, NodeId node);
 
 typedef struct Operator {
@@ -36,8 +37,18 @@ Opcode operator_by_name(const char *name); /* OP_NONE if unknown */
 
 #define OPERATOR_RULES(prefix)                                                                                         \
     InferRule infer_##prefix;                                                                                          \
-    GradientRule gradient_##prefix;                                                                                    \
+    GradientRule differentiate_##prefix;                                                                               \
     LowerRule lower_##prefix;
+/* The gradient rule of an operator that has none. */
+#define NOT_DIFFERENTIABLE(prefix)                                                                                     \
+    bool differentiate_##prefix(Differentiation *differentiation, NodeId node)                                         \
+    {                                                                                                                  \
+        (void)differentiation, (void)node;                                                                             \
+        return false;                                                                                                  \
+    }
+#define OPERATOR(name, prefix, least, most, outputs) OPERATOR_RULES(prefix)
+OPERATORS
+#undef OPERATOR
 
 /* --- For shape rules ------------------------------------------------------------------------------------------------
  */
@@ -46,6 +57,12 @@ static inline const Value *infer_input(const InferContext *context, int i)
 {
     return graph_value(context->graph, context->node->inputs[i]);
 }
+/* The first output is as the first input. */
+bool infer_same(InferContext *context);
+/* Whether the first `count` inputs, where present, have the same floating-point type; reports if not. */
+bool infer_float_inputs(const InferContext *context, int count);
+/* An attribute of integers as a shape (or as another list of at most MAX_RANK numbers); false if there is none. */
+bool node_shape(const Node *node, const char *name, Shape *shape);
 /* Reports against the node; returns false. */
 bool operator_error(const InferContext *context, const char *hint, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -2,7 +2,7 @@
  *
  * OPERATOR(Name, family function prefix, least inputs, most inputs (-1: any), outputs)
  *
- * Each row needs, in the file of its family: a shape rule `infer_PREFIX`, a gradient rule `gradient_PREFIX` and a
+ * Each row needs, in the file of its family: a shape rule `infer_PREFIX`, a gradient rule `differentiate_PREFIX` and a
  * lowering `lower_PREFIX` (see graph/operator.h). Rows may share a prefix. Names of ONNX operators mean what the newest
  * opset says, with axes and shapes as attributes; the importer normalises older forms. */
 #ifndef GRAPH_OPS_OPERATORS_H

@@ -1,0 +1,132 @@
+/* Rows chosen by an index tensor. Negative indices count from the end; indices outside the axis are moved to its
+ * nearest end, so that no input makes a program touch foreign memory (the interpreter used for constants does the
+ * same). */
+#include "graph/operator.h"
+
+static bool is_index(DType dtype) { return dtype == DTYPE_I32 || dtype == DTYPE_I64; }
+
+bool infer_gather(InferContext *context)
+{
+    const Value *data = infer_input(context, 0), *indices = infer_input(context, 1);
+    int64_t axis = node_integer(context->node, "axis", 0);
+    if (!is_index(indices->dtype))
+        return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
+    if (!normalize_axis(&axis, data->shape.rank, false))
+        return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
+    if (data->shape.rank - 1 + indices->shape.rank > MAX_RANK)
+        return operator_error(context, NULL, "the result has more than %d dimensions", MAX_RANK);
+    if (data->shape.dim[axis] == 0 && shape_elements(&indices->shape) > 0)
+        return operator_error(context, NULL, "gathers from an empty axis");
+    Shape *shape = &context->shape[0];
+    for (int i = 0; i < axis; i++) shape->dim[shape->rank++] = data->shape.dim[i];
+    for (int i = 0; i < indices->shape.rank; i++) shape->dim[shape->rank++] = indices->shape.dim[i];
+    for (int i = (int)axis + 1; i < data->shape.rank; i++) shape->dim[shape->rank++] = data->shape.dim[i];
+    context->dtype[0] = data->dtype;
+    return true;
+}
+
+bool differentiate_gather(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    Attribute attributes[2] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_GatherGradient, inputs, 2, attributes, 2));
+    return true;
+}
+
+/* Axes: the dimensions before the gathered one, those of the indices, those behind it. */
+void lower_gather(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
+    View output = lower_output(lowering, node->outputs[0]);
+    if (shape_elements(&output.shape) == 0) return;
+    int64_t axis = node_integer(node, "axis", 0);
+    normalize_axis(&axis, data.shape.rank, false);
+
+    int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, index_stride[KERNEL_MAX_AXES] = {0}, elements;
+    int axes = lower_axes(&output.shape, extent), first = (int)axis, behind = first + indices.shape.rank;
+    for (int i = 0; i < indices.shape.rank; i++) index_stride[first + i] = indices.stride[i];
+    for (int i = 0; i < first; i++) stride[i] = data.stride[i];
+    for (int i = first + 1; i < data.shape.rank; i++) stride[behind + i - first - 1] = data.stride[i];
+
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    bool rows = first + 1 < data.shape.rank; /* an index chooses a run of elements, not a single one */
+    if (rows) kernel_begin_phase(kernel, false);
+    int from = lower_operand_indexed(lowering, &data, stride, &elements);
+    Register index = kernel_load(kernel, lower_operand(lowering, &indices, index_stride));
+    index = lower_index(kernel, index, data.shape.dim[axis]);
+    Register offset = lower_scaled(kernel, index, data.stride[axis], data.offset);
+    if (rows) kernel_begin_phase(kernel, true);
+    Register value = kernel_load_at(kernel, from, offset, elements);
+    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
+    lower_end(lowering);
+}
+
+bool infer_gather_gradient(InferContext *context)
+{
+    const Value *indices = infer_input(context, 0), *dy = infer_input(context, 1);
+    int64_t axis = node_integer(context->node, "axis", 0);
+    Shape shape;
+    if (!is_index(indices->dtype))
+        return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
+    if (!node_shape(context->node, "shape", &shape) || !normalize_axis(&axis, shape.rank, false))
+        return operator_error(context, NULL, "there is no shape with this axis");
+    if (dy->shape.rank != shape.rank - 1 + indices->shape.rank)
+        return operator_error(context, NULL, "the gradient has another rank than what was gathered");
+    context->dtype[0] = dy->dtype;
+    context->shape[0] = shape;
+    return true;
+}
+
+/* The gradient of a sum of scattered rows: each row gathered again. */
+bool differentiate_gather_gradient(Differentiation *differentiation, NodeId id)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    if (!gradient_wanted(differentiation, node.inputs[1])) return true;
+    Attribute axis = attribute_integer("axis", node_integer(&node, "axis", 0));
+    ValueId inputs[2] = {gradient_of(differentiation, node.outputs[0]), node.inputs[0]};
+    gradient_add(differentiation, node.inputs[1], gradient_node(differentiation, OP_Gather, inputs, 2, &axis, 1));
+    return true;
+}
+
+/* Zeros, then rows added in the order of the indices: outer axes along the row, the indices as inner axis. */
+void lower_gather_gradient(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View output = lower_output(lowering, node->outputs[0]);
+    lower_fill(lowering, &output, 0);
+    int64_t axis = node_integer(node, "axis", 0);
+    normalize_axis(&axis, output.shape.rank, false);
+    int first = (int)axis, index_rank = graph_value(lowering->graph, node->inputs[0])->shape.rank;
+    View indices = lower_view_merged(lowering, node->inputs[0], 0, index_rank);
+    View dy = lower_view_merged(lowering, node->inputs[1], first, index_rank);
+    if (shape_elements(&dy.shape) == 0) return;
+
+    int64_t extent[KERNEL_MAX_AXES], to[KERNEL_MAX_AXES] = {0}, from[KERNEL_MAX_AXES] = {0};
+    int64_t index_stride[KERNEL_MAX_AXES] = {0}, elements;
+    int axes = 0;
+    for (int i = 0; i < output.shape.rank; i++) {
+        if (i == first) continue;
+        extent[axes] = output.shape.dim[i];
+        to[axes] = output.stride[i];
+        from[axes++] = dy.stride[i < first ? i : i - 1 + index_rank];
+    }
+    extent[axes] = shape_elements(&indices.shape);
+    view_merge(&indices, 0, index_rank, &index_stride[axes]);
+    view_merge(&dy, first, index_rank, &from[axes]);
+
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
+    int target = lower_operand_indexed(lowering, &output, to, &elements);
+    Register index = kernel_load(kernel, lower_operand(lowering, &indices, index_stride));
+    index = lower_index(kernel, index, output.shape.dim[axis]);
+    Register offset = lower_scaled(kernel, index, output.stride[axis], 0);
+    Register value = kernel_load(kernel, lower_operand(lowering, &dy, from));
+    kernel_store_add_at(kernel, target, value, offset, elements);
+    lower_end(lowering);
+}

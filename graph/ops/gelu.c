@@ -1,0 +1,102 @@
+/* The Gaussian error linear unit x * P(normal <= x), exact or by the usual tanh approximation (Hendrycks and Gimpel,
+ * arXiv 1606.08415). */
+#include <math.h>
+
+#include "graph/operator.h"
+
+static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
+static const double TANH_CUBIC = 0.044715;
+static const double NORMAL_PEAK = 0.39894228040143267794; /* 1 / sqrt(2 pi) */
+
+bool infer_gelu(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
+
+bool differentiate_gelu(Differentiation *differentiation, NodeId id)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    ValueId inputs[2] = {node.inputs[0], gradient_of(differentiation, node.outputs[0])};
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_GeluGradient, inputs, 2, node.attributes, node.attribute_count));
+    return true;
+}
+
+static Register constant(Kernel *kernel, Register like, double number)
+{
+    return kernel_constant(kernel, kernel_type(kernel, like), number);
+}
+
+static Register scale(Kernel *kernel, Register x, double factor)
+{
+    return kernel_binary(kernel, KERNEL_MULTIPLY, x, constant(kernel, x, factor));
+}
+
+static Register shift(Kernel *kernel, Register x, double addend)
+{
+    return kernel_binary(kernel, KERNEL_ADD, x, constant(kernel, x, addend));
+}
+
+static Register multiply(Kernel *kernel, Register a, Register b)
+{
+    return kernel_binary(kernel, KERNEL_MULTIPLY, a, b);
+}
+
+/* tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) */
+static Register tanh_part(Kernel *kernel, Register x, Register square)
+{
+    Register factor = shift(kernel, scale(kernel, square, TANH_SCALE * TANH_CUBIC), TANH_SCALE);
+    return kernel_unary(kernel, KERNEL_TANH, multiply(kernel, x, factor));
+}
+
+/* The probability that x is multiplied with. */
+static Register probability(Kernel *kernel, const Node *node, Register x)
+{
+    Register s = node_integer(node, "tanh", 0) ? tanh_part(kernel, x, multiply(kernel, x, x))
+                                               : kernel_unary(kernel, KERNEL_ERF, scale(kernel, x, M_SQRT1_2));
+    return shift(kernel, scale(kernel, s, 0.5), 0.5);
+}
+
+static Register derivative(Kernel *kernel, const Node *node, Register x)
+{
+    Register square = multiply(kernel, x, x);
+    if (!node_integer(node, "tanh", 0)) {
+        Register bell = scale(kernel, kernel_unary(kernel, KERNEL_EXP, scale(kernel, square, -0.5)), NORMAL_PEAK);
+        Register slope = multiply(kernel, x, bell);
+        return kernel_binary(kernel, KERNEL_ADD, probability(kernel, node, x), slope);
+    }
+    Register t = tanh_part(kernel, x, square);
+    Register rest = shift(kernel, kernel_unary(kernel, KERNEL_NEGATE, multiply(kernel, t, t)), 1);
+    Register inner = shift(kernel, scale(kernel, square, 3 * TANH_SCALE * TANH_CUBIC), TANH_SCALE);
+    Register slope = scale(kernel, multiply(kernel, multiply(kernel, x, rest), inner), 0.5);
+    return kernel_binary(kernel, KERNEL_ADD, shift(kernel, scale(kernel, t, 0.5), 0.5), slope);
+}
+
+static void lower(Lowering *lowering, NodeId id, bool gradient)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&y.shape, extent), extent);
+    Register value = lower_load(lowering, &x), result;
+    if (gradient) {
+        View dy = lower_view(lowering, node->inputs[1]);
+        Register slope = derivative(kernel, node, value);
+        result = multiply(kernel, slope, lower_load(lowering, &dy));
+    } else {
+        result = multiply(kernel, probability(kernel, node, value), value);
+    }
+    kernel_store(kernel, lower_operand_broadcast(lowering, &y), result);
+    lower_end(lowering);
+}
+
+void lower_gelu(Lowering *lowering, NodeId node) { lower(lowering, node, false); }
+
+bool infer_gelu_gradient(InferContext *context)
+{
+    if (!infer_float_inputs(context, 2)) return false;
+    if (!shape_equal(&infer_input(context, 0)->shape, &infer_input(context, 1)->shape))
+        return operator_error(context, NULL, "the gradient has another shape than the input");
+    return infer_same(context);
+}
+
+NOT_DIFFERENTIABLE(gelu_gradient)
+
+void lower_gelu_gradient(Lowering *lowering, NodeId node) { lower(lowering, node, true); }

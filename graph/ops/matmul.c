@@ -1,0 +1,143 @@
+/* Matrix products as numpy.matmul defines them. */
+#include "graph/operator.h"
+
+enum { MAX_BATCH_AXES = KERNEL_MAX_AXES - 3 };
+
+/* A vector is a row on the left and a column on the right. */
+static Shape as_matrix(const Shape *shape, bool left)
+{
+    if (shape->rank > 1) return *shape;
+    return left ? (Shape){2, {1, shape->dim[0]}} : (Shape){2, {shape->dim[0], 1}};
+}
+
+static Shape batch_of(const Shape *matrix)
+{
+    Shape batch = *matrix;
+    batch.rank -= 2;
+    return batch;
+}
+
+bool infer_matmul(InferContext *context)
+{
+    const Value *left = infer_input(context, 0), *right = infer_input(context, 1);
+    char a_text[256], b_text[256];
+    if (left->dtype != right->dtype)
+        return operator_error(context, "insert a Cast", "inputs have different types, %s and %s",
+                              dtype_name(left->dtype), dtype_name(right->dtype));
+    if (left->dtype == DTYPE_BOOL) return operator_error(context, NULL, "does not take inputs of type bool");
+    if (left->shape.rank == 0 || right->shape.rank == 0) return operator_error(context, NULL, "an input is a scalar");
+    Shape a = as_matrix(&left->shape, true), b = as_matrix(&right->shape, false);
+    Shape batch_a = batch_of(&a), batch_b = batch_of(&b), shape;
+    if (a.dim[a.rank - 1] != b.dim[b.rank - 2] || !shape_broadcast(&batch_a, &batch_b, &shape))
+        return operator_error(context, NULL, "shapes %s and %s do not multiply", shape_format(&left->shape, a_text),
+                              shape_format(&right->shape, b_text));
+    if (shape.rank > MAX_BATCH_AXES)
+        return operator_error(context, NULL, "has more than %d batch dimensions", MAX_BATCH_AXES);
+    if (left->shape.rank > 1) shape.dim[shape.rank++] = a.dim[a.rank - 2];
+    if (right->shape.rank > 1) shape.dim[shape.rank++] = b.dim[b.rank - 1];
+    context->dtype[0] = left->dtype;
+    context->shape[0] = shape;
+    return true;
+}
+
+/* --- Gradient --------------------------------------------------------------------------------------------------------
+ */
+
+static ValueId transposed(Differentiation *differentiation, ValueId matrix)
+{
+    int rank = graph_value(differentiation_graph(differentiation), matrix)->shape.rank;
+    int64_t perm[MAX_RANK];
+    for (int i = 0; i < rank; i++) perm[i] = i;
+    perm[rank - 2] = rank - 1;
+    perm[rank - 1] = rank - 2;
+    return gradient_transpose(differentiation, matrix, perm);
+}
+
+/* Adds a contribution that is a matrix to the gradient of a value that may be a vector. */
+static void add_matrix(Differentiation *differentiation, ValueId value, const Shape *matrix, ValueId contribution)
+{
+    Shape shape = graph_value(differentiation_graph(differentiation), value)->shape;
+    contribution = gradient_unbroadcast(differentiation, contribution, matrix);
+    gradient_add(differentiation, value, gradient_reshape(differentiation, contribution, &shape));
+}
+
+bool differentiate_matmul(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    ValueId left = node.inputs[0], right = node.inputs[1], dy = gradient_of(differentiation, node.outputs[0]);
+    Shape a = as_matrix(&graph_value(graph, left)->shape, true);
+    Shape b = as_matrix(&graph_value(graph, right)->shape, false), batch_a = batch_of(&a), batch_b = batch_of(&b), y;
+    if (b.rank == 2) {
+        /* One product over all rows, so that the gradient of a weight is a single sum over all tokens. */
+        int64_t rows = 1;
+        for (int i = 0; i < a.rank - 1; i++) rows *= a.dim[i];
+        a = (Shape){2, {rows, a.dim[a.rank - 1]}};
+        y = (Shape){0};
+    } else {
+        shape_broadcast(&batch_a, &batch_b, &y);
+    }
+    y.dim[y.rank++] = a.dim[a.rank - 2];
+    y.dim[y.rank++] = b.dim[b.rank - 1];
+    dy = gradient_reshape(differentiation, dy, &y);
+    if (gradient_wanted(differentiation, left)) {
+        ValueId matrix = transposed(differentiation, gradient_reshape(differentiation, right, &b));
+        add_matrix(differentiation, left, &a, gradient_binary(differentiation, OP_MatMul, dy, matrix));
+    }
+    if (gradient_wanted(differentiation, right)) {
+        ValueId matrix = transposed(differentiation, gradient_reshape(differentiation, left, &a));
+        add_matrix(differentiation, right, &b, gradient_binary(differentiation, OP_MatMul, matrix, dy));
+    }
+    return true;
+}
+
+/* --- Lowering --------------------------------------------------------------------------------------------------------
+ */
+
+/* The strides of an operand by batch axes, m, n and k; `row` and `column` are the kernel's axes of its last two
+ * dimensions, a vector having the inner one only. */
+static void operand_strides(const View *view, int batch, int row, int column, bool vector, int vector_axis,
+                            int64_t *stride)
+{
+    int rank = view->shape.rank;
+    if (vector) {
+        stride[vector_axis] = view->stride[rank - 1];
+        return;
+    }
+    for (int i = 0; i < rank - 2; i++)
+        if (view->shape.dim[i] != 1) stride[batch - (rank - 2) + i] = view->stride[i];
+    stride[row] = view->stride[rank - 2];
+    stride[column] = view->stride[rank - 1];
+}
+
+void lower_matmul(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View left = lower_view(lowering, node->inputs[0]), right = lower_view(lowering, node->inputs[1]);
+    View output = lower_output(lowering, node->outputs[0]);
+    Shape a = as_matrix(&left.shape, true), b = as_matrix(&right.shape, false), batch_a = batch_of(&a),
+          batch_b = batch_of(&b), batch;
+    shape_broadcast(&batch_a, &batch_b, &batch);
+    int m = batch.rank, n = m + 1, k = m + 2;
+    int64_t extent[KERNEL_MAX_AXES];
+    for (int i = 0; i < batch.rank; i++) extent[i] = batch.dim[i];
+    extent[m] = a.dim[a.rank - 2];
+    extent[n] = b.dim[b.rank - 1];
+    extent[k] = a.dim[a.rank - 1];
+
+    int64_t a_stride[KERNEL_MAX_AXES] = {0}, b_stride[KERNEL_MAX_AXES] = {0}, c_stride[KERNEL_MAX_AXES] = {0};
+    operand_strides(&left, m, m, k, left.shape.rank == 1, k, a_stride);
+    operand_strides(&right, m, k, n, right.shape.rank == 1, k, b_stride);
+    int64_t step = 1;
+    for (int i = n; i >= 0; i--) {
+        c_stride[i] = step;
+        step *= extent[i];
+    }
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, k + 1, extent);
+    Register x = kernel_load(kernel, lower_operand(lowering, &left, a_stride));
+    Register y = kernel_load(kernel, lower_operand(lowering, &right, b_stride));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, x, y));
+    kernel_begin_phase(kernel, false);
+    kernel_store(kernel, lower_operand(lowering, &output, c_stride), sum);
+    lower_end(lowering);
+}

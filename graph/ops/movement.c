@@ -1,0 +1,366 @@
+/* The same elements seen otherwise. */
+#include <string.h>
+
+#include "graph/operator.h"
+
+/* --- Shapes ----------------------------------------------------------------------------------------------------------
+ */
+
+/* -1 stands for what is left, 0 for the input's dimension. */
+bool infer_reshape(InferContext *context)
+{
+    const Value *input = infer_input(context, 0);
+    Shape shape;
+    if (!node_shape(context->node, "shape", &shape)) return operator_error(context, NULL, "there is no shape");
+    int64_t total = shape_elements(&input->shape), known = 1;
+    int open = -1;
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.dim[i] == 0 && total && i < input->shape.rank) shape.dim[i] = input->shape.dim[i];
+        if (shape.dim[i] == -1 && open < 0)
+            open = i;
+        else if (shape.dim[i] < 0 || __builtin_mul_overflow(known, shape.dim[i], &known))
+            return operator_error(context, NULL, "the shape is impossible");
+    }
+    if (open >= 0) shape.dim[open] = known ? total / known : 0;
+    if (shape_elements(&shape) != total) {
+        char from[256], to[256];
+        return operator_error(context, NULL, "cannot reshape %s to %s", shape_format(&input->shape, from),
+                              shape_format(&shape, to));
+    }
+    context->dtype[0] = input->dtype;
+    context->shape[0] = shape;
+    return true;
+}
+
+/* The permutation of the node, reversing the dimensions where it says none. False if it is none. */
+static bool permutation(const Node *node, int rank, int *perm)
+{
+    Shape list;
+    if (!node_shape(node, "perm", &list)) {
+        for (int i = 0; i < rank; i++) perm[i] = rank - 1 - i;
+        return !node_attribute(node, "perm");
+    }
+    unsigned seen = 0;
+    for (int i = 0; i < list.rank; i++) {
+        if (list.dim[i] < 0 || list.dim[i] >= rank) return false;
+        perm[i] = (int)list.dim[i];
+        seen |= 1u << perm[i];
+    }
+    return list.rank == rank && seen == (1u << rank) - 1;
+}
+
+bool infer_transpose(InferContext *context)
+{
+    const Value *input = infer_input(context, 0);
+    int perm[MAX_RANK];
+    if (!permutation(context->node, input->shape.rank, perm))
+        return operator_error(context, NULL, "perm is no permutation of %d dimensions", input->shape.rank);
+    context->dtype[0] = input->dtype;
+    context->shape[0].rank = input->shape.rank;
+    for (int i = 0; i < input->shape.rank; i++) context->shape[0].dim[i] = input->shape.dim[perm[i]];
+    return true;
+}
+
+bool infer_expand(InferContext *context)
+{
+    const Value *input = infer_input(context, 0);
+    Shape shape;
+    if (!node_shape(context->node, "shape", &shape) || shape_elements(&shape) < 0)
+        return operator_error(context, NULL, "the shape is impossible");
+    if (!shape_broadcast(&input->shape, &shape, &context->shape[0])) {
+        char from[256], to[256];
+        return operator_error(context, NULL, "%s does not broadcast to %s", shape_format(&input->shape, from),
+                              shape_format(&shape, to));
+    }
+    context->dtype[0] = input->dtype;
+    return true;
+}
+
+typedef struct SliceBounds {
+    Shape starts, steps, shape;
+} SliceBounds;
+
+static bool slice_bounds(const Node *node, SliceBounds *bounds)
+{
+    return node_shape(node, "starts", &bounds->starts) && node_shape(node, "steps", &bounds->steps) &&
+           node_shape(node, "shape", &bounds->shape) && bounds->starts.rank == bounds->shape.rank &&
+           bounds->steps.rank == bounds->shape.rank && shape_elements(&bounds->shape) >= 0;
+}
+
+/* Whether the elements start, start + step ... of every axis lie in a tensor of shape `whole`. */
+static bool slice_fits(const SliceBounds *bounds, const Shape *part, const Shape *whole)
+{
+    if (part->rank != whole->rank) return false;
+    for (int i = 0; i < part->rank; i++) {
+        int64_t first = bounds->starts.dim[i], last;
+        if (part->dim[i] == 0) continue;
+        if (__builtin_mul_overflow(part->dim[i] - 1, bounds->steps.dim[i], &last) ||
+            __builtin_add_overflow(last, first, &last))
+            return false;
+        if (first < 0 || first >= whole->dim[i] || last < 0 || last >= whole->dim[i]) return false;
+        if (part->dim[i] > 1 && bounds->steps.dim[i] == 0) return false;
+    }
+    return true;
+}
+
+bool infer_slice(InferContext *context)
+{
+    SliceBounds bounds;
+    if (!slice_bounds(context->node, &bounds) || !slice_fits(&bounds, &bounds.shape, &infer_input(context, 0)->shape))
+        return operator_error(context, NULL, "the slice reaches outside its input");
+    context->dtype[0] = infer_input(context, 0)->dtype;
+    context->shape[0] = bounds.shape;
+    return true;
+}
+
+/* --- Views -----------------------------------------------------------------------------------------------------------
+ */
+
+/* Splits and merges dimensions; false if elements that become neighbours do not stand regularly. */
+static bool reshape_view(View *view, const Shape *shape)
+{
+    View result = {.base = view->base, .offset = view->offset, .shape = *shape};
+    if (shape_elements(shape) == 0) {
+        view_set_dense(&result);
+        *view = result;
+        return true;
+    }
+    int from = 0, to = 0;
+    while (from < view->shape.rank || to < shape->rank) {
+        /* The shortest runs of dimensions with equal products. */
+        int from_end = from, to_end = to;
+        int64_t have = 1, need = 1;
+        do {
+            if (from_end < view->shape.rank && (have <= need || to_end == shape->rank))
+                have *= view->shape.dim[from_end++];
+            else
+                need *= shape->dim[to_end++];
+        } while (have != need);
+        int64_t stride;
+        if (!view_merge(view, from, from_end - from, &stride)) return false;
+        for (int i = to_end - 1; i >= to; i--) {
+            result.stride[i] = stride;
+            stride *= shape->dim[i];
+        }
+        from = from_end;
+        to = to_end;
+    }
+    *view = result;
+    return true;
+}
+
+static void transpose_view(View *view, const Node *node)
+{
+    View from = *view;
+    int perm[MAX_RANK];
+    permutation(node, from.shape.rank, perm);
+    for (int i = 0; i < from.shape.rank; i++) {
+        view->shape.dim[i] = from.shape.dim[perm[i]];
+        view->stride[i] = from.stride[perm[i]];
+    }
+}
+
+static void expand_view(View *view, const Shape *shape)
+{
+    View from = *view;
+    view->shape = *shape;
+    int added = shape->rank - from.shape.rank;
+    for (int i = 0; i < shape->rank; i++)
+        view->stride[i] = i < added || from.shape.dim[i - added] == 1 ? 0 : from.stride[i - added];
+}
+
+/* The part of a tensor that a slice names. */
+static void slice_view(View *view, const SliceBounds *bounds, const Shape *part)
+{
+    bool empty = shape_elements(part) == 0; /* whose starts may lie anywhere */
+    view->shape = *part;
+    for (int i = 0; i < part->rank && !empty; i++) {
+        view->offset += bounds->starts.dim[i] * view->stride[i];
+        view->stride[i] = part->dim[i] == 1 ? 0 : view->stride[i] * bounds->steps.dim[i];
+    }
+}
+
+bool movement_view(Lowering *lowering, NodeId id, View *view)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    const Value *output = graph_value(lowering->graph, node->outputs[0]);
+    SliceBounds bounds;
+    switch (node->op) {
+    case OP_Cast:
+        if (graph_value(lowering->graph, node->inputs[0])->dtype != output->dtype) return false;
+        *view = lower_view(lowering, node->inputs[0]);
+        return true;
+    case OP_Identity: *view = lower_view(lowering, node->inputs[0]); return true;
+    case OP_Reshape: *view = lower_view(lowering, node->inputs[0]); return reshape_view(view, &output->shape);
+    case OP_Transpose:
+        *view = lower_view(lowering, node->inputs[0]);
+        transpose_view(view, node);
+        return true;
+    case OP_Expand:
+        *view = lower_view(lowering, node->inputs[0]);
+        expand_view(view, &output->shape);
+        return true;
+    case OP_Slice:
+        *view = lower_view(lowering, node->inputs[0]);
+        slice_bounds(node, &bounds);
+        slice_view(view, &bounds, &output->shape);
+        return true;
+    default: return false;
+    }
+}
+
+void lower_reshape(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
+void lower_transpose(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
+void lower_expand(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
+void lower_slice(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
+
+/* --- Gradients -------------------------------------------------------------------------------------------------------
+ */
+
+bool differentiate_reshape(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    gradient_add(differentiation, node.inputs[0], gradient_reshape(differentiation, dy, &shape));
+    return true;
+}
+
+bool differentiate_transpose(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    int perm[MAX_RANK], rank = graph_value(graph, node.inputs[0])->shape.rank;
+    int64_t inverse[MAX_RANK];
+    permutation(&node, rank, perm);
+    for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
+    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    gradient_add(differentiation, node.inputs[0], gradient_transpose(differentiation, dy, inverse));
+    return true;
+}
+
+bool differentiate_expand(Differentiation *differentiation, NodeId id)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    gradient_add(differentiation, node.inputs[0], gradient_of(differentiation, node.outputs[0]));
+    return true;
+}
+
+bool differentiate_slice(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    SliceBounds bounds;
+    slice_bounds(&node, &bounds);
+    Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),
+                               attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_SliceGradient, &dy, 1, attributes, 3));
+    return true;
+}
+
+bool infer_slice_gradient(InferContext *context)
+{
+    SliceBounds bounds;
+    if (!slice_bounds(context->node, &bounds) || !slice_fits(&bounds, &infer_input(context, 0)->shape, &bounds.shape))
+        return operator_error(context, NULL, "the slice reaches outside its output");
+    context->dtype[0] = infer_input(context, 0)->dtype;
+    context->shape[0] = bounds.shape;
+    return true;
+}
+
+/* The gradient of the gradient: what was put into the slice is read out of it. */
+bool differentiate_slice_gradient(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    SliceBounds bounds;
+    slice_bounds(&node, &bounds);
+    Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),
+                               attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, OP_Slice, &dy, 1, attributes, 3));
+    return true;
+}
+
+void lower_slice_gradient(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View from = lower_view(lowering, node->inputs[0]), to = lower_output(lowering, node->outputs[0]);
+    if (shape_elements(&from.shape) < shape_elements(&to.shape)) lower_fill(lowering, &to, 0);
+    SliceBounds bounds;
+    slice_bounds(node, &bounds);
+    slice_view(&to, &bounds, &from.shape);
+    lower_copy(lowering, operators[node->op].name, &from, &to);
+}
+
+/* --- Concat ----------------------------------------------------------------------------------------------------------
+ */
+
+bool infer_concat(InferContext *context)
+{
+    const Value *first = infer_input(context, 0);
+    int64_t axis = node_integer(context->node, "axis", 0);
+    if (!normalize_axis(&axis, first->shape.rank, false))
+        return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
+    infer_same(context);
+    context->shape[0].dim[axis] = 0;
+    for (int i = 0; i < context->node->input_count; i++) {
+        if (!context->node->inputs[i]) return operator_error(context, NULL, "input %d is missing", i);
+        const Value *input = infer_input(context, i);
+        Shape expected = first->shape;
+        if (input->shape.rank == expected.rank) expected.dim[axis] = input->shape.dim[axis];
+        if (input->dtype != first->dtype || !shape_equal(&input->shape, &expected))
+            return operator_error(context, NULL, "input %d does not fit input 0", i);
+        if (__builtin_add_overflow(context->shape[0].dim[axis], input->shape.dim[axis], &context->shape[0].dim[axis]))
+            return operator_error(context, NULL, "the result is too long");
+    }
+    return true;
+}
+
+bool differentiate_concat(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    int64_t axis = node_integer(&node, "axis", 0), start[MAX_RANK] = {0}, step[MAX_RANK];
+    int rank = graph_value(graph, dy)->shape.rank;
+    normalize_axis(&axis, rank, false);
+    for (int i = 0; i < rank; i++) step[i] = 1;
+    for (int i = 0; i < node.input_count; i++) {
+        Shape shape = graph_value(graph, node.inputs[i])->shape;
+        if (gradient_wanted(differentiation, node.inputs[i])) {
+            Attribute attributes[3] = {attribute_integers("starts", start, rank),
+                                       attribute_integers("steps", step, rank),
+                                       attribute_integers("shape", shape.dim, rank)};
+            gradient_add(differentiation, node.inputs[i],
+                         gradient_node(differentiation, OP_Slice, &dy, 1, attributes, 3));
+        }
+        start[axis] += shape.dim[axis];
+    }
+    return true;
+}
+
+void lower_concat(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View to = lower_output(lowering, node->outputs[0]);
+    int64_t axis = node_integer(node, "axis", 0);
+    normalize_axis(&axis, to.shape.rank, false);
+    for (int i = 0; i < node->input_count; i++) {
+        View from = lower_view(lowering, node->inputs[i]);
+        to.shape = from.shape;
+        if (shape_elements(&from.shape)) lower_copy(lowering, operators[node->op].name, &from, &to);
+        to.offset += to.stride[axis] * from.shape.dim[axis];
+    }
+}

@@ -1,0 +1,171 @@
+/* Accumulation of gradients and the optimisers' updates, in place. The scalars of the step are read at the places that
+ * runtime/program.h names; the gradient is scaled first. */
+#include "graph/operator.h"
+#include "runtime/program.h"
+
+bool infer_accumulate_gradient(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
+
+NOT_DIFFERENTIABLE(accumulate_gradient)
+
+void lower_accumulate_gradient(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View x = lower_view(lowering, node->inputs[0]), sum = lower_output(lowering, node->outputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&sum.shape, extent), extent);
+    Register value = lower_load(lowering, &x);
+    kernel_store_add(kernel, lower_operand_broadcast(lowering, &sum), value);
+    lower_end(lowering);
+}
+
+/* --- Updates: parameter, gradient, scalars, then what is remembered of former gradients ------------------------------
+ */
+
+static bool infer_update(InferContext *context, int memories)
+{
+    const Value *parameter = infer_input(context, 0), *scalars = infer_input(context, 2);
+    if (!infer_float_inputs(context, 2)) return false;
+    if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
+        return operator_error(context, NULL, "input 2 does not hold the scalars of the step");
+    for (int i = 1; i < 3 + memories; i++) {
+        const Value *input = infer_input(context, i);
+        if (i != 2 && (!shape_equal(&input->shape, &parameter->shape) || input->dtype != parameter->dtype))
+            return operator_error(context, NULL, "input %d is not like the parameter", i);
+    }
+    return true;
+}
+
+typedef struct Update {
+    Lowering *lowering;
+    Kernel *kernel;
+    ValueId scalars;
+    DType type;
+    int parameter, memory[2]; /* operands */
+    Register gradient;        /* scaled */
+} Update;
+
+static Register multiply(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_MULTIPLY, a, b);
+}
+
+static Register add(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_ADD, a, b);
+}
+
+static Register subtract(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_SUBTRACT, a, b);
+}
+
+static Register load_scalar(const Update *update, int which)
+{
+    View view = lower_view(update->lowering, update->scalars);
+    view.offset += which;
+    int operand = lower_operand(update->lowering, &view, (int64_t[KERNEL_MAX_AXES]){0});
+    return kernel_convert(update->kernel, update->type, kernel_load(update->kernel, operand));
+}
+
+static int operand_of(Lowering *lowering, ValueId value)
+{
+    View view = lower_view(lowering, value);
+    return lower_operand_broadcast(lowering, &view);
+}
+
+static Update begin_update(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
+    int axes = lower_axes(&parameter->shape, extent);
+    update.kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    update.parameter = operand_of(lowering, node->inputs[0]);
+    int gradient = operand_of(lowering, node->inputs[1]);
+    for (int i = 3; i < node->input_count; i++) update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
+    Register scale = load_scalar(&update, SKY_STEP_GRADIENT_SCALE);
+    update.gradient = multiply(&update, kernel_load(update.kernel, gradient), scale);
+    return update;
+}
+
+/* gradient + weight decay * parameter */
+static Register decayed_gradient(const Update *update, Register parameter)
+{
+    Register decay = multiply(update, load_scalar(update, SKY_STEP_WEIGHT_DECAY), parameter);
+    return add(update, update->gradient, decay);
+}
+
+/* parameter - learning rate * direction */
+static void step(const Update *update, Register parameter, Register direction)
+{
+    Register change = multiply(update, load_scalar(update, SKY_STEP_LEARNING_RATE), direction);
+    kernel_store(update->kernel, update->parameter, subtract(update, parameter, change));
+    lower_end(update->lowering);
+}
+
+bool infer_sgd_update(InferContext *context) { return infer_update(context, 0); }
+
+NOT_DIFFERENTIABLE(sgd_update)
+
+void lower_sgd_update(Lowering *lowering, NodeId id)
+{
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter);
+    step(&update, parameter, decayed_gradient(&update, parameter));
+}
+
+bool infer_momentum_update(InferContext *context) { return infer_update(context, 1); }
+
+NOT_DIFFERENTIABLE(momentum_update)
+
+void lower_momentum_update(Lowering *lowering, NodeId id)
+{
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter);
+    Register gradient = decayed_gradient(&update, parameter);
+    Register old = kernel_load(update.kernel, update.memory[0]);
+    Register kept = multiply(&update, load_scalar(&update, SKY_STEP_BETA1), old);
+    Register velocity = add(&update, kept, gradient);
+    kernel_store(update.kernel, update.memory[0], velocity);
+    step(&update, parameter, velocity);
+}
+
+/* beta * memory + (1 - beta) * value, which is stored as the new memory. */
+static Register moving_average(const Update *update, int which, Register beta, Register value)
+{
+    Register one = kernel_constant(update->kernel, update->type, 1);
+    Register rest = multiply(update, subtract(update, one, beta), value);
+    Register kept = multiply(update, kernel_load(update->kernel, update->memory[which]), beta);
+    Register average = add(update, kept, rest);
+    kernel_store(update->kernel, update->memory[which], average);
+    return average;
+}
+
+bool infer_adam_update(InferContext *context) { return infer_update(context, 2); }
+
+NOT_DIFFERENTIABLE(adam_update)
+
+/* Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101). */
+void lower_adam_update(Lowering *lowering, NodeId id)
+{
+    bool decoupled = node_integer(graph_node(lowering->graph, id), "decoupled", 0);
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter), gradient = update.gradient;
+    if (decoupled) {
+        Register rate = load_scalar(&update, SKY_STEP_LEARNING_RATE);
+        Register decay = multiply(&update, load_scalar(&update, SKY_STEP_WEIGHT_DECAY), rate);
+        Register one = kernel_constant(update.kernel, update.type, 1);
+        parameter = multiply(&update, parameter, subtract(&update, one, decay));
+    } else {
+        gradient = decayed_gradient(&update, parameter);
+    }
+    Register first = moving_average(&update, 0, load_scalar(&update, SKY_STEP_BETA1), gradient);
+    Register square = multiply(&update, gradient, gradient);
+    Register second = moving_average(&update, 1, load_scalar(&update, SKY_STEP_BETA2), square);
+    Register unbiased = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION2), second);
+    Register root = kernel_unary(update.kernel, KERNEL_SQRT, unbiased);
+    Register divisor = add(&update, root, load_scalar(&update, SKY_STEP_EPSILON));
+    Register corrected = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION1), first);
+    step(&update, parameter, kernel_binary(update.kernel, KERNEL_DIVIDE, corrected, divisor));
+}

@@ -1,0 +1,147 @@
+/* Reductions over any set of axes; no axes: all of them. */
+#include "graph/operator.h"
+
+/* The reduced axes as bits; false if one of them does not exist. */
+static bool reduced_axes(const Node *node, int rank, unsigned *reduced)
+{
+    const Attribute *axes = node_attribute(node, "axes");
+    *reduced = 0;
+    for (int i = 0; axes && i < axes->count; i++) {
+        int64_t axis = axes->integers[i];
+        if (!normalize_axis(&axis, rank, false)) return false;
+        *reduced |= 1u << axis;
+    }
+    if (!axes || axes->count == 0) *reduced = (1u << rank) - 1;
+    return true;
+}
+
+static Shape reduced_shape(const Shape *shape, unsigned reduced, bool keep)
+{
+    Shape result = {0};
+    for (int i = 0; i < shape->rank; i++) {
+        bool gone = reduced >> i & 1;
+        if (!gone || keep) result.dim[result.rank++] = gone ? 1 : shape->dim[i];
+    }
+    return result;
+}
+
+bool infer_reduce(InferContext *context)
+{
+    const Value *input = infer_input(context, 0);
+    unsigned reduced;
+    if (!reduced_axes(context->node, input->shape.rank, &reduced))
+        return operator_error(context, NULL, "an axis does not exist");
+    if (input->dtype == DTYPE_BOOL) return operator_error(context, NULL, "does not take an input of type bool");
+    context->dtype[0] = input->dtype;
+    context->shape[0] = reduced_shape(&input->shape, reduced, node_integer(context->node, "keepdims", 1));
+    return true;
+}
+
+/* Equal extremes share the gradient. */
+static ValueId gradient_of_extreme(Differentiation *differentiation, const Node *node, ValueId dy, const Shape *kept)
+{
+    DType dtype = graph_value(differentiation_graph(differentiation), dy)->dtype;
+    Attribute to = attribute_integer("to", dtype);
+    ValueId x = node->inputs[0], y = gradient_reshape(differentiation, node->outputs[0], kept);
+    ValueId equal = gradient_binary(differentiation, OP_Equal, x, y);
+    ValueId chosen = gradient_node(differentiation, OP_Cast, &equal, 1, &to, 1);
+    ValueId count = gradient_unbroadcast(differentiation, chosen, kept);
+    ValueId share = gradient_binary(differentiation, OP_Div, dy, count);
+    return gradient_binary(differentiation, OP_Mul, chosen, share);
+}
+
+bool differentiate_reduce(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
+    if (!gradient_wanted(differentiation, x)) return true;
+    Shape shape = graph_value(graph, x)->shape;
+    unsigned reduced;
+    reduced_axes(&node, shape.rank, &reduced);
+    Shape kept = reduced_shape(&shape, reduced, true);
+    dy = gradient_reshape(differentiation, dy, &kept);
+    if (node.op == OP_ReduceMax || node.op == OP_ReduceMin) {
+        gradient_add(differentiation, x, gradient_of_extreme(differentiation, &node, dy, &kept));
+        return true;
+    }
+    if (node.op == OP_ReduceMean) {
+        double count = (double)shape_elements(&shape) / (double)shape_elements(&kept);
+        ValueId scale = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 1 / count);
+        dy = gradient_binary(differentiation, OP_Mul, dy, scale);
+    }
+    Attribute attribute = attribute_integers("shape", shape.dim, shape.rank);
+    gradient_add(differentiation, x, gradient_node(differentiation, OP_Expand, &dy, 1, &attribute, 1));
+    return true;
+}
+
+/* The value at the inner index: through one stride where the reduced dimensions stand regularly, else at an offset
+ * computed from the index. `part` has the reduced dimensions only. */
+static Register load_reduced(Lowering *lowering, const View *view, const View *part, int64_t *stride)
+{
+    Kernel *kernel = lowering->kernel;
+    int inner = kernel->axis_count - 1;
+    if (view_merge(part, 0, part->shape.rank, &stride[inner]))
+        return kernel_load(kernel, lower_operand(lowering, view, stride));
+    int64_t elements;
+    stride[inner] = 0;
+    int operand = lower_operand_indexed(lowering, view, stride, &elements);
+    Register offset = kernel_constant_integer(kernel, view->offset), rest = kernel_axis(kernel, inner);
+    for (int i = part->shape.rank - 1; i >= 0; i--) {
+        Register extent = kernel_constant_integer(kernel, part->shape.dim[i]);
+        Register index = kernel_binary(kernel, KERNEL_REMAINDER, rest, extent);
+        rest = kernel_binary(kernel, KERNEL_DIVIDE, rest, extent);
+        Register step = lower_scaled(kernel, index, part->stride[i], 0);
+        offset = kernel_binary(kernel, KERNEL_ADD, offset, step);
+    }
+    return kernel_load_at(kernel, operand, offset, elements);
+}
+
+static Register finish_mean(Kernel *kernel, Register sum, int64_t count)
+{
+    DType type = kernel_type(kernel, sum);
+    if (!dtype_is_float(type)) {
+        Register divisor = kernel_constant_integer(kernel, count);
+        return kernel_binary(kernel, KERNEL_DIVIDE, sum, divisor);
+    }
+    Register factor = kernel_constant(kernel, type, 1 / (double)count);
+    return kernel_binary(kernel, KERNEL_MULTIPLY, sum, factor);
+}
+
+void lower_reduce(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View view = lower_view(lowering, node->inputs[0]), output = lower_output(lowering, node->outputs[0]);
+    View part = {.base = view.base}, result = {.base = output.base};
+    unsigned reduced;
+    reduced_axes(node, view.shape.rank, &reduced);
+    int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0};
+    int axes = 0;
+    for (int i = 0; i < view.shape.rank; i++) {
+        if (reduced >> i & 1) {
+            part.shape.dim[part.shape.rank] = view.shape.dim[i];
+            part.stride[part.shape.rank++] = view.stride[i];
+        } else {
+            result.shape.dim[result.shape.rank++] = view.shape.dim[i];
+            extent[axes] = view.shape.dim[i];
+            stride[axes++] = view.stride[i];
+        }
+    }
+    view_set_dense(&result);
+    if (shape_elements(&result.shape) == 0) return;
+    extent[axes] = shape_elements(&part.shape);
+    result.stride[axes] = 0;
+    int64_t count = extent[axes];
+
+    static const KernelOp kernel_ops[OP_COUNT] = {[OP_ReduceSum] = KERNEL_SUM,
+                                                  [OP_ReduceMean] = KERNEL_SUM,
+                                                  [OP_ReduceMax] = KERNEL_MAXIMUM_OF,
+                                                  [OP_ReduceMin] = KERNEL_MINIMUM_OF};
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
+    Register value = load_reduced(lowering, &view, &part, stride);
+    value = kernel_reduce(kernel, kernel_ops[node->op], value);
+    kernel_begin_phase(kernel, false);
+    if (node->op == OP_ReduceMean) value = finish_mean(kernel, value, count);
+    kernel_store(kernel, lower_operand(lowering, &result, result.stride), value);
+    lower_end(lowering);
+}

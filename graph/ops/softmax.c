@@ -1,0 +1,127 @@
+/* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. */
+#include "graph/operator.h"
+
+static bool infer_rows(InferContext *context, int inputs)
+{
+    if (!infer_float_inputs(context, inputs)) return false;
+    if (infer_input(context, 0)->shape.rank == 0) return operator_error(context, NULL, "the input is a scalar");
+    if (inputs == 2 && !shape_equal(&infer_input(context, 0)->shape, &infer_input(context, 1)->shape))
+        return operator_error(context, NULL, "the gradient has another shape than the result");
+    return infer_same(context);
+}
+
+static bool differentiate_rows(Differentiation *differentiation, NodeId id, Opcode gradient)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    ValueId y = node.outputs[0], dy = gradient_of(differentiation, y);
+    gradient_add(differentiation, node.inputs[0], gradient_binary(differentiation, gradient, y, dy));
+    return true;
+}
+
+/* The operands of a kernel over the rows of tensors of one shape. */
+typedef struct Rows {
+    Kernel *kernel;
+    int input[2], output;
+} Rows;
+
+static Rows begin_rows(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View output = lower_output(lowering, node->outputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    int axes = lower_axes(&output.shape, extent);
+    Rows rows = {.kernel = lower_begin(lowering, operators[node->op].name, axes, extent)};
+    for (int i = 0; i < node->input_count; i++) {
+        View view = lower_view(lowering, node->inputs[i]);
+        rows.input[i] = lower_operand_broadcast(lowering, &view);
+    }
+    rows.output = lower_operand_broadcast(lowering, &output);
+    return rows;
+}
+
+/* A phase that finds the maximum, and the beginning of a second one, where exp(x - maximum) is known. */
+static Register begin_exponentials(const Rows *rows, Register *maximum)
+{
+    *maximum = kernel_reduce(rows->kernel, KERNEL_MAXIMUM_OF, kernel_load(rows->kernel, rows->input[0]));
+    kernel_begin_phase(rows->kernel, true);
+    Register x = kernel_load(rows->kernel, rows->input[0]);
+    return kernel_unary(rows->kernel, KERNEL_EXP, kernel_binary(rows->kernel, KERNEL_SUBTRACT, x, *maximum));
+}
+
+bool infer_softmax(InferContext *context) { return infer_rows(context, 1); }
+
+bool differentiate_softmax(Differentiation *differentiation, NodeId node)
+{
+    return differentiate_rows(differentiation, node, OP_SoftmaxGradient);
+}
+
+void lower_softmax(Lowering *lowering, NodeId node)
+{
+    Rows rows = begin_rows(lowering, node);
+    Register maximum, power = begin_exponentials(&rows, &maximum);
+    kernel_store(rows.kernel, rows.output, power);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
+    kernel_begin_phase(rows.kernel, false);
+    Register scale = kernel_unary(rows.kernel, KERNEL_RECIPROCAL, sum);
+    kernel_begin_phase(rows.kernel, true);
+    Register stored = kernel_load(rows.kernel, rows.output);
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, stored, scale));
+    lower_end(lowering);
+}
+
+bool infer_softmax_gradient(InferContext *context) { return infer_rows(context, 2); }
+
+NOT_DIFFERENTIABLE(softmax_gradient)
+
+/* dx = y * (dy - sum(y * dy)) */
+void lower_softmax_gradient(Lowering *lowering, NodeId node)
+{
+    Rows rows = begin_rows(lowering, node);
+    Register y = kernel_load(rows.kernel, rows.input[0]), dy = kernel_load(rows.kernel, rows.input[1]);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, dy));
+    kernel_begin_phase(rows.kernel, true);
+    y = kernel_load(rows.kernel, rows.input[0]);
+    dy = kernel_load(rows.kernel, rows.input[1]);
+    Register rest = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, sum);
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, rest));
+    lower_end(lowering);
+}
+
+bool infer_log_softmax(InferContext *context) { return infer_rows(context, 1); }
+
+bool differentiate_log_softmax(Differentiation *differentiation, NodeId node)
+{
+    return differentiate_rows(differentiation, node, OP_LogSoftmaxGradient);
+}
+
+void lower_log_softmax(Lowering *lowering, NodeId node)
+{
+    Rows rows = begin_rows(lowering, node);
+    Register maximum, power = begin_exponentials(&rows, &maximum);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
+    kernel_begin_phase(rows.kernel, false);
+    Register logarithm = kernel_unary(rows.kernel, KERNEL_LOG, sum);
+    Register total = kernel_binary(rows.kernel, KERNEL_ADD, maximum, logarithm);
+    kernel_begin_phase(rows.kernel, true);
+    Register x = kernel_load(rows.kernel, rows.input[0]);
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, x, total));
+    lower_end(lowering);
+}
+
+bool infer_log_softmax_gradient(InferContext *context) { return infer_rows(context, 2); }
+
+NOT_DIFFERENTIABLE(log_softmax_gradient)
+
+/* dx = dy - exp(y) * sum(dy) */
+void lower_log_softmax_gradient(Lowering *lowering, NodeId node)
+{
+    Rows rows = begin_rows(lowering, node);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_load(rows.kernel, rows.input[1]));
+    kernel_begin_phase(rows.kernel, true);
+    Register y = kernel_unary(rows.kernel, KERNEL_EXP, kernel_load(rows.kernel, rows.input[0]));
+    Register part = kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, sum);
+    Register dy = kernel_load(rows.kernel, rows.input[1]);
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, part));
+    lower_end(lowering);
+}
