@@ -138,12 +138,11 @@ static bool differentiate_node(Differentiation *differentiation, NodeId id)
 
     bool ok = true;
     differentiation->node = id;
-    if (reached && !operators[node->op].gradient) {
+    if (reached && !operators[node->op].gradient(differentiation, id)) {
         char text[512];
-        ok = diagnostics_error(differentiation->diagnostics, EXIT_UNSUPPORTED_OPERATOR, node_place(graph, node, text),
+        ok = diagnostics_error(differentiation->diagnostics, EXIT_UNSUPPORTED_OPERATOR,
+                               node_place(graph, graph_node(graph, id), text),
                                "it stands between a parameter and the loss", "has no gradient");
-    } else if (reached) {
-        ok = operators[node->op].gradient(differentiation, id);
     }
     node = graph_node(graph, id); /* the array may have moved */
     for (int i = 0; i < node->input_count; i++) {
