@@ -1,0 +1,274 @@
+#!/usr/bin/python3
+"""Makes the exports and the compact references in tests/data/bert.
+
+    tests/make_references.py SOURCE        needs numpy, PyTorch and onnx; the tests themselves need none of them
+
+SOURCE holds, per model size NAME (nano, nano24), NAME/bert-NAME-seqcls-*.onnx as PyTorch exported them and
+NAME/bert-NAME-seqcls.ref.safetensors: inputs, initial parameters, and what PyTorch computed from them in float32 and in
+float64. Where no reference was recorded (other activations, freshly initialised models) the BERT below computes it; that
+BERT itself is first held against the recorded references.
+
+A reference file NAME.ref.safetensors holds
+    in/*                      the batch
+    logits, loss              before training, float64 results
+    grad/PARAMETER            the gradient there
+    adamw/loss, sgd/loss      11 values: before each of ten steps, and after the last
+    adamw/PARAMETER, sgd/PARAMETER    after ten steps
+    tolerance/KIND            per parameter, for KIND grad, adamw, sgd: the absolute error allowed
+    tolerance/logits, tolerance/loss, tolerance/adamw/loss, tolerance/sgd/loss      the same, scalars or per value
+and the metadata `parameters` (names separated by blanks, in the order of the tolerances) and `stride` (tensors of more than
+256 elements are kept flattened, every stride-th element).
+
+Allowed is 1e-5 of the loss at first and 1e-4 later, 1e-4 of a gradient's largest element, 2e-4 for a trained parameter, 1e-5
+of the largest logit, or four times the distance between PyTorch's own float32 and float64 results where that is more.
+The bias of attention keys changes no output: its gradient is rounding noise, which AdamW turns into steps of the learning
+rate's size. So its gradient is held against the size of its weight's gradient, and after training it is left out.
+"""
+import json
+import math
+import os
+import shutil
+import sys
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import torch
+
+DESTINATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "bert")
+STEPS = 10
+TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+
+# export, reference, options of `skycc run`
+EXPORTS = [
+    ("bert-nano-seqcls-opset11-dyn", "seqcls", []),
+    ("bert-nano-seqcls-opset13-dyn", "seqcls", []),
+    ("bert-nano-seqcls-opset13-dyn-loss", "seqcls", []),
+    ("bert-nano-seqcls-opset13-dyn-traindrop", "seqcls", ["--dropout", "off"]),
+    ("bert-nano-seqcls-opset14-fix", "seqcls", []),
+    ("bert-nano-seqcls-opset14-dyn-nofold", "seqcls", []),
+    ("bert-nano-seqcls-opset17-dyn", "seqcls", []),
+    ("bert-nano-seqcls-opset17-fix", "seqcls", []),
+    ("bert-nano-seqcls-opset17-dyn-nofold", "seqcls", []),
+    ("bert-nano-seqcls-opset17-dyn-loss", "seqcls", []),
+    ("bert-nano-seqcls-opset17-dyn-relu", "relu", []),
+    ("bert-nano-seqcls-opset17-dyn-gelunew", "gelunew", []),
+    ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-fold", "fresh", []),
+    ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-nofold", "fresh", []),
+    ("bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold", "fresh", []),
+    ("bert-nano-seqcls-opset17-dyn-idsonly", None, []),  # takes no mask: runs, but is another function
+    ("bert-nano24-seqcls-opset17-fix-nofold", "nano24", []),
+]
+HEADS = 4
+ACTIVATIONS = {
+    "gelu": torch.nn.functional.gelu,
+    "relu": torch.relu,
+    "gelunew": lambda x: 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))),
+}
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        content = file.read()
+    size = int.from_bytes(content[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(content[8 : 8 + size]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            data = np.frombuffer(content[8 + size + begin : 8 + size + end], TYPES[entry["dtype"]])
+            tensors[name] = data.reshape(entry["shape"])
+    return tensors
+
+
+def write_safetensors(path, tensors, metadata):
+    names = {np.dtype(text): name for name, text in TYPES.items()}
+    header, offset, blobs = {"__metadata__": metadata}, 0, []
+    for name, array in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        array = np.asarray(array, order="C")
+        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+        blobs.append(array.tobytes())
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % 64)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+
+
+def bert(parameters, batch, activation):
+    """Logits of a BERT sequence classifier (Devlin et al., 2019); parameters by their PyTorch names."""
+    p = parameters
+
+    def linear(x, name):
+        return x @ p[name + ".weight"].T + p[name + ".bias"]
+
+    def norm(x, name):
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-12)
+
+    ids = batch["input_ids"]
+    rows, length = ids.shape
+    embeddings = "bert.embeddings."
+    x = p[embeddings + "word_embeddings.weight"][ids] + p[embeddings + "token_type_embeddings.weight"][batch["token_type_ids"]]
+    x = norm(x + p[embeddings + "position_embeddings.weight"][:length], embeddings + "LayerNorm")
+    mask = (1.0 - batch["attention_mask"].to(x.dtype))[:, None, None, :] * torch.finfo(x.dtype).min
+    width = x.shape[-1] // HEADS
+    for layer in range(sum(name.endswith("intermediate.dense.bias") for name in p)):
+        block = f"bert.encoder.layer.{layer}."
+        q, k, v = (
+            linear(x, f"{block}attention.self.{which}").view(rows, length, HEADS, width).transpose(1, 2)
+            for which in ("query", "key", "value")
+        )
+        context = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(width) + mask, -1) @ v
+        context = context.transpose(1, 2).reshape(rows, length, -1)
+        x = norm(linear(context, block + "attention.output.dense") + x, block + "attention.output.LayerNorm")
+        inner = activation(linear(x, block + "intermediate.dense"))
+        x = norm(linear(inner, block + "output.dense") + x, block + "output.LayerNorm")
+    return linear(torch.tanh(linear(x[:, 0], "bert.pooler.dense")), "classifier")
+
+
+def compute(initial, batch, activation, dtype):
+    """The same results, under the same names, as a recorded reference has for this dtype."""
+    prefix = {torch.float32: "f32", torch.float64: "f64"}[dtype]
+    batch = {name: torch.from_numpy(array.copy()) for name, array in batch.items()}
+    results = {}
+    for kind in ("adamw", "sgd"):
+        parameters = {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in initial.items()}
+        if kind == "adamw":
+            optimizer = torch.optim.AdamW(parameters.values(), 1e-3, (0.9, 0.999), 1e-8, 0.01)
+        else:
+            optimizer = torch.optim.SGD(parameters.values(), 0.05)
+        losses = []
+        for step in range(STEPS + 1):
+            optimizer.zero_grad()
+            logits = bert(parameters, batch, activation)
+            loss = torch.nn.functional.cross_entropy(logits, batch["labels"])
+            losses.append(loss.item())
+            loss.backward()
+            if step == 0:
+                results[f"{prefix}/out/logits"] = logits.detach().numpy().copy()
+                results[f"{prefix}/out/loss"] = loss.detach().numpy().copy()
+                for name, parameter in parameters.items():
+                    results[f"{prefix}/grad/{name}"] = parameter.grad.numpy().copy()
+            if step < STEPS:
+                optimizer.step()
+        results[f"{prefix}/{kind}/loss"] = np.array(losses)
+        for name, parameter in parameters.items():
+            results[f"{prefix}/{kind}/param/{name}"] = parameter.detach().numpy().copy()
+    return results
+
+
+def compute_both(initial, batch, activation):
+    return {**compute(initial, batch, activation, torch.float32), **compute(initial, batch, activation, torch.float64)}
+
+
+def check_against_recorded(recorded, computed):
+    """Trained parameters are no part of it: 24 layers amplify the last bits of two orders of summation by 1e9 in ten steps."""
+    for name, array in computed.items():
+        if name.startswith("f64/") and name in recorded and "/param/" not in name:
+            scale = max(np.abs(recorded[name]).max(), 1e-12)
+            error = np.abs(array - recorded[name]).max() / scale
+            assert error < 1e-7 or name.endswith("key.bias"), (name, error)
+
+
+def compact(batch, results, stride):
+    """The tensors and metadata of a compact reference file."""
+    names = sorted(name[len("f64/grad/") :] for name in results if name.startswith("f64/grad/"))
+    tensors = {"in/" + name: array for name, array in batch.items()}
+
+    def gap(name):
+        return 4 * np.abs(results["f64/" + name] - results["f32/" + name].astype(np.float64))
+
+    for name, allowed in (("logits", 1e-5), ("loss", 1e-5)):
+        tensors[name] = results["f64/out/" + name]
+        tensors["tolerance/" + name] = np.array(max(allowed * np.abs(tensors[name]).max(), gap("out/" + name).max()))
+    for kind in ("adamw", "sgd"):
+        losses = tensors[kind + "/loss"] = results[f"f64/{kind}/loss"]
+        allowed = np.array([1e-5] + [1e-4] * STEPS) * losses
+        tensors[f"tolerance/{kind}/loss"] = np.maximum(allowed, gap(kind + "/loss"))
+    for kind in ("grad", "adamw", "sgd"):
+        tolerances = []
+        for name in names:
+            source = f"grad/{name}" if kind == "grad" else f"{kind}/param/{name}"
+            array = results["f64/" + source]
+            if kind == "grad":
+                scale_name = source.replace("key.bias", "key.weight")
+                allowed = 1e-4 * np.abs(results["f64/" + scale_name]).max()
+            else:
+                allowed = 2e-4
+            tolerances.append(max(allowed, gap(source).max()))
+            if array.size > 256:
+                array = array.reshape(-1)[::stride]
+            tensors[f"{kind}/{name}"] = array.astype(np.float32)
+        tensors["tolerance/" + kind] = np.array(tolerances)
+    return tensors, {"parameters": " ".join(names), "stride": str(stride)}
+
+
+def initializers(path):
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+
+
+def parameter_names(path, initial):
+    """Initializer name, as skycc writes it, -> [PyTorch name, "same" or "T"], for those that are not "m." + the PyTorch name.
+
+    Found by value, and through Identity nodes, which carry the merged initializers' own names: the direct use keeps the
+    name, the Identity nodes make NAME#1, NAME#2 ... in their order."""
+    graph = onnx.load(path).graph
+    held = initializers(path)
+    merged = {}
+    for node in graph.node:
+        if node.op_type == "Identity" and node.input[0] in held:
+            merged.setdefault(node.input[0], []).append(node.output[0])
+    names = {}
+    for name in held:
+        if name[2:] not in initial:
+            fits = [
+                [other, layout]
+                for other, array in initial.items()
+                for layout, own in (("same", held[name]), ("T", held[name].T))
+                if own.shape == array.shape and np.array_equal(own, array)
+            ]
+            assert len(fits) == 1, (path, name, fits)
+            names[name] = fits[0]
+    # Folded exports drop the Identity nodes' readable names only for matrices; vectors keep theirs.
+    for name, outputs in merged.items():
+        for number, output in enumerate(outputs, 1):
+            assert output[2:] in initial, output
+            names[f"{name}#{number}"] = [output[2:], "same"]
+    return names
+
+
+def main(source):
+    os.makedirs(DESTINATION, exist_ok=True)
+    recorded = {size: read_safetensors(f"{source}/{size}/bert-{size}-seqcls.ref.safetensors") for size in ("nano", "nano24")}
+    pick = lambda tensors, prefix: {n[len(prefix) :]: a for n, a in tensors.items() if n.startswith(prefix)}
+    batches = {size: pick(tensors, "in/") for size, tensors in recorded.items()}
+    nano = pick(recorded["nano"], "init/")
+    for size, tensors in recorded.items():
+        computed = compute_both(pick(tensors, "init/"), batches[size], ACTIVATIONS["gelu"])
+        check_against_recorded(tensors, computed)
+        recorded[size] = {**computed, **tensors}  # what was not recorded: float64 parameters after SGD
+    held = initializers(f"{source}/nano/bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold.onnx")
+    fresh = {name[2:]: array for name, array in held.items()}
+    references = {
+        "seqcls": (batches["nano"], nano, recorded["nano"], 1),
+        "relu": (batches["nano"], nano, compute_both(nano, batches["nano"], ACTIVATIONS["relu"]), 5),
+        "gelunew": (batches["nano"], nano, compute_both(nano, batches["nano"], ACTIVATIONS["gelunew"]), 5),
+        "fresh": (batches["nano"], fresh, compute_both(fresh, batches["nano"], ACTIVATIONS["gelu"]), 5),
+        "nano24": (batches["nano24"], pick(recorded["nano24"], "init/"), recorded["nano24"], 5),
+    }
+    for name, (batch, _, results, stride) in references.items():
+        write_safetensors(f"{DESTINATION}/{name}.ref.safetensors", *compact(batch, results, stride))
+    index = []
+    for name, reference, options in EXPORTS:
+        path = f"{source}/{name.split('-')[1]}/{name}.onnx"
+        shutil.copyfile(path, f"{DESTINATION}/{name}.onnx")
+        entry = {"export": name, "reference": reference or "seqcls", "options": options, "compared": reference is not None}
+        entry["names"] = parameter_names(path, references[entry["reference"]][1])
+        index.append(entry)
+    with open(f"{DESTINATION}/exports.json", "w") as file:
+        file.write("[\n" + ",\n".join(json.dumps(entry) for entry in index) + "\n]\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
