@@ -1,0 +1,18 @@
+/* The scalar meaning of kernel operations (graph/kernel.h), in IR, on scalars and vectors alike. */
+#ifndef CODEGEN_ARITHMETIC_H
+#define CODEGEN_ARITHMETIC_H
+
+#include "codegen/emit.h"
+#include "graph/kernel.h"
+
+/* Between an element as it lies in memory and the register type it is computed in. */
+Ir arithmetic_widen(Emit *emit, DType dtype, Ir element);
+Ir arithmetic_narrow(Emit *emit, DType dtype, Ir value);
+
+Ir arithmetic_convert(Emit *emit, DType from, DType to, Ir value); /* register types */
+Ir arithmetic_unary(Emit *emit, int op, DType type, Ir a);
+Ir arithmetic_binary(Emit *emit, int op, DType type, Ir a, Ir b);
+/* a to the power of a constant; `b` is that constant, broadcast. */
+Ir arithmetic_power_constant(Emit *emit, Ir a, Ir b, double exponent);
+
+#endif

@@ -1,0 +1,294 @@
+#include "codegen/body.h"
+
+#include "codegen/arithmetic.h"
+
+bool kernel_op_is_reduction(int op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
+bool kernel_op_is_store(int op) { return op == KERNEL_STORE || op == KERNEL_STORE_ADD; }
+
+static int inner_axis(const Body *body) { return body->kernel->axis_count - 1; }
+
+/* --- What varies with what ------------------------------------------------------------------------------------------ */
+
+static uint16_t operand_axes(const Kernel *kernel, int operand)
+{
+    uint16_t axes = 0;
+    for (int axis = 0; axis < kernel->axis_count; axis++) {
+        if (kernel->operands[operand].stride[axis] != 0 && kernel->extent[axis] > 1) axes |= (uint16_t)(1 << axis);
+    }
+    return axes;
+}
+
+void body_analyse(Body *body)
+{
+    const Kernel *kernel = body->kernel;
+    uint16_t inner = (uint16_t)(1 << inner_axis(body));
+    for (int p = 0; p < kernel->phase_count; p++) {
+        const KernelPhase *phase = &kernel->phases[p];
+        for (int r = phase->first; r < phase->first + phase->count; r++) {
+            const KernelInstruction *instruction = kernel_instruction(kernel, (Register)r);
+            uint16_t axes = 0;
+            if (instruction->op == KERNEL_AXIS) axes = (uint16_t)(1 << instruction->operand);
+            if (instruction->op == KERNEL_LOAD || kernel_op_is_store(instruction->op)) {
+                axes = operand_axes(kernel, instruction->operand);
+            }
+            axes |= body->varies[instruction->a] | body->varies[instruction->b] | body->varies[instruction->c];
+            if (!phase->inner || kernel_op_is_reduction(instruction->op)) axes &= (uint16_t)~inner;
+            body->varies[r] = axes;
+        }
+    }
+}
+
+bool body_is_vector(const Body *body, Register r)
+{
+    return body->vector_axis >= 0 && (body->varies[r] >> body->vector_axis & 1);
+}
+
+int body_copies(const Body *body, Register r)
+{
+    return body->copy_axis >= 0 && (body->varies[r] >> body->copy_axis & 1) ? body->copies : 1;
+}
+
+Ir body_value(Body *body, Register r, int copy, bool vector)
+{
+    Ir value = body->value[r][body_copies(body, r) > 1 ? copy : 0];
+    return vector ? emit_broadcast(body->emit, value, body->lanes) : value;
+}
+
+/* --- Addresses ------------------------------------------------------------------------------------------------------ */
+
+void body_load_operands(Body *body, Ir operand_array)
+{
+    Emit *emit = body->emit;
+    for (int i = 0; i < body->kernel->operand_count; i++) {
+        Ir address = emit_address(emit, emit->pointer, operand_array, emit_i64(emit, i));
+        body->operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+    }
+}
+
+void body_set_base(Body *body)
+{
+    Emit *emit = body->emit;
+    for (int i = 0; i < body->kernel->operand_count; i++) {
+        const KernelOperand *operand = &body->kernel->operands[i];
+        Ir offset = emit_i64(emit, 0);
+        for (int axis = 0; axis < inner_axis(body); axis++) {
+            if (operand->stride[axis] == 0) continue;
+            offset = emit_add(emit, offset, emit_mul(emit, body->index[axis], operand->stride[axis]));
+        }
+        body->base[i] = emit_address(emit, emit_memory_type(emit, operand->dtype), body->operand[i], offset);
+    }
+}
+
+/* The address of copy `copy`'s lane 0, a scalar register offset included. */
+static Ir operand_address(Body *body, int number, Register offset_register, int copy, bool inner)
+{
+    Emit *emit = body->emit;
+    const KernelOperand *operand = &body->kernel->operands[number];
+    Ir offset = emit_i64(emit, 0);
+    int64_t stride = operand->stride[inner_axis(body)];
+    if (inner && stride) offset = emit_add(emit, offset, emit_mul(emit, body->index[inner_axis(body)], stride));
+    if (body->copy_axis >= 0 && copy > 0 && (inner || body->copy_axis != inner_axis(body))) {
+        offset = emit_add(emit, offset, emit_i64(emit, copy * body->copy_step * operand->stride[body->copy_axis]));
+    }
+    if (offset_register && !body_is_vector(body, offset_register)) {
+        offset = emit_add(emit, offset, body_value(body, offset_register, copy, false));
+    }
+    return emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[number], offset);
+}
+
+/* --- Memory --------------------------------------------------------------------------------------------------------- */
+
+Ir body_load(Body *body, int number, Ir address, int lanes, int64_t stride, Ir mask)
+{
+    Emit *emit = body->emit;
+    DType dtype = body->kernel->operands[number].dtype;
+    LLVMTypeRef type = emit_memory_type(emit, dtype);
+    Ir raw;
+    if (lanes == 1 || stride == 1) {
+        raw = emit_load(emit, emit_vector_type(type, lanes), address, lanes == 1 ? NULL : mask,
+                        (unsigned)dtype_size(dtype));
+    } else {
+        raw = emit_gather(emit, type, address, emit_iota(emit, stride, lanes), mask);
+    }
+    return arithmetic_widen(emit, dtype, raw);
+}
+
+static int64_t lane_stride(const Body *body, int operand)
+{
+    return body->vector_axis < 0 ? 0 : body->kernel->operands[operand].stride[body->vector_axis];
+}
+
+/* Offsets of the lanes from the address of lane 0: NULL if they are simply consecutive. */
+static Ir lane_offsets(Body *body, int operand, Register offset_register, int copy)
+{
+    Emit *emit = body->emit;
+    int64_t stride = lane_stride(body, operand);
+    bool by_register = offset_register && body_is_vector(body, offset_register);
+    if (!by_register && stride == 1) return NULL;
+    Ir offsets = emit_iota(emit, stride, body->lanes);
+    if (by_register) offsets = emit_add(emit, offsets, body_value(body, offset_register, copy, true));
+    return offsets;
+}
+
+static Ir load_raw(Body *body, const KernelInstruction *instruction, Register offset, Ir address, bool vector, int copy)
+{
+    Emit *emit = body->emit;
+    DType dtype = body->kernel->operands[instruction->operand].dtype;
+    LLVMTypeRef type = emit_memory_type(emit, dtype);
+    unsigned alignment = (unsigned)dtype_size(dtype);
+    if (!vector) return emit_load(emit, type, address, NULL, alignment);
+    Ir offsets = lane_offsets(body, instruction->operand, offset, copy);
+    if (offsets) return emit_gather(emit, type, address, offsets, body->mask[copy]);
+    return emit_load(emit, emit_vector_type(type, body->lanes), address, body->mask[copy], alignment);
+}
+
+static void emit_load_instruction(Body *body, Register r, bool inner)
+{
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    DType dtype = body->kernel->operands[instruction->operand].dtype;
+    for (int copy = 0; copy < body_copies(body, r); copy++) {
+        Ir address = operand_address(body, instruction->operand, instruction->a, copy, inner);
+        Ir raw = load_raw(body, instruction, instruction->a, address, body_is_vector(body, r), copy);
+        Ir value = arithmetic_widen(body->emit, dtype, raw);
+        body->value[r][copy] =
+            arithmetic_convert(body->emit, kernel_register_type(dtype), (DType)instruction->type, value);
+    }
+}
+
+static void emit_store_instruction(Body *body, Register r, bool inner)
+{
+    Emit *emit = body->emit;
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    DType dtype = body->kernel->operands[instruction->operand].dtype, wide = kernel_register_type(dtype);
+    bool vector = body_is_vector(body, r);
+    for (int copy = 0; copy < body_copies(body, r); copy++) {
+        Ir address = operand_address(body, instruction->operand, instruction->b, copy, inner);
+        Ir value = body_value(body, instruction->a, copy, vector);
+        value = arithmetic_convert(emit, kernel_type(body->kernel, instruction->a), wide, value);
+        if (instruction->op == KERNEL_STORE_ADD) {
+            Ir old = load_raw(body, instruction, instruction->b, address, vector, copy);
+            old = arithmetic_widen(emit, dtype, old);
+            value = arithmetic_binary(emit, KERNEL_ADD, wide, old, value);
+        }
+        Ir narrow = arithmetic_narrow(emit, dtype, value);
+        Ir offsets = vector ? lane_offsets(body, instruction->operand, instruction->b, copy) : NULL;
+        if (offsets) {
+            emit_scatter(emit, narrow, address, offsets, body->mask[copy]);
+        } else {
+            emit_store(emit, narrow, address, vector ? body->mask[copy] : NULL, (unsigned)dtype_size(dtype));
+        }
+    }
+}
+
+/* --- Instructions --------------------------------------------------------------------------------------------------- */
+
+static Ir axis_value(Body *body, int axis, int copy, bool vector)
+{
+    Emit *emit = body->emit;
+    Ir index = body->index[axis];
+    if (axis == body->copy_axis) index = emit_add(emit, index, emit_i64(emit, copy * body->copy_step));
+    if (!vector) return index;
+    return emit_add(emit, emit_broadcast(emit, index, body->lanes), emit_iota(emit, 1, body->lanes));
+}
+
+static Ir constant_value(Emit *emit, const KernelInstruction *instruction)
+{
+    LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
+    if (dtype_is_float((DType)instruction->type)) return LLVMConstReal(type, instruction->constant.number);
+    return LLVMConstInt(type, (uint64_t)instruction->constant.integer, true);
+}
+
+static Ir compute(Body *body, Register r, int copy)
+{
+    const Kernel *kernel = body->kernel;
+    const KernelInstruction *instruction = kernel_instruction(kernel, r);
+    bool vector = body_is_vector(body, r);
+    if (instruction->op == KERNEL_CONSTANT) return constant_value(body->emit, instruction);
+    if (instruction->op == KERNEL_AXIS) return axis_value(body, instruction->operand, copy, vector);
+    Ir a = body_value(body, instruction->a, copy, vector);
+    DType type = kernel_type(kernel, instruction->a);
+    if (instruction->op == KERNEL_CONVERT) return arithmetic_convert(body->emit, type, (DType)instruction->type, a);
+    if (!instruction->b) return arithmetic_unary(body->emit, instruction->op, type, a);
+    Ir b = body_value(body, instruction->b, copy, vector);
+    if (instruction->op == KERNEL_SELECT) {
+        Ir c = body_value(body, instruction->c, copy, vector);
+        return LLVMBuildSelect(body->emit->builder, a, b, c, "");
+    }
+    const KernelInstruction *exponent = kernel_instruction(kernel, instruction->b);
+    if (instruction->op == KERNEL_POWER && dtype_is_float(type) && exponent->op == KERNEL_CONSTANT) {
+        return arithmetic_power_constant(body->emit, a, b, exponent->constant.number);
+    }
+    return arithmetic_binary(body->emit, instruction->op, type, a, b);
+}
+
+static bool in_inner_phase(const Kernel *kernel, Register r)
+{
+    for (int p = 0; p < kernel->phase_count; p++) {
+        const KernelPhase *phase = &kernel->phases[p];
+        if (r >= phase->first && r < phase->first + phase->count) return phase->inner;
+    }
+    return false;
+}
+
+void body_emit(Body *body, Register r)
+{
+    int op = kernel_instruction(body->kernel, r)->op;
+    if (op == KERNEL_LOAD) {
+        emit_load_instruction(body, r, in_inner_phase(body->kernel, r));
+    } else if (kernel_op_is_store(op)) {
+        emit_store_instruction(body, r, in_inner_phase(body->kernel, r));
+    } else {
+        for (int copy = 0; copy < body_copies(body, r); copy++) body->value[r][copy] = compute(body, r, copy);
+    }
+}
+
+/* --- Reductions ----------------------------------------------------------------------------------------------------- */
+
+Ir body_reduction_identity(Body *body, Register r, int lanes)
+{
+    Emit *emit = body->emit;
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
+    bool is_float = dtype_is_float((DType)instruction->type), is_bool = instruction->type == DTYPE_BOOL;
+    int op = instruction->op;
+    Ir scalar;
+    if (op == KERNEL_SUM || op == KERNEL_PRODUCT) {
+        int start = op == KERNEL_PRODUCT;
+        scalar = is_float ? LLVMConstReal(type, start) : LLVMConstInt(type, (uint64_t)start, false);
+    } else if (is_float) {
+        scalar = LLVMConstReal(type, op == KERNEL_MAXIMUM_OF ? -__builtin_inf() : __builtin_inf());
+    } else if (is_bool) {
+        scalar = LLVMConstInt(type, op == KERNEL_MINIMUM_OF, false);
+    } else {
+        scalar = LLVMConstInt(type, (uint64_t)(op == KERNEL_MAXIMUM_OF ? INT64_MIN : INT64_MAX), true);
+    }
+    return emit_splat_constant(scalar, lanes);
+}
+
+Ir body_reduction_step(Body *body, Register r, Ir accumulated, Ir value)
+{
+    static const int step[] = {KERNEL_ADD, KERNEL_MULTIPLY, KERNEL_MAXIMUM, KERNEL_MINIMUM};
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    return arithmetic_binary(body->emit, step[instruction->op - KERNEL_SUM], (DType)instruction->type, accumulated,
+                             value);
+}
+
+Ir body_reduction_across(Body *body, Register r, Ir accumulated)
+{
+    Emit *emit = body->emit;
+    for (int lanes = emit_lanes(accumulated) / 2; lanes >= 1; lanes /= 2) {
+        Ir low[32], high[32];
+        for (int i = 0; i < lanes; i++) {
+            low[i] = emit_i32(emit, i);
+            high[i] = emit_i32(emit, lanes + i);
+        }
+        Ir undefined = LLVMGetPoison(LLVMTypeOf(accumulated));
+        Ir a = LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(low, (unsigned)lanes), "");
+        Ir b = LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(high, (unsigned)lanes), "");
+        accumulated = body_reduction_step(body, r, a, b);
+    }
+    if (emit_lanes(accumulated) == 1 && LLVMGetTypeKind(LLVMTypeOf(accumulated)) == LLVMVectorTypeKind) {
+        accumulated = LLVMBuildExtractElement(emit->builder, accumulated, emit_i32(emit, 0), "");
+    }
+    return accumulated;
+}

@@ -1,0 +1,146 @@
+#include "codegen/math.h"
+
+/* The coefficients are minimax fits (Lawson's iteration on Chebyshev nodes) to the functions named at each table. */
+
+static bool is_f32(Emit *emit, Ir x)
+{
+    LLVMTypeRef type = LLVMTypeOf(x);
+    return type == emit->f32 ||
+           (LLVMGetTypeKind(type) == LLVMVectorTypeKind && LLVMGetElementType(type) == emit->f32);
+}
+
+/* coefficient[0] + coefficient[1] x + ... by Horner's rule. */
+static Ir polynomial(Emit *emit, Ir x, const double *coefficient, int count)
+{
+    Ir result = emit_float_like(emit, x, coefficient[count - 1]);
+    for (int i = count - 2; i >= 0; i--) {
+        result = emit_fma(emit, result, x, emit_float_like(emit, x, coefficient[i]));
+    }
+    return result;
+}
+#define POLYNOMIAL(x, table) polynomial(emit, x, table, (int)(sizeof(table) / sizeof *(table)))
+
+static Ir select_value(Emit *emit, Ir condition, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, condition, a, b, "");
+}
+
+static Ir compare(Emit *emit, LLVMRealPredicate predicate, Ir x, double y)
+{
+    return LLVMBuildFCmp(emit->builder, predicate, x, emit_float_like(emit, x, y), "");
+}
+
+/* 2^n as a float, for integers -126 <= n <= 127 in i32 lanes. */
+static Ir power_of_two(Emit *emit, Ir n)
+{
+    Ir biased = LLVMBuildAdd(emit->builder, n, emit_integer_like(emit, n, 127), "");
+    return emit_bitcast(emit, LLVMBuildShl(emit->builder, biased, emit_integer_like(emit, n, 23), ""), emit->f32);
+}
+
+/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. 2^n is applied in two
+ * halves, which lets the result be subnormal or infinite. */
+static Ir exp_f32(Emit *emit, Ir x)
+{
+    static const double fit[] = {/* (exp(r) - 1 - r) / r^2 */
+                                 5.000000000e-01, 1.666651815e-01, 4.166620597e-02, 8.368908428e-03, 1.395052415e-03};
+    LLVMBuilderRef builder = emit->builder;
+    /* The comparisons are false for NaN, which passes through. */
+    Ir clamped = select_value(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
+    clamped = select_value(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
+    Ir magic = emit_float_like(emit, x, 12582912.0);
+    Ir shifted = emit_fma(emit, clamped, emit_float_like(emit, x, 1.44269504088896341), magic);
+    Ir rounded = LLVMBuildFSub(builder, shifted, magic, "");
+    Ir r = emit_fma(emit, rounded, emit_float_like(emit, x, -0.693145751953125), clamped);
+    r = emit_fma(emit, rounded, emit_float_like(emit, x, -1.42860677e-6), r);
+    Ir squared = LLVMBuildFMul(builder, r, r, "");
+    Ir value = emit_fma(emit, POLYNOMIAL(r, fit), squared, r);
+    value = LLVMBuildFAdd(builder, value, emit_float_like(emit, x, 1.0), "");
+    Ir n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
+    Ir half = LLVMBuildAShr(builder, n, emit_integer_like(emit, n, 1), "");
+    Ir rest = LLVMBuildSub(builder, n, half, "");
+    value = LLVMBuildFMul(builder, value, power_of_two(emit, half), "");
+    return LLVMBuildFMul(builder, value, power_of_two(emit, rest), "");
+}
+
+/* log(x) = e ln(2) + log(1 + f), sqrt(1/2) <= 1 + f < sqrt(2). */
+static Ir log_f32(Emit *emit, Ir x)
+{
+    static const double fit[] = {/* (log(1 + f) - f + f^2 / 2) / f^3 */
+                                 3.333331048e-01,  -2.499998659e-01, 2.000222653e-01,
+                                 -1.666924953e-01, 1.421865523e-01,  -1.238436997e-01,
+                                 1.187301651e-01,  -1.178969741e-01, 6.915149093e-02};
+    LLVMBuilderRef builder = emit->builder;
+    Ir subnormal = compare(emit, LLVMRealOLT, x, 1.1754943508222875e-38);
+    Ir scaled = select_value(emit, subnormal,
+                             LLVMBuildFMul(builder, x, emit_float_like(emit, x, 8388608.0), ""), x);
+    Ir bits = emit_bitcast(emit, scaled, emit->i32);
+    /* Offset by the bits of sqrt(1/2), the exponent field counts from there. */
+    Ir offset = LLVMBuildSub(builder, bits, emit_integer_like(emit, bits, 0x3f3504f3), "");
+    Ir exponent = LLVMBuildAShr(builder, offset, emit_integer_like(emit, bits, 23), "");
+    Ir mantissa = LLVMBuildSub(builder, bits, LLVMBuildShl(builder, exponent, emit_integer_like(emit, bits, 23), ""), "");
+    Ir f = LLVMBuildFSub(builder, emit_bitcast(emit, mantissa, emit->f32), emit_float_like(emit, x, 1.0), "");
+    Ir e = LLVMBuildSIToFP(builder, exponent, LLVMTypeOf(x), "");
+    e = LLVMBuildFSub(builder, e,
+                      select_value(emit, subnormal, emit_float_like(emit, x, 23.0), emit_float_like(emit, x, 0.0)), "");
+    Ir squared = LLVMBuildFMul(builder, f, f, "");
+    Ir value = LLVMBuildFMul(builder, LLVMBuildFMul(builder, squared, f, ""), POLYNOMIAL(f, fit), "");
+    value = emit_fma(emit, e, emit_float_like(emit, x, -2.12194440e-4), value);
+    value = emit_fma(emit, squared, emit_float_like(emit, x, -0.5), value);
+    value = LLVMBuildFAdd(builder, value, f, "");
+    value = emit_fma(emit, e, emit_float_like(emit, x, 0.693359375), value);
+    Ir nan = emit_float_like(emit, x, __builtin_nan("")), infinity = emit_float_like(emit, x, __builtin_inf());
+    value = select_value(emit, compare(emit, LLVMRealOEQ, x, 0.0), LLVMBuildFNeg(builder, infinity, ""), value);
+    value = select_value(emit, compare(emit, LLVMRealOEQ, x, __builtin_inf()), infinity, value);
+    return select_value(emit, compare(emit, LLVMRealULT, x, 0.0), nan, value);
+}
+
+/* |x| < 0.9277: x times a polynomial in x^2; beyond: 1 - exp(-q(|x|)), which is 1 from 3.95 on. */
+static Ir erf_f32(Emit *emit, Ir x)
+{
+    static const double near_zero[] = {/* erf(sqrt(z)) / sqrt(z) */
+                                       1.128379226e+00,  -3.761263490e-01, 1.128369644e-01, -2.685939521e-02,
+                                       5.200944841e-03, -8.140964201e-04, 8.360119682e-05};
+    static const double beyond[] = {/* -log(1 - erf(t)) */
+                                    -1.767294598e-04, 1.129524708e+00,  6.333270669e-01,  1.083018705e-01,
+                                    -2.513349615e-02, 4.176400136e-03, -4.355631536e-04, 2.119016426e-05};
+    LLVMBuilderRef builder = emit->builder;
+    Ir magnitude = emit_unary_intrinsic(emit, "llvm.fabs", x);
+    Ir inner = LLVMBuildFMul(builder, x, POLYNOMIAL(LLVMBuildFMul(builder, x, x, ""), near_zero), "");
+    Ir t = select_value(emit, compare(emit, LLVMRealOGT, magnitude, 3.95), emit_float_like(emit, x, 3.95), magnitude);
+    Ir outer = exp_f32(emit, LLVMBuildFNeg(builder, POLYNOMIAL(t, beyond), ""));
+    outer = LLVMBuildFSub(builder, emit_float_like(emit, x, 1.0), outer, "");
+    LLVMTypeRef type = LLVMTypeOf(x);
+    outer = emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){outer, x}, 2);
+    return select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.9277), inner, outer);
+}
+
+/* |x| < 0.625: x + x^3 p(x^2); beyond: 1 - 2 / (exp(2 |x|) + 1). */
+static Ir tanh_f32(Emit *emit, Ir x)
+{
+    static const double near_zero[] = {/* (tanh(sqrt(z)) / sqrt(z) - 1) / z */
+                                       -3.333328366e-01, 1.333149076e-01, -5.374349654e-02, 2.065058611e-02,
+                                       -5.717044696e-03};
+    LLVMBuilderRef builder = emit->builder;
+    Ir magnitude = emit_unary_intrinsic(emit, "llvm.fabs", x);
+    Ir squared = LLVMBuildFMul(builder, x, x, "");
+    Ir cubed = LLVMBuildFMul(builder, squared, x, "");
+    Ir inner = emit_fma(emit, cubed, POLYNOMIAL(squared, near_zero), x);
+    Ir e = exp_f32(emit, LLVMBuildFAdd(builder, magnitude, magnitude, ""));
+    Ir one = emit_float_like(emit, x, 1.0), two = emit_float_like(emit, x, 2.0);
+    Ir outer = LLVMBuildFSub(builder, one, LLVMBuildFDiv(builder, two, LLVMBuildFAdd(builder, e, one, ""), ""), "");
+    LLVMTypeRef type = LLVMTypeOf(x);
+    outer = emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){outer, x}, 2);
+    return select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.625), inner, outer);
+}
+
+Ir math_exp(Emit *emit, Ir x) { return is_f32(emit, x) ? exp_f32(emit, x) : emit_library_call(emit, "exp", &x, 1); }
+Ir math_log(Emit *emit, Ir x) { return is_f32(emit, x) ? log_f32(emit, x) : emit_library_call(emit, "log", &x, 1); }
+Ir math_erf(Emit *emit, Ir x) { return is_f32(emit, x) ? erf_f32(emit, x) : emit_library_call(emit, "erf", &x, 1); }
+Ir math_tanh(Emit *emit, Ir x) { return is_f32(emit, x) ? tanh_f32(emit, x) : emit_library_call(emit, "tanh", &x, 1); }
+
+Ir math_sigmoid(Emit *emit, Ir x)
+{
+    Ir one = emit_float_like(emit, x, 1.0);
+    Ir e = math_exp(emit, LLVMBuildFNeg(emit->builder, x, ""));
+    return LLVMBuildFDiv(emit->builder, one, LLVMBuildFAdd(emit->builder, one, e, ""), "");
+}
