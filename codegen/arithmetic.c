@@ -14,7 +14,8 @@ static Ir select_value(Emit *emit, Ir condition, Ir a, Ir b)
     return LLVMBuildSelect(emit->builder, condition, a, b, "");
 }
 
-/* --- Elements in memory --------------------------------------------------------------------------------------------- */
+/* --- Elements in memory ---------------------------------------------------------------------------------------------
+ */
 
 static bool is_unsigned(DType dtype)
 {
@@ -69,7 +70,8 @@ Ir arithmetic_narrow(Emit *emit, DType dtype, Ir value)
     }
 }
 
-/* --- Conversions ---------------------------------------------------------------------------------------------------- */
+/* --- Conversions ----------------------------------------------------------------------------------------------------
+ */
 
 Ir arithmetic_convert(Emit *emit, DType from, DType to, Ir value)
 {
@@ -91,7 +93,8 @@ Ir arithmetic_convert(Emit *emit, DType from, DType to, Ir value)
     return to == DTYPE_F64 ? LLVMBuildFPExt(builder, value, type, "") : LLVMBuildFPTrunc(builder, value, type, "");
 }
 
-/* --- Unary ---------------------------------------------------------------------------------------------------------- */
+/* --- Unary ----------------------------------------------------------------------------------------------------------
+ */
 
 static Ir unary_integer(Emit *emit, int op, Ir a)
 {
@@ -142,7 +145,8 @@ Ir arithmetic_unary(Emit *emit, int op, DType type, Ir a)
     return dtype_is_float(type) ? unary_float(emit, op, a) : unary_integer(emit, op, a);
 }
 
-/* --- Binary --------------------------------------------------------------------------------------------------------- */
+/* --- Binary ---------------------------------------------------------------------------------------------------------
+ */
 
 /* NaN of either wins: the comparison picks b when one is NaN, which is wrong only if it is a. */
 static Ir extremum(Emit *emit, LLVMRealPredicate predicate, Ir a, Ir b)
@@ -232,20 +236,13 @@ static Ir binary_integer(Emit *emit, int op, Ir a, Ir b)
     }
 }
 
-/* false < true. Sums and products of truth values are disjunctions and conjunctions. */
 static Ir binary_bool(Emit *emit, int op, Ir a, Ir b)
 {
     LLVMBuilderRef builder = emit->builder;
     switch (op) {
-    case KERNEL_AND:
-    case KERNEL_MULTIPLY:
-    case KERNEL_MINIMUM: return LLVMBuildAnd(builder, a, b, "");
-    case KERNEL_OR:
-    case KERNEL_ADD:
-    case KERNEL_MAXIMUM: return LLVMBuildOr(builder, a, b, "");
+    case KERNEL_AND: return LLVMBuildAnd(builder, a, b, "");
+    case KERNEL_OR: return LLVMBuildOr(builder, a, b, "");
     case KERNEL_EQUAL: return LLVMBuildNot(builder, LLVMBuildXor(builder, a, b, ""), "");
-    case KERNEL_LESS: return LLVMBuildAnd(builder, LLVMBuildNot(builder, a, ""), b, "");
-    case KERNEL_LESS_EQUAL: return LLVMBuildOr(builder, LLVMBuildNot(builder, a, ""), b, "");
     default: bug("kernel operation %d on truth values", op);
     }
 }

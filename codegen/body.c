@@ -7,7 +7,8 @@ bool kernel_op_is_store(int op) { return op == KERNEL_STORE || op == KERNEL_STOR
 
 static int inner_axis(const Body *body) { return body->kernel->axis_count - 1; }
 
-/* --- What varies with what ------------------------------------------------------------------------------------------ */
+/* --- What varies with what ------------------------------------------------------------------------------------------
+ */
 
 static uint16_t operand_axes(const Kernel *kernel, int operand)
 {
@@ -54,7 +55,8 @@ Ir body_value(Body *body, Register r, int copy, bool vector)
     return vector ? emit_broadcast(body->emit, value, body->lanes) : value;
 }
 
-/* --- Addresses ------------------------------------------------------------------------------------------------------ */
+/* --- Addresses ------------------------------------------------------------------------------------------------------
+ */
 
 void body_load_operands(Body *body, Ir operand_array)
 {
@@ -96,7 +98,8 @@ static Ir operand_address(Body *body, int number, Register offset_register, int 
     return emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[number], offset);
 }
 
-/* --- Memory --------------------------------------------------------------------------------------------------------- */
+/* --- Memory ---------------------------------------------------------------------------------------------------------
+ */
 
 Ir body_load(Body *body, int number, Ir address, int lanes, int64_t stride, Ir mask)
 {
@@ -180,7 +183,8 @@ static void emit_store_instruction(Body *body, Register r, bool inner)
     }
 }
 
-/* --- Instructions --------------------------------------------------------------------------------------------------- */
+/* --- Instructions ---------------------------------------------------------------------------------------------------
+ */
 
 static Ir axis_value(Body *body, int axis, int copy, bool vector)
 {
@@ -242,14 +246,15 @@ void body_emit(Body *body, Register r)
     }
 }
 
-/* --- Reductions ----------------------------------------------------------------------------------------------------- */
+/* --- Reductions -----------------------------------------------------------------------------------------------------
+ */
 
 Ir body_reduction_identity(Body *body, Register r, int lanes)
 {
     Emit *emit = body->emit;
     const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
     LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
-    bool is_float = dtype_is_float((DType)instruction->type), is_bool = instruction->type == DTYPE_BOOL;
+    bool is_float = dtype_is_float((DType)instruction->type);
     int op = instruction->op;
     Ir scalar;
     if (op == KERNEL_SUM || op == KERNEL_PRODUCT) {
@@ -257,8 +262,6 @@ Ir body_reduction_identity(Body *body, Register r, int lanes)
         scalar = is_float ? LLVMConstReal(type, start) : LLVMConstInt(type, (uint64_t)start, false);
     } else if (is_float) {
         scalar = LLVMConstReal(type, op == KERNEL_MAXIMUM_OF ? -__builtin_inf() : __builtin_inf());
-    } else if (is_bool) {
-        scalar = LLVMConstInt(type, op == KERNEL_MINIMUM_OF, false);
     } else {
         scalar = LLVMConstInt(type, (uint64_t)(op == KERNEL_MAXIMUM_OF ? INT64_MIN : INT64_MAX), true);
     }
@@ -284,7 +287,8 @@ Ir body_reduction_across(Body *body, Register r, Ir accumulated)
         }
         Ir undefined = LLVMGetPoison(LLVMTypeOf(accumulated));
         Ir a = LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(low, (unsigned)lanes), "");
-        Ir b = LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(high, (unsigned)lanes), "");
+        Ir b =
+            LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(high, (unsigned)lanes), "");
         accumulated = body_reduction_step(body, r, a, b);
     }
     if (emit_lanes(accumulated) == 1 && LLVMGetTypeKind(LLVMTypeOf(accumulated)) == LLVMVectorTypeKind) {

@@ -20,10 +20,10 @@ typedef struct Body {
     int copies;
     int copy_axis; /* -1 when nothing is copied */
     int64_t copy_step;
-    Ir mask[BODY_MAX_COPIES];          /* per copy; NULL: all lanes */
-    Ir index[KERNEL_MAX_AXES];         /* scalars */
-    Ir operand[KERNEL_MAX_OPERANDS];   /* addresses, as the kernel gets them */
-    Ir base[KERNEL_MAX_OPERANDS];      /* moved along the outer axes */
+    Ir mask[BODY_MAX_COPIES];                     /* per copy; NULL: all lanes */
+    Ir index[KERNEL_MAX_AXES];                    /* scalars */
+    Ir operand[KERNEL_MAX_OPERANDS];              /* addresses, as the kernel gets them */
+    Ir base[KERNEL_MAX_OPERANDS];                 /* moved along the outer axes */
     uint16_t varies[KERNEL_MAX_INSTRUCTIONS + 1]; /* per register: bit set of axes */
     Ir value[KERNEL_MAX_INSTRUCTIONS + 1][BODY_MAX_COPIES];
 } Body;
@@ -35,8 +35,8 @@ void body_load_operands(Body *body, Ir operand_array);
 /* Recomputes `base` after the outer indices changed. */
 void body_set_base(Body *body);
 
-/* Emits instruction r at index[inner] (scalar phases: body_analyse ignored the inner axis, set index[inner] to 0). Not for
- * reductions. */
+/* Emits instruction r at index[inner] (scalar phases: body_analyse ignored the inner axis, set index[inner] to 0). Not
+ * for reductions. */
 void body_emit(Body *body, Register r);
 /* The value of register r in copy c, broadcast if the block is vectorised and `vector` is set. */
 Ir body_value(Body *body, Register r, int copy, bool vector);

@@ -49,7 +49,8 @@ LLVMValueRef emit_function(Emit *emit, const char *name, LLVMTypeRef type, bool 
     return function;
 }
 
-/* --- Types and constants ------------------------------------------------------------------------------------------- */
+/* --- Types and constants -------------------------------------------------------------------------------------------
+ */
 
 LLVMTypeRef emit_vector_type(LLVMTypeRef type, int lanes)
 {
@@ -136,7 +137,8 @@ Ir emit_lane_mask(Emit *emit, int active, int lanes)
     return LLVMConstVector(elements, (unsigned)lanes);
 }
 
-/* --- Arithmetic ---------------------------------------------------------------------------------------------------- */
+/* --- Arithmetic ----------------------------------------------------------------------------------------------------
+ */
 
 static Ir allow_contraction(Ir value)
 {
@@ -208,7 +210,8 @@ Ir emit_bitcast(Emit *emit, Ir value, LLVMTypeRef element)
     return LLVMBuildBitCast(emit->builder, value, emit_vector_type(element, emit_lanes(value)), "");
 }
 
-/* --- Memory -------------------------------------------------------------------------------------------------------- */
+/* --- Memory --------------------------------------------------------------------------------------------------------
+ */
 
 Ir emit_address(Emit *emit, LLVMTypeRef type, Ir base, Ir offset)
 {
@@ -276,7 +279,8 @@ void emit_prefetch(Emit *emit, Ir address)
     emit_intrinsic(emit, "llvm.prefetch", &type, 1, arguments, 4);
 }
 
-/* --- Control flow -------------------------------------------------------------------------------------------------- */
+/* --- Control flow --------------------------------------------------------------------------------------------------
+ */
 
 static LLVMBasicBlockRef new_block(Emit *emit, const char *name)
 {

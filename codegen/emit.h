@@ -37,8 +37,8 @@ Ir emit_i32(Emit *emit, int value);
 Ir emit_float_like(Emit *emit, Ir like, double value);
 Ir emit_integer_like(Emit *emit, Ir like, int64_t value);
 Ir emit_splat_constant(Ir scalar_constant, int lanes);
-Ir emit_broadcast(Emit *emit, Ir scalar, int lanes); /* identity for one lane and for vectors */
-Ir emit_iota(Emit *emit, int64_t step, int lanes);   /* 0, step, 2 step ... as i64 */
+Ir emit_broadcast(Emit *emit, Ir scalar, int lanes);  /* identity for one lane and for vectors */
+Ir emit_iota(Emit *emit, int64_t step, int lanes);    /* 0, step, 2 step ... as i64 */
 Ir emit_lane_mask(Emit *emit, int active, int lanes); /* the first `active` lanes, constant */
 
 /* Arithmetic that the compiler may contract into fused multiply-adds, and nothing else. */

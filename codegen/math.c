@@ -5,8 +5,7 @@
 static bool is_f32(Emit *emit, Ir x)
 {
     LLVMTypeRef type = LLVMTypeOf(x);
-    return type == emit->f32 ||
-           (LLVMGetTypeKind(type) == LLVMVectorTypeKind && LLVMGetElementType(type) == emit->f32);
+    return type == emit->f32 || (LLVMGetTypeKind(type) == LLVMVectorTypeKind && LLVMGetElementType(type) == emit->f32);
 }
 
 /* coefficient[0] + coefficient[1] x + ... by Horner's rule. */
@@ -37,8 +36,8 @@ static Ir power_of_two(Emit *emit, Ir n)
     return emit_bitcast(emit, LLVMBuildShl(emit->builder, biased, emit_integer_like(emit, n, 23), ""), emit->f32);
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. 2^n is applied in two
- * halves, which lets the result be subnormal or infinite. */
+/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. 2^n is applied in
+ * two halves, which lets the result be subnormal or infinite. */
 static Ir exp_f32(Emit *emit, Ir x)
 {
     static const double fit[] = {/* (exp(r) - 1 - r) / r^2 */
@@ -71,13 +70,13 @@ static Ir log_f32(Emit *emit, Ir x)
                                  1.187301651e-01,  -1.178969741e-01, 6.915149093e-02};
     LLVMBuilderRef builder = emit->builder;
     Ir subnormal = compare(emit, LLVMRealOLT, x, 1.1754943508222875e-38);
-    Ir scaled = select_value(emit, subnormal,
-                             LLVMBuildFMul(builder, x, emit_float_like(emit, x, 8388608.0), ""), x);
+    Ir scaled = select_value(emit, subnormal, LLVMBuildFMul(builder, x, emit_float_like(emit, x, 8388608.0), ""), x);
     Ir bits = emit_bitcast(emit, scaled, emit->i32);
     /* Offset by the bits of sqrt(1/2), the exponent field counts from there. */
     Ir offset = LLVMBuildSub(builder, bits, emit_integer_like(emit, bits, 0x3f3504f3), "");
     Ir exponent = LLVMBuildAShr(builder, offset, emit_integer_like(emit, bits, 23), "");
-    Ir mantissa = LLVMBuildSub(builder, bits, LLVMBuildShl(builder, exponent, emit_integer_like(emit, bits, 23), ""), "");
+    Ir mantissa =
+        LLVMBuildSub(builder, bits, LLVMBuildShl(builder, exponent, emit_integer_like(emit, bits, 23), ""), "");
     Ir f = LLVMBuildFSub(builder, emit_bitcast(emit, mantissa, emit->f32), emit_float_like(emit, x, 1.0), "");
     Ir e = LLVMBuildSIToFP(builder, exponent, LLVMTypeOf(x), "");
     e = LLVMBuildFSub(builder, e,
@@ -98,10 +97,10 @@ static Ir log_f32(Emit *emit, Ir x)
 static Ir erf_f32(Emit *emit, Ir x)
 {
     static const double near_zero[] = {/* erf(sqrt(z)) / sqrt(z) */
-                                       1.128379226e+00,  -3.761263490e-01, 1.128369644e-01, -2.685939521e-02,
+                                       1.128379226e+00, -3.761263490e-01, 1.128369644e-01, -2.685939521e-02,
                                        5.200944841e-03, -8.140964201e-04, 8.360119682e-05};
     static const double beyond[] = {/* -log(1 - erf(t)) */
-                                    -1.767294598e-04, 1.129524708e+00,  6.333270669e-01,  1.083018705e-01,
+                                    -1.767294598e-04, 1.129524708e+00, 6.333270669e-01,  1.083018705e-01,
                                     -2.513349615e-02, 4.176400136e-03, -4.355631536e-04, 2.119016426e-05};
     LLVMBuilderRef builder = emit->builder;
     Ir magnitude = emit_unary_intrinsic(emit, "llvm.fabs", x);

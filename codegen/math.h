@@ -1,6 +1,6 @@
-/* Elementary functions in IR, on float32 vectors or scalars: polynomials fitted for this purpose, at most 4 ulp over the
- * whole range (the largest error seen is beside each). NaN stays NaN; infinities give the limits. For float64 they call the
- * C library, lane by lane. */
+/* Elementary functions in IR, on float32 vectors or scalars: polynomials fitted for this purpose, at most 4 ulp over
+ * the whole range (the largest error seen is beside each). NaN stays NaN; infinities give the limits. For float64 they
+ * call the C library, lane by lane. */
 #ifndef CODEGEN_MATH_H
 #define CODEGEN_MATH_H
 

@@ -125,9 +125,8 @@ static bool cpu_is_known(const Target *target, LLVMTargetRef description)
         return true; /* cannot be asked */
     }
     dup2(fileno(capture), 2);
-    LLVMTargetMachineRef machine =
-        LLVMCreateTargetMachine(description, target->triple, target->cpu, target->features, LLVMCodeGenLevelDefault,
-                                LLVMRelocPIC, LLVMCodeModelDefault);
+    LLVMTargetMachineRef machine = LLVMCreateTargetMachine(description, target->triple, target->cpu, target->features,
+                                                           LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
     fflush(stderr);
     dup2(saved, 2);
     close(saved);
@@ -182,8 +181,7 @@ bool target_init(Target *target, TargetOptions options, Diagnostics *diagnostics
     probe_vectors(target);
     find_caches(target, native);
     const char *text = arena_format(&target->arena, "%s/%s/%s/%d/%zu/%zu", target->triple, target->cpu,
-                                    target->features, target->vector_bytes, target->level1_bytes,
-                                    target->level2_bytes);
+                                    target->features, target->vector_bytes, target->level1_bytes, target->level2_bytes);
     target->hash = hash_bytes(text, strlen(text));
     return true;
 }

@@ -1,7 +1,7 @@
 /* The machine code is generated for: what LLVM calls it, and what the emitters need to know about it.
  *
- * Vector width and fused multiply-add are found by compiling a probe function for the target and looking at the code, so
- * that any CPU name and feature string that LLVM knows works, without a table of CPUs here. */
+ * Vector width and fused multiply-add are found by compiling a probe function for the target and looking at the code,
+ * so that any CPU name and feature string that LLVM knows works, without a table of CPUs here. */
 #ifndef CODEGEN_TARGET_H
 #define CODEGEN_TARGET_H
 

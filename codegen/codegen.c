@@ -1,0 +1,228 @@
+#include "codegen/codegen.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/emit.h"
+#include "codegen/loop.h"
+
+/* --- One kernel -----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct KernelPlan {
+    LoopPlan loop;
+} KernelPlan;
+
+static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *target, CompiledKernel *compiled)
+{
+    compiled->hash = kernel_hash(kernel);
+    char digits[33];
+    snprintf(compiled->symbol, sizeof compiled->symbol, "sky_k_%s", hash_format(compiled->hash, digits));
+    loop_plan(&plan->loop, kernel, target);
+    compiled->units = plan->loop.units.total;
+    compiled->grain = plan->loop.grain;
+}
+
+/* The passes that matter for code that is emitted as vectors and unrolled already. */
+static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine)
+{
+    LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+    LLVMPassBuilderOptionsSetLoopVectorization(options, false);
+    LLVMPassBuilderOptionsSetSLPVectorization(options, false);
+    LLVMPassBuilderOptionsSetLoopInterleaving(options, false);
+    LLVMPassBuilderOptionsSetLoopUnrolling(options, false);
+    LLVMErrorRef error = LLVMRunPasses(module, "default<O2>", machine, options);
+    if (error) bug("LLVM passes: %s", LLVMGetErrorMessage(error));
+    LLVMDisposePassBuilderOptions(options);
+}
+
+static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan, const CompiledKernel *compiled,
+                        LLVMTargetMachineRef machine)
+{
+    loop_emit(emit, kernel, &plan->loop, compiled->symbol);
+    char *message = NULL;
+    if (LLVMVerifyModule(emit->module, LLVMReturnStatusAction, &message)) {
+        bug("kernel %s: %s\n%s", kernel->label, message, LLVMPrintModuleToString(emit->module));
+    }
+    LLVMDisposeMessage(message);
+    optimise(emit->module, machine);
+}
+
+static void append_code(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType form, Buffer *buffer)
+{
+    LLVMMemoryBufferRef code = NULL;
+    char *message = NULL;
+    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, form, &message, &code)) bug("LLVM: %s", message);
+    buffer_append(buffer, LLVMGetBufferStart(code), LLVMGetBufferSize(code));
+    LLVMDisposeMemoryBuffer(code);
+}
+
+static void compile_kernel(const Kernel *kernel, const Target *target, CompiledKernel *compiled)
+{
+    KernelPlan plan;
+    plan_kernel(&plan, kernel, target, compiled);
+    LLVMTargetMachineRef machine = target_machine(target);
+    Emit emit;
+    emit_init(&emit, target, machine);
+    emit_kernel(&emit, kernel, &plan, compiled, machine);
+    append_code(machine, emit.module, LLVMObjectFile, &compiled->object);
+    emit_free(&emit);
+    LLVMDisposeTargetMachine(machine);
+}
+
+/* --- A set of kernels -----------------------------------------------------------------------------------------------
+ */
+
+typedef struct Entry {
+    Hash hash;
+    const Kernel *kernel;
+    size_t position;
+} Entry;
+
+static int compare_hashes(Hash a, Hash b)
+{
+    if (a.high != b.high) return a.high < b.high ? -1 : 1;
+    return a.low < b.low ? -1 : a.low > b.low;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+    const Entry *x = a, *y = b;
+    int order = compare_hashes(x->hash, y->hash);
+    if (order) return order;
+    return x->position < y->position ? -1 : x->position > y->position;
+}
+
+/* Sorted by hash, each once. */
+static size_t distinct_kernels(Entry *entries, const Kernel *const *kernels, size_t count)
+{
+    for (size_t i = 0; i < count; i++) entries[i] = (Entry){kernel_hash(kernels[i]), kernels[i], i};
+    qsort(entries, count, sizeof *entries, compare_entries);
+    size_t distinct = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && compare_hashes(entries[i].hash, entries[distinct - 1].hash) == 0) continue;
+        entries[distinct++] = entries[i];
+    }
+    return distinct;
+}
+
+CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
+                                 CodegenOptions options, Diagnostics *diagnostics)
+{
+    (void)options;
+    (void)diagnostics;
+    Entry *entries = memory_allocate((count + 1) * sizeof *entries);
+    CompiledKernels *compiled = memory_allocate(sizeof *compiled);
+    size_t distinct = distinct_kernels(entries, kernels, count);
+    *compiled = (CompiledKernels){.target = target, .count = distinct};
+    compiled->sources = memory_allocate((distinct + 1) * sizeof *compiled->sources);
+    compiled->kernels = memory_allocate((distinct + 1) * sizeof *compiled->kernels);
+    memset(compiled->kernels, 0, (distinct + 1) * sizeof *compiled->kernels);
+    for (size_t i = 0; i < distinct; i++) compiled->sources[i] = entries[i].kernel;
+    free(entries);
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < distinct; i++) compile_kernel(compiled->sources[i], target, &compiled->kernels[i]);
+    return compiled;
+}
+
+const CompiledKernel *codegen_find(const CompiledKernels *compiled, const Kernel *kernel)
+{
+    Hash hash = kernel_hash(kernel);
+    size_t low = 0, high = compiled->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_hashes(compiled->kernels[middle].hash, hash);
+        if (order == 0) return &compiled->kernels[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+void codegen_free(CompiledKernels *compiled)
+{
+    if (!compiled) return;
+    for (size_t i = 0; i < compiled->count; i++) buffer_free(&compiled->kernels[i].object);
+    free(compiled->kernels);
+    free(compiled->sources);
+    free(compiled);
+}
+
+void codegen_print(const CompiledKernels *compiled, CodegenText form, Buffer *text)
+{
+    for (size_t i = 0; i < compiled->count; i++) {
+        KernelPlan plan;
+        CompiledKernel ignored = {0};
+        plan_kernel(&plan, compiled->sources[i], compiled->target, &ignored);
+        LLVMTargetMachineRef machine = target_machine(compiled->target);
+        Emit emit;
+        emit_init(&emit, compiled->target, machine);
+        emit_kernel(&emit, compiled->sources[i], &plan, &ignored, machine);
+        if (form == CODEGEN_LLVM) {
+            char *ir = LLVMPrintModuleToString(emit.module);
+            buffer_append(text, ir, strlen(ir));
+            LLVMDisposeMessage(ir);
+        } else {
+            append_code(machine, emit.module, LLVMAssemblyFile, text);
+        }
+        emit_free(&emit);
+        LLVMDisposeTargetMachine(machine);
+    }
+}
+
+/* --- Programs -------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct CallLists {
+    const SkyCall *calls[3];
+    uint32_t count[3];
+} CallLists;
+
+static CallLists call_lists(const SkyStage *stage)
+{
+    return (CallLists){{stage->forward, stage->backward, stage->update},
+                       {stage->forward_count, stage->backward_count, stage->update_count}};
+}
+
+CompiledKernels *codegen_compile_program(const SkyProgram *program, const Target *target, CodegenOptions options,
+                                         Diagnostics *diagnostics)
+{
+    const Kernel **kernels = NULL;
+    size_t count = 0, capacity = 0;
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        CallLists lists = call_lists(&program->stages[s]);
+        for (int l = 0; l < 3; l++) {
+            for (uint32_t c = 0; c < lists.count[l]; c++) {
+                array_push(kernels, count, capacity, (const Kernel *)lists.calls[l][c].interpreted);
+            }
+        }
+    }
+    CompiledKernels *compiled = codegen_compile(kernels, count, target, options, diagnostics);
+    free(kernels);
+    return compiled;
+}
+
+void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyProgram *program)
+{
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        SkyStage *stage = (SkyStage *)&program->stages[s];
+        CallLists lists = call_lists(stage);
+        for (int l = 0; l < 3; l++) {
+            for (uint32_t c = 0; c < lists.count[l]; c++) {
+                SkyCall *call = (SkyCall *)&lists.calls[l][c];
+                const CompiledKernel *kernel = codegen_find(compiled, call->interpreted);
+                if (!kernel) bug("call %s: its kernel was not compiled", call->name);
+                call->units = kernel->units;
+                call->grain = kernel->grain;
+                if (jit) call->kernel = jit_find(jit, kernel);
+                if (stage->thread_scratch_bytes < kernel->scratch_bytes) {
+                    stage->thread_scratch_bytes = kernel->scratch_bytes;
+                }
+            }
+        }
+    }
+}

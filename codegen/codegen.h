@@ -1,0 +1,66 @@
+/* Kernels become machine code.
+ *
+ * Every distinct kernel (by kernel_hash) is compiled once per target, in a module and an object of its own, in
+ * parallel; the function is a SkyKernel (runtime/program.h) named after the hash. Objects go into this process
+ * (codegen_load), into an archive that stage programs are linked with, or are printed.
+ *
+ * Results are bit-identical however the work units are split between calls and threads. */
+#ifndef CODEGEN_CODEGEN_H
+#define CODEGEN_CODEGEN_H
+
+#include "base/buffer.h"
+#include "codegen/target.h"
+#include "graph/kernel.h"
+#include "runtime/program.h"
+
+typedef struct CompiledKernel {
+    Hash hash;
+    char symbol[40];
+    int64_t units;        /* of work; 0: nothing to do */
+    int64_t grain;        /* least units worth a thread of their own */
+    size_t scratch_bytes; /* per thread */
+    Buffer object;
+} CompiledKernel;
+
+typedef struct CompiledKernels {
+    const Target *target;
+    const Kernel **sources; /* of each compiled kernel; the caller's */
+    CompiledKernel *kernels;
+    size_t count;
+} CompiledKernels;
+
+typedef struct CodegenOptions {
+    const char *cache_directory; /* compiled objects are kept here, by kernel and target; NULL: nowhere */
+} CodegenOptions;
+
+/* Kernels may repeat. `target` and the kernels must outlive the result. NULL after reporting (EXIT_TOOLCHAIN). */
+CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
+                                 CodegenOptions options, Diagnostics *diagnostics);
+/* All kernels that stand in SkyCall.interpreted of the program's calls. */
+CompiledKernels *codegen_compile_program(const SkyProgram *program, const Target *target, CodegenOptions options,
+                                         Diagnostics *diagnostics);
+const CompiledKernel *codegen_find(const CompiledKernels *compiled, const Kernel *kernel); /* NULL if absent */
+void codegen_free(CompiledKernels *compiled);
+
+/* Fills units and grain of every call of the program, thread_scratch_bytes of its stages and, if `jit` is given, the
+ * functions. The calls must lie in memory that may be written. */
+typedef struct JitProgram JitProgram;
+void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyProgram *program);
+
+/* --- In this process ------------------------------------------------------------------------------------------------
+ */
+
+/* The target must be this machine. NULL after reporting. */
+JitProgram *jit_load(const CompiledKernels *compiled, Diagnostics *diagnostics);
+SkyKernel *jit_find(const JitProgram *jit, const CompiledKernel *kernel);
+void jit_free(JitProgram *jit); /* NULL is allowed */
+
+/* --- Text -----------------------------------------------------------------------------------------------------------
+ */
+
+typedef enum CodegenText { CODEGEN_LLVM, CODEGEN_ASSEMBLY } CodegenText;
+
+/* Appends the optimised IR or the assembly of all kernels, in the order they were given. */
+void codegen_print(const CompiledKernels *compiled, CodegenText form, Buffer *text);
+
+#endif

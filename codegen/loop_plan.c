@@ -1,0 +1,170 @@
+/* How a loop kernel is vectorised. */
+#include "codegen/body.h"
+#include "codegen/loop.h"
+
+#include <float.h>
+
+enum { CHUNK_ELEMENTS = 4096 /* of the inner axis of a map, per unit */ };
+
+static int phase_of(const Kernel *kernel, int r)
+{
+    int p = 0;
+    while (r >= kernel->phases[p].first + kernel->phases[p].count) p++;
+    return p;
+}
+
+static bool is_inner(const Kernel *kernel, int r) { return kernel->phases[phase_of(kernel, r)].inner; }
+
+/* Stores that several inner iterations may hit must be made in order. */
+static bool inner_axis_is_sequential(const Kernel *kernel)
+{
+    for (int r = 1; r <= kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, (Register)r);
+        if (!kernel_op_is_store(instruction->op) || !is_inner(kernel, r)) continue;
+        if (instruction->b || !kernel->operands[instruction->operand].stride[kernel->axis_count - 1]) return true;
+    }
+    return false;
+}
+
+static int count_reductions(const Kernel *kernel)
+{
+    int count = 0;
+    for (int i = 0; i < kernel->instruction_count; i++) count += kernel_op_is_reduction(kernel->instructions[i].op);
+    return count;
+}
+
+/* Every inner iteration is as independent as the outer ones. */
+static bool is_map(const Kernel *kernel)
+{
+    for (int p = 0; p < kernel->phase_count; p++) {
+        if (!kernel->phases[p].inner) return false;
+    }
+    return count_reductions(kernel) == 0 && !inner_axis_is_sequential(kernel);
+}
+
+static int natural_lanes(const Kernel *kernel, const Target *target)
+{
+    bool wide = false;
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        if (kernel->instructions[i].type == DTYPE_F32) return target->vector_bytes / 4;
+        wide |= kernel->instructions[i].type == DTYPE_F64 || kernel->instructions[i].type == DTYPE_I64;
+    }
+    return target->vector_bytes / (wide ? 8 : 4);
+}
+
+static int lanes_for(int lanes, int64_t extent)
+{
+    while (lanes > 1 && lanes / 2 >= extent) lanes /= 2;
+    return lanes;
+}
+
+/* What one inner iteration costs, roughly in cycles, vectorised along `axis`. */
+static double axis_cost(const Kernel *kernel, int axis, int lanes)
+{
+    int inner = kernel->axis_count - 1;
+    int64_t inner_extent = kernel->extent[inner] > 0 ? kernel->extent[inner] : 1;
+    double cost = 0;
+    for (int r = 1; r <= kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, (Register)r);
+        bool store = kernel_op_is_store(instruction->op), load = instruction->op == KERNEL_LOAD;
+        double weight = is_inner(kernel, r) ? 1 : 1.0 / (double)inner_extent;
+        double each = 0.5 / lanes;
+        if (load || store) {
+            int64_t stride = kernel->operands[instruction->operand].stride[axis];
+            bool indexed = load ? instruction->a : instruction->b;
+            if (stride == 1)
+                each = 1.0 / lanes;
+            else if (stride || (indexed && axis == inner))
+                each = store ? 2 : 1.2;
+        }
+        if (kernel_op_is_reduction(instruction->op) && axis == inner) each += 6.0 / (double)inner_extent;
+        cost += weight * each;
+    }
+    int64_t extent = kernel->extent[axis] > 0 ? kernel->extent[axis] : 1;
+    double rounds = (double)((extent + lanes - 1) / lanes) * lanes;
+    return cost * rounds / (double)extent;
+}
+
+static void choose_vector_axis(LoopPlan *plan, const Kernel *kernel, const Target *target)
+{
+    int inner = kernel->axis_count - 1, natural = natural_lanes(kernel, target);
+    bool sequential = inner_axis_is_sequential(kernel);
+    double best = DBL_MAX;
+    for (int axis = inner; axis >= 0; axis--) {
+        if (kernel->extent[axis] < 2 || (axis == inner && sequential)) continue;
+        int lanes = lanes_for(natural, kernel->extent[axis]);
+        double cost = axis_cost(kernel, axis, lanes);
+        if (cost >= best) continue;
+        best = cost;
+        plan->vector_axis = axis;
+        plan->lanes = lanes;
+    }
+}
+
+/* How many copies fit the registers, and are worth the code. */
+static int wanted_copies(const Kernel *kernel)
+{
+    int weight = 0;
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        int op = kernel->instructions[i].op;
+        bool function =
+            (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_SIGMOID) || op == KERNEL_POWER;
+        weight += function ? 10 : 1;
+    }
+    return weight <= 30 ? 4 : weight <= 70 ? 2 : 1;
+}
+
+/* The outer axis nearest to the inner one that is long enough to take rows of it together; -1 if there is none. */
+static int row_axis(const Kernel *kernel, int rows)
+{
+    for (int axis = kernel->axis_count - 2; axis >= 0; axis--) {
+        if (kernel->extent[axis] >= rows) return axis;
+    }
+    return -1;
+}
+
+static void choose_copies(LoopPlan *plan, const Kernel *kernel)
+{
+    int inner = kernel->axis_count - 1, wanted = wanted_copies(kernel);
+    plan->copy_axis = -1;
+    plan->copies = 1;
+    if (plan->vector_axis < 0 || wanted == 1) return;
+    int rows = row_axis(kernel, wanted);
+    if (plan->vector_axis == inner && rows >= 0 && count_reductions(kernel)) {
+        plan->copy_axis = rows;
+        plan->copies = wanted;
+        return;
+    }
+    if (plan->vector_axis == inner && !count_reductions(kernel) && wanted > 2) wanted = 2;
+    int64_t vectors = (kernel->extent[plan->vector_axis] + plan->lanes - 1) / plan->lanes;
+    plan->copy_axis = plan->vector_axis;
+    plan->copies = (int)(vectors < wanted ? vectors : wanted);
+}
+
+static double estimate_nanoseconds(const Kernel *kernel, const LoopPlan *plan)
+{
+    double compute = kernel_flops(kernel) / (2.0 * plan->lanes), memory = kernel_bytes(kernel) / 10;
+    return compute > memory ? compute : memory;
+}
+
+void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
+{
+    *plan = (LoopPlan){.vector_axis = -1, .lanes = 1, .stepped_axis = -1};
+    choose_vector_axis(plan, kernel, target);
+    choose_copies(plan, kernel);
+    int inner = kernel->axis_count - 1;
+    units_init(&plan->units);
+    for (int axis = 0; axis < inner; axis++) {
+        int64_t step = 1;
+        if (axis == plan->copy_axis) step = plan->copies;
+        if (axis == plan->vector_axis) step = (int64_t)plan->lanes * plan->copies;
+        if (step > 1) plan->stepped_axis = axis;
+        units_add(&plan->units, axis, kernel->extent[axis], step);
+    }
+    int64_t chunk = CHUNK_ELEMENTS; /* a multiple of lanes * copies */
+    if (plan->stepped_axis < 0 && is_map(kernel) && kernel->extent[inner] > chunk) {
+        plan->stepped_axis = inner;
+        units_add(&plan->units, inner, kernel->extent[inner], chunk);
+    }
+    plan->grain = units_grain(&plan->units, estimate_nanoseconds(kernel, plan));
+}

@@ -1,0 +1,36 @@
+#include "codegen/work_units.h"
+
+#include <math.h>
+
+void units_init(Units *units) { *units = (Units){.total = 1}; }
+
+void units_add(Units *units, int axis, int64_t extent, int64_t step)
+{
+    int64_t count = (extent + step - 1) / step;
+    units->axes[units->axis_count++] = (UnitAxis){axis, extent, step, count};
+    units->total *= count;
+}
+
+int64_t units_grain(const Units *units, double kernel_nanoseconds)
+{
+    if (units->total <= 1) return 1;
+    double grain = ceil(30e3 * (double)units->total / fmax(kernel_nanoseconds, 1));
+    return grain < (double)units->total ? (int64_t)grain : units->total;
+}
+
+void units_emit_loop(Emit *emit, const Units *units, Loop *loop, Ir index[KERNEL_MAX_AXES])
+{
+    LLVMBuilderRef builder = emit->builder;
+    emit_loop_begin(emit, loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, 0, NULL);
+    Ir rest = loop->index;
+    for (int i = units->axis_count - 1; i >= 0; i--) {
+        const UnitAxis *axis = &units->axes[i];
+        Ir number = rest;
+        if (i > 0) {
+            Ir count = emit_i64(emit, axis->count);
+            number = LLVMBuildURem(builder, rest, count, "");
+            rest = LLVMBuildUDiv(builder, rest, count, "");
+        }
+        index[axis->axis] = emit_mul(emit, number, axis->step);
+    }
+}
