@@ -1,0 +1,38 @@
+/* What happens to gradients between the last backward and the update: sums over stages that hold the same parameter
+ * (tied weights in different stages), and clipping by the norm of the whole gradient. */
+#ifndef RUNTIME_GRADIENTS_H
+#define RUNTIME_GRADIENTS_H
+
+#include "runtime/pipeline.h"
+
+typedef struct SharedParameter {
+    uint32_t global_index;
+    int *ranks; /* that hold it, in the order of the first stage by which they do */
+    int rank_count;
+} SharedParameter;
+
+typedef struct Gradients {
+    World *world;
+    Execution *execution;
+    int first_tag;
+    double clip;             /* 0: none */
+    uint32_t *owner;         /* per parameter of the model: the rank that counts it */
+    SharedParameter *shared; /* those held here */
+    int shared_count;
+    MemoryRegion received; /* gradients of the other holders of one parameter, one after another */
+    double *squares;       /* per parameter of the model */
+} Gradients;
+
+/* Collective: ranks find out who holds what. */
+bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip, Diagnostics *diagnostics);
+void gradients_close(Gradients *gradients);
+
+/* Whether anything is to be done between backward and update. */
+bool gradients_need_work(const Gradients *gradients);
+/* Sums shared gradients, in the same order everywhere, so that all holders update their copies alike. */
+void gradients_reduce(Gradients *gradients);
+/* Collective. Sets SKY_STEP_GRADIENT_SCALE so that the norm of the whole gradient, summed parameter by parameter in the
+ * model's order, is at most `clip`. */
+void gradients_clip(Gradients *gradients);
+
+#endif

@@ -1,0 +1,30 @@
+/* What the user sees of a run: one live line, the CSV log, the summary. On rank 0 only. */
+#ifndef RUNTIME_PROGRESS_H
+#define RUNTIME_PROGRESS_H
+
+#include "base/diagnostics.h"
+
+typedef struct Progress {
+    bool quiet, terminal; /* terminal: one line that is overwritten; else a line now and then */
+    bool line_open;
+    FILE *log;                     /* NULL: none */
+    int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
+    int64_t steps_done;
+    double tokens_per_step;
+    double start, step_start, last_print;
+    double loss;
+} Progress;
+
+/* `log_path` may be NULL. With first_step > 1, lines of the log up to the step before are kept. The clock starts here.
+ */
+bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
+                   double tokens_per_step, Diagnostics *diagnostics);
+void progress_step(Progress *progress, int64_t step, double loss, double learning_rate);
+/* accuracy < 0: unknown. */
+void progress_evaluation(Progress *progress, int64_t step, double loss, double accuracy, int64_t count);
+/* A line of its own, unless quiet. */
+void progress_say(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the live line, prints the summary (predicted_step_s <= 0: without the prediction) and closes the log. */
+bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *diagnostics);
+
+#endif

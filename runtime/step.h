@@ -1,0 +1,28 @@
+/* What changes from step to step: the learning rate and the scalars that kernels read. */
+#ifndef RUNTIME_STEP_H
+#define RUNTIME_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/program.h"
+
+typedef enum ScheduleKind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_COUNT } ScheduleKind;
+
+typedef struct LearningRateSchedule {
+    double base;
+    ScheduleKind kind;
+    int64_t warmup; /* steps over which the rate rises to `base`: base / warmup, 2 base / warmup ... */
+    int64_t total;  /* steps of the whole training; linear and cosine reach 0 just after the last */
+} LearningRateSchedule;
+
+const char *schedule_name(ScheduleKind kind); /* "constant", "linear", "cosine" */
+/* `step` counts from 0. */
+double learning_rate_at(const LearningRateSchedule *schedule, int64_t step);
+
+/* Fills both groups of the step space for the `step`-th update (from 0). The second group's weight decay is 0. */
+void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
+                  double weight_decay, double loss_scale, int64_t step);
+void step_scalars_set(float scalars[SKY_STEP_SCALARS], int element, double value); /* in both groups */
+
+#endif

@@ -1,0 +1,27 @@
+/* What a rank did when, for chrome://tracing and Perfetto: one process per rank, one thread per stage. */
+#ifndef RUNTIME_TRACE_H
+#define RUNTIME_TRACE_H
+
+#include "runtime/world.h"
+
+typedef struct TraceEvent {
+    double begin, end; /* world_now() */
+    uint32_t step;
+    SkyInstruction instruction;
+} TraceEvent;
+
+typedef struct Trace {
+    bool enabled;
+    TraceEvent *events;
+    size_t count, capacity;
+} Trace;
+
+const char *instruction_name(uint32_t op); /* "forward", "receive activations" ... */
+
+void trace_record(Trace *trace, double begin, double end, int64_t step, const SkyInstruction *instruction);
+
+/* Collective: rank 0 gathers all events, brings their clocks together and writes `path`. */
+bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics *diagnostics);
+void trace_free(Trace *trace);
+
+#endif

@@ -1,0 +1,299 @@
+#include "runtime/world.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Tags of the control communicator. */
+enum { TAG_QUESTION = 1, TAG_ANSWER };
+
+static const double progress_interval = 50e-6; /* between kernels */
+static const double least_sleep = 20e-6, most_sleep = 1e-3;
+static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
+
+double world_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+_Noreturn void world_fail(World *world, const char *format, ...)
+{
+    Arena arena = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    const char *reason = arena_format_va(&arena, format, arguments);
+    va_end(arguments);
+    const char *place =
+        *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
+    fprintf(stderr, "skycc: error: rank %d (%s), %s: %s\n", world->rank, world->device, place, reason);
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_RUN_FAILED);
+    _exit(EXIT_RUN_FAILED);
+}
+
+static World *failing_world; /* MPI error handlers carry no context */
+
+static void on_mpi_error(MPI_Comm *communicator, int *code, ...)
+{
+    (void)communicator;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(*code, text, &length);
+    world_fail(failing_world, "communication failed: %.*s", length, text);
+}
+
+static MPI_Comm duplicate(MPI_Errhandler handler)
+{
+    MPI_Comm communicator;
+    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    MPI_Comm_set_errhandler(communicator, handler);
+    return communicator;
+}
+
+static void add_request(World *world, MPI_Request request, int *pending)
+{
+    if (world->request_count == world->request_capacity) {
+        int capacity = world->request_capacity ? 2 * world->request_capacity : 64;
+        world->requests = memory_resize(world->requests, (size_t)capacity, sizeof *world->requests);
+        world->pending = memory_resize(world->pending, (size_t)capacity, sizeof *world->pending);
+        world->completed = memory_resize(world->completed, (size_t)capacity, sizeof *world->completed);
+        world->request_capacity = capacity;
+    }
+    world->requests[world->request_count] = request;
+    world->pending[world->request_count++] = pending;
+    ++*pending;
+}
+
+static void receive_on(World *world, MPI_Comm communicator, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    MPI_Request request;
+    if (size > INT_MAX) bug("message of %zu bytes", size);
+    MPI_Irecv(bytes, (int)size, MPI_BYTE, peer, tag, communicator, &request);
+    add_request(world, request, pending);
+}
+
+static void send_on(World *world, MPI_Comm communicator, const void *bytes, size_t size, int peer, int tag,
+                    int *pending)
+{
+    MPI_Request request;
+    if (size > INT_MAX) bug("message of %zu bytes", size);
+    MPI_Isend(bytes, (int)size, MPI_BYTE, peer, tag, communicator, &request);
+    add_request(world, request, pending);
+}
+
+void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    send_on(world, world->data, bytes, size, peer, tag, pending);
+}
+
+void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    receive_on(world, world->data, bytes, size, peer, tag, pending);
+}
+
+static void await_question(World *world)
+{
+    receive_on(world, world->control, &world->live.question, sizeof world->live.question, MPI_ANY_SOURCE, TAG_QUESTION,
+               &world->live.question_pending);
+}
+
+void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step)
+{
+    *world = (World){.device = program->device_name, .timeout = timeout, .step = step, .shares_cores = true};
+    failing_world = world;
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(on_mpi_error, &handler);
+    world->data = duplicate(handler);
+    world->control = duplicate(handler);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    await_question(world);
+    prctl(PR_SET_TIMERSLACK, 1000UL); /* the default adds 50 us to every short sleep */
+}
+
+void world_count_cores(World *world, int threads)
+{
+    char host[64] = {0};
+    gethostname(host, sizeof host - 1);
+    struct Place {
+        char host[64];
+        int threads;
+    } mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
+    memcpy(mine.host, host, sizeof host);
+    world_allgather(world, &mine, sizeof mine, all, "hosts");
+    long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int r = 0; r < world->size; r++)
+        if (memcmp(all[r].host, host, sizeof host) == 0) here += all[r].threads;
+    free(all);
+    world->shares_cores = here > cores;
+}
+
+void world_close(World *world)
+{
+    world_barrier(world, "the end of the run");
+    while (world->request_count > 1) world_progress(world);
+    MPI_Cancel(&world->requests[0]); /* the question that nobody will ask any more */
+    MPI_Request_free(&world->requests[0]);
+    MPI_Comm_free(&world->data);
+    MPI_Comm_free(&world->control);
+    free(world->requests);
+    free(world->pending);
+    free(world->completed);
+    world->request_count = 0;
+}
+
+static void answer_questions(World *world)
+{
+    if (world->live.question_pending || world->live.reply_pending) return;
+    world->live.reply = world->rank;
+    send_on(world, world->control, &world->live.reply, sizeof world->live.reply, world->live.question, TAG_ANSWER,
+            &world->live.reply_pending);
+    await_question(world);
+}
+
+void world_progress(World *world)
+{
+    int count = 0;
+    MPI_Status statuses[64];
+    /* In windows of the status array: MPI_STATUSES_IGNORE makes gcc see a write through a null pointer. */
+    for (int first = 0; first < world->request_count; first += 64) {
+        int window = world->request_count - first < 64 ? world->request_count - first : 64;
+        MPI_Testsome(window, world->requests + first, &count, world->completed, statuses);
+        for (int i = 0; i < count && count != MPI_UNDEFINED; i++) --*world->pending[first + world->completed[i]];
+    }
+    int kept = 0;
+    for (int i = 0; i < world->request_count; i++)
+        if (world->requests[i] != MPI_REQUEST_NULL) {
+            world->requests[kept] = world->requests[i];
+            world->pending[kept++] = world->pending[i];
+        }
+    world->request_count = kept;
+    world->last_progress = world_now();
+    answer_questions(world);
+}
+
+void world_progress_between(World *world)
+{
+    if (world_now() - world->last_progress >= progress_interval) world_progress(world);
+}
+
+static void sleep_for(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+void world_sleep_until(World *world, double deadline)
+{
+    for (double left; (left = deadline - world_now()) > 0;) {
+        sleep_for(left < most_sleep ? left : most_sleep);
+        world_progress(world);
+    }
+}
+
+/* Whether `peer` answers a question before `deadline`. If not, the run is over: the messages are never completed. */
+static bool is_alive(World *world, int peer, double deadline)
+{
+    int answer = -1, pending = 0;
+    receive_on(world, world->control, &answer, sizeof answer, peer, TAG_ANSWER, &pending);
+    send_on(world, world->control, &world->rank, sizeof world->rank, peer, TAG_QUESTION, &pending);
+    while (pending && world_now() < deadline) {
+        sleep_for(most_sleep);
+        world_progress(world);
+    }
+    return pending == 0;
+}
+
+/* The wait is long: returns if whom it is for is alive, and so waits or computes itself. */
+static void suspect(World *world, WaitReason reason)
+{
+    double deadline = world_now() + (1 - asking_time) * world->timeout;
+    for (int peer = 0; peer < world->size; peer++) {
+        if (peer == world->rank || (reason.peer >= 0 && reason.peer != peer) || is_alive(world, peer, deadline))
+            continue;
+        Arena arena = {0};
+        const char *stage = reason.stage >= 0 ? arena_format(&arena, " (stage %d)", reason.stage) : "";
+        const char *microbatch =
+            reason.microbatch >= 0 ? arena_format(&arena, " of micro-batch %d", reason.microbatch) : "";
+        world_fail(world, "rank %d%s has not answered for %g seconds; waited for %s%s", peer, stage, world->timeout,
+                   reason.what, microbatch);
+    }
+}
+
+void world_wait(World *world, const int *pending, WaitReason reason)
+{
+    if (!*pending) return;
+    world_progress(world);
+    double start = world->last_progress, pause = least_sleep;
+    while (*pending) {
+        if (world->shares_cores) {
+            sleep_for(pause);
+            pause = pause * 1.5 < most_sleep ? pause * 1.5 : most_sleep;
+        }
+        world_progress(world);
+        if (world->timeout > 0 && world->last_progress - start > asking_time * world->timeout) {
+            suspect(world, reason);
+            start = world_now();
+        }
+    }
+}
+
+void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what)
+{
+    MPI_Request request;
+    int pending = 0;
+    if (size > INT_MAX) bug("collective of %zu bytes", size);
+    MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, world->control, &request);
+    add_request(world, request, &pending);
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what)
+{
+    MPI_Request request;
+    int pending = 0;
+    if (size > INT_MAX) bug("collective of %zu bytes", size);
+    MPI_Ibcast(bytes, (int)size, MPI_BYTE, root, world->control, &request);
+    add_request(world, request, &pending);
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+void world_sum(World *world, double *values, size_t count, const char *what)
+{
+    MPI_Request request;
+    int pending = 0;
+    if (count > INT_MAX) bug("collective of %zu numbers", count);
+    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM, world->control, &request);
+    add_request(world, request, &pending);
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+void world_barrier(World *world, const char *what)
+{
+    MPI_Request request;
+    int pending = 0;
+    MPI_Ibarrier(world->control, &request);
+    add_request(world, request, &pending);
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
+{
+    int mine = diagnostics->errors ? diagnostics->exit_code : EXIT_OK, first = -1;
+    int *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &mine, sizeof mine, all, "agreement");
+    for (int r = world->size - 1; r >= 0; r--)
+        if (all[r] != EXIT_OK) first = r;
+    if (world->rank == (first < 0 ? 0 : first)) diagnostics_print(diagnostics, stderr);
+    if (first >= 0) *exit_code = all[first];
+    free(all);
+    diagnostics_free(diagnostics);
+    return first < 0;
+}
