@@ -3,13 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Diagnostic {
-    struct Diagnostic *next;
-    bool is_error;
-    Place place;
-    const char *message, *hint;
-} Diagnostic;
-
 static void record(Diagnostics *diagnostics, bool is_error, Place place, const char *hint, const char *format,
                    va_list arguments)
 {

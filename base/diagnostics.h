@@ -24,14 +24,22 @@ enum {
 };
 
 typedef struct Place {
-    const char *file;   /* NULL: none */
-    int line, column;   /* 0: none */
-    const char *object; /* what inside the file is meant, such as "node '/encoder/MatMul' (MatMul, opset 17)"; NULL: none */
+    const char *file; /* NULL: none */
+    int line, column; /* 0: none */
+    const char
+        *object; /* what inside the file is meant, such as "node '/encoder/MatMul' (MatMul, opset 17)"; NULL: none */
 } Place;
+
+typedef struct Diagnostic {
+    struct Diagnostic *next; /* in the order of reporting */
+    bool is_error;
+    Place place;
+    const char *message, *hint; /* hint may be NULL */
+} Diagnostic;
 
 typedef struct Diagnostics {
     Arena arena;
-    struct Diagnostic *first, *last;
+    Diagnostic *first, *last;
     int errors, warnings;
     int exit_code; /* of the first error; EXIT_OK while there is none */
 } Diagnostics;

@@ -178,3 +178,28 @@ void json_print_number(Buffer *buffer, double value)
     }
     buffer_print(buffer, "%s", text);
 }
+
+static void print_member(Buffer *buffer, const char *key, const char *text)
+{
+    if (!text) return;
+    buffer_print(buffer, ",\"%s\":", key);
+    json_print_string(buffer, text);
+}
+
+void json_print_diagnostics(Buffer *buffer, const Diagnostics *diagnostics, bool errors)
+{
+    const char *separator = "[";
+    for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
+        if (d->is_error != errors) continue;
+        buffer_print(buffer, "%s{\"severity\":\"%s\"", separator, d->is_error ? "error" : "warning");
+        print_member(buffer, "file", d->place.file);
+        if (d->place.line) buffer_print(buffer, ",\"line\":%d", d->place.line);
+        if (d->place.column) buffer_print(buffer, ",\"column\":%d", d->place.column);
+        print_member(buffer, "object", d->place.object);
+        print_member(buffer, "message", d->message);
+        print_member(buffer, "hint", d->hint);
+        buffer_print(buffer, "}");
+        separator = ",";
+    }
+    buffer_print(buffer, "%s]", *separator == '[' ? "[" : "");
+}

@@ -25,12 +25,17 @@ bool json_get_number(JsonReader reader, const json_t *object, const char *path, 
 bool json_get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
 bool json_get_array(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
 bool json_get_object(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
-bool json_optional_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value);
+bool json_optional_string(JsonReader reader, const json_t *object, const char *path, const char *key,
+                          const char **value);
 bool json_optional_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
 bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
 
 /* Writer fragments. */
 void json_print_string(Buffer *buffer, const char *text); /* quoted and escaped */
 void json_print_number(Buffer *buffer, double value);     /* finite; shortest form that reads back exactly */
+
+/* An array of {"severity", "file", "line", "column", "object", "message", "hint"}, absent members left out; only
+ * errors, or only warnings. */
+void json_print_diagnostics(Buffer *buffer, const Diagnostics *diagnostics, bool errors);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef DRIVER_COMMANDS_H
 #define DRIVER_COMMANDS_H
 
+int check_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 
 #endif

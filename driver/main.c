@@ -10,6 +10,7 @@ static const struct {
     int (*main)(int argc, char **argv);
     const char *summary;
 } commands[] = {
+    {"check", check_main, "import a model and say what is in it"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
 };
 

@@ -29,7 +29,7 @@ typedef struct ImportOptions {
     size_t input_shape_count;
     int64_t default_dimension; /* for what is still unbound, with a warning; 0: unbound dimensions are errors */
     bool keep_ties;            /* initializers shared through Identity nodes stay one parameter, constant-filled too */
-    bool untie;       /* every use of a shared initializer is a parameter of its own; equal bytes are not tied */
+    bool untie;       /* every Identity of an initializer is a parameter of its own; equal bytes are not tied */
     bool no_weights;  /* external data may be missing: such parameters have no data */
     bool dropout_off; /* training-mode Dropout is left out */
 } ImportOptions;
@@ -64,5 +64,8 @@ typedef struct ImportedModel {
 bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
                  Diagnostics *diagnostics);
 void imported_model_free(ImportedModel *model);
+
+/* Whether nodes of this operator can be imported at all. */
+bool onnx_operator_supported(const char *domain, const char *op);
 
 #endif

@@ -93,6 +93,8 @@ const Normalization *normalization_find(const char *domain, const char *op)
     return NULL;
 }
 
+bool onnx_operator_supported(const char *domain, const char *op) { return normalization_find(domain, op) != NULL; }
+
 /* An attribute that no rule asked for could change the meaning of the node. */
 static bool check_attributes(const OnnxNode *node)
 {

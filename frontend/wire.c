@@ -1,5 +1,7 @@
 #include "frontend/wire.h"
 
+#include "onnx/onnx.pb-c.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -106,10 +108,12 @@ static WireType natural_wire_type(ProtobufCType type)
     }
 }
 
-/* Names must be text: they are compared, printed and written into JSON. */
-static bool is_text(const unsigned char *data, size_t size)
+/* Names must be text: they are compared, printed and written into JSON. Free text may have lines. */
+static bool is_text(const unsigned char *data, size_t size, bool is_name)
 {
     if (size && memchr(data, 0, size)) return false;
+    for (size_t i = 0; is_name && i < size; i++)
+        if (data[i] < 0x20 || data[i] == 0x7f) return false;
     for (size_t i = 0; i < size;) {
         utf8proc_int32_t character;
         utf8proc_ssize_t length = utf8proc_iterate(data + i, (utf8proc_ssize_t)(size - i), &character);
@@ -161,8 +165,10 @@ static bool scan_known(Scan *scan, const WireField *field, const ProtobufCMessag
     if (field->type != natural)
         return refuse(scan, field->start, type->short_name, known->name, "is of the wrong type");
     if (natural == WIRE_BYTES) scan->unpacked_bytes += size + ALLOCATION_OVERHEAD;
-    if (known->type == PROTOBUF_C_TYPE_STRING && strcmp(known->name, "doc_string") != 0 && !is_text(field->data, size))
-        return refuse(scan, field->start, type->short_name, known->name, "is not UTF-8 text");
+    bool is_name = type != &onnx__string_string_entry_proto__descriptor;
+    if (known->type == PROTOBUF_C_TYPE_STRING && strcmp(known->name, "doc_string") != 0 &&
+        !is_text(field->data, size, is_name))
+        return refuse(scan, field->start, type->short_name, known->name, "is not printable UTF-8 text");
     if (known->type != PROTOBUF_C_TYPE_MESSAGE) return true;
     if (again && known->label != PROTOBUF_C_LABEL_REPEATED)
         return refuse(scan, field->start, type->short_name, known->name, "occurs twice");

@@ -1,0 +1,300 @@
+/* skycc check: imports a model and says what is in it. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "driver/commands.h"
+#include "driver/options.h"
+#include "driver/training_model.h"
+
+static const char usage[] =
+    "usage: skycc check MODEL.onnx [options]\n"
+    "\n"
+    "Imports the model and says what is in it: operators, inputs, parameters, layers, and what deserves a warning.\n"
+    "\n"
+    "  --dim NAME=VALUE      bind a symbolic dimension (unbound ones are taken to be 8)\n"
+    "  --no-weights          the files with the weights need not be there\n"
+    "  --dropout off         take out the dropout of a train-mode export\n"
+    "  --keep-ties, --untie  how initializers that share bytes are trained\n"
+    "  --json                print JSON, errors and warnings included\n"
+    "  -v, --verbose         list every parameter\n"
+    "  -h, --help            this text\n";
+
+enum { ASSUMED_DIMENSION = 8 };
+
+enum { OPTION_DIM = 256, OPTION_NO_WEIGHTS, OPTION_DROPOUT, OPTION_KEEP_TIES, OPTION_UNTIE, OPTION_JSON };
+
+static const struct option long_options[] = {
+    {"dim", required_argument, NULL, OPTION_DIM},
+    {"no-weights", no_argument, NULL, OPTION_NO_WEIGHTS},
+    {"dropout", required_argument, NULL, OPTION_DROPOUT},
+    {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},
+    {"untie", no_argument, NULL, OPTION_UNTIE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+typedef struct CheckOptions {
+    const char *model;
+    ImportOptions import;
+    DimensionBindings dimensions;
+    bool json, verbose;
+} CheckOptions;
+
+static bool parse_option(CheckOptions *options, int option, char *argument, Diagnostics *diagnostics)
+{
+    switch (option) {
+    case OPTION_DIM: return option_dimension(&options->dimensions, argument, diagnostics);
+    case OPTION_NO_WEIGHTS: return options->import.no_weights = true;
+    case OPTION_DROPOUT: return option_dropout(&options->import, argument, diagnostics);
+    case OPTION_KEEP_TIES: return options->import.keep_ties = true;
+    case OPTION_UNTIE: return options->import.untie = true;
+    case OPTION_JSON: return options->json = true;
+    case 'v': return options->verbose = true;
+    default: return false;
+    }
+}
+
+/* Returns the exit code of a command that ends here, or -1. */
+static int parse(CheckOptions *options, int argc, char **argv, Diagnostics *diagnostics)
+{
+    *options = (CheckOptions){.import = {.default_dimension = ASSUMED_DIMENSION}};
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "vh", long_options, NULL)) != -1;) {
+        if (option == 'h') return fputs(usage, stdout), EXIT_OK;
+        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (!parse_option(options, option, optarg, diagnostics)) return EXIT_USAGE;
+    }
+    if (argc - optind == 1) {
+        options->model = argv[optind];
+        options->import.dimensions = options->dimensions.items;
+        options->import.dimension_count = options->dimensions.count;
+        return -1;
+    }
+    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc check --help lists the options", "%s",
+                      optind == argc ? "no model is named" : "more than one model is named");
+    return EXIT_USAGE;
+}
+
+/* --- What there is ---------------------------------------------------------------------------------------------------
+ */
+
+typedef struct OperatorCount {
+    const char *domain, *op;
+    int count;
+    bool supported;
+} OperatorCount;
+
+typedef struct Census {
+    OperatorCount *operators; /* the most frequent first */
+    size_t operator_count, operator_capacity;
+    int64_t parameters; /* tensors trained; tied names count once */
+    int64_t elements;   /* in all of them */
+    double bytes;
+} Census;
+
+static int by_count(const void *a, const void *b)
+{
+    const OperatorCount *left = a, *right = b;
+    if (left->count != right->count) return left->count > right->count ? -1 : 1;
+    int order = strcmp(left->op, right->op);
+    return order ? order : strcmp(left->domain, right->domain);
+}
+
+static void count_operator(Census *census, const char *domain, const char *op)
+{
+    for (size_t i = 0; i < census->operator_count; i++) {
+        OperatorCount *known = &census->operators[i];
+        if (strcmp(known->op, op) == 0 && strcmp(known->domain, domain) == 0) {
+            known->count++;
+            return;
+        }
+    }
+    OperatorCount first = {domain, op, 1, onnx_operator_supported(domain, op)};
+    array_push(census->operators, census->operator_count, census->operator_capacity, first);
+}
+
+static void take_census(Census *census, const TrainingModel *model)
+{
+    const Onnx__ModelProto *proto = model->imported.onnx.proto;
+    for (size_t i = 0; proto && i < proto->graph->n_node; i++) {
+        const Onnx__NodeProto *node = proto->graph->node[i];
+        count_operator(census, node->domain ? node->domain : "", node->op_type ? node->op_type : "");
+    }
+    if (census->operator_count) qsort(census->operators, census->operator_count, sizeof *census->operators, by_count);
+    for (size_t i = 0; i < model->imported.parameter_count; i++) {
+        if (model->imported.parameters[i].tied) continue;
+        const Value *value = graph_value(&model->graph, model->imported.parameters[i].value);
+        int64_t elements = shape_elements(&value->shape);
+        census->parameters++;
+        census->elements += elements;
+        census->bytes += (double)elements * (double)dtype_size(value->dtype);
+    }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------------
+ */
+
+static void json_tensor(Buffer *json, const char *name, const Value *value)
+{
+    char shape[256];
+    json_print_string(json, name);
+    buffer_print(json, ",\"dtype\":\"%s\",\"shape\":%s", dtype_name(value->dtype), shape_format(&value->shape, shape));
+}
+
+static void json_tensors(Buffer *json, const TrainingModel *model)
+{
+    const Graph *graph = &model->graph;
+    const ImportedModel *imported = &model->imported;
+    buffer_print(json, ",\"dimensions\":{");
+    for (size_t i = 0; i < imported->dimension_count; i++) {
+        if (i) buffer_print(json, ",");
+        json_print_string(json, imported->dimensions[i].name);
+        buffer_print(json, ":%lld", (long long)imported->dimensions[i].value);
+    }
+    buffer_print(json, "},\"inputs\":[");
+    for (size_t i = 0; i < graph->input_count; i++) {
+        buffer_print(json, "%s{\"name\":", i ? "," : "");
+        json_tensor(json, graph_value(graph, graph->inputs[i])->name, graph_value(graph, graph->inputs[i]));
+        buffer_print(json, "}");
+    }
+    buffer_print(json, "],\"outputs\":[");
+    for (size_t i = 0; i < graph->output_count; i++) {
+        buffer_print(json, "%s{\"name\":", i ? "," : "");
+        json_tensor(json, graph->outputs[i].name, graph_value(graph, graph->outputs[i].value));
+        buffer_print(json, "}");
+    }
+    buffer_print(json, "],\"parameters\":[");
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        const ImportedParameter *parameter = &imported->parameters[i];
+        const Value *value = graph_value(graph, parameter->value);
+        Value own = *value; /* in the shape of this name */
+        if (parameter->transposed) own.shape = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
+        buffer_print(json, "%s{\"name\":", i ? "," : "");
+        json_tensor(json, parameter->name, &own);
+        if (parameter->tied) {
+            buffer_print(json, ",\"tied_to\":");
+            json_print_string(json, value->name);
+            buffer_print(json, ",\"transposed\":%s", parameter->transposed ? "true" : "false");
+        }
+        buffer_print(json, "}");
+    }
+    buffer_print(json, "],\"layers\":[");
+    for (int i = 0; i < graph->layer_count; i++) {
+        if (i) buffer_print(json, ",");
+        json_print_string(json, graph->layer_names[i]);
+    }
+    buffer_print(json, "]");
+}
+
+static void print_json(const CheckOptions *options, const TrainingModel *model, const Census *census, bool ok,
+                       const Diagnostics *diagnostics)
+{
+    Buffer json = {0};
+    char hash[33];
+    buffer_print(&json, "{\"model\":");
+    json_print_string(&json, options->model);
+    buffer_print(&json, ",\"ok\":%s,\"opset\":%lld,\"model_hash\":\"%s\",\"operators\":{", ok ? "true" : "false",
+                 (long long)model->imported.opset, hash_format(model->imported.onnx.hash, hash));
+    for (int supported = 1; supported >= 0; supported--) {
+        const char *separator = "";
+        for (size_t i = 0; i < census->operator_count; i++) {
+            const OperatorCount *operator= & census->operators[i];
+            if (!supported && operator->supported) continue;
+            Buffer name = {0};
+            buffer_print(&name, "%s%s%s", operator->domain, *operator->domain ? "." : "", operator->op);
+            buffer_print(&json, "%s", separator);
+            json_print_string(&json, buffer_text(&name));
+            if (supported) buffer_print(&json, ":%d", operator->count);
+            buffer_free(&name);
+            separator = ",";
+        }
+        buffer_print(&json, supported ? "},\"unsupported\":[" : "]");
+    }
+    if (ok) {
+        json_tensors(&json, model);
+        buffer_print(&json, ",\"parameter_tensors\":%lld,\"parameter_elements\":%lld", (long long)census->parameters,
+                     (long long)census->elements);
+    }
+    buffer_print(&json, ",\"errors\":");
+    json_print_diagnostics(&json, diagnostics, true);
+    buffer_print(&json, ",\"warnings\":");
+    json_print_diagnostics(&json, diagnostics, false);
+    buffer_print(&json, "}\n");
+    fputs(json.bytes, stdout);
+    buffer_free(&json);
+}
+
+/* --- Text ------------------------------------------------------------------------------------------------------------
+ */
+
+static void print_tensor(const char *label, const char *name, const Value *value)
+{
+    char shape[256];
+    printf("%-11s %s  %s %s\n", label, name, dtype_name(value->dtype), shape_format(&value->shape, shape));
+}
+
+static void print_operators(const Census *census)
+{
+    enum { WIDTH = 100, INDENT = 12 };
+    int column = printf("%-11s", "operators");
+    for (size_t i = 0; i < census->operator_count; i++) {
+        const OperatorCount *operator= & census->operators[i];
+        char text[128];
+        int length = snprintf(text, sizeof text, " %.60s%s%.40s %d%s", operator->domain,
+                              *operator->domain ? "." : "", operator->op, operator->count,
+                              i + 1 < census->operator_count ? "," : "");
+        if (column + length > WIDTH) column = printf("\n%*s", INDENT - 1, "") - 1;
+        column += printf("%s", text);
+    }
+    putchar('\n');
+}
+
+static void print_text(const CheckOptions *options, const TrainingModel *model, const Census *census)
+{
+    const Graph *graph = &model->graph;
+    const ImportedModel *imported = &model->imported;
+    printf("%-11s %s, opset %lld\n", "model", options->model, (long long)imported->opset);
+    for (size_t i = 0; i < imported->dimension_count; i++)
+        printf("%-11s %s = %lld\n", i ? "" : "dimensions", imported->dimensions[i].name,
+               (long long)imported->dimensions[i].value);
+    for (size_t i = 0; i < graph->input_count; i++)
+        print_tensor(i ? "" : "inputs", graph_value(graph, graph->inputs[i])->name,
+                     graph_value(graph, graph->inputs[i]));
+    for (size_t i = 0; i < graph->output_count; i++)
+        print_tensor(i ? "" : "outputs", graph->outputs[i].name, graph_value(graph, graph->outputs[i].value));
+    print_operators(census);
+    printf("%-11s %lld tensors, %lld elements, %.1f MB\n", "parameters", (long long)census->parameters,
+           (long long)census->elements, census->bytes * 1e-6);
+    for (size_t i = 0; options->verbose && i < imported->parameter_count; i++)
+        print_tensor(imported->parameters[i].tied ? "  (tied)" : "", imported->parameters[i].name,
+                     graph_value(graph, imported->parameters[i].value));
+    for (int i = 0; i < graph->layer_count; i++) printf("%-11s %d %s\n", i ? "" : "layers", i, graph->layer_names[i]);
+}
+
+int check_main(int argc, char **argv)
+{
+    Diagnostics diagnostics = {0};
+    CheckOptions options;
+    int code = parse(&options, argc, argv, &diagnostics);
+    if (code < 0) {
+        TrainingModel model;
+        Census census = {0};
+        bool ok = training_model_load(&model, options.model, &(ModelOptions){.import = options.import}, &diagnostics);
+        code = ok ? EXIT_OK : diagnostics.exit_code;
+        take_census(&census, &model);
+        if (options.json)
+            print_json(&options, &model, &census, ok, &diagnostics);
+        else if (ok)
+            print_text(&options, &model, &census);
+        free(census.operators);
+        training_model_free(&model);
+    }
+    if (!options.json) diagnostics_print(&diagnostics, stderr);
+    free(options.dimensions.items);
+    diagnostics_free(&diagnostics);
+    return code;
+}
