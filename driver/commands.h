@@ -1,9 +1,11 @@
-/* The subcommands: one file each, one row each in main.c. Each takes its own argc and argv (argv[0] is its name) and returns
- * skycc's exit code. */
+/* The subcommands: one file each, one row each in main.c. Each takes its own argc and argv (argv[0] is its name) and
+ * returns skycc's exit code. */
 #ifndef DRIVER_COMMANDS_H
 #define DRIVER_COMMANDS_H
 
 int check_main(int argc, char **argv);
+int compile_main(int argc, char **argv);
+int probe_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 
 #endif

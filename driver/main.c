@@ -20,13 +20,15 @@ static void print_help(FILE *stream)
 {
     fputs("usage: skycc COMMAND [arguments]\n"
           "\n"
-          "Compiles a BERT-family ONNX graph into native programs, one per device, that together train it as a pipeline.\n"
+          "Compiles a BERT-family ONNX graph into native programs, one per device, that together train it as a "
+          "pipeline.\n"
           "\n",
           stream);
     for (int i = 0; i < COMMAND_COUNT; i++) fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].summary);
     fputs("\n"
           "skycc COMMAND --help says more about one; skycc --version prints the version.\n"
-          "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or link\n"
+          "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or "
+          "link\n"
           "failure, 6 a run failed, 70 a bug in skycc.\n",
           stream);
 }

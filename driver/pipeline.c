@@ -7,10 +7,14 @@
 static SkyInstruction instruction_of(const PlanInstruction *from)
 {
     static const uint32_t ops[PLAN_OP_COUNT] = {
-        [PLAN_RECEIVE_FORWARD] = SKY_RECEIVE_FORWARD,   [PLAN_FORWARD] = SKY_FORWARD,
-        [PLAN_SEND_FORWARD] = SKY_SEND_FORWARD,         [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
-        [PLAN_BACKWARD] = SKY_BACKWARD,                 [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
-        [PLAN_REDUCE] = SKY_REDUCE,                     [PLAN_UPDATE] = SKY_UPDATE,
+        [PLAN_RECEIVE_FORWARD] = SKY_RECEIVE_FORWARD,
+        [PLAN_FORWARD] = SKY_FORWARD,
+        [PLAN_SEND_FORWARD] = SKY_SEND_FORWARD,
+        [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
+        [PLAN_BACKWARD] = SKY_BACKWARD,
+        [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
+        [PLAN_REDUCE] = SKY_REDUCE,
+        [PLAN_UPDATE] = SKY_UPDATE,
     };
     if (from->op == PLAN_WEIGHT_GRADIENT) bug("split backward reached the program");
     return (SkyInstruction){.op = ops[from->op],

@@ -17,8 +17,9 @@ typedef struct Pipeline {
     size_t rank_count;
 } Pipeline;
 
-/* Builds every stage of the plan and a program per rank. `weights` NULL leaves initial values out. Fails where the laid-out
- * memory exceeds what the plan promised, which would be a bug, or a weight is missing. Free with pipeline_free. */
+/* Builds every stage of the plan and a program per rank. `weights` NULL leaves initial values out. Fails where the
+ * laid-out memory exceeds what the plan promised, which would be a bug, or a weight is missing. Free with
+ * pipeline_free. */
 bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
                     const WeightOptions *weights, uint64_t seed, Diagnostics *diagnostics);
 void pipeline_free(Pipeline *pipeline);

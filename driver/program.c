@@ -66,7 +66,24 @@ void program_for_run(Program *program, const TrainingModel *model, const StageCo
     run->predicted_step_s = arena_new(&program->arena, double);
 }
 
-void program_free(Program *program) { arena_free(&program->arena); }
+void program_free(Program *program)
+{
+    jit_free(program->jit);
+    if (program->kernels) codegen_free(program->kernels);
+    target_free(&program->target);
+    arena_free(&program->arena);
+}
+
+bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics)
+{
+    if (!target_init(&program->target, (TargetOptions){.cpu = cpu}, diagnostics)) return false;
+    program->kernels = codegen_compile_program(&program->program, &program->target, (CodegenOptions){0}, diagnostics);
+    if (!program->kernels) return false;
+    program->jit = jit_load(program->kernels, diagnostics);
+    if (!program->jit) return false;
+    codegen_bind(program->kernels, program->jit, &program->program);
+    return true;
+}
 
 bool program_interpret(const void *kernel, void *const *operands) { return kernel_interpret(kernel, operands); }
 

@@ -11,6 +11,9 @@
 typedef struct Program {
     Arena arena;
     SkyProgram program; /* points into the arena and into the stages' */
+    Target target;      /* the rest once it is compiled; NULL before */
+    CompiledKernels *kernels;
+    JitProgram *jit;
 } Program;
 
 /* What every program of the model says, whatever its stages: optimiser, labels, sizes. */
@@ -19,10 +22,8 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
 void program_for_run(Program *program, const TrainingModel *model, const StageCode *code);
 void program_free(Program *program);
 
-/* Compiles the program's kernels for this machine and fills in its calls. */
-bool program_compile(Program *program, const char *cpu, CompiledKernels **kernels, JitProgram **jit,
-                     Diagnostics *diagnostics);
-void program_discard(CompiledKernels *kernels, JitProgram *jit);
+/* Compiles the program's kernels for this machine's processor, or the one named `cpu`, and fills in its calls. */
+bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics);
 
 /* For execution_open: runs a call by the interpreter. */
 bool program_interpret(const void *kernel, void *const *operands);

@@ -149,8 +149,6 @@ typedef struct Run {
     InputTensors inputs;
     StageCode code;
     Program program;
-    CompiledKernels *kernels;
-    JitProgram *jit;
     Execution execution;
     bool open;
     double *losses; /* per step, and after the last */
@@ -180,8 +178,7 @@ static bool compile(Run *run, Diagnostics *diagnostics)
     stage_build(&run->code, graph, 0, graph->layer_count - 1);
     run->code.stage.slot_count = 1;
     program_for_run(&run->program, &run->model, &run->code);
-    if (!run->options->interpret &&
-        !program_compile(&run->program, run->options->target_cpu, &run->kernels, &run->jit, diagnostics))
+    if (!run->options->interpret && !program_compile(&run->program, run->options->target_cpu, diagnostics))
         return false;
     run->open = execution_open(&run->execution, &run->program.program,
                                parallel_threads((uint32_t)run->options->threads), program_interpret, diagnostics);
@@ -375,7 +372,6 @@ static bool execute(Run *run, Diagnostics *diagnostics)
 static void run_free(Run *run)
 {
     if (run->open) execution_close(&run->execution);
-    program_discard(run->kernels, run->jit);
     program_free(&run->program);
     stage_free(&run->code);
     training_model_free(&run->model);

@@ -3,15 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/npy.h"
-#include "frontend/tensor.h"
-
-static bool has_suffix(const char *text, const char *suffix)
-{
-    size_t a = strlen(text), b = strlen(suffix);
-    return a >= b && strcmp(text + a - b, suffix) == 0;
-}
-
 static void add(InputTensors *inputs, InputTensor tensor)
 {
     array_push(inputs->tensors, inputs->count, inputs->capacity, tensor);
@@ -32,28 +23,8 @@ static bool add_safetensors(InputTensors *inputs, const char *path, Diagnostics 
     return true;
 }
 
-static bool add_arrays(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
-{
-    NumpyArrays arrays;
-    if (!numpy_read(&arrays, &inputs->arena, path, diagnostics)) return false;
-    for (size_t i = 0; i < arrays.count; i++)
-        add(inputs, (InputTensor){arrays.items[i].name, path, arrays.items[i].dtype, arrays.items[i].shape,
-                                  arrays.items[i].data});
-    return true;
-}
-
-static bool add_onnx_tensor(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
-{
-    InputTensor tensor = {.file = path};
-    if (!onnx_tensor_read(path, &inputs->arena, &tensor.dtype, &tensor.shape, &tensor.data, diagnostics)) return false;
-    add(inputs, tensor);
-    return true;
-}
-
 bool input_tensors_add(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
 {
-    if (has_suffix(path, ".npy") || has_suffix(path, ".npz")) return add_arrays(inputs, path, diagnostics);
-    if (has_suffix(path, ".pb")) return add_onnx_tensor(inputs, path, diagnostics);
     return add_safetensors(inputs, path, diagnostics);
 }
 

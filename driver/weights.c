@@ -58,8 +58,8 @@ static bool missing(const TrainingModel *model, const Value *value, Diagnostics 
 }
 
 /* Writes the parameters in `needed` to the stage's own file and points to them there. */
-static bool write_own_file(StageCode *code, const TrainingModel *model, const bool *needed, const WeightOptions *options,
-                           Diagnostics *diagnostics)
+static bool write_own_file(StageCode *code, const TrainingModel *model, const bool *needed,
+                           const WeightOptions *options, Diagnostics *diagnostics)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     const char *name = arena_format(&code->arena, "stage-%02u.safetensors", code->stage.index);
@@ -82,7 +82,8 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
     return true;
 }
 
-bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options, Diagnostics *diagnostics)
+bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
+                       Diagnostics *diagnostics)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     bool *needed = memory_allocate(code->stage.parameter_count), any = false, ok = true;

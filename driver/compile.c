@@ -1,0 +1,313 @@
+/* skycc compile: model and cluster in, a directory with one native program per device out. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "codegen/codegen.h"
+#include "driver/commands.h"
+#include "driver/options.h"
+#include "driver/pipeline.h"
+#include "driver/plan_model.h"
+#include "driver/training_model.h"
+#include "partitioner/report.h"
+#include "runtime/launch.h"
+
+static const char usage[] =
+    "usage: skycc compile MODEL.onnx -d CLUSTER.yaml -o DIR [options]\n"
+    "\n"
+    "Derives the training program of a BERT-family model, partitions its layers over the devices of the cluster and\n"
+    "leaves one native program per device in DIR, ready to run: DIR/train --data DATA.safetensors --steps 100\n"
+    "\n" PLAN_OPTIONS_HELP "  --optimizer SPEC      sgd, momentum, adam or adamw, with :key=value,... (default adamw)\n"
+    "  --init normal:STD     draw the initial weights instead of taking the model's; --init none: the model's\n"
+    "  --seed N              of the drawn weights (default 0)\n"
+    "  --target-cpu NAME     generate code for this CPU on native targets (default: this machine's)\n"
+    "  --emit=PHASE          stop after a phase and write its text to the output: graph, train, costs, plan;\n"
+    "                        llvm, asm or obj write one file per device into the output directory\n"
+    "  --report FILE         also write the plan report: .html, .json, else text\n"
+    "  --depfile FILE        write the files this compilation read, for make and ninja\n"
+    "  -o, --output DIR      the directory to make (with --emit: the file, - for standard output)\n"
+    "  -v, --verbose         say where the time goes          -q, --quiet   no plan on standard output\n"
+    "  -h, --help            this text\n";
+
+typedef struct CompileOptions {
+    PlanModelOptions plan;
+    const char *output, *target_cpu, *emit, *report, *depfile;
+    float deviation; /* < 0: the model's weights */
+    int64_t seed;
+    bool verbose, quiet;
+} CompileOptions;
+
+enum { OPTION_INIT = 512, OPTION_SEED, OPTION_TARGET_CPU, OPTION_EMIT, OPTION_REPORT, OPTION_DEPFILE };
+
+static const struct option long_options[] = {
+    PLAN_LONG_OPTIONS,
+    {"output", required_argument, NULL, 'o'},
+    {"init", required_argument, NULL, OPTION_INIT},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"target-cpu", required_argument, NULL, OPTION_TARGET_CPU},
+    {"emit", required_argument, NULL, OPTION_EMIT},
+    {"report", required_argument, NULL, OPTION_REPORT},
+    {"depfile", required_argument, NULL, OPTION_DEPFILE},
+    {"verbose", no_argument, NULL, 'v'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static const char *const phases[] = {"graph", "train", "costs", "plan", "llvm", "asm", "obj"};
+
+static bool parse_emit(CompileOptions *options, const char *text, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
+        if (strcmp(text, phases[i]) == 0) return options->emit = phases[i], true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "graph, train, costs, plan, llvm, asm or obj",
+                             "there is no phase '%s' to emit", text);
+}
+
+static bool parse_init(CompileOptions *options, const char *text, Diagnostics *diagnostics)
+{
+    double deviation = 0;
+    if (strcmp(text, "none") == 0) return options->deviation = -1, true;
+    if (strncmp(text, "normal:", 7) != 0)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write none or normal:0.02",
+                                 "unknown initialisation '%s'", text);
+    if (!option_number("--init normal:", text + 7, 0, 1e6, &deviation, diagnostics)) return false;
+    options->deviation = (float)deviation;
+    options->plan.load.import.no_weights = true;
+    return true;
+}
+
+static bool parse_option(CompileOptions *options, int option, char *argument, Diagnostics *diagnostics)
+{
+    switch (option) {
+    case 'o': options->output = argument; return true;
+    case OPTION_INIT: return parse_init(options, argument, diagnostics);
+    case OPTION_SEED: return option_integer("--seed", argument, 0, INT64_MAX, &options->seed, diagnostics);
+    case OPTION_TARGET_CPU: options->target_cpu = argument; return true;
+    case OPTION_EMIT: return parse_emit(options, argument, diagnostics);
+    case OPTION_REPORT: options->report = argument; return true;
+    case OPTION_DEPFILE: options->depfile = argument; return true;
+    case 'v': return options->verbose = true;
+    case 'q': return options->quiet = true;
+    default: return plan_model_option(&options->plan, option, argument, diagnostics);
+    }
+}
+
+/* -1: go on; else the exit code. */
+static int parse(CompileOptions *options, int argc, char **argv, Diagnostics *diagnostics)
+{
+    *options = (CompileOptions){.deviation = -1};
+    plan_model_defaults(&options->plan);
+    options->plan.load.train = true;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "-o:d:vqh", long_options, NULL)) != -1;) {
+        if (option == 'h') return fputs(usage, stdout), EXIT_OK;
+        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == 1 && !options->plan.model)
+            options->plan.model = optarg;
+        else if (option == 1 ? !diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "what is '%s'?", optarg)
+                             : !parse_option(options, option, optarg, diagnostics))
+            return EXIT_USAGE;
+    }
+    if (options->plan.model && options->plan.cluster && options->output) return -1;
+    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc compile --help lists the options", "%s",
+                      !options->plan.model     ? "no model is named"
+                      : !options->plan.cluster ? "no cluster is named (-d CLUSTER.yaml)"
+                                               : "no output directory is named (-o DIR)");
+    return EXIT_USAGE;
+}
+
+typedef struct Compilation {
+    const CompileOptions *options;
+    PlannedModel planned;
+    Pipeline pipeline;
+    OutputDirectory directory;
+    Arena arena;
+    struct timespec last;
+} Compilation;
+
+static void tell_time(Compilation *compilation, const char *phase)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (compilation->options->verbose)
+        fprintf(stderr, "%-28s %7.3f s\n", phase,
+                (double)(now.tv_sec - compilation->last.tv_sec) +
+                    1e-9 * (double)(now.tv_nsec - compilation->last.tv_nsec));
+    compilation->last = now;
+}
+
+static bool emit_text(const CompileOptions *options, Buffer *text, Diagnostics *diagnostics)
+{
+    bool ok = file_write_all(options->output, buffer_text(text), text->size, diagnostics);
+    buffer_free(text);
+    return ok;
+}
+
+/* The phases that print one text. */
+static bool emit_phase(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const CompileOptions *options = compilation->options;
+    Buffer text = {0};
+    if (strcmp(options->emit, "costs") == 0)
+        costs_print(&compilation->planned.costs, &text);
+    else if (strcmp(options->emit, "plan") == 0)
+        plan_print(&compilation->planned.plan, &text);
+    else
+        graph_print(&compilation->planned.model.graph, &text);
+    return emit_text(options, &text, diagnostics);
+}
+
+static Target *target_for(Compilation *compilation, const ClusterDevice *device, Diagnostics *diagnostics)
+{
+    const ClusterTarget *from = &compilation->planned.cluster.targets[device->target];
+    const char *cpu = *from->cpu ? from->cpu : device->target == 0 ? compilation->options->target_cpu : NULL;
+    Target *target = arena_new(&compilation->arena, Target);
+    TargetOptions options = {
+        .triple = *from->triple ? from->triple : NULL, .cpu = cpu, .features = *from->features ? from->features : NULL};
+    return target_init(target, options, diagnostics) ? target : NULL;
+}
+
+/* The program of one rank: DIR/stage-NN, or its text. */
+static bool emit_rank(Compilation *compilation, int rank, Diagnostics *diagnostics)
+{
+    const CompileOptions *options = compilation->options;
+    const Cluster *cluster = &compilation->planned.cluster;
+    SkyProgram *program = &compilation->pipeline.programs[rank];
+    const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, program->device_name)];
+    Target *target = target_for(compilation, device, diagnostics);
+    if (!target) return false;
+    CodegenFormat format = options->emit && strcmp(options->emit, "llvm") == 0  ? CODEGEN_LLVM
+                           : options->emit && strcmp(options->emit, "asm") == 0 ? CODEGEN_ASSEMBLY
+                                                                                : CODEGEN_OBJECT;
+    Buffer code = {0};
+    bool ok = codegen_emit(program, target, format, &code, diagnostics);
+    static const char *const suffixes[] = {[CODEGEN_LLVM] = ".ll", [CODEGEN_ASSEMBLY] = ".s", [CODEGEN_OBJECT] = ".o"};
+    const char *base = arena_format(&compilation->arena, "%s/stage-%02d", compilation->directory.temporary, rank);
+    const char *path = arena_format(&compilation->arena, "%s%s", base, suffixes[format]);
+    ok = ok && file_write_all(path, code.bytes, code.size, diagnostics);
+    buffer_free(&code);
+    if (ok && !options->emit) {
+        const ClusterTarget *linking = &cluster->targets[device->target];
+        LinkOptions link = {.linker = linking->linker, .sysroot = linking->sysroot, .runtime = linking->runtime};
+        ok = codegen_link(path, base, target, &link, diagnostics);
+        remove(path);
+    }
+    target_free(target);
+    return ok;
+}
+
+static bool write_launch_files(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const Cluster *cluster = &compilation->planned.cluster;
+    const Pipeline *pipeline = &compilation->pipeline;
+    LaunchRank *ranks = arena_new_array(&compilation->arena, LaunchRank, pipeline->rank_count);
+    for (size_t r = 0; r < pipeline->rank_count; r++) {
+        const ClusterDevice *device =
+            &cluster->devices[cluster_find_device(cluster, pipeline->programs[r].device_name)];
+        ranks[r] = (LaunchRank){.program = arena_format(&compilation->arena, "stage-%02zu", r),
+                                .host = device->host,
+                                .threads = device->threads,
+                                .launch = cluster->targets[device->target].launch};
+    }
+    LaunchPlan plan = {.ranks = ranks, .rank_count = (int)pipeline->rank_count};
+    return launch_files_write(&plan, compilation->directory.temporary, diagnostics);
+}
+
+static bool write_text(Compilation *compilation, const char *name, Buffer *text, Diagnostics *diagnostics)
+{
+    const char *path = arena_format(&compilation->arena, "%s/%s", compilation->directory.temporary, name);
+    bool ok = file_write_all(path, buffer_text(text), text->size, diagnostics);
+    buffer_free(text);
+    return ok;
+}
+
+static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const PlannedModel *planned = &compilation->planned;
+    Buffer plan = {0}, html = {0};
+    plan_print(&planned->plan, &plan);
+    report_html(&planned->plan, &planned->costs, &html);
+    return write_text(compilation, "plan.json", &plan, diagnostics) &&
+           write_text(compilation, "report.html", &html, diagnostics) &&
+           (!compilation->options->report ||
+            report_write(&planned->plan, &planned->costs, compilation->options->report, diagnostics));
+}
+
+static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const CompileOptions *options = compilation->options;
+    if (!options->depfile) return true;
+    Buffer text = {0};
+    buffer_print(&text, "%s/plan.json: %s %s", options->output, options->plan.model, options->plan.cluster);
+    if (options->plan.profile) buffer_print(&text, " %s", options->plan.profile);
+    buffer_print(&text, "\n");
+    bool ok = file_write_all(options->depfile, text.bytes, text.size, diagnostics);
+    buffer_free(&text);
+    return ok;
+}
+
+static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const CompileOptions *options = compilation->options;
+    PlannedModel *planned = &compilation->planned;
+    if (!directory_create(&compilation->directory, options->output, "plan.json", diagnostics)) return false;
+    WeightOptions weights = {compilation->directory.temporary, options->output, options->deviation};
+    if (!pipeline_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
+                        (uint64_t)options->seed, diagnostics))
+        return false;
+    tell_time(compilation, "stages and memory");
+    for (size_t r = 0; r < compilation->pipeline.rank_count; r++)
+        if (!emit_rank(compilation, (int)r, diagnostics)) return false;
+    tell_time(compilation, "code and linking");
+    if (!write_launch_files(compilation, diagnostics) || !write_reports(compilation, diagnostics)) return false;
+    return directory_commit(&compilation->directory, diagnostics) && write_depfile(compilation, diagnostics);
+}
+
+static bool compile(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const CompileOptions *options = compilation->options;
+    PlannedModel *planned = &compilation->planned;
+    clock_gettime(CLOCK_MONOTONIC, &compilation->last);
+    ModelOptions load = options->plan.load;
+    if (options->emit && strcmp(options->emit, "graph") == 0) load.train = false;
+    if (!planned_model_load(planned, &options->plan, &load, diagnostics)) return false;
+    tell_time(compilation, "import and differentiation");
+    if (options->emit && (strcmp(options->emit, "graph") == 0 || strcmp(options->emit, "train") == 0))
+        return emit_phase(compilation, diagnostics);
+    if (!planned_model_costs(planned, &options->plan, diagnostics)) return false;
+    tell_time(compilation, "costs");
+    if (options->emit && strcmp(options->emit, "costs") == 0) return emit_phase(compilation, diagnostics);
+    if (!planned_model_plan(planned, &options->plan, diagnostics)) return false;
+    tell_time(compilation, "plan");
+    if (options->emit && strcmp(options->emit, "plan") == 0) return emit_phase(compilation, diagnostics);
+    if (!emit_programs(compilation, diagnostics)) return false;
+    if (!options->quiet && !options->emit) {
+        Buffer text = {0};
+        report_text(&planned->plan, &planned->costs, &text);
+        fputs(buffer_text(&text), stdout);
+        buffer_free(&text);
+    }
+    return true;
+}
+
+int compile_main(int argc, char **argv)
+{
+    Diagnostics diagnostics = {0};
+    CompileOptions options;
+    int code = parse(&options, argc, argv, &diagnostics);
+    if (code < 0) {
+        Compilation compilation = {.options = &options};
+        code = compile(&compilation, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
+        directory_abandon(&compilation.directory);
+        pipeline_free(&compilation.pipeline);
+        planned_model_free(&compilation.planned);
+        arena_free(&compilation.arena);
+    }
+    diagnostics_print(&diagnostics, stderr);
+    diagnostics_free(&diagnostics);
+    plan_model_options_free(&options.plan);
+    return code;
+}

@@ -1,0 +1,107 @@
+#include "driver/plan_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void plan_model_defaults(PlanModelOptions *options)
+{
+    *options = (PlanModelOptions){.request = PLAN_REQUEST_DEFAULT};
+    options->request.microbatches = 8;
+}
+
+/* The number of the name `text` among `count` names. */
+static bool parse_choice(const char *option, const char *text, const char *(*name)(int), int count, int *choice,
+                         Diagnostics *diagnostics)
+{
+    Buffer names = {0};
+    for (int i = 0; i < count; i++) {
+        if (strcmp(text, name(i)) == 0) *choice = i;
+        buffer_print(&names, i ? ", %s" : "%s", name(i));
+    }
+    if (*choice < 0)
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s takes one of %s, not '%s'", option,
+                          buffer_text(&names), text);
+    buffer_free(&names);
+    return *choice >= 0;
+}
+
+static const char *allocator_name(int i) { return plan_allocator_name((PlanAllocator)i); }
+static const char *objective_name(int i) { return plan_objective_name((PlanObjective)i); }
+static const char *schedule_name(int i)
+{
+    return i < PLAN_SCHEDULE_COUNT ? plan_schedule_name((PlanSchedule)i) : "auto";
+}
+
+bool plan_model_option(PlanModelOptions *options, int option, char *argument, Diagnostics *diagnostics)
+{
+    int64_t number;
+    int choice = -1;
+    switch (option) {
+    case 'd': options->cluster = argument; return true;
+    case OPTION_PROFILE: options->profile = argument; return true;
+    case OPTION_DIM: return option_dimension(&options->dimensions, argument, diagnostics);
+    case OPTION_MICROBATCHES:
+        if (!option_integer("--microbatches", argument, 1, COSTS_MAX_MICROBATCHES, &number, diagnostics)) return false;
+        options->request.microbatches = (int)number;
+        return true;
+    case OPTION_ALLOCATE:
+        if (!parse_choice("--allocate", argument, allocator_name, PLAN_ALLOCATOR_COUNT, &choice, diagnostics))
+            return false;
+        options->request.allocate = (PlanAllocator)choice;
+        return true;
+    case OPTION_OBJECTIVE:
+        if (!parse_choice("--objective", argument, objective_name, 2, &choice, diagnostics)) return false;
+        options->request.objective = (PlanObjective)choice;
+        return true;
+    case OPTION_TIME_LIMIT:
+        return option_number("--time-limit", argument, 0, 1e9, &options->request.time_limit_s, diagnostics);
+    case OPTION_SCHEDULE:
+        if (!parse_choice("--schedule", argument, schedule_name, PLAN_SCHEDULE_COUNT + 1, &choice, diagnostics))
+            return false;
+        options->request.choose_schedule = choice == PLAN_SCHEDULE_COUNT;
+        if (choice < PLAN_SCHEDULE_COUNT) options->request.schedule = (PlanSchedule)choice;
+        return true;
+    case OPTION_LOSS: options->load.loss = argument; return true;
+    case OPTION_OPTIMIZER: options->load.optimizer = argument; return true;
+    case OPTION_DROPOUT: return option_dropout(&options->load.import, argument, diagnostics);
+    case OPTION_KEEP_TIES: return options->load.import.keep_ties = true;
+    case OPTION_UNTIE: return options->load.import.untie = true;
+    default: return false;
+    }
+}
+
+void plan_model_options_free(PlanModelOptions *options) { free(options->dimensions.items); }
+
+bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
+                        Diagnostics *diagnostics)
+{
+    ModelOptions bound = *load;
+    bound.want_loss = true;
+    bound.import.dimensions = options->dimensions.items;
+    bound.import.dimension_count = options->dimensions.count;
+    return cluster_read(&planned->cluster, options->cluster, diagnostics) &&
+           training_model_load(&planned->model, options->model, &bound, diagnostics);
+}
+
+bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    char hash[33];
+    if (options->profile && !profile_read(&planned->profile, options->profile, diagnostics)) return false;
+    return model_costs(
+        &planned->costs, &planned->model.graph, &planned->cluster, options->profile ? &planned->profile : NULL,
+        hash_format(planned->model.imported.onnx.hash, hash), options->request.microbatches, diagnostics);
+}
+
+bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    return plan_make(&planned->plan, &planned->costs, &options->request, diagnostics);
+}
+
+void planned_model_free(PlannedModel *planned)
+{
+    plan_free(&planned->plan);
+    costs_free(&planned->costs);
+    profile_free(&planned->profile);
+    training_model_free(&planned->model);
+    cluster_free(&planned->cluster);
+}

@@ -1,0 +1,83 @@
+/* From a model and a cluster to a plan: what `skycc plan MODEL` and `skycc compile` share. */
+#ifndef DRIVER_PLAN_MODEL_H
+#define DRIVER_PLAN_MODEL_H
+
+#include <getopt.h>
+
+#include "driver/options.h"
+#include "driver/training_model.h"
+#include "partitioner/plan.h"
+#include "partitioner/planner.h"
+#include "profiler/cluster.h"
+#include "profiler/model_costs.h"
+
+typedef struct PlanModelOptions {
+    const char *model, *cluster, *profile;
+    ModelOptions load; /* import.dimensions are filled in by planned_model_load */
+    DimensionBindings dimensions;
+    PlanRequest request;
+} PlanModelOptions;
+
+enum {
+    OPTION_PROFILE = 1024,
+    OPTION_DIM,
+    OPTION_MICROBATCHES,
+    OPTION_ALLOCATE,
+    OPTION_OBJECTIVE,
+    OPTION_TIME_LIMIT,
+    OPTION_SCHEDULE,
+    OPTION_LOSS,
+    OPTION_OPTIMIZER,
+    OPTION_DROPOUT,
+    OPTION_KEEP_TIES,
+    OPTION_UNTIE
+};
+
+/* Rows for getopt_long; -d is short too. */
+#define PLAN_LONG_OPTIONS                                                                                              \
+    {"cluster", required_argument, NULL, 'd'}, {"profile", required_argument, NULL, OPTION_PROFILE},                   \
+        {"dim", required_argument, NULL, OPTION_DIM}, {"microbatches", required_argument, NULL, OPTION_MICROBATCHES},  \
+        {"allocate", required_argument, NULL, OPTION_ALLOCATE},                                                        \
+        {"objective", required_argument, NULL, OPTION_OBJECTIVE},                                                      \
+        {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
+        {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"loss", required_argument, NULL, OPTION_LOSS},        \
+        {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
+        {"dropout", required_argument, NULL, OPTION_DROPOUT}, {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},      \
+    {                                                                                                                  \
+        "untie", no_argument, NULL, OPTION_UNTIE                                                                       \
+    }
+
+#define PLAN_OPTIONS_HELP                                                                                              \
+    "  -d, --cluster FILE    the devices and links (cluster.yaml)\n"                                                   \
+    "  --profile FILE        times measured by skycc probe; without: estimated from the device specifications\n"       \
+    "  --dim NAME=VALUE      bind a symbolic dimension; the batch dimension is the micro-batch\n"                      \
+    "  --microbatches N      micro-batches per step (default 8)\n"                                                     \
+    "  --allocate HOW        even, sky, heuristic or optimal (default optimal)\n"                                      \
+    "  --objective WHAT      step or period (default step)\n"                                                          \
+    "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \
+    "  --schedule HOW        gpipe, 1f1b or auto: the faster in simulation (default)\n"                                \
+    "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
+    "  --dropout off         take out the dropout of a train-mode export\n"                                            \
+    "  --keep-ties, --untie  how initializers that share bytes are trained\n"
+
+void plan_model_defaults(PlanModelOptions *options);
+/* Takes one of the options above. */
+bool plan_model_option(PlanModelOptions *options, int option, char *argument, Diagnostics *diagnostics);
+void plan_model_options_free(PlanModelOptions *options);
+
+typedef struct PlannedModel {
+    Cluster cluster;
+    TrainingModel model;
+    Profile profile;
+    Costs costs;
+    Plan plan;
+} PlannedModel;
+
+/* Three steps, in this order. Free with planned_model_free in any case. */
+bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
+                        Diagnostics *diagnostics);
+bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
+bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
+void planned_model_free(PlannedModel *planned);
+
+#endif
