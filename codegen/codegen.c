@@ -1,7 +1,9 @@
 #include "codegen/codegen.h"
+#include "runtime/parallel.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Transforms/PassBuilder.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +110,21 @@ static size_t distinct_kernels(Entry *entries, const Kernel *const *kernels, siz
     return distinct;
 }
 
+/* Threads take the next kernel as they become free: kernels differ widely in size. */
+typedef struct CompileQueue {
+    CompiledKernels *compiled;
+    atomic_size_t next;
+} CompileQueue;
+
+static void compile_queued(void *context, int thread, int threads)
+{
+    (void)thread, (void)threads;
+    CompileQueue *queue = context;
+    CompiledKernels *compiled = queue->compiled;
+    for (size_t i; (i = atomic_fetch_add(&queue->next, 1)) < compiled->count;)
+        compile_kernel(compiled->sources[i], compiled->target, &compiled->kernels[i]);
+}
+
 CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
                                  CodegenOptions options, Diagnostics *diagnostics)
 {
@@ -122,8 +139,8 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     memset(compiled->kernels, 0, (distinct + 1) * sizeof *compiled->kernels);
     for (size_t i = 0; i < distinct; i++) compiled->sources[i] = entries[i].kernel;
     free(entries);
-#pragma omp parallel for schedule(dynamic)
-    for (size_t i = 0; i < distinct; i++) compile_kernel(compiled->sources[i], target, &compiled->kernels[i]);
+    CompileQueue queue = {.compiled = compiled};
+    parallel_run(parallel_threads(0), compile_queued, &queue);
     return compiled;
 }
 

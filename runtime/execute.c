@@ -56,7 +56,7 @@ static bool run_call(Execution *execution, const SkyCall *call, const Bases *bas
     void *operands[MAX_OPERANDS];
     for (uint32_t i = 0; i < call->operand_count; i++)
         operands[i] = bases->space[call->operands[i].space] + call->operands[i].offset;
-    if (call->interpreted) {
+    if (!call->kernel) {
         if (!execution->interpreter(call->interpreted, operands)) return out_of_range(call, diagnostics);
     } else {
         CallShare share = {call, operands, execution->thread_scratch.bytes, execution->thread_scratch_stride};
@@ -110,7 +110,7 @@ static void check_calls(const SkyStage *stage, const SkyCall *calls, uint32_t co
         const SkyCall *call = &calls[i];
         if (call->operand_count > MAX_OPERANDS) bug("stage %u: %s has too many operands", stage->index, call->name);
         if (!call->interpreted && !call->kernel) bug("stage %u: %s has no code", stage->index, call->name);
-        if (call->interpreted && !execution->interpreter)
+        if (!call->kernel && !execution->interpreter)
             bug("stage %u: %s needs an interpreter", stage->index, call->name);
         for (uint32_t k = 0; k < call->operand_count; k++)
             if (call->operands[k].space >= SKY_SPACE_COUNT)

@@ -54,7 +54,7 @@ typedef struct SkyCall {
     int64_t units;      /* independent pieces of work, in any order, on any thread */
     int64_t grain;      /* least units worth a thread of their own */
     const char *name;   /* of the ONNX node and the kernel, for traces */
-    const void *interpreted; /* NULL in emitted programs: the Kernel to interpret instead */
+    const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
 
 typedef struct SkyTensor {
