@@ -130,23 +130,21 @@ static void find_wanted(Differentiation *differentiation)
 static bool differentiate_node(Differentiation *differentiation, NodeId id)
 {
     Graph *graph = differentiation->graph;
-    const Node *node = graph_node(graph, id);
+    const Node node = *graph_node(graph, id); /* a copy: the array moves while nodes are appended */
     bool reached = false, wanted = false;
-    for (int i = 0; i < node->output_count; i++) reached |= differentiation->gradient[node->outputs[i]] != 0;
-    for (int i = 0; i < node->input_count; i++) wanted |= differentiation->wanted[node->inputs[i]];
+    for (int i = 0; i < node.output_count; i++) reached |= differentiation->gradient[node.outputs[i]] != 0;
+    for (int i = 0; i < node.input_count; i++) wanted |= differentiation->wanted[node.inputs[i]];
     if (!wanted) return true;
 
     bool ok = true;
     differentiation->node = id;
-    if (reached && !operators[node->op].gradient(differentiation, id)) {
+    if (reached && !operators[node.op].gradient(differentiation, id)) {
         char text[512];
-        ok = diagnostics_error(differentiation->diagnostics, EXIT_UNSUPPORTED_OPERATOR,
-                               node_place(graph, graph_node(graph, id), text),
+        ok = diagnostics_error(differentiation->diagnostics, EXIT_UNSUPPORTED_OPERATOR, node_place(graph, &node, text),
                                "it stands between a parameter and the loss", "has no gradient");
     }
-    node = graph_node(graph, id); /* the array may have moved */
-    for (int i = 0; i < node->input_count; i++) {
-        ValueId input = node->inputs[i];
+    for (int i = 0; i < node.input_count; i++) {
+        ValueId input = node.inputs[i];
         if (input && --differentiation->pending[input] == 0 && graph_value(graph, input)->role == ROLE_PARAMETER)
             accumulate(differentiation, input);
     }
