@@ -12,6 +12,7 @@ static const struct {
 } commands[] = {
     {"check", check_main, "import a model and say what is in it"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
+    {"tokenize", tokenize_main, "turn rows of text into a data set of token ids"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
