@@ -28,7 +28,8 @@ static const char *problem(const Card *cards, int r, int world_size, Arena *aren
         card->total_stage_count != first->total_stage_count || card->microbatch_count != first->microbatch_count ||
         card->microbatch_size != first->microbatch_size)
         return "was compiled for another plan than rank 0";
-    if (card->rank != (uint32_t)r) return arena_format(arena, "runs the program of rank %u", card->rank);
+    if (card->rank != (uint32_t)r)
+        return arena_format(arena, "runs the program of rank %u, which runs elsewhere too", card->rank);
     return NULL;
 }
 

@@ -4,7 +4,7 @@
 
 #include "runtime/world.h"
 
-/* Collective. On every rank the same findings: how many ranks there are, which rank runs whose program, which rank
+/* Collective. On every rank the same findings: how many ranks there are, whether a program runs twice, which rank
  * carries another plan or model than rank 0. Reports with EXIT_RUN_FAILED. */
 bool handshake(World *world, const SkyProgram *program, Diagnostics *diagnostics);
 

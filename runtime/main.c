@@ -45,11 +45,14 @@ static int run(const RunOptions *options, Diagnostics *diagnostics, volatile int
 static int run_rank(int argument_count, char **arguments, volatile int64_t *step)
 {
     Diagnostics diagnostics = {0};
+    Arena arena = {0};
     RunOptions options;
+    arguments = options_with_environment(&arena, &argument_count, arguments);
     options_parse(&options, argument_count, arguments, &diagnostics);
     MPI_Init(NULL, NULL);
     int exit_code = run(&options, &diagnostics, step);
     MPI_Finalize();
+    arena_free(&arena);
     return exit_code;
 }
 

@@ -193,6 +193,21 @@ static bool accept(RunOptions *o, OptionId id, const char *text, Diagnostics *di
     bug("option %d is not handled", (int)id);
 }
 
+char **options_with_environment(Arena *arena, int *argument_count, char **arguments)
+{
+    const char *environment = getenv("SKYCC_OPTIONS");
+    if (!environment) return arguments;
+    char *words = arena_string(arena, environment);
+    const char *separators = strchr(words, '\n') ? "\n" : " \t";
+    char **all = arena_new_array(arena, char *, strlen(words) + (size_t)*argument_count + 1);
+    int count = 0;
+    all[count++] = arguments[0];
+    for (char *word = strtok(words, separators); word; word = strtok(NULL, separators)) all[count++] = word;
+    for (int i = 1; i < *argument_count; i++) all[count++] = arguments[i];
+    *argument_count = count;
+    return all;
+}
+
 /* Combinations that cannot be meant. */
 static bool check(const RunOptions *options, Diagnostics *diagnostics)
 {

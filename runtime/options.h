@@ -22,6 +22,9 @@ typedef struct RunOptions {
     double timeout; /* seconds; 0: wait for ever */
 } RunOptions;
 
+/* What the environment variable SKYCC_OPTIONS holds goes before the command line: words separated by blanks or, if it
+ * has a newline, by newlines. For launchers that take no arguments (mpiexec -configfile, srun --multi-prog). */
+char **options_with_environment(Arena *arena, int *argument_count, char **arguments);
 /* Reports every problem with EXIT_USAGE; `arguments` are kept, not copied. */
 bool options_parse(RunOptions *options, int argument_count, char **arguments, Diagnostics *diagnostics);
 void options_print_help(FILE *stream);

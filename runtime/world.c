@@ -48,10 +48,11 @@ static void on_mpi_error(MPI_Comm *communicator, int *code, ...)
     world_fail(failing_world, "communication failed: %.*s", length, text);
 }
 
-static MPI_Comm duplicate(MPI_Errhandler handler)
+/* All ranks, numbered as their programs are, whatever order the launcher started them in. */
+static MPI_Comm ordered(const SkyProgram *program, MPI_Errhandler handler)
 {
     MPI_Comm communicator;
-    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, (int)program->rank, &communicator);
     MPI_Comm_set_errhandler(communicator, handler);
     return communicator;
 }
@@ -109,11 +110,11 @@ void world_open(World *world, const SkyProgram *program, double timeout, volatil
     failing_world = world;
     MPI_Errhandler handler;
     MPI_Comm_create_errhandler(on_mpi_error, &handler);
-    world->data = duplicate(handler);
-    world->control = duplicate(handler);
+    world->data = ordered(program, handler);
+    world->control = ordered(program, handler);
     MPI_Errhandler_free(&handler);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    MPI_Comm_rank(world->data, &world->rank);
+    MPI_Comm_size(world->data, &world->size);
     await_question(world);
     prctl(PR_SET_TIMERSLACK, 1000UL); /* the default adds 50 us to every short sleep */
 }
