@@ -308,7 +308,7 @@ static double sign(double x) { return (x > 0) - (x < 0); }
 static double reciprocal(double x) { return 1 / x; }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double relu(double x) { return x > 0 ? x : 0; }
-static double not(double x) { return x == 0; }
+static double logical_not(double x) { return x == 0; }
 static double is_nan(double x) { return isnan(x); }
 static double to_integer(double x) { return trunc(x); }
 static double gelu(double x) { return x * 0.5 * erfc(-x / sqrt(2)); }
@@ -393,7 +393,7 @@ static const Case cases[] = {
     UNARY(Tanh, tanh, -2, 2),
     UNARY(Sigmoid, sigmoid, -4, 4),
     UNARY(Relu, relu, -2, 2),
-    {.op = OP_Not, .inputs = {{TRUTH, SHAPE(3, 4)}}, .reference = reference_unary, .unary = not },
+    {.op = OP_Not, .inputs = {{TRUTH, SHAPE(3, 4), 0, 1}}, .reference = reference_unary, .unary = logical_not},
     {.op = OP_IsNaN, .inputs = {{REAL, SHAPE(3, 4), -1, 1}}, .reference = reference_unary, .unary = is_nan},
     {.op = OP_Neg, .inputs = {{WHOLE, SHAPE(3, 4), -9, 9}}, .reference = reference_unary, .unary = negate},
     {.op = OP_Cast,
@@ -455,7 +455,7 @@ static const Case cases[] = {
     BINARY_OF(GreaterOrEqual, greater_equal, WHOLE, 0, 3),
     BINARY_OF(Less, less, REAL, 0, 3),
     {.op = OP_Where,
-     .inputs = {{TRUTH, SHAPE(4, 1)}, {REAL, SHAPE(3, 1, 5), -2, 2}, {REAL, SHAPE(4, 5), -2, 2}},
+     .inputs = {{TRUTH, SHAPE(4, 1), 0, 1}, {REAL, SHAPE(3, 1, 5), -2, 2}, {REAL, SHAPE(4, 5), -2, 2}},
      .reference = reference_where,
      .differentiable = true},
     {.op = OP_Gelu,
@@ -567,12 +567,12 @@ static const Case cases[] = {
      .reference = reference_layer_norm,
      .differentiable = true},
     {.op = OP_CrossEntropy,
-     .inputs = {{REAL, SHAPE(6, 4), -2, 2}, {WHOLE, SHAPE(6), 0, 3}, {SCALARS, SHAPE(SKY_STEP_SCALARS)}},
+     .inputs = {{REAL, SHAPE(6, 4), -2, 2}, {WHOLE, SHAPE(6), 0, 3}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},
      .attributes = {INTEGER("ignore_index", 2)},
      .reference = reference_cross_entropy,
      .differentiable = true},
     {.op = OP_ScaleLoss,
-     .inputs = {{REAL, SHAPE(2, 2), -2, 2}, {SCALARS, SHAPE(SKY_STEP_SCALARS)}},
+     .inputs = {{REAL, SHAPE(2, 2), -2, 2}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},
      .reference = reference_scale_loss,
      .differentiable = true},
 };
