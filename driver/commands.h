@@ -6,6 +6,7 @@
 int check_main(int argc, char **argv);
 int compile_main(int argc, char **argv);
 int probe_main(int argc, char **argv);
+int bert_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
 
