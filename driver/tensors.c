@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/npy.h"
+
 static void add(InputTensors *inputs, InputTensor tensor)
 {
     array_push(inputs->tensors, inputs->count, inputs->capacity, tensor);
@@ -23,8 +25,25 @@ static bool add_safetensors(InputTensors *inputs, const char *path, Diagnostics 
     return true;
 }
 
+static bool add_npy(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
+{
+    NpyArray *arrays;
+    size_t count;
+    if (!npy_read(path, &inputs->arena, &arrays, &count, diagnostics)) return false;
+    for (size_t i = 0; i < count; i++)
+        add(inputs, (InputTensor){arrays[i].name, path, arrays[i].dtype, arrays[i].shape, arrays[i].data});
+    return true;
+}
+
+static bool has_suffix(const char *path, const char *suffix)
+{
+    size_t length = strlen(path), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(path + length - suffix_length, suffix) == 0;
+}
+
 bool input_tensors_add(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
 {
+    if (has_suffix(path, ".npy") || has_suffix(path, ".npz")) return add_npy(inputs, path, diagnostics);
     return add_safetensors(inputs, path, diagnostics);
 }
 
