@@ -20,6 +20,9 @@ typedef struct DimensionBinding {
 typedef struct InputShape {
     const char *name; /* of a graph input */
     Shape shape;
+    DType dtype;
+    const void *data; /* the tensor itself, where it is known, or NULL: used where an operator needs its input to be
+                         constant (the shape of a Reshape, say), and nowhere else */
 } InputShape;
 
 typedef struct ImportOptions {

@@ -29,7 +29,7 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     char place[512];
     initializer_place(importer, proto->name, place);
     OnnxModel *model = &importer->model->onnx;
-    if (!onnx_tensor_read(model, proto, &model->weights[index], place, &initializer->tensor, importer->diagnostics))
+    if (!onnx_tensor_elements(model, proto, &model->weights[index], place, &initializer->tensor, importer->diagnostics))
         return false;
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;

@@ -7,6 +7,8 @@
 static void *unpack_allocate(void *arena, size_t bytes) { return arena_allocate(arena, bytes); }
 static void unpack_free(void *arena, void *pointer) { (void)arena, (void)pointer; }
 
+ProtobufCAllocator onnx_allocator(Arena *arena) { return (ProtobufCAllocator){unpack_allocate, unpack_free, arena}; }
+
 static bool refuse(const OnnxModel *model, Diagnostics *diagnostics, const char *hint, const char *problem)
 {
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(model->path), hint, "%s", problem);
@@ -31,7 +33,7 @@ static bool unpack(OnnxModel *model, Diagnostics *diagnostics)
     if (!wire_scan(file->bytes, file->size, &onnx__model_proto__descriptor, model->path, diagnostics)) return false;
     Buffer thin = {0};
     wire_strip_weights(file->bytes, file->size, &thin, &model->weights, &model->weight_count);
-    ProtobufCAllocator allocator = {unpack_allocate, unpack_free, &model->arena};
+    ProtobufCAllocator allocator = onnx_allocator(&model->arena);
     model->proto = onnx__model_proto__unpack(&allocator, thin.size, (const uint8_t *)buffer_text(&thin));
     buffer_free(&thin);
     if (!model->proto) return refuse(model, diagnostics, NULL, "is not a valid ONNX model");

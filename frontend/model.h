@@ -23,6 +23,9 @@ typedef struct OnnxModel {
 bool onnx_model_open(OnnxModel *model, const char *path, bool tolerate_missing_data, Diagnostics *diagnostics);
 void onnx_model_close(OnnxModel *model);
 
+/* Allocates what protobuf-c unpacks in the arena. */
+ProtobufCAllocator onnx_allocator(Arena *arena);
+
 /* The elements of a TensorProto. */
 typedef struct OnnxTensor {
     DType dtype;
@@ -34,8 +37,8 @@ typedef struct OnnxTensor {
 
 /* Checks the tensor and finds its elements. `weights` is where the raw_data lies that `proto` lacks, or NULL. `object`
  * names the tensor in errors. */
-bool onnx_tensor_read(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
-                      OnnxTensor *tensor, Diagnostics *diagnostics);
+bool onnx_tensor_elements(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
+                          OnnxTensor *tensor, Diagnostics *diagnostics);
 
 /* The number of elements if empty dimensions had extent 1: products of any dimensions of such a shape do not overflow.
  * -1 for a shape that no tensor can have. */

@@ -64,6 +64,9 @@ static inline bool has_input(const OnnxNode *node, int i) { return i < node->inp
 /* Copies: values move when nodes are added. */
 static inline Shape shape_of(const OnnxNode *node, ValueId value) { return graph_value(node->graph, value)->shape; }
 static inline DType dtype_of(const OnnxNode *node, ValueId value) { return graph_value(node->graph, value)->dtype; }
+/* A copy of an input whose elements are known now: a constant, or a graph input whose tensor was given. Reports others
+ * as unsupported. */
+bool constant_input(const OnnxNode *node, int input, Value *value);
 /* The elements of a constant integer input of rank 0 or 1; *count is -1 if the input is absent. Data-dependent ones are
  * reported as unsupported. */
 bool constant_integers(OnnxNode *node, int input, const int64_t **values, int *count);

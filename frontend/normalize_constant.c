@@ -8,7 +8,7 @@ static bool constant_from_tensor(OnnxNode *node, const Onnx__TensorProto *proto)
     OnnxTensor tensor;
     char place[512];
     const char *object = source_place(node->importer, node->source, place).object;
-    if (!onnx_tensor_read(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
+    if (!onnx_tensor_elements(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
         return false;
     if (!tensor.data && tensor.bytes) return node_error(node, NULL, "the file with the constant's elements is missing");
     if (tensor.shape.rank >= 2 && dtype_is_float(tensor.dtype) && tensor.bytes >= 4096)
@@ -71,7 +71,7 @@ bool normalize_constant_of_shape(OnnxNode *node)
     OnnxTensor tensor;
     char place[512];
     const char *object = source_place(node->importer, node->source, place).object;
-    if (!onnx_tensor_read(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
+    if (!onnx_tensor_elements(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
         return false;
     if (shape_elements(&tensor.shape) != 1 || !tensor.data)
         return node_error(node, NULL, "its value must be one element");
@@ -86,10 +86,10 @@ static double range_length(double start, double limit, double delta)
     return isnan(length) ? -1 : length < 0 ? 0 : length;
 }
 
-static bool integer_range(OnnxNode *node, DType type, const Value *parts[3])
+static bool integer_range(OnnxNode *node, DType type, const Value parts[3])
 {
-    int64_t start = element_as_integer(type, parts[0]->data, 0), limit = element_as_integer(type, parts[1]->data, 0),
-            delta = element_as_integer(type, parts[2]->data, 0);
+    int64_t start = element_as_integer(type, parts[0].data, 0), limit = element_as_integer(type, parts[1].data, 0),
+            delta = element_as_integer(type, parts[2].data, 0);
     if (delta == 0) return node_error(node, NULL, "a range with step 0 has no end");
     /* Wide enough for every difference. */
     __int128 distance = (__int128)limit - start, length = distance / delta + (distance % delta != 0);
@@ -105,17 +105,16 @@ static bool integer_range(OnnxNode *node, DType type, const Value *parts[3])
 
 bool normalize_range(OnnxNode *node)
 {
-    const Value *parts[3];
+    Value parts[3];
     for (int i = 0; i < 3; i++) {
-        double unused;
-        if (!constant_scalar(node, i, 0, &unused)) return false;
-        parts[i] = graph_value(node->graph, node->inputs[i]);
-        if (parts[i]->dtype != parts[0]->dtype) return node_error(node, NULL, "start, limit and delta differ in type");
+        if (!constant_input(node, i, &parts[i])) return false;
+        if (shape_elements(&parts[i].shape) != 1) return node_error(node, NULL, "input %d must be a single number", i);
+        if (parts[i].dtype != parts[0].dtype) return node_error(node, NULL, "start, limit and delta differ in type");
     }
-    DType type = parts[0]->dtype;
+    DType type = parts[0].dtype;
     if (dtype_is_integer(type)) return integer_range(node, type, parts);
-    double start = element_as_double(type, parts[0]->data, 0), limit = element_as_double(type, parts[1]->data, 0),
-           delta = element_as_double(type, parts[2]->data, 0), length = range_length(start, limit, delta);
+    double start = element_as_double(type, parts[0].data, 0), limit = element_as_double(type, parts[1].data, 0),
+           delta = element_as_double(type, parts[2].data, 0), length = range_length(start, limit, delta);
     if (delta == 0 || length < 0) return node_error(node, NULL, "a range with such limits or step has no end");
     Shape shape = {1, {length > (double)MAX_CONSTANT_ELEMENTS ? INT64_MAX : (int64_t)length}};
     if (!check_size(node, &shape, true)) return false;

@@ -142,12 +142,14 @@ bool normalize_is_infinite(OnnxNode *node)
     return set_output(node, 0, emit_binary(node, OP_Equal, x, emit_scalar(node, type, infinity)));
 }
 
-/* Before opset 12 the operator is the identity unless a training framework says otherwise. */
+/* From opset 7 to 11 the operator is the identity; before, an attribute, and since, an input turns it on. */
 bool normalize_dropout(OnnxNode *node)
 {
     double ratio = 0, training = 0;
-    int64_t seed;
+    int64_t seed, is_test = 1;
     if (!read_integer(node, "seed", 0, &seed)) return false;
+    if (node->opset < 7 && !read_integer(node, "is_test", 0, &is_test)) return false;
+    training = is_test == 0;
     if (node->opset >= 12) {
         if (!constant_scalar(node, 2, 0, &training) || (training != 0 && !constant_scalar(node, 1, 0.5, &ratio)))
             return false;

@@ -138,10 +138,19 @@ bool read_tensor(OnnxNode *node, const char *name, const Onnx__TensorProto **ten
 /* --- Inputs ----------------------------------------------------------------------------------------------------------
  */
 
-static bool constant_input(const OnnxNode *node, int input, const Value **value)
+bool constant_input(const OnnxNode *node, int input, Value *value)
 {
-    *value = graph_value(node->graph, node->inputs[input]);
-    if ((*value)->role == ROLE_CONSTANT) return true;
+    *value = *graph_value(node->graph, node->inputs[input]);
+    if (value->role == ROLE_CONSTANT) return true;
+    const ImportOptions *options = node->importer->options;
+    for (size_t i = 0; value->role == ROLE_INPUT && i < options->input_shape_count; i++) {
+        const InputShape *given = &options->input_shapes[i];
+        if (!given->data || strcmp(given->name, value->name) != 0 || !shape_equal(&given->shape, &value->shape))
+            continue;
+        value->dtype = given->dtype;
+        value->data = given->data;
+        return true;
+    }
     return node_unsupported(node, NULL, "input %d must be known at compile time, but depends on the model's inputs",
                             input);
 }
@@ -151,13 +160,13 @@ bool constant_integers(OnnxNode *node, int input, const int64_t **values, int *c
     *values = NULL;
     *count = -1;
     if (!has_input(node, input)) return true;
-    const Value *value;
+    Value value;
     if (!constant_input(node, input, &value)) return false;
-    int64_t elements = shape_elements(&value->shape);
-    if (!dtype_is_integer(value->dtype) || value->shape.rank > 1 || elements > INT32_MAX)
+    int64_t elements = shape_elements(&value.shape);
+    if (!dtype_is_integer(value.dtype) || value.shape.rank > 1 || elements > INT32_MAX)
         return node_error(node, NULL, "input %d must be a list of integers", input);
     int64_t *list = arena_new_array(&node->importer->arena, int64_t, (size_t)elements);
-    for (int64_t i = 0; i < elements; i++) list[i] = element_as_integer(value->dtype, value->data, i);
+    for (int64_t i = 0; i < elements; i++) list[i] = element_as_integer(value.dtype, value.data, i);
     *values = list;
     *count = (int)elements;
     return true;
@@ -173,10 +182,10 @@ bool constant_scalar(OnnxNode *node, int input, double absent, double *value)
 {
     *value = absent;
     if (!has_input(node, input)) return true;
-    const Value *constant;
+    Value constant;
     if (!constant_input(node, input, &constant)) return false;
-    if (shape_elements(&constant->shape) != 1) return node_error(node, NULL, "input %d must be a single number", input);
-    *value = element_as_double(constant->dtype, constant->data, 0);
+    if (shape_elements(&constant.shape) != 1) return node_error(node, NULL, "input %d must be a single number", input);
+    *value = element_as_double(constant.dtype, constant.data, 0);
     return true;
 }
 

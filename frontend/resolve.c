@@ -2,7 +2,7 @@
 
 #include "frontend/normalize.h"
 
-enum { LEAST_OPSET = 7 };
+enum { LEAST_OPSET = 5 };
 
 Place source_place(const Importer *importer, const SourceNode *node, char text[static 512])
 {

@@ -214,8 +214,8 @@ static bool read_external(const TensorReader *reader, OnnxTensor *tensor)
     return !bytes || take_bytes(reader, tensor, external->file.bytes + reference.offset);
 }
 
-bool onnx_tensor_read(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
-                      OnnxTensor *tensor, Diagnostics *diagnostics)
+bool onnx_tensor_elements(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
+                          OnnxTensor *tensor, Diagnostics *diagnostics)
 {
     TensorReader reader = {model, proto, {.file = model->path, .object = object}, diagnostics};
     *tensor = (OnnxTensor){0};

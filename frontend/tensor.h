@@ -1,0 +1,13 @@
+/* ONNX tensors in files of their own (.pb), as ONNX's test data come. */
+#ifndef FRONTEND_TENSOR_H
+#define FRONTEND_TENSOR_H
+
+#include "base/arena.h"
+#include "base/diagnostics.h"
+#include "base/dtype.h"
+
+/* The elements are row-major in the arena. */
+bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape, const void **data,
+                      Diagnostics *diagnostics);
+
+#endif

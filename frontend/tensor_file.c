@@ -1,0 +1,28 @@
+#include "frontend/tensor.h"
+
+#include "frontend/model.h"
+
+bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape, const void **data,
+                      Diagnostics *diagnostics)
+{
+    OnnxModel file = {.path = path, .external = {.model_path = path}};
+    if (!file_map(&file.file, path, diagnostics)) return false;
+    const MappedFile *mapped = &file.file;
+    OnnxTensor tensor;
+    bool ok = wire_scan(mapped->bytes, mapped->size, &onnx__tensor_proto__descriptor, path, diagnostics);
+    Onnx__TensorProto *proto = NULL;
+    if (ok) {
+        ProtobufCAllocator allocator = onnx_allocator(&file.arena);
+        proto = onnx__tensor_proto__unpack(&allocator, mapped->size, mapped->bytes);
+        ok = proto ||
+             diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a valid ONNX tensor");
+    }
+    ok = ok && onnx_tensor_elements(&file, proto, NULL, "tensor", &tensor, diagnostics);
+    if (ok) {
+        *dtype = tensor.dtype;
+        *shape = tensor.shape;
+        *data = arena_copy(arena, tensor.data, tensor.bytes);
+    }
+    onnx_model_close(&file);
+    return ok;
+}
