@@ -165,8 +165,10 @@ static bool load(Run *run, Diagnostics *diagnostics)
     load.import.dimensions = options->dimensions.items;
     load.import.dimension_count = options->dimensions.count;
     InputShape *shapes = arena_new_array(&run->arena, InputShape, run->inputs.count);
-    for (size_t i = 0; i < run->inputs.count; i++)
-        shapes[i] = (InputShape){run->inputs.tensors[i].name, run->inputs.tensors[i].shape};
+    for (size_t i = 0; i < run->inputs.count; i++) {
+        const InputTensor *tensor = &run->inputs.tensors[i];
+        shapes[i] = (InputShape){tensor->name, tensor->shape, tensor->dtype, tensor->data};
+    }
     load.import.input_shapes = shapes;
     load.import.input_shape_count = run->inputs.count;
     return training_model_load(&run->model, options->model, &load, diagnostics);

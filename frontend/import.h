@@ -18,7 +18,7 @@ typedef struct DimensionBinding {
 } DimensionBinding;
 
 typedef struct InputShape {
-    const char *name; /* of a graph input */
+    const char *name; /* of a graph input; NULL: the next one in order, counting these only */
     Shape shape;
     DType dtype;
     const void *data; /* the tensor itself, where it is known, or NULL: used where an operator needs its input to be

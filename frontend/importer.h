@@ -51,6 +51,8 @@ bool resolve_names(Importer *importer);
 
 /* inputs.c: graph inputs, with their dimensions bound. */
 bool import_inputs(Importer *importer);
+/* What was given for the graph's input number `position`; NULL if nothing was. */
+const InputShape *given_input(const ImportOptions *options, const char *name, size_t position);
 
 /* initializers.c: parameters and constants, ties and splits. */
 bool import_initializers(Importer *importer);

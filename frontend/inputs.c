@@ -24,13 +24,23 @@ static const DimensionBinding *find_binding(const DimensionBinding *bindings, si
     return NULL;
 }
 
-/* The extent of axis `axis` of the given tensor for this input; -1 if there is none. */
-static int64_t given_extent(const ImportOptions *options, const char *input, int rank, int axis)
+const InputShape *given_input(const ImportOptions *options, const char *name, size_t position)
 {
-    for (size_t i = 0; i < options->input_shape_count; i++)
-        if (strcmp(options->input_shapes[i].name, input) == 0 && options->input_shapes[i].shape.rank == rank)
-            return options->input_shapes[i].shape.dim[axis];
-    return -1;
+    size_t nameless = 0;
+    const InputShape *by_position = NULL;
+    for (size_t i = 0; i < options->input_shape_count; i++) {
+        const InputShape *given = &options->input_shapes[i];
+        if (given->name && strcmp(given->name, name) == 0) return given;
+        if (!given->name && nameless++ == position) by_position = given;
+    }
+    return by_position;
+}
+
+/* The extent of axis `axis` of the tensor given for the next input; -1 if there is none. */
+static int64_t given_extent(const Importer *importer, const char *input, int rank, int axis)
+{
+    const InputShape *given = given_input(importer->options, input, importer->graph->input_count);
+    return given && given->shape.rank == rank ? given->shape.dim[axis] : -1;
 }
 
 /* The value of a symbolic dimension; -1 if nothing binds it. */
@@ -42,7 +52,7 @@ static int64_t bind_dimension(InputBinder *binder, const char *name, const char 
     const DimensionBinding *bound = find_binding(model->dimensions, model->dimension_count, name);
     if (bound) return bound->value;
     const DimensionBinding *option = find_binding(options->dimensions, options->dimension_count, name);
-    int64_t value = option ? option->value : given_extent(options, input, rank, axis);
+    int64_t value = option ? option->value : given_extent(importer, input, rank, axis);
     if (value < 0 && options->default_dimension) {
         value = options->default_dimension;
         buffer_print(&binder->assumed, "%s%s=%lld", binder->assumed.size ? ", " : "", name, (long long)value);

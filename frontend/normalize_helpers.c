@@ -142,11 +142,10 @@ bool constant_input(const OnnxNode *node, int input, Value *value)
 {
     *value = *graph_value(node->graph, node->inputs[input]);
     if (value->role == ROLE_CONSTANT) return true;
-    const ImportOptions *options = node->importer->options;
-    for (size_t i = 0; value->role == ROLE_INPUT && i < options->input_shape_count; i++) {
-        const InputShape *given = &options->input_shapes[i];
-        if (!given->data || strcmp(given->name, value->name) != 0 || !shape_equal(&given->shape, &value->shape))
-            continue;
+    for (size_t i = 0; value->role == ROLE_INPUT && i < node->graph->input_count; i++) {
+        if (node->graph->inputs[i] != node->inputs[input]) continue;
+        const InputShape *given = given_input(node->importer->options, value->name, i);
+        if (!given || !given->data || !shape_equal(&given->shape, &value->shape)) break;
         value->dtype = given->dtype;
         value->data = given->data;
         return true;
