@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/npy.h"
+#include "frontend/tensor.h"
 
 static void add(InputTensors *inputs, InputTensor tensor)
 {
@@ -35,6 +36,14 @@ static bool add_npy(InputTensors *inputs, const char *path, Diagnostics *diagnos
     return true;
 }
 
+static bool add_onnx(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
+{
+    InputTensor tensor = {.file = path}; /* its own name is often missing or a placeholder: it stands by its position */
+    if (!onnx_tensor_read(path, &inputs->arena, &tensor.dtype, &tensor.shape, &tensor.data, diagnostics)) return false;
+    add(inputs, tensor);
+    return true;
+}
+
 static bool has_suffix(const char *path, const char *suffix)
 {
     size_t length = strlen(path), suffix_length = strlen(suffix);
@@ -44,6 +53,7 @@ static bool has_suffix(const char *path, const char *suffix)
 bool input_tensors_add(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
 {
     if (has_suffix(path, ".npy") || has_suffix(path, ".npz")) return add_npy(inputs, path, diagnostics);
+    if (has_suffix(path, ".pb")) return add_onnx(inputs, path, diagnostics);
     return add_safetensors(inputs, path, diagnostics);
 }
 
