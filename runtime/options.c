@@ -243,7 +243,7 @@ bool options_parse(RunOptions *options, int argument_count, char **arguments, Di
         else
             ok = accept(options, (OptionId)id, optarg, diagnostics) && ok;
     }
-    if (optind < argument_count)
+    if (ok && optind < argument_count) /* else it may belong to the option at fault */
         ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "'%s' is not an option",
                                arguments[optind]);
     if (options->help) return true;
