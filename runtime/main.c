@@ -75,6 +75,7 @@ int main(int argument_count, char **arguments)
 {
     volatile int64_t *step = mmap(NULL, sizeof *step, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (step == MAP_FAILED) memory_exhausted();
+    setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines: others print too */
     pid_t parent = getpid(), worker = fork();
     if (worker > 0) return supervise(worker, step);
     if (worker == 0) {

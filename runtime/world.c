@@ -13,7 +13,14 @@ enum { TAG_QUESTION = 1, TAG_ANSWER };
 
 static const double progress_interval = 50e-6; /* between kernels */
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
+static const double forwarding_time = 0.1; /* for the launcher to read a message before it is told to end everything */
 static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
+
+static void sleep_for(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
+    nanosleep(&time, NULL);
+}
 
 double world_now(void)
 {
@@ -33,6 +40,7 @@ _Noreturn void world_fail(World *world, const char *format, ...)
         *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
     fprintf(stderr, "skycc: error: rank %d (%s), %s: %s\n", world->rank, world->device, place, reason);
     fflush(NULL);
+    sleep_for(forwarding_time);
     MPI_Abort(MPI_COMM_WORLD, EXIT_RUN_FAILED);
     _exit(EXIT_RUN_FAILED);
 }
@@ -183,12 +191,6 @@ void world_progress(World *world)
 void world_progress_between(World *world)
 {
     if (world_now() - world->last_progress >= progress_interval) world_progress(world);
-}
-
-static void sleep_for(double seconds)
-{
-    struct timespec time = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
-    nanosleep(&time, NULL);
 }
 
 void world_sleep_until(World *world, double deadline)
