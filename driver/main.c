@@ -13,6 +13,7 @@ static const struct {
     {"check", check_main, "import a model and say what is in it"},
     {"bert", bert_main, "write a BERT graph of any size"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
+    {"export", export_main, "write trained weights back into ONNX"},
     {"tokenize", tokenize_main, "turn rows of text into a data set of token ids"},
 };
 

@@ -108,8 +108,11 @@ static bool import_outputs(Importer *importer)
     return ok;
 }
 
-bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
-                 Diagnostics *diagnostics)
+/* How far to go. */
+typedef enum ImportScope { PARAMETERS_ONLY, WHOLE_MODEL } ImportScope;
+
+static bool import_scope(ImportScope scope, Graph *graph, ImportedModel *model, const char *path,
+                         const ImportOptions *options, Diagnostics *diagnostics)
 {
     *model = (ImportedModel){0};
     graph->file = path;
@@ -119,12 +122,26 @@ bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const Imp
                          .options = options,
                          .diagnostics = diagnostics,
                          .proto = model->onnx.proto->graph};
-    bool ok = resolve_names(&importer) && import_inputs(&importer) && import_initializers(&importer) &&
-              import_nodes(&importer) && import_outputs(&importer);
+    bool ok = resolve_names(&importer);
+    if (scope == WHOLE_MODEL) ok = ok && import_inputs(&importer);
+    ok = ok && import_initializers(&importer);
+    if (scope == WHOLE_MODEL) ok = ok && import_nodes(&importer) && import_outputs(&importer);
     arena_free(&importer.arena);
     string_map_free(&importer.names);
     free(importer.symbols);
     return ok;
+}
+
+bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
+                 Diagnostics *diagnostics)
+{
+    return import_scope(WHOLE_MODEL, graph, model, path, options, diagnostics);
+}
+
+bool import_parameters(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
+                       Diagnostics *diagnostics)
+{
+    return import_scope(PARAMETERS_ONLY, graph, model, path, options, diagnostics);
 }
 
 void imported_model_free(ImportedModel *model)

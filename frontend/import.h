@@ -68,6 +68,11 @@ bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const Imp
                  Diagnostics *diagnostics);
 void imported_model_free(ImportedModel *model);
 
+/* Only the names and places of the parameters: of the graph, nothing but they can be used afterwards. Dimensions stay
+ * unbound. */
+bool import_parameters(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
+                       Diagnostics *diagnostics);
+
 /* Whether nodes of this operator can be imported at all. */
 bool onnx_operator_supported(const char *domain, const char *op);
 
