@@ -63,6 +63,10 @@ static inline Attribute attribute_integers(const char *name, const int64_t *valu
 {
     return (Attribute){.name = name, .kind = ATTRIBUTE_INTEGERS, .count = count, .integers = values};
 }
+static inline Attribute attribute_string(const char *name, const char *value)
+{
+    return (Attribute){.name = name, .kind = ATTRIBUTE_STRING, .string = value};
+}
 
 enum { LAYER_NONE = -1 };
 

@@ -26,8 +26,7 @@ static void broadcast(Lanes *lanes, DType type, int count)
         fill_integer(lanes->integer, lanes->integer[0], count);
 }
 
-/* --- Memory --------------------------------------------------------------------------------------------------------
- */
+/* --- Memory ------------------------------------------------------------------------------------------------------- */
 
 #define LOAD_LANES(type, lanes)                                                                                        \
     do {                                                                                                               \
@@ -141,8 +140,7 @@ static bool interpret_access(Interpreter *run, Register r, const KernelInstructi
     return true;
 }
 
-/* --- Arithmetic ----------------------------------------------------------------------------------------------------
- */
+/* --- Arithmetic --------------------------------------------------------------------------------------------------- */
 
 #define EACH(lanes, expression)                                                                                        \
     do {                                                                                                               \
@@ -279,8 +277,7 @@ static void choose(Lanes *to, DType type, const Lanes *condition, const Lanes *a
         EACH(to->integer, condition->integer[i] ? a->integer[i] : b->integer[i]);
 }
 
-/* --- Reductions: lane 0 of the register accumulates over the strips
- * --------------------------------------------------- */
+/* --- Reductions: lane 0 of the register accumulates over the strips ----------------------------------------------- */
 
 static bool is_reduction(KernelOp op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
 
@@ -337,8 +334,7 @@ static void reduce_integer(KernelOp op, int64_t *accumulator, const int64_t *n, 
     *accumulator = sum;
 }
 
-/* --- Instructions and phases -----------------------------------------------------------------------------------------
- */
+/* --- Instructions and phases -------------------------------------------------------------------------------------- */
 
 static void interpret_axis(const Interpreter *run, Lanes *to, int of, int axis, int64_t start, int count)
 {

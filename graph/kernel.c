@@ -148,8 +148,7 @@ Register kernel_convert(Kernel *kernel, DType type, Register a)
     return append(kernel, (KernelInstruction){.op = KERNEL_CONVERT, .type = (uint8_t)type, .a = a});
 }
 
-/* --- Verifier ------------------------------------------------------------------------------------------------------
- */
+/* --- Verifier ----------------------------------------------------------------------------------------------------- */
 
 typedef struct Verifier {
     const Kernel *kernel;

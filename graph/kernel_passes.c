@@ -23,8 +23,7 @@ static bool is_reduction(const KernelInstruction *instruction)
     return instruction->op >= KERNEL_SUM && instruction->op <= KERNEL_MINIMUM_OF;
 }
 
-/* --- Canonical form ------------------------------------------------------------------------------------------------
- */
+/* --- Canonical form ----------------------------------------------------------------------------------------------- */
 
 /* Whether the inner axis is as parallel as the outer ones: every phase an inner one, without reductions and without
  * stores that might meet in one element. */
@@ -113,8 +112,7 @@ void kernel_canonicalize(Kernel *kernel)
         }
 }
 
-/* --- Classes -------------------------------------------------------------------------------------------------------
- */
+/* --- Classes ------------------------------------------------------------------------------------------------------ */
 
 /* The operands of the product that the first phase sums, if it does nothing else and only scalar phases follow. */
 static bool match_product_sum(const Kernel *kernel, int operands[2], Register *sum)
@@ -185,8 +183,7 @@ KernelClass kernel_classify(const Kernel *kernel)
     return kernel_match_gemm(kernel, &gemm) ? KERNEL_CLASS_GEMM : KERNEL_CLASS_LOOP;
 }
 
-/* --- Measures ------------------------------------------------------------------------------------------------------
- */
+/* --- Measures ----------------------------------------------------------------------------------------------------- */
 
 Hash kernel_hash(const Kernel *kernel)
 {

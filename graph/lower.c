@@ -82,8 +82,7 @@ View lower_view_merged(Lowering *lowering, ValueId value, int first, int count)
     return lower_view(lowering, value);
 }
 
-/* --- Calls ---------------------------------------------------------------------------------------------------------
- */
+/* --- Calls -------------------------------------------------------------------------------------------------------- */
 
 Kernel *lower_begin(Lowering *lowering, const char *label, int axis_count, const int64_t *extent)
 {
@@ -193,6 +192,22 @@ Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t of
     if (!offset) return scaled;
     Register addend = kernel_constant_integer(kernel, offset);
     return kernel_binary(kernel, KERNEL_ADD, scaled, addend);
+}
+
+Register lower_tuple(Lowering *lowering, const View *view, int first, const View *indices, const int64_t *stride)
+{
+    Kernel *kernel = lowering->kernel;
+    int last = indices->shape.rank - 1;
+    Register offset = kernel_constant_integer(kernel, view->offset);
+    for (int i = 0; i < indices->shape.dim[last]; i++) {
+        View part = *indices;
+        part.offset += i * indices->stride[last];
+        Register index = kernel_load(kernel, lower_operand(lowering, &part, stride));
+        index = lower_index(kernel, index, view->shape.dim[first + i]);
+        Register step = lower_scaled(kernel, index, view->stride[first + i], 0);
+        offset = kernel_binary(kernel, KERNEL_ADD, offset, step);
+    }
+    return offset;
 }
 
 /* Copies what `view` shows into the value's own buffer, which is dense in the shape of the view. */

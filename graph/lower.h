@@ -81,6 +81,9 @@ void lower_fill(Lowering *lowering, const View *to, double number);
 /* An index into an axis, made safe: negative ones count from the end, and it ends up in 0 ... extent - 1. */
 Register lower_index(Kernel *kernel, Register index, int64_t extent);
 Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t offset); /* index * stride + offset */
+/* Where a tuple of indices, the last dimension of `indices`, points to: the offset, the view's own included, of the element
+ * at those positions of dimensions first ... of `view`. `stride` is that of `indices` per axis of the kernel. */
+Register lower_tuple(Lowering *lowering, const View *view, int first, const View *indices, const int64_t *stride);
 /* The rule of operators whose output is a view of their input: no call, or a copy if strides cannot express it. */
 void lower_movement(Lowering *lowering, NodeId node);
 void lower_end(Lowering *lowering);

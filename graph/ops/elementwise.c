@@ -3,8 +3,7 @@
 
 #include "graph/operator.h"
 
-/* --- One input -------------------------------------------------------------------------------------------------------
- */
+/* --- One input ---------------------------------------------------------------------------------------------------- */
 
 static bool is_float_function(Opcode op)
 {
@@ -178,8 +177,7 @@ void lower_cast(Lowering *lowering, NodeId id)
     end_map(lowering, node, kernel_convert(kernel, kernel_register_type(to), load_input(lowering, node, 0)));
 }
 
-/* --- Two inputs ------------------------------------------------------------------------------------------------------
- */
+/* --- Two inputs --------------------------------------------------------------------------------------------------- */
 
 static bool is_comparison(Opcode op)
 {
@@ -390,8 +388,7 @@ void lower_binary(Lowering *lowering, NodeId id)
     end_map(lowering, node, result);
 }
 
-/* --- Where -----------------------------------------------------------------------------------------------------------
- */
+/* --- Where -------------------------------------------------------------------------------------------------------- */
 
 bool infer_where(InferContext *context)
 {

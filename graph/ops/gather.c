@@ -130,3 +130,124 @@ void lower_gather_gradient(Lowering *lowering, NodeId id)
     kernel_store_add_at(kernel, target, value, offset, elements);
     lower_end(lowering);
 }
+
+/* --- An index for every element ----------------------------------------------------------------------------------- */
+
+bool infer_gather_elements(InferContext *context)
+{
+    const Value *data = infer_input(context, 0), *indices = infer_input(context, 1);
+    int64_t axis = node_integer(context->node, "axis", 0);
+    if (!is_index(indices->dtype))
+        return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
+    if (!normalize_axis(&axis, data->shape.rank, false) || indices->shape.rank != data->shape.rank)
+        return operator_error(context, NULL, "data and indices must have the same number of dimensions");
+    for (int i = 0; i < data->shape.rank; i++)
+        if (i != axis && indices->shape.dim[i] > data->shape.dim[i])
+            return operator_error(context, NULL, "there are more indices than data along dimension %d", i);
+    if (data->shape.dim[axis] == 0 && shape_elements(&indices->shape) > 0)
+        return operator_error(context, NULL, "gathers from an empty axis");
+    context->dtype[0] = data->dtype;
+    context->shape[0] = indices->shape;
+    return true;
+}
+
+bool differentiate_gather_elements(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    Attribute attributes[3] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
+                               attribute_string("reduction", "add"),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_ScatterElements, inputs, 2, attributes, 3));
+    return true;
+}
+
+void lower_gather_elements(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
+    View output = lower_output(lowering, node->outputs[0]);
+    if (shape_elements(&output.shape) == 0) return;
+    int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, elements;
+    normalize_axis(&axis, data.shape.rank, false);
+    for (int i = 0; i < data.shape.rank; i++) stride[i] = i == axis ? 0 : data.stride[i];
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&output.shape, extent), extent);
+    int from = lower_operand_indexed(lowering, &data, stride, &elements);
+    Register index = kernel_load(kernel, lower_operand_broadcast(lowering, &indices));
+    index = lower_index(kernel, index, data.shape.dim[axis]);
+    Register offset = lower_scaled(kernel, index, data.stride[axis], data.offset);
+    Register value = kernel_load_at(kernel, from, offset, elements);
+    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
+    lower_end(lowering);
+}
+
+/* --- Tuples of indices -------------------------------------------------------------------------------------------- */
+
+bool infer_gather_nd(InferContext *context)
+{
+    const Value *data = infer_input(context, 0), *indices = infer_input(context, 1);
+    int64_t batch = node_integer(context->node, "batch_dims", 0);
+    int last = indices->shape.rank - 1;
+    if (!is_index(indices->dtype))
+        return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
+    if (last < 0 || batch < 0 || batch > last || batch > data->shape.rank ||
+        indices->shape.dim[last] > data->shape.rank - batch)
+        return operator_error(context, NULL, "the indices have the wrong number of dimensions");
+    int behind = (int)(batch + indices->shape.dim[last]);
+    if (last + data->shape.rank - behind > MAX_RANK)
+        return operator_error(context, NULL, "the result has more than %d dimensions", MAX_RANK);
+    Shape *shape = &context->shape[0];
+    for (int i = 0; i < last; i++) shape->dim[shape->rank++] = indices->shape.dim[i];
+    for (int i = behind; i < data->shape.rank; i++) shape->dim[shape->rank++] = data->shape.dim[i];
+    for (int i = 0; i < batch; i++)
+        if (indices->shape.dim[i] != data->shape.dim[i])
+            return operator_error(context, NULL, "data and indices differ in batch dimension %d", i);
+    if (shape_elements(&data->shape) == 0 && shape_elements(shape) != 0)
+        return operator_error(context, NULL, "gathers from an empty tensor");
+    context->dtype[0] = data->dtype;
+    return true;
+}
+
+bool differentiate_gather_nd(Differentiation *differentiation, NodeId id)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    Attribute attributes[3] = {attribute_integer("batch_dims", node_integer(&node, "batch_dims", 0)),
+                               attribute_string("reduction", "add"),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_ScatterND, inputs, 2, attributes, 3));
+    return true;
+}
+
+/* Axes: those of the indices but the last, then those of the slices that a tuple chooses. */
+void lower_gather_nd(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
+    View output = lower_output(lowering, node->outputs[0]);
+    if (shape_elements(&output.shape) == 0) return;
+    int batch = (int)node_integer(node, "batch_dims", 0), last = indices.shape.rank - 1;
+    int width = (int)indices.shape.dim[last], behind = batch + width;
+    int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, tuple[KERNEL_MAX_AXES] = {0}, elements;
+    for (int i = 0; i < last; i++) tuple[i] = indices.stride[i];
+    for (int i = 0; i < batch; i++) stride[i] = data.stride[i];
+    for (int i = behind; i < data.shape.rank; i++) stride[last + i - behind] = data.stride[i];
+
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&output.shape, extent), extent);
+    bool slices = behind < data.shape.rank;
+    if (slices) kernel_begin_phase(kernel, false);
+    int from = lower_operand_indexed(lowering, &data, stride, &elements);
+    Register offset = lower_tuple(lowering, &data, batch, &indices, tuple);
+    if (slices) kernel_begin_phase(kernel, true);
+    Register value = kernel_load_at(kernel, from, offset, elements);
+    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
+    lower_end(lowering);
+}

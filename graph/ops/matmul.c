@@ -40,8 +40,7 @@ bool infer_matmul(InferContext *context)
     return true;
 }
 
-/* --- Gradient --------------------------------------------------------------------------------------------------------
- */
+/* --- Gradient ----------------------------------------------------------------------------------------------------- */
 
 static ValueId transposed(Differentiation *differentiation, ValueId matrix)
 {
@@ -91,8 +90,7 @@ bool differentiate_matmul(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-/* --- Lowering --------------------------------------------------------------------------------------------------------
- */
+/* --- Lowering ----------------------------------------------------------------------------------------------------- */
 
 /* The strides of an operand by batch axes, m, n and k; `row` and `column` are the kernel's axes of its last two
  * dimensions, a vector having the inner one only. */

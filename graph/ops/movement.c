@@ -3,8 +3,7 @@
 
 #include "graph/operator.h"
 
-/* --- Shapes ----------------------------------------------------------------------------------------------------------
- */
+/* --- Shapes ------------------------------------------------------------------------------------------------------- */
 
 /* -1 stands for what is left, 0 for the input's dimension. */
 bool infer_reshape(InferContext *context)
@@ -113,8 +112,7 @@ bool infer_slice(InferContext *context)
     return true;
 }
 
-/* --- Views -----------------------------------------------------------------------------------------------------------
- */
+/* --- Views -------------------------------------------------------------------------------------------------------- */
 
 /* Splits and merges dimensions; false if elements that become neighbours do not stand regularly. */
 static bool reshape_view(View *view, const Shape *shape)
@@ -214,8 +212,7 @@ void lower_transpose(Lowering *lowering, NodeId node) { lower_movement(lowering,
 void lower_expand(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
 void lower_slice(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
 
-/* --- Gradients -------------------------------------------------------------------------------------------------------
- */
+/* --- Gradients ---------------------------------------------------------------------------------------------------- */
 
 bool differentiate_reshape(Differentiation *differentiation, NodeId id)
 {
@@ -304,8 +301,7 @@ void lower_slice_gradient(Lowering *lowering, NodeId id)
     lower_copy(lowering, operators[node->op].name, &from, &to);
 }
 
-/* --- Concat ----------------------------------------------------------------------------------------------------------
- */
+/* --- Concat ------------------------------------------------------------------------------------------------------- */
 
 bool infer_concat(InferContext *context)
 {

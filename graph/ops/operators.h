@@ -57,11 +57,18 @@
     /* gather.c */ \
     OPERATOR(Gather, gather, 2, 2, 1) /* data, indices; axis */ \
     OPERATOR(GatherGradient, gather_gradient, 2, 2, 1) /* indices, dy -> ddata; axis, shape of ddata */ \
+    OPERATOR(GatherElements, gather_elements, 2, 2, 1) /* data, indices; axis */ \
+    OPERATOR(GatherND, gather_nd, 2, 2, 1) /* data, indices; batch_dims */ \
+    /* scatter.c: reduction: none (the default), add, mul, max or min; data absent: zeros of `shape` */ \
+    OPERATOR(ScatterElements, scatter_elements, 2, 3, 1) /* indices, updates, data; axis, reduction, shape */ \
+    OPERATOR(ScatterND, scatter_nd, 2, 3, 1) /* indices, updates, data; batch_dims, reduction, shape */ \
     /* reduce.c */ \
     OPERATOR(ReduceSum, reduce, 1, 1, 1) /* axes, keepdims */ \
     OPERATOR(ReduceMean, reduce, 1, 1, 1) /* axes, keepdims */ \
     OPERATOR(ReduceMax, reduce, 1, 1, 1) /* axes, keepdims */ \
     OPERATOR(ReduceMin, reduce, 1, 1, 1) /* axes, keepdims */ \
+    OPERATOR(ReduceProd, reduce, 1, 1, 1) /* axes, keepdims */ \
+    OPERATOR(ArgMax, arg_max, 1, 1, 1) /* axis, keepdims, select_last_index */ \
     /* matmul.c */ \
     OPERATOR(MatMul, matmul, 2, 2, 1) \
     /* softmax.c: along the last axis */ \

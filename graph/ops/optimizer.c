@@ -18,8 +18,7 @@ void lower_accumulate_gradient(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
-/* --- Updates: parameter, gradient, scalars, then what is remembered of former gradients ------------------------------
- */
+/* --- Updates: parameter, gradient, scalars, then what is remembered of former gradients --------------------------- */
 
 static bool infer_update(InferContext *context, int memories)
 {

@@ -50,6 +50,30 @@ static ValueId gradient_of_extreme(Differentiation *differentiation, const Node 
     return gradient_binary(differentiation, OP_Mul, chosen, share);
 }
 
+/* Every element's gradient is the product of the others, also where one or several of them are 0. */
+static ValueId gradient_of_product(Differentiation *differentiation, const Node *node, ValueId dy, const Shape *kept)
+{
+    DType dtype = graph_value(differentiation_graph(differentiation), dy)->dtype;
+    Attribute to = attribute_integer("to", dtype);
+    Attribute axes[2] = {attribute_integer("keepdims", 1)};
+    const Attribute *reduced = node_attribute(node, "axes");
+    if (reduced) axes[1] = *reduced;
+    ValueId x = node->inputs[0], zero = gradient_scalar(differentiation, dtype, 0);
+    ValueId one = gradient_scalar(differentiation, dtype, 1),
+            is_zero = gradient_binary(differentiation, OP_Equal, x, zero);
+    ValueId factor = gradient_node(differentiation, OP_Where, (ValueId[]){is_zero, one, x}, 3, NULL, 0);
+    ValueId product = gradient_node(differentiation, OP_ReduceProd, &factor, 1, axes, reduced ? 2 : 1);
+    ValueId count = gradient_node(differentiation, OP_Cast, &is_zero, 1, &to, 1);
+    count = gradient_unbroadcast(differentiation, count, kept);
+    ValueId single = gradient_binary(differentiation, OP_Equal, count, one);
+    ValueId none = gradient_binary(differentiation, OP_Equal, count, zero);
+    ValueId of_zero = gradient_node(differentiation, OP_Where, (ValueId[]){single, product, zero}, 3, NULL, 0);
+    ValueId of_others = gradient_node(differentiation, OP_Where, (ValueId[]){none, product, zero}, 3, NULL, 0);
+    of_others = gradient_binary(differentiation, OP_Div, of_others, factor);
+    ValueId others = gradient_node(differentiation, OP_Where, (ValueId[]){is_zero, of_zero, of_others}, 3, NULL, 0);
+    return gradient_binary(differentiation, OP_Mul, dy, others);
+}
+
 bool differentiate_reduce(Differentiation *differentiation, NodeId id)
 {
     const Graph *graph = differentiation_graph(differentiation);
@@ -63,6 +87,10 @@ bool differentiate_reduce(Differentiation *differentiation, NodeId id)
     dy = gradient_reshape(differentiation, dy, &kept);
     if (node.op == OP_ReduceMax || node.op == OP_ReduceMin) {
         gradient_add(differentiation, x, gradient_of_extreme(differentiation, &node, dy, &kept));
+        return true;
+    }
+    if (node.op == OP_ReduceProd) {
+        gradient_add(differentiation, x, gradient_of_product(differentiation, &node, dy, &kept));
         return true;
     }
     if (node.op == OP_ReduceMean) {
@@ -135,6 +163,7 @@ void lower_reduce(Lowering *lowering, NodeId id)
 
     static const KernelOp kernel_ops[OP_COUNT] = {[OP_ReduceSum] = KERNEL_SUM,
                                                   [OP_ReduceMean] = KERNEL_SUM,
+                                                  [OP_ReduceProd] = KERNEL_PRODUCT,
                                                   [OP_ReduceMax] = KERNEL_MAXIMUM_OF,
                                                   [OP_ReduceMin] = KERNEL_MINIMUM_OF};
     Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
@@ -143,5 +172,58 @@ void lower_reduce(Lowering *lowering, NodeId id)
     kernel_begin_phase(kernel, false);
     if (node->op == OP_ReduceMean) value = finish_mean(kernel, value, count);
     kernel_store(kernel, lower_operand(lowering, &result, result.stride), value);
+    lower_end(lowering);
+}
+
+/* --- The place of the largest element ----------------------------------------------------------------------------- */
+
+bool infer_arg_max(InferContext *context)
+{
+    const Value *input = infer_input(context, 0);
+    int64_t axis = node_integer(context->node, "axis", 0);
+    if (!normalize_axis(&axis, input->shape.rank, false))
+        return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
+    if (input->dtype == DTYPE_BOOL) return operator_error(context, NULL, "does not take an input of type bool");
+    if (input->shape.dim[axis] == 0) return operator_error(context, NULL, "an empty axis has no largest element");
+    context->dtype[0] = DTYPE_I64;
+    context->shape[0] = reduced_shape(&input->shape, 1u << axis, node_integer(context->node, "keepdims", 1));
+    return true;
+}
+
+NOT_DIFFERENTIABLE(arg_max)
+
+/* The maximum first; then the first (or last) index at which it stands. NaN counts as the maximum. */
+void lower_arg_max(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View view = lower_view(lowering, node->inputs[0]), output = lower_output(lowering, node->outputs[0]);
+    int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], from[KERNEL_MAX_AXES];
+    normalize_axis(&axis, view.shape.rank, false);
+    View result = {.base = output.base};
+    for (int i = 0; i < view.shape.rank; i++) {
+        if (i == axis) continue;
+        extent[result.shape.rank] = view.shape.dim[i];
+        from[result.shape.rank] = view.stride[i];
+        result.shape.dim[result.shape.rank++] = view.shape.dim[i];
+    }
+    view_set_dense(&result);
+    int inner = result.shape.rank;
+    extent[inner] = view.shape.dim[axis];
+    from[inner] = view.stride[axis];
+    result.stride[inner] = 0;
+
+    bool last = node_integer(node, "select_last_index", 0);
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, inner + 1, extent);
+    int x = lower_operand(lowering, &view, from);
+    Register maximum = kernel_reduce(kernel, KERNEL_MAXIMUM_OF, kernel_load(kernel, x));
+    kernel_begin_phase(kernel, true);
+    Register value = kernel_load(kernel, x), hit = kernel_binary(kernel, KERNEL_EQUAL, value, maximum);
+    if (dtype_is_float(kernel_type(kernel, value)))
+        hit = kernel_binary(kernel, KERNEL_OR, hit, kernel_unary(kernel, KERNEL_IS_NAN, value));
+    Register index = kernel_axis(kernel, inner), miss = kernel_constant_integer(kernel, last ? -1 : INT64_MAX);
+    index = kernel_select(kernel, hit, index, miss);
+    index = kernel_reduce(kernel, last ? KERNEL_MAXIMUM_OF : KERNEL_MINIMUM_OF, index);
+    kernel_begin_phase(kernel, false);
+    kernel_store(kernel, lower_operand(lowering, &result, result.stride), index);
     lower_end(lowering);
 }
