@@ -1,5 +1,4 @@
 #include "codegen/codegen.h"
-#include "runtime/parallel.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -10,6 +9,7 @@
 #include "codegen/emit.h"
 #include "codegen/gemm.h"
 #include "codegen/loop.h"
+#include "runtime/parallel.h"
 
 /* --- One kernel -----------------------------------------------------------------------------------------------------
  */
