@@ -103,16 +103,24 @@ static Answer decide(Solver *s, int64_t cap, int width)
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
     if (answer == UNKNOWN && width > 0) {
         relaxation_solve(&r, prices.price);
-        SearchResult result = search_plans(&r, prices.price, (SearchLimits){.width = width}, &s->trial);
-        if (result.found)
-            answer = YES;
-        else if (result.complete)
-            answer = NO;
+        /* A narrow search finds a plan where there are many; each wider one costs what all before it did, times eight.
+         */
+        for (int narrow = 16; answer == UNKNOWN; narrow *= 8) {
+            if (narrow > width) narrow = width;
+            SearchResult result = search_plans(&r, prices.price, (SearchLimits){.width = narrow}, &s->trial);
+            answer = result.found ? YES : result.complete ? NO : UNKNOWN;
+            if (narrow == width || out_of_time(s)) break;
+        }
     }
     relaxation_free(&r);
     if (answer == YES) offer(s, &s->trial);
     return answer;
 }
+
+enum { WIDTH = 3000 };
+
+/* A first plan, whatever its period. NO: there is none. */
+static Answer find_any(Solver *s) { return s->found ? YES : decide(s, largest_period(s->problem), WIDTH); }
 
 /* The best plan's period may also be lowered while `low` (refuted) climbs: bisection until they meet or the search no
  * longer knows; then the bound alone. */
@@ -120,11 +128,8 @@ static int64_t solve_period(Solver *s)
 {
     const Problem *p = s->problem;
     int64_t low = next_candidate(p, 0) - 1; /* no period <= low is possible */
-    enum { WIDTH = 3000 };
-    if (!s->found) {
-        Answer answer = decide(s, largest_period(p), WIDTH);
-        if (answer != YES) return answer == NO ? INT64_MAX : low + 1;
-    }
+    Answer any = find_any(s);
+    if (any != YES) return any == NO ? INT64_MAX : low + 1;
     int64_t unknown = INT64_MAX; /* the least period about which nothing is known */
     while (low + 1 < s->value.period && !out_of_time(s)) {
         int64_t high = unknown < s->value.period ? unknown : s->value.period;
@@ -174,7 +179,7 @@ static void examine(Solver *s, Intervals *open, Interval interval)
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
     if (!done) {
         relaxation_solve(&r, prices.price);
-        SearchLimits limits = {.width = 3000, .labels = 300000, .period_low = interval.low + 1, .best = best};
+        SearchLimits limits = {.width = WIDTH, .labels = 300000, .period_low = interval.low + 1, .best = best};
         SearchResult result = search_plans(&r, prices.price, limits, &s->trial);
         if (result.found) offer(s, &s->trial);
         done = result.complete;
@@ -205,6 +210,7 @@ static int64_t solve_step(Solver *s)
     const Problem *p = s->problem;
     Intervals open = {0};
     int64_t low = next_candidate(p, 0) - 1;
+    if (find_any(s) == NO) return INT64_MAX;
     array_push(open.items, open.count, open.capacity, ((Interval){low, largest_period(p), 0}));
     double bound = 0;
     while (open.count > 0) {
@@ -236,4 +242,17 @@ OptimalResult optimal_solve(const Problem *problem, const Allocation *start, dou
     result.value = step ? s.value.step : s.value.period;
     arena_free(&s.arena);
     return result;
+}
+
+bool optimal_is_feasible(const Problem *problem)
+{
+    Arena arena = {0};
+    Allocation allocation = allocation_create(&arena, problem);
+    Solver s = {.problem = problem, .deadline = now() + 60, .best = &allocation};
+    s.trial = allocation_create(&s.arena, problem);
+    s.type_price = arena_new_array(&s.arena, double, (size_t)problem->type_count);
+    bool feasible = decide(&s, largest_period(problem), WIDTH) == YES;
+    arena_free(&s.arena);
+    arena_free(&arena);
+    return feasible;
 }

@@ -14,4 +14,8 @@ typedef struct OptimalResult {
 /* `start` (NULL: none) is a plan to improve on. At most `seconds` are spent, give or take the step at hand. */
 OptimalResult optimal_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation);
 
+/* Can any plan fit, whatever its time? Exact for the purposes of a hint: a question the search leaves open counts as
+ * no. */
+bool optimal_is_feasible(const Problem *problem);
+
 #endif

@@ -35,6 +35,27 @@ const char *plan_objective_name(PlanObjective objective)
     return objective == PLAN_OBJECTIVE_STEP ? "step" : "period";
 }
 
+bool plan_allocator_from_name(const char *name, PlanAllocator *allocator)
+{
+    for (int i = 0; i < PLAN_ALLOCATOR_COUNT; i++)
+        if (strcmp(name, plan_allocator_name((PlanAllocator)i)) == 0) return *allocator = (PlanAllocator)i, true;
+    return false;
+}
+
+bool plan_objective_from_name(const char *name, PlanObjective *objective)
+{
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name, plan_objective_name((PlanObjective)i)) == 0) return *objective = (PlanObjective)i, true;
+    return false;
+}
+
+bool plan_schedule_from_name(const char *name, PlanSchedule *schedule)
+{
+    for (int i = 0; i < PLAN_SCHEDULE_COUNT; i++)
+        if (strcmp(name, plan_schedule_name((PlanSchedule)i)) == 0) return *schedule = (PlanSchedule)i, true;
+    return false;
+}
+
 int64_t plan_value_ns(const Plan *plan)
 {
     return plan->objective == PLAN_OBJECTIVE_STEP ? plan->step_ns : plan->period_ns;

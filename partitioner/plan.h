@@ -93,6 +93,12 @@ typedef struct PlanLink {
  * no proof beyond the trivial bound is offered. */
 typedef struct Certificate Certificate;
 
+/* Layers first ... last must be on `device`. */
+typedef struct PlanPin {
+    int first_layer, last_layer;
+    const char *device;
+} PlanPin;
+
 typedef struct PlanComparison {
     bool known; /* this allocator produced an allocation */
     bool fits;  /* and it respects the memory limits */
@@ -121,14 +127,23 @@ typedef struct Plan {
     double gap;                /* (value - bound) / value; exactly 0 if and only if proven_optimal */
     bool proven_optimal;
     Certificate *certificate;
+    bool timed_out; /* the time limit ended the search: another run may give another plan */
     PlanComparison compared[PLAN_ALLOCATOR_COUNT];
+    /* What was asked beyond the costs; the bound holds under it. */
+    const char **without; /* devices left out */
+    int without_count;
+    PlanPin *pins;
+    int pin_count;
 } Plan;
 
 const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
 const char *plan_allocator_name(PlanAllocator allocator); /* "even", "sky", "heuristic", "optimal" */
 const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b" */
 const char *plan_objective_name(PlanObjective objective); /* "step", "period" */
-int64_t plan_value_ns(const Plan *plan);                  /* period or step, whichever is the objective */
+bool plan_allocator_from_name(const char *name, PlanAllocator *allocator);
+bool plan_objective_from_name(const char *name, PlanObjective *objective);
+bool plan_schedule_from_name(const char *name, PlanSchedule *schedule);
+int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the objective */
 
 /* The deterministic text of plan.json. */
 void plan_print(const Plan *plan, Buffer *buffer);

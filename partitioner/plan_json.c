@@ -101,12 +101,32 @@ static void print_head(Buffer *buffer, const Plan *plan)
     print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
     buffer_print(buffer, ",\"gap\":");
     json_print_number(buffer, plan->gap);
-    buffer_print(buffer, ",\"proven_optimal\":%s", plan->proven_optimal ? "true" : "false");
+    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", plan->proven_optimal ? "true" : "false",
+                 plan->timed_out ? "true" : "false");
+}
+
+static void print_requests(Buffer *buffer, const Plan *plan)
+{
+    buffer_print(buffer, ",\n \"without\":[");
+    for (int i = 0; i < plan->without_count; i++) {
+        if (i) buffer_print(buffer, ",");
+        json_print_string(buffer, plan->without[i]);
+    }
+    buffer_print(buffer, "],\"pins\":[");
+    for (int i = 0; i < plan->pin_count; i++) {
+        const PlanPin *pin = &plan->pins[i];
+        buffer_print(buffer, "%s{\"first_layer\":%d,\"last_layer\":%d,\"device\":", i ? "," : "", pin->first_layer,
+                     pin->last_layer);
+        json_print_string(buffer, pin->device);
+        buffer_print(buffer, "}");
+    }
+    buffer_print(buffer, "]");
 }
 
 void plan_print(const Plan *plan, Buffer *buffer)
 {
     print_head(buffer, plan);
+    print_requests(buffer, plan);
     print_compared(buffer, plan);
     buffer_print(buffer, ",\n \"stages\":[");
     for (int k = 0; k < plan->stage_count; k++) {
@@ -181,26 +201,11 @@ static bool get_name(const Reading *r, const json_t *object, const char *path, c
     return true;
 }
 
-typedef const char *(*NameOf)(int index);
-static const char *allocator_name(int i) { return plan_allocator_name((PlanAllocator)i); }
-static const char *schedule_name(int i) { return plan_schedule_name((PlanSchedule)i); }
-static const char *objective_name(int i) { return plan_objective_name((PlanObjective)i); }
-static const char *op_name(int i) { return plan_op_name((PlanOp)i); }
-
-/* The index of `text` among `count` names, or -1. */
-static int name_index(const char *text, NameOf name, int count)
+static int op_index(const char *text)
 {
-    for (int i = 0; text && i < count; i++)
-        if (strcmp(text, name(i)) == 0) return i;
+    for (int i = 0; text && i < PLAN_OP_COUNT; i++)
+        if (strcmp(text, plan_op_name((PlanOp)i)) == 0) return i;
     return -1;
-}
-
-static bool get_choice(const Reading *r, const json_t *root, const char *key, NameOf name, int count, int *choice)
-{
-    const char *text;
-    if (!json_get_string(r->json, root, "", key, &text)) return false;
-    *choice = name_index(text, name, count);
-    return *choice >= 0 || refuse(r, key, arena_format(r->arena, "'%s' is not known", text));
 }
 
 static bool read_stage(const Reading *r, const json_t *object, int k)
@@ -253,7 +258,7 @@ static bool read_instruction(const Reading *r, const json_t *array, int rank, in
         json_int_t value = json_is_integer(item) ? json_integer_value(item) : -2;
         number[n] = value < -1 || value > INT32_MAX ? -2 : (int)value;
     }
-    int index = name_index(json_string_value(op), op_name, PLAN_OP_COUNT);
+    int index = op_index(json_string_value(op));
     bool batch = index != PLAN_REDUCE && index != PLAN_UPDATE;
     bool ok = index >= 0 && json_array_size(array) == 4 && number[0] >= 0 && number[0] < r->plan->stage_count &&
               r->plan->stages[number[0]].rank == rank;
@@ -306,8 +311,9 @@ static bool read_compared(const Reading *r, const json_t *root)
     json_t *compared;
     if (!json_get_object(r->json, root, "", "compared", &compared)) return false;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
-        const char *path = arena_format(r->arena, "compared.%s", allocator_name(a));
-        const json_t *entry = json_object_get(compared, allocator_name(a)), *fits = json_object_get(entry, "fits");
+        const char *allocator = plan_allocator_name((PlanAllocator)a);
+        const char *path = arena_format(r->arena, "compared.%s", allocator);
+        const json_t *entry = json_object_get(compared, allocator), *fits = json_object_get(entry, "fits");
         PlanComparison *c = &r->plan->compared[a];
         if (!entry || json_is_null(entry)) continue;
         if (!json_is_boolean(fits)) return refuse(r, path, "must be null, or say whether it fits");
@@ -319,34 +325,75 @@ static bool read_compared(const Reading *r, const json_t *root)
     return true;
 }
 
+static bool read_choices(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    const char *allocator, *objective, *schedule;
+    if (!json_get_string(r->json, root, "", "allocate", &allocator) ||
+        !json_get_string(r->json, root, "", "objective", &objective) ||
+        !json_get_string(r->json, root, "", "schedule_kind", &schedule))
+        return false;
+    if (!plan_allocator_from_name(allocator, &plan->allocator)) return refuse(r, "allocate", "is not known");
+    if (!plan_objective_from_name(objective, &plan->objective)) return refuse(r, "objective", "is not known");
+    if (!plan_schedule_from_name(schedule, &plan->schedule)) return refuse(r, "schedule_kind", "is not known");
+    return true;
+}
+
+static bool read_requests(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    json_t *without, *pins;
+    if (!json_get_array(r->json, root, "", "without", &without) || !json_get_array(r->json, root, "", "pins", &pins))
+        return false;
+    if (json_array_size(without) > COSTS_MAX_DEVICES || json_array_size(pins) > COSTS_MAX_LAYERS)
+        return refuse(r, "without", "too many");
+    plan->without_count = (int)json_array_size(without);
+    plan->without = arena_new_array(r->arena, const char *, (size_t)plan->without_count);
+    for (int i = 0; i < plan->without_count; i++) {
+        const char *name = json_string_value(json_array_get(without, (size_t)i));
+        if (!name) return refuse(r, "without", "must be an array of device names");
+        plan->without[i] = arena_string(r->arena, name);
+    }
+    plan->pin_count = (int)json_array_size(pins);
+    plan->pins = arena_new_array(r->arena, PlanPin, (size_t)plan->pin_count);
+    for (int i = 0; i < plan->pin_count; i++) {
+        PlanPin *pin = &plan->pins[i];
+        const json_t *object = json_array_get(pins, (size_t)i);
+        const char *path = arena_format(r->arena, "pins[%d]", i);
+        if (!json_is_object(object)) return refuse(r, path, "must be an object");
+        if (!get_name(r, object, path, "device", &pin->device) ||
+            !get_int(r, object, path, "first_layer", 0, plan->layer_count - 1, &pin->first_layer) ||
+            !get_int(r, object, path, "last_layer", pin->first_layer, plan->layer_count - 1, &pin->last_layer))
+            return false;
+    }
+    return true;
+}
+
+static bool get_truth(const Reading *r, const json_t *root, const char *key, bool *truth)
+{
+    const json_t *value = json_object_get(root, key);
+    *truth = json_is_true(value);
+    return json_is_boolean(value) || refuse(r, key, "must be true or false");
+}
+
 static bool read_head(const Reading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     const char *format;
-    int allocator, objective, schedule;
     if (!json_is_object(root)) return refuse(r, NULL, "must be a JSON object");
     if (!json_get_string(r->json, root, "", "format", &format)) return false;
     if (strcmp(format, "skycc.plan/1") != 0) return refuse(r, "format", "is not \"skycc.plan/1\"");
-    if (!get_name(r, root, "", "name", &plan->name) || !get_name(r, root, "", "model_hash", &plan->model_hash) ||
-        !get_name(r, root, "", "costs_hash", &plan->costs_hash) ||
-        !get_choice(r, root, "allocate", allocator_name, PLAN_ALLOCATOR_COUNT, &allocator) ||
-        !get_choice(r, root, "objective", objective_name, 2, &objective) ||
-        !get_choice(r, root, "schedule_kind", schedule_name, PLAN_SCHEDULE_COUNT, &schedule) ||
-        !get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) ||
-        !get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) ||
-        !get_time(r, root, "", "period_s", &plan->period_ns) || !get_time(r, root, "", "step_s", &plan->step_ns) ||
-        !get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) ||
-        !json_get_number(r->json, root, "", "bubble", &plan->bubble) ||
-        !get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) ||
-        !json_get_number(r->json, root, "", "gap", &plan->gap))
-        return false;
-    plan->allocator = (PlanAllocator)allocator;
-    plan->objective = (PlanObjective)objective;
-    plan->schedule = (PlanSchedule)schedule;
-    const json_t *proven = json_object_get(root, "proven_optimal");
-    if (!json_is_boolean(proven)) return refuse(r, "proven_optimal", "must be true or false");
-    plan->proven_optimal = json_is_true(proven);
-    return true;
+    return get_name(r, root, "", "name", &plan->name) && get_name(r, root, "", "model_hash", &plan->model_hash) &&
+           get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
+           get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
+           get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
+           get_time(r, root, "", "period_s", &plan->period_ns) && get_time(r, root, "", "step_s", &plan->step_ns) &&
+           get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&
+           json_get_number(r->json, root, "", "bubble", &plan->bubble) &&
+           get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) &&
+           json_get_number(r->json, root, "", "gap", &plan->gap) &&
+           get_truth(r, root, "proven_optimal", &plan->proven_optimal) &&
+           get_truth(r, root, "timed_out", &plan->timed_out) && read_requests(r, root);
 }
 
 static bool read_root(const Reading *r, const json_t *root)

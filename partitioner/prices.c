@@ -270,7 +270,7 @@ static void real_prices(const Master *m, const Prices *prices, double *real, dou
 /* The path of the last evaluation enters if it helps at the exact duals. */
 static bool enter_last_path(Master *m)
 {
-    relaxation_path(m->relaxation, m->trial, &m->path);
+    relaxation_path(m->relaxation, &m->path);
     int column = add_path(m, &m->path);
     if (enter(m, column)) return true;
     m->column_count--;
@@ -361,7 +361,7 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
         m.penalty = r->sums ? 1e4 : 1;
         for (int c = 0; c < r->class_count; c++) add_column(&m, (Column){.kind = COLUMN_SLACK, .index = c});
         add_column(&m, (Column){.kind = COLUMN_EXCESS, .cost = m.penalty});
-        relaxation_path(r, m.trial, &m.path);
+        relaxation_path(r, &m.path);
         start_basis(&m, add_path(&m, incumbent ? incumbent : &m.path));
         generate(&m, prices, target, max_iterations, real);
         if (mixture) read_mixture(&m, mixture);

@@ -268,6 +268,10 @@ static void isolate(Problem *p, int device)
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
 {
     isolate(problem, device);
+    struct ProblemPin *pins = arena_new_array(&problem->arena, struct ProblemPin, (size_t)problem->pin_count + 1);
+    if (problem->pin_count) memcpy(pins, problem->pins, (size_t)problem->pin_count * sizeof *pins);
+    pins[problem->pin_count++] = (struct ProblemPin){first_layer, last_layer, device};
+    problem->pins = pins;
     size_t cuts = (size_t)problem->layer_count + 1;
     if (!problem->pinned_before)
         problem->pinned_before = arena_new_array(&problem->arena, int, cuts *(size_t)problem->type_count);

@@ -24,7 +24,11 @@ typedef struct Problem {
     int64_t *type_limit;              /* [type] bytes */
     int64_t *forward, *work, *update; /* [type][cut]: prefix sums of forward, forward + backward, update; ns */
     double *work_f;                   /* `work` as doubles, which hold it exactly */
-    int *pinned_before;               /* [type][cut]: how many layers before the cut are pinned to other devices */
+    struct ProblemPin {
+        int first_layer, last_layer, device;
+    } * pins;
+    int pin_count;
+    int *pinned_before; /* [type][cut]: how many layers before the cut are pinned to other devices */
     bool has_update;
 
     /* Memory. Resident bytes do not depend on the schedule; levels is how many different in-flight counts matter. */

@@ -194,6 +194,15 @@ static void fill_link_costs(Relaxation *r)
     r->maximal = !r->sums && all_open && !p->holes && !r->closed;
 }
 
+static void transpose_low(Relaxation *r)
+{
+    int cuts = r->problem->layer_count + 1;
+    r->low_by_cut = arena_new_array(&r->arena, int, (size_t)cuts *(size_t)r->class_count);
+    /* A stage that cannot be is one that starts where it ends: the potential there is still infinite. */
+    for (int c = 0; c < r->class_count; c++)
+        for (int end = 0; end < cuts; end++) r->low_by_cut[end * r->class_count + c] = r->low[c * cuts + end];
+}
+
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
                        int split_count)
 {
@@ -212,7 +221,11 @@ void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t c
     size_t entries =
         (size_t)(relaxation->levels + 1) * (size_t)problem->region_count * (size_t)(problem->layer_count + 1);
     relaxation->potential = arena_new_array(&relaxation->arena, double, entries);
+    relaxation->choice = arena_new_array(&relaxation->arena, int, entries);
     relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)problem->region_count);
+    relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)problem->region_count);
+    if (relaxation->maximal && relaxation->levels == 0 && problem->region_count == 1 && !relaxation->high)
+        transpose_low(relaxation);
 }
 
 void relaxation_free(Relaxation *relaxation)
@@ -228,7 +241,7 @@ typedef struct Window {
     const double *potential, *work;
 } Window;
 
-static Window window_of(const Relaxation *r, int c, int end, int own)
+static inline Window window_of(const Relaxation *r, int c, int end, int own)
 {
     size_t cuts = (size_t)r->problem->layer_count + 1;
     Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_region[c]),
@@ -243,8 +256,8 @@ static bool in_hole(const Relaxation *r, int c, int start, int end, int own)
     return r->problem->holes && !problem_stage_fits(r->problem, r->class_type[c], start, end, own > 0 ? own : 1);
 }
 
-/* The cheapest stage of class c that ends at `end`, without its price. */
-static double cheapest(const Relaxation *r, int c, int end, int own)
+/* The cheapest stage of class c that ends at `end`, without its price and the work before `end`. */
+static inline double cheapest(const Relaxation *r, int c, int end, int own)
 {
     Window w = window_of(r, c, end, own);
     double least = RELAXATION_INFINITY;
@@ -261,22 +274,59 @@ static double cheapest(const Relaxation *r, int c, int end, int own)
     } else {
         for (int a = w.low; a < w.high; a++) least = w.potential[a] < least ? w.potential[a] : least;
     }
-    return least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least + (r->sums ? w.work[end] : 0);
+    return r->sums ? least + w.work[end] : least;
 }
 
-/* Fills the least cost of a stage that ends at `end`, by region, and returns the least of all. */
-static double solve_end(Relaxation *r, const double *price, int end, int behind)
+/* Fills, by region, the least cost of a stage that ends at `end` and its class. */
+static void solve_end(Relaxation *r, const double *price, int end, int behind)
 {
-    int own = relaxation_level(r, behind);
-    double least = RELAXATION_INFINITY;
-    for (int q = 0; q < r->problem->region_count; q++) r->least[q] = RELAXATION_INFINITY;
+    int own = relaxation_level(r, behind), regions = r->problem->region_count;
+    for (int q = 0; q < regions; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = -1;
     for (int c = 0; c < r->class_count; c++) {
         double value = cheapest(r, c, end, own) + price[c];
-        double *slot = &r->least[r->class_region[c]];
-        if (value < *slot) *slot = value;
-        if (value < least) least = value;
+        int region = r->class_region[c];
+        if (value >= r->least[region]) continue;
+        r->least[region] = value;
+        r->least_class[region] = c;
     }
-    return least;
+}
+
+/* The common case, without regions, levels or holes, where every stage is stretched as far as it goes. */
+static void solve_stretched(Relaxation *r, const double *price)
+{
+    size_t classes = (size_t)r->class_count;
+    for (int end = 1; end <= r->problem->layer_count; end++) {
+        r->potential[end] = RELAXATION_INFINITY;
+        const int *low = r->low_by_cut + (size_t)end * classes;
+        double least = RELAXATION_INFINITY;
+        int best = -1;
+        for (size_t c = 0; c < classes; c++) {
+            double value = r->potential[low[c]] + price[c];
+            if (value < least) least = value, best = (int)c;
+        }
+        r->potential[end] = best < 0 || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->choice[end] = best;
+    }
+}
+
+static void solve_cut(Relaxation *r, const double *price, int end, int behind)
+{
+    const Problem *p = r->problem;
+    int regions = p->region_count;
+    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)regions * cuts + (size_t)end;
+    bool closed = r->closed && r->closed[end];
+    if (!closed) solve_end(r, price, end, behind);
+    for (int to = 0; to < regions; to++, row += cuts) {
+        double least = RELAXATION_INFINITY;
+        int best = -1;
+        for (int from = 0; from < regions && !closed; from++) {
+            double link = end < p->layer_count ? relaxation_link(r, end, from, to) : 0;
+            double value = r->least[from] + link;
+            if (value < least) least = value, best = r->least_class[from];
+        }
+        r->potential[row] = best < 0 || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->choice[row] = best;
+    }
 }
 
 double relaxation_solve(Relaxation *r, const double *price)
@@ -285,49 +335,48 @@ double relaxation_solve(Relaxation *r, const double *price)
     int n = p->layer_count, regions = p->region_count;
     size_t cuts = (size_t)n + 1;
     for (int row = 0; row < (r->levels + 1) * regions; row++) r->potential[(size_t)row * cuts] = 0;
+    if (r->low_by_cut) {
+        solve_stretched(r, price);
+        return r->potential[n];
+    }
     for (int end = 1; end < n; end++)
-        for (int behind = r->levels > 0; behind <= r->levels; behind++) {
-            double *target = r->potential + (size_t)behind * (size_t)regions * cuts + (size_t)end;
-            double least = solve_end(r, price, end, behind);
-            bool closed = (r->closed && r->closed[end]) || least >= RELAXATION_INFINITY / 2;
-            for (int to = 0; to < regions; to++) {
-                double value = RELAXATION_INFINITY;
-                for (int from = 0; from < regions && !closed; from++) {
-                    double step = r->least[from] + relaxation_link(r, end, from, to);
-                    value = step < value ? step : value;
-                }
-                target[(size_t)to * cuts] = value;
-            }
-        }
-    double least = solve_end(r, price, n, 0);
-    return least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
+    solve_cut(r, price, n, 0);
+    return r->potential[n]; /* behind the last cut there is no link: every region's entry is the same */
 }
 
-void relaxation_path(const Relaxation *r, const double *price, Path *path)
+/* Where the best stage of class c that ends at `end` starts. */
+static int best_start(const Relaxation *r, int c, int end, int own)
+{
+    Window w = window_of(r, c, end, own);
+    double least = RELAXATION_INFINITY;
+    int best = -1;
+    for (int a = w.low; a < w.high; a++) {
+        double value = w.potential[a] - (r->sums ? w.work[a] : 0);
+        if (value < least && !in_hole(r, c, a, end, own)) least = value, best = a;
+    }
+    return best;
+}
+
+void relaxation_path(const Relaxation *r, Path *path)
 {
     const Problem *p = r->problem;
-    int end = p->layer_count, behind = 0, next_region = -1, count = 0;
+    size_t cuts = (size_t)p->layer_count + 1;
+    int count = 0, behind = 0, next_region = 0;
     path->cost = 0;
-    while (end > 0) {
-        int own = relaxation_level(r, behind), best_class = -1, best_start = -1;
-        double best = RELAXATION_INFINITY;
-        for (int c = 0; c < r->class_count; c++) {
-            Window w = window_of(r, c, end, own);
-            double link = next_region < 0 ? 0 : relaxation_link(r, end, r->class_region[c], next_region);
-            for (int a = w.low; a < w.high; a++) {
-                double value = w.potential[a] + (r->sums ? w.work[end] - w.work[a] : 0) + price[c] + link;
-                if (value < best && !in_hole(r, c, a, end, own)) best = value, best_class = c, best_start = a;
-            }
+    for (int end = p->layer_count; end > 0;) {
+        int c = r->choice[((size_t)behind * (size_t)p->region_count + (size_t)next_region) * cuts + (size_t)end];
+        if (c < 0) bug("no path back from cut %d", end);
+        int own = relaxation_level(r, behind), start = best_start(r, c, end, own);
+        if (r->sums) {
+            path->cost += (double)problem_work(p, r->class_type[c], start, end);
+            if (end < p->layer_count) path->cost += relaxation_link(r, end, r->class_region[c], next_region);
         }
-        if (best_class < 0) bug("no path back from cut %d", end);
-        path->class_used[count] = best_class;
+        path->class_used[count] = c;
         path->end[count++] = end;
-        path->cost += r->sums ? (double)problem_work(p, r->class_type[best_class], best_start, end) : 0;
-        if (r->sums && next_region >= 0)
-            path->cost += relaxation_link(r, end, r->class_region[best_class], next_region);
-        next_region = r->class_region[best_class];
+        next_region = r->class_region[c];
         behind = own;
-        end = best_start;
+        end = start;
     }
     path->stage_count = count;
     for (int k = 0; k < count / 2; k++) {

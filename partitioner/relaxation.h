@@ -42,7 +42,10 @@ typedef struct Relaxation {
 
     double *potential; /* [level][region][cut]: cheapest way to cover the layers before the cut, the link to a next
                           stage in that region included, with that many stages behind the cut */
+    int *choice;       /* like potential: the class of the stage that ends there, or -1 */
+    int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one region and level */
     double *least;     /* scratch [region] */
+    int *least_class;  /* scratch [region] */
 } Relaxation;
 
 typedef struct Path {
@@ -58,8 +61,8 @@ void relaxation_free(Relaxation *relaxation);
 
 /* The shortest path under the prices (one per class, integers); infinity if no chain exists at all. */
 double relaxation_solve(Relaxation *relaxation, const double *price);
-/* The path that relaxation_solve found, for the same prices. The arrays have room for layer_count stages. */
-void relaxation_path(const Relaxation *relaxation, const double *price, Path *path);
+/* The path that the last relaxation_solve found. The arrays have room for layer_count stages. */
+void relaxation_path(const Relaxation *relaxation, Path *path);
 
 /* How many stages stand behind the start of a stage whose end has `behind` stages behind it, as far as that matters. */
 static inline int relaxation_level(const Relaxation *r, int behind)

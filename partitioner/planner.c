@@ -1,0 +1,206 @@
+#include "partitioner/planner.h"
+
+#include <string.h>
+
+#include "partitioner/allocate.h"
+#include "partitioner/optimal.h"
+#include "partitioner/relax.h"
+#include "partitioner/schedule.h"
+
+typedef struct Planner {
+    const Costs *asked; /* as the user gave them */
+    Costs costs;        /* without the devices that must not be used; shares everything else */
+    const PlanRequest *request;
+    PlanPin *pins; /* the request's, and what keep: implies */
+    int pin_count;
+    Arena arena;
+    Diagnostics *diagnostics;
+} Planner;
+
+/* ---- wishes ---- */
+
+static bool check_device(const Planner *p, const char *name, const char *what)
+{
+    if (costs_find_device(p->asked, name) >= 0) return true;
+    return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s: no device is named '%s'", what, name);
+}
+
+static bool is_left_out(const PlanRequest *request, const char *name)
+{
+    for (int i = 0; i < request->without_count; i++)
+        if (strcmp(request->without[i], name) == 0) return true;
+    return false;
+}
+
+static bool leave_out(Planner *p)
+{
+    const PlanRequest *request = p->request;
+    for (int i = 0; i < request->without_count; i++)
+        if (!check_device(p, request->without[i], "--without")) return false;
+    p->costs = *p->asked;
+    p->costs.devices = arena_new_array(&p->arena, DeviceCost, (size_t)p->asked->device_count);
+    p->costs.device_count = 0;
+    for (int i = 0; i < p->asked->device_count; i++)
+        if (!is_left_out(request, p->asked->devices[i].name))
+            p->costs.devices[p->costs.device_count++] = p->asked->devices[i];
+    if (p->costs.device_count > 0) return true;
+    return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, NULL, "no device is left");
+}
+
+static bool add_pin(Planner *p, PlanPin pin, const char *what)
+{
+    if (!check_device(p, pin.device, what)) return false;
+    if (is_left_out(p->request, pin.device))
+        return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s: '%s' is left out", what,
+                                 pin.device);
+    for (int i = 0; i < p->pin_count; i++)
+        if (pin.first_layer <= p->pins[i].last_layer && p->pins[i].first_layer <= pin.last_layer &&
+            strcmp(pin.device, p->pins[i].device) != 0)
+            return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                     "%s: a layer cannot be both on '%s' and on '%s'", what, pin.device,
+                                     p->pins[i].device);
+    p->pins[p->pin_count++] = pin;
+    return true;
+}
+
+/* Raw inputs stay where the first layer runs, labels where the last one does. */
+static bool collect_pins(Planner *p)
+{
+    int last = p->asked->layer_count - 1;
+    p->pins = arena_new_array(&p->arena, PlanPin, (size_t)p->request->pin_count + 2);
+    for (int i = 0; i < p->request->pin_count; i++)
+        if (!add_pin(p, p->request->pins[i], "--pin")) return false;
+    if (p->asked->keep_inputs && !add_pin(p, (PlanPin){0, 0, p->asked->keep_inputs}, "keep: inputs")) return false;
+    return !p->asked->keep_labels || add_pin(p, (PlanPin){last, last, p->asked->keep_labels}, "keep: labels");
+}
+
+static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, Problem *problem)
+{
+    if (!problem_create(problem, costs, p->request->objective, schedule, p->request->microbatches, p->diagnostics))
+        return false;
+    for (int i = 0; i < p->pin_count; i++)
+        problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer,
+                    costs_find_device(costs, p->pins[i].device));
+    return true;
+}
+
+/* ---- the allocators ---- */
+
+typedef struct Candidates {
+    Allocation allocation[PLAN_ALLOCATOR_COUNT];
+    bool known[PLAN_ALLOCATOR_COUNT];
+    OptimalResult result;
+} Candidates;
+
+static void run_allocators(const Planner *p, Problem *problem, Candidates *c)
+{
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(&problem->arena, problem);
+    allocate_even(problem, &c->allocation[PLAN_EVEN]);
+    c->known[PLAN_EVEN] = true;
+    c->known[PLAN_SKY] = allocate_sky(problem, &c->allocation[PLAN_SKY]);
+    c->known[PLAN_HEURISTIC] = allocate_heuristic(problem, &c->allocation[PLAN_HEURISTIC]);
+    c->result = optimal_solve(problem, c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL,
+                              p->request->time_limit_s, &c->allocation[PLAN_OPTIMAL]);
+    c->known[PLAN_OPTIMAL] = c->result.found;
+}
+
+static void fill_comparison(Plan *plan, const Problem *problem, const Candidates *c)
+{
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        if (!c->known[a]) continue;
+        AllocationValue value = allocation_evaluate(problem, &c->allocation[a]);
+        plan->compared[a] = (PlanComparison){true, value.fits, value.period, value.step};
+    }
+}
+
+static void fill_wishes(const Planner *p, Plan *plan)
+{
+    char text[33];
+    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(p->asked), text));
+    plan->without_count = p->request->without_count;
+    plan->without = arena_new_array(&plan->arena, const char *, (size_t)plan->without_count);
+    for (int i = 0; i < plan->without_count; i++) plan->without[i] = arena_string(&plan->arena, p->request->without[i]);
+    plan->pin_count = p->pin_count;
+    plan->pins = arena_copy(&plan->arena, p->pins, (size_t)p->pin_count * sizeof *p->pins);
+    for (int i = 0; i < plan->pin_count; i++) plan->pins[i].device = arena_string(&plan->arena, p->pins[i].device);
+}
+
+static void fill_bound(Plan *plan, const OptimalResult *result)
+{
+    int64_t value = plan_value_ns(plan);
+    plan->lower_bound_ns = result->bound < value ? result->bound : value;
+    plan->proven_optimal = plan->lower_bound_ns == value;
+    plan->gap = plan->proven_optimal ? 0 : (double)(value - plan->lower_bound_ns) / (double)value;
+    plan->timed_out = result->timed_out;
+}
+
+static bool report_misfit(const Planner *p, const Problem *problem, const Candidates *c)
+{
+    PlanAllocator a = p->request->allocate;
+    const Allocation *allocation = &c->allocation[a];
+    const char *name = plan_allocator_name(a);
+    for (int k = 0; k < allocation->stage_count; k++) {
+        int device = allocation->device[k], start = k ? allocation->end[k - 1] : 0, end = allocation->end[k];
+        if (problem_stage_fits(problem, problem->type_of[device], start, end, allocation->stage_count - k)) continue;
+        int in_flight = problem_in_flight(problem, allocation->stage_count - k);
+        return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "--allocate optimal may still find a plan",
+                                 "%s allocation: layers %d to %d do not fit on '%s' (%lld of %lld bytes)", name, start,
+                                 end - 1, p->costs.devices[device].name,
+                                 (long long)problem_stage_bytes(problem, start, end, in_flight),
+                                 (long long)problem->type_limit[problem->type_of[device]]);
+    }
+    return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "--allocate optimal may still find a plan",
+                             "%s allocation finds nothing that fits", name);
+}
+
+/* A plan under one schedule. */
+static bool make_one(const Planner *p, PlanSchedule schedule, Plan *plan)
+{
+    Problem problem;
+    Candidates candidates = {0};
+    if (!create_problem(p, &p->costs, schedule, &problem)) return false;
+    run_allocators(p, &problem, &candidates);
+    PlanAllocator chosen = p->request->allocate;
+    bool ok = true;
+    if (candidates.result.infeasible)
+        ok = relax_report(&problem, p->diagnostics);
+    else if (chosen == PLAN_OPTIMAL && !candidates.result.found)
+        ok = diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --time-limit more seconds",
+                               "no plan that fits was found in the time given, and none was excluded");
+    else if (chosen != PLAN_OPTIMAL && !allocation_evaluate(&problem, &candidates.allocation[chosen]).fits)
+        ok = report_misfit(p, &problem, &candidates);
+    if (ok) {
+        plan_build(plan, &problem, &candidates.allocation[chosen], chosen);
+        fill_comparison(plan, &problem, &candidates);
+        fill_wishes(p, plan);
+        fill_bound(plan, &candidates.result);
+    }
+    problem_free(&problem);
+    return ok;
+}
+
+/* 1F1B needs the least memory, so what it cannot fit GPipe cannot. */
+static bool make_best(const Planner *p, Plan *plan)
+{
+    if (!p->request->choose_schedule) return make_one(p, p->request->schedule, plan);
+    if (!make_one(p, PLAN_1F1B, plan)) return false;
+    Diagnostics ignored = {0};
+    Planner quiet = *p;
+    quiet.diagnostics = &ignored;
+    Plan other;
+    if (make_one(&quiet, PLAN_GPIPE, &other)) {
+        bool better = other.simulated_step_ns < plan->simulated_step_ns;
+        plan_free(better ? plan : &other);
+        if (better) *plan = other;
+    }
+    diagnostics_free(&ignored);
+    return true;
+}
+
+bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
+{
+    Planner p = {.asked = costs, .request = request, .diagnostics = diagnostics};
+    bool ok = leave_out(&p) && collect_pins(&p) && make_best(&p, plan);
+    arena_free(&p.arena);
+    return ok;
+}

@@ -1,0 +1,11 @@
+/* When nothing fits: what is the least that would? */
+#ifndef PARTITIONER_RELAX_H
+#define PARTITIONER_RELAX_H
+
+#include "partitioner/problem.h"
+
+/* Reports (EXIT_NO_PLAN) that nothing fits, with the smallest additional memory on one device and the smallest number
+ * of additional equal devices that would make a plan possible. Always returns false. */
+bool relax_report(const Problem *problem, Diagnostics *diagnostics);
+
+#endif
