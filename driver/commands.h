@@ -5,6 +5,7 @@
 
 int check_main(int argc, char **argv);
 int compile_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
 int export_main(int argc, char **argv);
 int probe_main(int argc, char **argv);
 int bert_main(int argc, char **argv);

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "codegen/codegen.h"
 #include "driver/commands.h"
+#include "driver/emit_programs.h"
 #include "driver/options.h"
 #include "driver/pipeline.h"
 #include "driver/plan_model.h"
@@ -160,57 +160,17 @@ static bool emit_phase(Compilation *compilation, Diagnostics *diagnostics)
     return emit_text(options, &text, diagnostics);
 }
 
-static Target *target_for(Compilation *compilation, const ClusterDevice *device, Diagnostics *diagnostics)
-{
-    const ClusterTarget *from = &compilation->planned.cluster.targets[device->target];
-    const char *cpu = *from->cpu ? from->cpu : device->target == 0 ? compilation->options->target_cpu : NULL;
-    Target *target = arena_new(&compilation->arena, Target);
-    TargetOptions options = {
-        .triple = *from->triple ? from->triple : NULL, .cpu = cpu, .features = *from->features ? from->features : NULL};
-    return target_init(target, options, diagnostics) ? target : NULL;
-}
-
-/* The program of one rank: DIR/stage-NN, or its text. */
-static bool emit_rank(Compilation *compilation, int rank, Diagnostics *diagnostics)
-{
-    const CompileOptions *options = compilation->options;
-    const Cluster *cluster = &compilation->planned.cluster;
-    SkyProgram *program = &compilation->pipeline.programs[rank];
-    const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, program->device_name)];
-    Target *target = target_for(compilation, device, diagnostics);
-    if (!target) return false;
-    CodegenFormat format = options->emit && strcmp(options->emit, "llvm") == 0  ? CODEGEN_LLVM
-                           : options->emit && strcmp(options->emit, "asm") == 0 ? CODEGEN_ASSEMBLY
-                                                                                : CODEGEN_OBJECT;
-    Buffer code = {0};
-    bool ok = codegen_emit(program, target, format, &code, diagnostics);
-    static const char *const suffixes[] = {[CODEGEN_LLVM] = ".ll", [CODEGEN_ASSEMBLY] = ".s", [CODEGEN_OBJECT] = ".o"};
-    const char *base = arena_format(&compilation->arena, "%s/stage-%02d", compilation->directory.temporary, rank);
-    const char *path = arena_format(&compilation->arena, "%s%s", base, suffixes[format]);
-    ok = ok && file_write_all(path, code.bytes, code.size, diagnostics);
-    buffer_free(&code);
-    if (ok && !options->emit) {
-        const ClusterTarget *linking = &cluster->targets[device->target];
-        LinkOptions link = {.linker = linking->linker, .sysroot = linking->sysroot, .runtime = linking->runtime};
-        ok = codegen_link(path, base, target, &link, diagnostics);
-        remove(path);
-    }
-    target_free(target);
-    return ok;
-}
-
 static bool write_launch_files(Compilation *compilation, Diagnostics *diagnostics)
 {
     const Cluster *cluster = &compilation->planned.cluster;
     const Pipeline *pipeline = &compilation->pipeline;
     LaunchRank *ranks = arena_new_array(&compilation->arena, LaunchRank, pipeline->rank_count);
     for (size_t r = 0; r < pipeline->rank_count; r++) {
-        const ClusterDevice *device =
-            &cluster->devices[cluster_find_device(cluster, pipeline->programs[r].device_name)];
+        const ClusterDevice *device = pipeline_device(pipeline, cluster, r);
         ranks[r] = (LaunchRank){.program = arena_format(&compilation->arena, "stage-%02zu", r),
                                 .host = device->host,
                                 .threads = device->threads,
-                                .launch = cluster->targets[device->target].launch};
+                                .prefix = cluster->targets[device->target].launch};
     }
     LaunchPlan plan = {.ranks = ranks, .rank_count = (int)pipeline->rank_count};
     return launch_files_write(&plan, compilation->directory.temporary, diagnostics);
@@ -224,6 +184,23 @@ static bool write_text(Compilation *compilation, const char *name, Buffer *text,
     return ok;
 }
 
+/* --report FILE: the form follows from the suffix. */
+static bool write_chosen_report(const PlannedModel *planned, const char *path, Diagnostics *diagnostics)
+{
+    if (!path) return true;
+    const char *suffix = strrchr(path, '.');
+    Buffer text = {0};
+    if (suffix && strcmp(suffix, ".html") == 0)
+        report_html(&planned->plan, &planned->costs, &text);
+    else if (suffix && strcmp(suffix, ".json") == 0)
+        report_json(&planned->plan, &planned->costs, &text);
+    else
+        report_text(&planned->plan, &planned->costs, &text);
+    bool ok = file_write_all(path, buffer_text(&text), text.size, diagnostics);
+    buffer_free(&text);
+    return ok;
+}
+
 static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
 {
     const PlannedModel *planned = &compilation->planned;
@@ -232,8 +209,7 @@ static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
     report_html(&planned->plan, &planned->costs, &html);
     return write_text(compilation, "plan.json", &plan, diagnostics) &&
            write_text(compilation, "report.html", &html, diagnostics) &&
-           (!compilation->options->report ||
-            report_write(&planned->plan, &planned->costs, compilation->options->report, diagnostics));
+           write_chosen_report(planned, compilation->options->report, diagnostics);
 }
 
 static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
@@ -259,8 +235,8 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
                         (uint64_t)options->seed, diagnostics))
         return false;
     tell_time(compilation, "stages and memory");
-    for (size_t r = 0; r < compilation->pipeline.rank_count; r++)
-        if (!emit_rank(compilation, (int)r, diagnostics)) return false;
+    EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->emit};
+    if (!programs_emit(&compilation->pipeline, &planned->cluster, &emit, diagnostics)) return false;
     tell_time(compilation, "code and linking");
     if (!write_launch_files(compilation, diagnostics) || !write_reports(compilation, diagnostics)) return false;
     return directory_commit(&compilation->directory, diagnostics) && write_depfile(compilation, diagnostics);

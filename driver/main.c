@@ -12,6 +12,9 @@ static const struct {
 } commands[] = {
     {"check", check_main, "import a model and say what is in it"},
     {"bert", bert_main, "write a BERT graph of any size"},
+    {"compile", compile_main, "model and cluster in, a directory of ready-to-run programs out"},
+    {"probe", probe_main, "time a model's kernels on this machine"},
+    {"plan", plan_main, "assign layers to devices and prove how good that is"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
     {"export", export_main, "write trained weights back into ONNX"},
     {"tokenize", tokenize_main, "turn rows of text into a data set of token ids"},

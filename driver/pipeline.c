@@ -94,6 +94,11 @@ bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, 
     return true;
 }
 
+const ClusterDevice *pipeline_device(const Pipeline *pipeline, const Cluster *cluster, size_t rank)
+{
+    return &cluster->devices[cluster_find_device(cluster, pipeline->programs[rank].device_name)];
+}
+
 void pipeline_free(Pipeline *pipeline)
 {
     for (size_t i = 0; i < pipeline->stage_count; i++) stage_free(&pipeline->stages[i]);

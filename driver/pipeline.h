@@ -22,6 +22,8 @@ typedef struct Pipeline {
  * pipeline_free. */
 bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
                     const WeightOptions *weights, uint64_t seed, Diagnostics *diagnostics);
+/* The device that runs a rank. */
+const ClusterDevice *pipeline_device(const Pipeline *pipeline, const Cluster *cluster, size_t rank);
 void pipeline_free(Pipeline *pipeline);
 
 #endif

@@ -1,0 +1,115 @@
+#include "codegen/link.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "link_config.h" /* SKYCC_LINKER, SKYCC_LINK_LIBRARIES: how this skycc was built */
+
+extern char **environ;
+
+/* The runtime beside this executable: in the build tree, or installed. */
+static const char *own_runtime(Arena *arena)
+{
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return NULL;
+    self[length] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(self, '/');
+        if (!slash) return NULL;
+        *slash = '\0';
+    }
+    static const char *const places[] = {"lib/skycc/libskyrt.a", "runtime/libskyrt.a"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *path = arena_format(arena, "%s/%s", self, places[i]);
+        if (access(path, R_OK) == 0) return path;
+    }
+    return NULL;
+}
+
+typedef struct Words {
+    const char **items;
+    size_t count, capacity;
+} Words;
+
+static void add_words(Words *words, Arena *arena, const char *text)
+{
+    char *rest = arena_string(arena, text);
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        array_push(words->items, words->count, words->capacity, word);
+}
+
+static void add_word(Words *words, const char *word) { array_push(words->items, words->count, words->capacity, word); }
+
+/* Runs a command and collects what it prints. Returns its exit status, or -1 if it could not be started. */
+static int run_command(const Words *words, Buffer *output)
+{
+    int ends[2];
+    if (pipe(ends) != 0) return -1;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    pid_t child;
+    int failed = posix_spawnp(&child, words->items[0], &actions, NULL, (char *const *)words->items, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    char chunk[4096];
+    for (ssize_t got; !failed && (got = read(ends[0], chunk, sizeof chunk)) != 0;) {
+        if (got > 0)
+            buffer_append(output, chunk, (size_t)got);
+        else if (errno != EINTR)
+            break;
+    }
+    close(ends[0]);
+    if (failed) {
+        buffer_print(output, "%s", strerror(failed));
+        return -1;
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
+                  Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    Words words = {0};
+    const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
+    if (!runtime) {
+        arena_free(&arena);
+        return diagnostics_error(
+            diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
+            "install it as lib/skycc/libskyrt.a beside bin/skycc, or name it as a target's runtime",
+            "libskyrt.a is not found");
+    }
+    add_words(&words, &arena, *options->linker ? options->linker : SKYCC_LINKER);
+    const char *command = words.items[0];
+    if (*options->sysroot) add_word(&words, arena_format(&arena, "--sysroot=%s", options->sysroot));
+    add_word(&words, "-o");
+    add_word(&words, output);
+    for (size_t i = 0; i < object_count; i++) add_word(&words, objects[i]);
+    add_word(&words, runtime);
+    add_words(&words, &arena, SKYCC_LINK_LIBRARIES);
+    add_word(&words, NULL);
+
+    Buffer said = {0};
+    int status = run_command(&words, &said);
+    bool ok = status == 0 || diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(output),
+                                               "the target's linker is set in the cluster file", "%s failed: %s",
+                                               command, buffer_text(&said));
+    buffer_free(&said);
+    free(words.items);
+    arena_free(&arena);
+    return ok;
+}

@@ -1,0 +1,16 @@
+/* Programs of a pipeline become executables: kernels compiled once per target, tables per rank, linked. */
+#ifndef DRIVER_EMIT_PROGRAMS_H
+#define DRIVER_EMIT_PROGRAMS_H
+
+#include "driver/pipeline.h"
+
+typedef struct EmitOptions {
+    const char *directory;
+    const char *cpu;  /* of native targets; NULL: this machine's */
+    const char *form; /* NULL: executables; "llvm" or "asm": the text of each rank's kernels; "obj": objects */
+} EmitOptions;
+
+/* Writes DIRECTORY/stage-NN (or stage-NN.ll, .s; stage-NN.o and the kernels' objects). Errors: EXIT_TOOLCHAIN. */
+bool programs_emit(Pipeline *pipeline, const Cluster *cluster, const EmitOptions *options, Diagnostics *diagnostics);
+
+#endif
