@@ -1,0 +1,356 @@
+/* The parts of the runtime that need no other ranks. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/dataset.h"
+#include "runtime/execute.h"
+#include "runtime/options.h"
+#include "runtime/parallel.h"
+#include "runtime/parameters.h"
+#include "runtime/step.h"
+#include "tests/scratch.h"
+
+/* --- Schedules and scalars -----------------------------------------------------------------------------------------
+ */
+
+static void learning_rates_rise_and_fall(void **state)
+{
+    (void)state;
+    LearningRateSchedule s = {.base = 8, .kind = SCHEDULE_LINEAR, .warmup = 4, .total = 12};
+    const double linear[] = {2, 4, 6, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+    for (int i = 0; i <= 12; i++) assert_true(fabs(learning_rate_at(&s, i) - linear[i]) < 1e-12);
+    s.kind = SCHEDULE_COSINE;
+    assert_true(fabs(learning_rate_at(&s, 4) - 8) < 1e-12);
+    assert_true(fabs(learning_rate_at(&s, 8) - 4) < 1e-12);
+    assert_true(learning_rate_at(&s, 11) > 0 && learning_rate_at(&s, 11) < 0.4);
+    assert_true(learning_rate_at(&s, 12) == 0);
+    s.kind = SCHEDULE_CONSTANT;
+    assert_true(learning_rate_at(&s, 1000) == 8);
+}
+
+static void step_scalars_have_two_groups(void **state)
+{
+    (void)state;
+    float scalars[SKY_STEP_SCALARS];
+    SkyOptimizer adam = {SKY_ADAMW, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f};
+    step_scalars(scalars, &adam, 1e-3, 0.01, 0.25, 0);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 10) < 1e-5f);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION2] * (1 - 0.999f) - 1) < 1e-6f); /* of the float beta */
+    assert_true(scalars[SKY_STEP_WEIGHT_DECAY] == 0.01f);
+    assert_true(scalars[SKY_STEP_GROUP + SKY_STEP_WEIGHT_DECAY] == 0);
+    assert_true(scalars[SKY_STEP_GROUP + SKY_STEP_LOSS_SCALE] == 0.25f);
+    assert_true(scalars[SKY_STEP_GRADIENT_SCALE] == 1);
+    step_scalars(scalars, &adam, 1e-3, 0.01, 1, 1);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 1 / 0.19f) < 1e-5f);
+    adam.kind = SKY_SGD;
+    step_scalars(scalars, &adam, 1e-3, 0.01, 1, 0);
+    assert_true(scalars[SKY_STEP_CORRECTION1] == 1 && scalars[SKY_STEP_CORRECTION2] == 1);
+}
+
+/* --- Data ----------------------------------------------------------------------------------------------------------
+ */
+
+static void every_epoch_uses_each_row_once(void **state)
+{
+    (void)state;
+    enum { ROWS = 23, BATCH = 5 };
+    DataOrder order;
+    DataCursor cursor = {0, 0};
+    uint32_t rows[BATCH], first_epoch[4 * BATCH];
+    data_order_open(&order, 42, ROWS, BATCH, true);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int uses[ROWS] = {0}, differ = 0;
+        for (int batch = 0; batch < ROWS / BATCH; batch++) {
+            data_order_next(&order, &cursor, rows);
+            assert_int_equal(cursor.epoch, epoch);
+            assert_int_equal(data_order_at_epoch_end(&order, &cursor), batch == ROWS / BATCH - 1);
+            for (int i = 0; i < BATCH; i++) {
+                assert_int_equal(uses[rows[i]]++, 0);
+                if (epoch == 0) first_epoch[batch * BATCH + i] = rows[i];
+                differ += rows[i] != first_epoch[batch * BATCH + i];
+            }
+        }
+        assert_int_equal(epoch > 0, differ > 0);
+    }
+    /* From a cursor in the middle, the same rows as without the interruption. */
+    data_order_close(&order);
+    data_order_open(&order, 42, ROWS, BATCH, true);
+    cursor = (DataCursor){0, BATCH};
+    data_order_next(&order, &cursor, rows);
+    assert_memory_equal(rows, first_epoch + BATCH, sizeof rows);
+    data_order_close(&order);
+    data_order_open(&order, 42, ROWS, BATCH, false);
+    cursor = (DataCursor){7, BATCH};
+    data_order_next(&order, &cursor, rows);
+    for (uint32_t i = 0; i < BATCH; i++) assert_int_equal(rows[i], BATCH + i);
+    data_order_close(&order);
+}
+
+/* A program that reads `ids` [2,3] and `labels` [2] of the given types. */
+static SkyProgram *reading_program(DType ids, DType labels)
+{
+    static SkyTensor inputs[2];
+    static SkyStage stage;
+    static SkyProgram program;
+    inputs[0] = (SkyTensor){.name = "ids", .dtype = ids, .rank = 2, .dim = {2, 3}, .value_limit = 10};
+    inputs[1] = (SkyTensor){.name = "labels", .dtype = labels, .rank = 1, .dim = {2}};
+    stage = (SkyStage){.inputs = inputs, .input_count = 2};
+    program = (SkyProgram){.stages = &stage,
+                           .stage_count = 1,
+                           .microbatch_size = 2,
+                           .microbatch_count = 1,
+                           .labels_name = "labels",
+                           .label_classes = 3,
+                           .ignore_index = -100};
+    return &program;
+}
+
+static char data_path[] = "/tmp/skycc-test-runtime-XXXXXX";
+
+static void write_data(DType id_type, const void *ids, DType label_type, const void *labels)
+{
+    Diagnostics diagnostics = {0};
+    SafeTensorsWriter *writer = safetensors_writer();
+    safetensors_writer_add(writer, "ids", id_type, &(Shape){2, {4, 3}}, ids);
+    safetensors_writer_add(writer, "labels", label_type, &(Shape){1, {4}}, labels);
+    assert_true(safetensors_write(writer, data_path, &diagnostics));
+}
+
+static const int32_t good_ids[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1}, good_labels[] = {0, -100, 2, 1};
+
+static void rows_are_converted(void **state)
+{
+    (void)state;
+    const DType types[] = {DTYPE_I32, DTYPE_I64, DTYPE_F32, DTYPE_U8, DTYPE_I16};
+    write_data(DTYPE_I32, good_ids, DTYPE_I32, good_labels);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        SkyProgram *program = reading_program(types[t], DTYPE_I64);
+        Diagnostics diagnostics = {0};
+        Dataset data;
+        assert_true(dataset_open(&data, data_path, program, &diagnostics));
+        assert_int_equal(data.rows, 4);
+        const uint32_t rows[] = {3, 1}, padded[] = {2, DATASET_NO_ROW};
+        int64_t ids[6], labels[2];
+        dataset_fill(&data, program, &program->stages->inputs[0], rows, ids);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(element_as_integer(types[t], ids, i), good_ids[rows[i / 3] * 3 + (uint32_t)i % 3]);
+        dataset_fill(&data, program, &program->stages->inputs[1], padded, labels);
+        assert_int_equal(labels[0], 2);
+        assert_int_equal(labels[1], -100);
+        dataset_fill(&data, program, &program->stages->inputs[0], padded, ids);
+        assert_int_equal(element_as_integer(types[t], ids, 3), good_ids[0]);
+        assert_int_equal(dataset_valid_labels(&data, program, rows, 2), 1);
+        assert_int_equal(dataset_valid_labels(&data, program, padded, 2), 1);
+        dataset_close(&data);
+    }
+}
+
+static void refuse_data(SkyProgram *program, const char *expected)
+{
+    Diagnostics diagnostics = {0};
+    Dataset data;
+    assert_false(dataset_open(&data, data_path, program, &diagnostics));
+    assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+    char *text = diagnostics_text(&diagnostics);
+    if (!strstr(text, expected)) fail_msg("'%s' is not in: %s", expected, text);
+    free(text);
+    diagnostics_free(&diagnostics);
+}
+
+static void values_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    float fractions[12] = {0.5f}, floats[4] = {0, 1, NAN, 2};
+    write_data(DTYPE_F32, fractions, DTYPE_I32, good_labels);
+    refuse_data(reading_program(DTYPE_I64, DTYPE_I64), "'ids': holds f32, but the model wants integers (i64)");
+    write_data(DTYPE_I32, good_ids, DTYPE_F32, floats);
+    refuse_data(reading_program(DTYPE_I64, DTYPE_F32), "'labels': element 2 is not finite");
+    int64_t wide[12] = {0, 0, 0, 0, 1LL << 32};
+    write_data(DTYPE_I64, wide, DTYPE_I32, good_labels);
+    SkyProgram *program = reading_program(DTYPE_I32, DTYPE_I64);
+    refuse_data(program, "row 1 holds 4294967296, which is not in 0 ... 9");
+    ((SkyTensor *)program->stages->inputs)[0].value_limit = 0; /* then the type is the limit */
+    refuse_data(program, "row 1 holds 4294967296, which is not in -2147483648 ... 2147483647");
+}
+
+/* --- Execution -----------------------------------------------------------------------------------------------------
+ */
+
+enum { UNITS = 10007 };
+
+static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    int32_t *counts = operands[0];
+    int64_t *own = scratch;
+    *own = begin;
+    for (int64_t i = begin; i < end; i++) counts[i] += (uintptr_t)scratch % MEMORY_ALIGNMENT ? 100 : 1;
+    if (*own != begin) counts[begin] = -1; /* somebody else's scratch */
+}
+
+static bool reject(const void *kernel, void *const *operands)
+{
+    (void)operands;
+    return *(const int *)kernel != 13;
+}
+
+static void calls_run_on_threads_and_slots(void **state)
+{
+    (void)state;
+    const SkyLocation operand = {.space = SKY_SPACE_SLOT, .offset = 64};
+    const int fine = 12, bad = 13;
+    const SkyCall forward[] = {
+        {.kernel = count_units, .operands = &operand, .operand_count = 1, .units = UNITS, .grain = 1, .name = "count"}};
+    const SkyCall backward[] = {{.interpreted = &fine, .name = "fine"}, {.interpreted = &bad, .name = "the bad call"}};
+    SkyStage stage = {.slot_count = 3,
+                      .forward = forward,
+                      .forward_count = 1,
+                      .backward = backward,
+                      .backward_count = 2,
+                      .thread_scratch_bytes = 8};
+    stage.space_bytes[SKY_SPACE_SLOT] = 64 + UNITS * sizeof(int32_t);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 3, reject, &diagnostics));
+    assert_true(execution_forward(&execution, 0, 1, &diagnostics));
+    assert_true(execution_forward(&execution, 0, 1, &diagnostics));
+    assert_true(execution_forward(&execution, 0, 2, &diagnostics));
+    for (uint32_t slot = 0; slot < 3; slot++) {
+        const int32_t *counts = execution_address(&execution, 0, slot, operand);
+        assert_int_equal((uintptr_t)counts % MEMORY_ALIGNMENT, 0);
+        const int expected[] = {0, 2, 1};
+        for (int i = 0; i < UNITS; i++) assert_int_equal(counts[i], expected[slot]);
+    }
+    assert_false(execution_backward(&execution, 0, 0, &diagnostics));
+    assert_int_equal(diagnostics.exit_code, EXIT_RUN_FAILED);
+    diagnostics_free(&diagnostics);
+    execution_close(&execution);
+}
+
+static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)begin, (void)end, (void)scratch;
+    *(float *)operands[0] = ((const float *)operands[1])[SKY_STEP_WEIGHT_DECAY];
+}
+
+static void parameters_start_and_decay_as_told(void **state)
+{
+    (void)state;
+    enum { COUNT = 300000 };
+    const SkyLocation operands[] = {{.space = SKY_SPACE_STATE, .offset = 4 * COUNT},
+                                    {.space = SKY_SPACE_STEP},
+                                    {.space = SKY_SPACE_STATE, .offset = 8 * COUNT},
+                                    {.space = SKY_SPACE_STEP}};
+    const SkyCall update[] = {
+        {.kernel = read_decay, .operands = operands, .operand_count = 2, .units = 1, .name = "a"},
+        {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"}};
+    SkyParameter parameters[2] = {
+        {.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT}, .initial_deviation = 2},
+        {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16}, .update = 1, .decay_exempt_class = 1}};
+    parameters[0].value.location = parameters[0].gradient = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 0};
+    parameters[1].value.location = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 12 * COUNT};
+    SkyStage stage = {
+        .parameters = parameters, .parameter_count = 2, .update = update, .update_count = 2, .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = 12 * COUNT + 64;
+    const SkyProgram program = {.stages = &stage, .stage_count = 1, .seed = 9};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    double squares[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_true(execution_open(&execution, &program, threads, NULL, &diagnostics));
+        assert_true(parameters_initialize(&execution, ".", &diagnostics));
+        squares[threads - 1] = execution_gradient_square(&execution, 0, &parameters[0]); /* the gradient is the value */
+        if (threads == 1) execution_close(&execution);
+    }
+    assert_true(squares[0] == squares[1]);
+    assert_true(fabs(squares[0] / COUNT - 4) < 0.1);
+    static float drawn[COUNT];
+    parameter_draw("weight", 9, 2, drawn, COUNT);
+    assert_memory_equal(drawn, execution_address(&execution, 0, 0, parameters[0].value.location), sizeof drawn);
+    const float *bias = execution_address(&execution, 0, 0, parameters[1].value.location);
+    for (int i = 0; i < 4; i++) assert_true(bias[i] == 0);
+
+    step_scalars(execution.step, &program.optimizer, 1, 0.5, 1, 0);
+    assert_true(execution_update(&execution, 0, &diagnostics));
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0.5f);
+    execution_exempt_from_decay(&execution, 1u << 1);
+    assert_true(execution_update(&execution, 0, &diagnostics));
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[0]) == 0.5f);
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0);
+    execution_close(&execution);
+}
+
+static void shares_cover_everything_once(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads < 9; threads++)
+        for (int64_t count = 0; count < 40; count++) {
+            assert_int_equal(parallel_begin(count, 0, threads), 0);
+            assert_int_equal(parallel_begin(count, threads, threads), count);
+            for (int t = 0; t < threads; t++) {
+                int64_t size = parallel_begin(count, t + 1, threads) - parallel_begin(count, t, threads);
+                assert_true(size == count / threads || size == count / threads + 1);
+            }
+        }
+}
+
+/* --- Options -------------------------------------------------------------------------------------------------------
+ */
+
+static void options_come_from_the_environment_too(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Diagnostics diagnostics = {0};
+    RunOptions options;
+    char *arguments[] = {"stage-00", "--steps", "7", "--warmup", "25%", NULL};
+    int count = 5;
+    setenv("SKYCC_OPTIONS", "--data\na file\n--steps\n3\n", 1);
+    char **all = options_with_environment(&arena, &count, arguments);
+    assert_true(options_parse(&options, count, all, &diagnostics));
+    assert_string_equal(options.data, "a file");
+    assert_int_equal(options.steps, 7); /* the command line has the last word */
+    assert_true(options.warmup_share == 0.25);
+    setenv("SKYCC_OPTIONS", "--data other --seed 18446744073709551615", 1);
+    count = 1;
+    all = options_with_environment(&arena, &count, arguments);
+    assert_true(options_parse(&options, count, all, &diagnostics));
+    assert_string_equal(options.data, "other");
+    assert_true(options.seed == UINT64_MAX);
+    unsetenv("SKYCC_OPTIONS");
+    arena_free(&arena);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    unsetenv("OMP_NUM_THREADS");
+    int descriptor = mkstemp(data_path);
+    return descriptor < 0 ? -1 : close(descriptor);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return unlink(data_path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learning_rates_rise_and_fall),          cmocka_unit_test(step_scalars_have_two_groups),
+        cmocka_unit_test(every_epoch_uses_each_row_once),        cmocka_unit_test(rows_are_converted),
+        cmocka_unit_test(values_that_do_not_fit_are_refused),    cmocka_unit_test(calls_run_on_threads_and_slots),
+        cmocka_unit_test(parameters_start_and_decay_as_told),    cmocka_unit_test(shares_cover_everything_once),
+        cmocka_unit_test(options_come_from_the_environment_too),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
