@@ -1,5 +1,4 @@
 #include "codegen/codegen.h"
-#include "runtime/parallel.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Transforms/PassBuilder.h>
@@ -8,12 +7,16 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/gemm.h"
 #include "codegen/loop.h"
+#include "runtime/parallel.h"
 
 /* --- One kernel -----------------------------------------------------------------------------------------------------
  */
 
 typedef struct KernelPlan {
+    bool is_gemm;
+    GemmPlan gemm;
     LoopPlan loop;
 } KernelPlan;
 
@@ -22,9 +25,11 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
     compiled->hash = kernel_hash(kernel);
     char digits[33];
     snprintf(compiled->symbol, sizeof compiled->symbol, "sky_k_%s", hash_format(compiled->hash, digits));
-    loop_plan(&plan->loop, kernel, target);
-    compiled->units = plan->loop.units.total;
-    compiled->grain = plan->loop.grain;
+    plan->is_gemm = gemm_plan(&plan->gemm, kernel, target);
+    if (!plan->is_gemm) loop_plan(&plan->loop, kernel, target);
+    compiled->units = plan->is_gemm ? plan->gemm.units.total : plan->loop.units.total;
+    compiled->grain = plan->is_gemm ? plan->gemm.grain : plan->loop.grain;
+    compiled->scratch_bytes = plan->is_gemm ? plan->gemm.b_bytes + plan->gemm.sum_bytes : 0;
 }
 
 /* The passes that matter for code that is emitted as vectors and unrolled already. */
@@ -43,7 +48,10 @@ static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine)
 static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan, const CompiledKernel *compiled,
                         LLVMTargetMachineRef machine)
 {
-    loop_emit(emit, kernel, &plan->loop, compiled->symbol);
+    if (plan->is_gemm)
+        gemm_emit(emit, kernel, &plan->gemm, compiled->symbol);
+    else
+        loop_emit(emit, kernel, &plan->loop, compiled->symbol);
     char *message = NULL;
     if (LLVMVerifyModule(emit->module, LLVMReturnStatusAction, &message)) {
         bug("kernel %s: %s\n%s", kernel->label, message, LLVMPrintModuleToString(emit->module));

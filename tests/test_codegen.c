@@ -483,6 +483,109 @@ static void test_empty(void **state)
     check(&kernel);
 }
 
+/* --- Matrix products ------------------------------------------------------------------------------------------------
+ */
+
+typedef enum Epilogue { PLAIN, ACCUMULATE, BIAS, BIAS_GELU, RESIDUAL_SCALED, COLUMN_SCATTERED, EPILOGUES } Epilogue;
+
+typedef struct Product {
+    int64_t batch, rows, columns, depth;
+    bool transpose_a, transpose_b, strided; /* strided: heads, as slices of wider rows */
+    DType type, stored;
+    Epilogue epilogue;
+} Product;
+
+static Register gelu(Register x)
+{
+    Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.70710678));
+    Register erf = kernel_unary(&kernel, KERNEL_ERF, scaled);
+    Register more = kernel_binary(&kernel, KERNEL_ADD, erf, kernel_constant(&kernel, DTYPE_F32, 1));
+    Register half = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.5));
+    return kernel_binary(&kernel, KERNEL_MULTIPLY, half, more);
+}
+
+static void build_product(const Product *p)
+{
+    int64_t extent[] = {p->batch, p->rows, p->columns, p->depth};
+    int64_t gap = p->strided ? p->batch : 1; /* batches interleaved within rows, else one after another */
+    int64_t a_pitch = (p->transpose_a ? p->rows : p->depth) * gap,
+            b_pitch = (p->transpose_b ? p->depth : p->columns) * gap;
+    int64_t a_batch = p->strided ? a_pitch / gap : p->rows * p->depth;
+    int64_t b_batch = p->strided ? b_pitch / gap : p->columns * p->depth;
+    int64_t a[] = {a_batch, p->transpose_a ? 1 : a_pitch, 0, p->transpose_a ? a_pitch : 1};
+    int64_t b[] = {b_batch, 0, p->transpose_b ? b_pitch : 1, p->transpose_b ? 1 : b_pitch};
+    int64_t c[] = {p->strided ? p->columns : p->rows * p->columns, p->columns * gap, 1, 0}, bias[] = {0, 0, 1, 0};
+    int64_t scattered[] = {p->rows * p->columns * 2, 2 * p->columns, 2, 0};
+    kernel_begin(&kernel, "product", 4, extent);
+    Register x = kernel_load(&kernel, kernel_operand(&kernel, p->stored, a));
+    Register y = kernel_load(&kernel, kernel_operand(&kernel, p->stored, b));
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, x, y));
+    kernel_begin_phase(&kernel, false);
+    int out = kernel_operand(&kernel, p->type, p->epilogue == COLUMN_SCATTERED ? scattered : c);
+    switch (p->epilogue) {
+    case ACCUMULATE: kernel_store_add(&kernel, out, sum); break;
+    case BIAS:
+    case BIAS_GELU: {
+        Register shift = kernel_load(&kernel, kernel_operand(&kernel, p->type, bias));
+        Register z = kernel_binary(&kernel, KERNEL_ADD, sum, shift);
+        kernel_store(&kernel, out, p->epilogue == BIAS || p->type != DTYPE_F32 ? z : gelu(z));
+        break;
+    }
+    case RESIDUAL_SCALED: {
+        Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, sum, kernel_constant(&kernel, p->type, 0.125));
+        Register old = kernel_load(&kernel, kernel_operand(&kernel, p->type, c));
+        kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_ADD, scaled, old));
+        break;
+    }
+    default: kernel_store(&kernel, out, sum); break;
+    }
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
+    for (int round = 0; round < 120; round++) {
+        Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
+        p.batch = 1 + draw(3) * draw(2);
+        p.rows = sizes[draw(16)];
+        p.columns = sizes[draw(16)];
+        p.depth = sizes[draw(16)];
+        p.transpose_a = draw(2);
+        p.transpose_b = draw(2);
+        p.strided = draw(2);
+        p.stored = p.type == DTYPE_F32 && draw(8) == 0 ? DTYPE_BF16 : p.type;
+        p.epilogue = (Epilogue)draw(EPILOGUES);
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        check(&kernel);
+    }
+}
+
+/* Sums long enough to be cut into blocks, and more rows than one unit takes. */
+static void test_long_products(void **state)
+{
+    (void)state;
+    for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
+        Product p = {1,
+                     33,
+                     70,
+                     3100 + 1700 * (epilogue % 2),
+                     epilogue % 2,
+                     epilogue % 3,
+                     false,
+                     DTYPE_F32,
+                     DTYPE_F32,
+                     (Epilogue)epilogue};
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+        p.rows = 1100;
+        p.depth = 40;
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -510,6 +613,8 @@ int main(void)
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long_products),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

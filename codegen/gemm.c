@@ -1,0 +1,166 @@
+/* Emission of matrix products as planned: units and blocks of k. */
+#include "codegen/gemm.h"
+
+#include "codegen/body.h"
+#include "codegen/gemm_pack.h"
+#include "codegen/gemm_tile.h"
+
+/* Blocks of k: the first, those between, the last; full and ragged panels of each. */
+enum { FIRST, MIDDLE, LAST, POSITIONS };
+
+typedef struct GemmEmitter {
+    Emit *emit;
+    const Kernel *kernel;
+    const GemmPlan *plan;
+    Ir operand[KERNEL_MAX_OPERANDS];
+    Ir index[KERNEL_MAX_AXES]; /* of the unit */
+    Ir row_end;
+    Panel panel[POSITIONS][2]; /* full, ragged */
+    LLVMValueRef function[POSITIONS][2];
+} GemmEmitter;
+
+static int64_t block_count(const GemmPlan *plan) { return (plan->depth + plan->depth_block - 1) / plan->depth_block; }
+
+static void emit_panels(GemmEmitter *gemm, const char *symbol)
+{
+    const GemmPlan *plan = gemm->plan;
+    int64_t blocks = block_count(plan), ragged = plan->columns % plan->unit_columns;
+    for (int position = 0; position < POSITIONS; position++) {
+        if ((position == FIRST && blocks == 1) || (position == MIDDLE && blocks < 3)) continue;
+        int64_t last_depth = plan->depth - (blocks - 1) * plan->depth_block;
+        for (int kind = 0; kind < 2; kind++) {
+            Panel *panel = &gemm->panel[position][kind];
+            int64_t columns = kind ? ragged : plan->unit_columns;
+            *panel = (Panel){.vectors = (int)((columns + plan->lanes - 1) / plan->lanes),
+                             .tail = (int)(columns % plan->lanes),
+                             .depth = position == LAST ? last_depth : plan->depth_block,
+                             .first = position == FIRST || blocks == 1,
+                             .last = position == LAST};
+            if (kind ? !ragged : plan->columns < plan->unit_columns) continue;
+            char name[96];
+            snprintf(name, sizeof name, "%s.%s%s", symbol, (const char *[]){"first", "middle", "last"}[position],
+                     kind ? ".ragged" : "");
+            gemm->function[position][kind] = gemm_emit_panel(gemm->emit, gemm->kernel, plan, panel, name);
+        }
+    }
+}
+
+/* The operand's element at the unit's batch indices and the given row, column and k; those that are NULL are 0. */
+static Ir element_address(GemmEmitter *gemm, int number, Ir row, Ir column, Ir k)
+{
+    Emit *emit = gemm->emit;
+    const KernelOperand *operand = &gemm->kernel->operands[number];
+    const KernelGemm *match = &gemm->plan->match;
+    int inner = gemm->kernel->axis_count - 1;
+    Ir offset = emit_i64(emit, 0);
+    for (int axis = 0; axis <= inner; axis++) {
+        Ir index = axis == match->row_axis      ? row
+                   : axis == match->column_axis ? column
+                   : axis == inner              ? k
+                                                : gemm->index[axis];
+        if (index && operand->stride[axis]) {
+            offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
+        }
+    }
+    return emit_address(emit, emit_memory_type(emit, operand->dtype), gemm->operand[number], offset);
+}
+
+static Ir sums_address(GemmEmitter *gemm, Ir begin)
+{
+    const GemmPlan *plan = gemm->plan;
+    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
+    if (!plan->sums_in_place) {
+        return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)plan->b_bytes));
+    }
+    int c = kernel_instruction(gemm->kernel, (Register)(plan->match.sum + 1))->operand;
+    return element_address(gemm, c, begin, gemm->index[plan->match.column_axis], NULL);
+}
+
+static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir k)
+{
+    Emit *emit = gemm->emit;
+    const GemmPlan *plan = gemm->plan;
+    const Panel *panel = &gemm->panel[position][kind];
+    Ir zero = emit_i64(emit, 0);
+    Ir begin = plan->match.row_axis < 0 ? zero : gemm->index[plan->match.row_axis];
+    Ir column = gemm->index[plan->match.column_axis];
+    Ir b = element_address(gemm, plan->match.b, NULL, column, k);
+    if (plan->b != GEMM_B_DIRECT) {
+        Ir packed = LLVMGetParam(emit->function, 3);
+        PackedPanel shape = {panel->vectors, panel->tail, panel->depth};
+        gemm_pack_b(emit, gemm->kernel, plan, &shape, b, packed);
+        b = packed;
+    }
+    Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
+    arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PANEL_A] = element_address(gemm, plan->match.a, NULL, NULL, k);
+    arguments[PANEL_B] = b;
+    arguments[PANEL_SUMS] = sums_address(gemm, begin);
+    arguments[PANEL_BEGIN] = begin;
+    arguments[PANEL_END] = gemm->row_end;
+    arguments[PANEL_COLUMN] = column;
+    int count = PANEL_BATCH + gemm->kernel->axis_count - 1;
+    for (int i = PANEL_BATCH; i < count; i++) arguments[i] = gemm->index[i - PANEL_BATCH];
+    LLVMTypeRef type = gemm_panel_type(emit, gemm->kernel);
+    LLVMBuildCall2(emit->builder, type, gemm->function[position][kind], arguments, (unsigned)count, "");
+}
+
+static void emit_block(GemmEmitter *gemm, int position, Ir k)
+{
+    bool full = gemm->function[position][0], ragged = gemm->function[position][1];
+    if (full && ragged) {
+        const GemmPlan *plan = gemm->plan;
+        Ir whole = emit_i64(gemm->emit, plan->columns / plan->unit_columns * plan->unit_columns);
+        If branch;
+        Ir column = gemm->index[plan->match.column_axis];
+        emit_if(gemm->emit, &branch, LLVMBuildICmp(gemm->emit->builder, LLVMIntSLT, column, whole, ""));
+        emit_panel_call(gemm, position, 0, k);
+        emit_else(gemm->emit, &branch);
+        emit_panel_call(gemm, position, 1, k);
+        emit_end_if(gemm->emit, &branch);
+    } else {
+        emit_panel_call(gemm, position, ragged, k);
+    }
+}
+
+static void emit_unit(GemmEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const GemmPlan *plan = gemm->plan;
+    Ir rows = emit_i64(emit, plan->rows);
+    gemm->row_end = rows;
+    if (plan->match.row_axis >= 0) {
+        Ir end = emit_add(emit, gemm->index[plan->match.row_axis], emit_i64(emit, plan->unit_rows));
+        Ir below = LLVMBuildICmp(emit->builder, LLVMIntSLT, end, rows, "");
+        gemm->row_end = LLVMBuildSelect(emit->builder, below, end, rows, "");
+    }
+    int64_t blocks = block_count(plan);
+    if (blocks > 1) emit_block(gemm, FIRST, emit_i64(emit, 0));
+    Ir last = emit_i64(emit, (blocks - 1) * plan->depth_block);
+    if (blocks > 2) {
+        Loop loop;
+        emit_loop_begin(emit, &loop, emit_i64(emit, plan->depth_block), last, plan->depth_block, 0, NULL);
+        emit_block(gemm, MIDDLE, loop.index);
+        emit_loop_end(emit, &loop, NULL);
+    }
+    emit_block(gemm, LAST, last);
+}
+
+void gemm_emit(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const char *symbol)
+{
+    GemmEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
+    emit_panels(&gemm, symbol);
+    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
+    LLVMTypeRef type = LLVMFunctionType(emit->void_type, parameters, 4, false);
+    Ir function = emit_function(emit, symbol, type, false);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+    }
+    for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    Loop loop;
+    units_emit_loop(emit, &plan->units, &loop, gemm.index);
+    emit_unit(&gemm);
+    emit_loop_end(emit, &loop, NULL);
+    LLVMBuildRetVoid(emit->builder);
+}

@@ -1,0 +1,122 @@
+#include "codegen/gemm_pack.h"
+
+#include "codegen/arithmetic.h"
+
+typedef struct Packer {
+    Emit *emit;
+    const GemmPlan *plan;
+    const PackedPanel *panel;
+    DType dtype;
+    int64_t along_k, along_n; /* strides of B */
+    Ir source, packed;
+    int width; /* lanes of a packed row */
+} Packer;
+
+static unsigned packed_bytes(const Packer *packer) { return (unsigned)dtype_size(packer->plan->type); }
+
+static Ir source_at(const Packer *packer, Ir k, int64_t more_k, int64_t n)
+{
+    Emit *emit = packer->emit;
+    Ir offset = emit_mul(emit, k, packer->along_k);
+    offset = emit_add(emit, offset, emit_i64(emit, more_k * packer->along_k + n * packer->along_n));
+    return emit_address(emit, emit_memory_type(emit, packer->dtype), packer->source, offset);
+}
+
+static void store_row(const Packer *packer, Ir k, int64_t more_k, int vector, Ir value)
+{
+    Emit *emit = packer->emit;
+    Ir offset = emit_mul(emit, k, packer->width);
+    offset = emit_add(emit, offset, emit_i64(emit, more_k * packer->width + vector * packer->plan->lanes));
+    Ir address = emit_address(emit, emit_register_type(emit, packer->plan->type), packer->packed, offset);
+    emit_store(emit, value, address, NULL, packed_bytes(packer) * (unsigned)packer->plan->lanes);
+}
+
+static int lanes_of_vector(const Packer *packer, int vector)
+{
+    bool ragged = packer->panel->tail && vector == packer->panel->vectors - 1;
+    return ragged ? packer->panel->tail : packer->plan->lanes;
+}
+
+/* Row k of the panel, contiguous in B or gathered. */
+static void pack_row(const Packer *packer, Ir k)
+{
+    Emit *emit = packer->emit;
+    int lanes = packer->plan->lanes;
+    for (int v = 0; v < packer->panel->vectors; v++) {
+        int active = lanes_of_vector(packer, v);
+        Ir mask = active < lanes ? emit_lane_mask(emit, active, lanes) : NULL;
+        Ir address = source_at(packer, k, 0, (int64_t)v * lanes);
+        LLVMTypeRef type = emit_memory_type(emit, packer->dtype);
+        Ir raw = packer->along_n == 1 ? emit_load(emit, emit_vector_type(type, lanes), address, mask,
+                                                  (unsigned)dtype_size(packer->dtype))
+                                      : emit_gather(emit, type, address, emit_iota(emit, packer->along_n, lanes), mask);
+        store_row(packer, k, 0, v, arithmetic_widen(emit, packer->dtype, raw));
+    }
+}
+
+/* Exchanges lane bit `distance` with vector bit `distance`: done for every bit, it transposes a square block. */
+static void exchange(Emit *emit, Ir *row, int lanes, int distance)
+{
+    for (int i = 0; i < lanes; i++) {
+        if (i & distance) continue;
+        Ir low[64], high[64];
+        for (int lane = 0; lane < lanes; lane++) {
+            bool upper = lane & distance;
+            low[lane] = emit_i32(emit, upper ? lanes + (lane ^ distance) : lane);
+            high[lane] = emit_i32(emit, upper ? lanes + lane : lane ^ distance);
+        }
+        Ir a = row[i], b = row[i + distance];
+        row[i] = LLVMBuildShuffleVector(emit->builder, a, b, LLVMConstVector(low, (unsigned)lanes), "");
+        row[i + distance] = LLVMBuildShuffleVector(emit->builder, a, b, LLVMConstVector(high, (unsigned)lanes), "");
+    }
+}
+
+/* `count` rows k, k + 1 ... of vector `v`, from columns of B that are contiguous along k. */
+static void pack_block(const Packer *packer, Ir k, int count, int v)
+{
+    Emit *emit = packer->emit;
+    int lanes = packer->plan->lanes, active = lanes_of_vector(packer, v);
+    LLVMTypeRef type = emit_vector_type(emit_memory_type(emit, packer->dtype), lanes);
+    Ir mask = count < lanes ? emit_lane_mask(emit, count, lanes) : NULL;
+    Ir row[64];
+    for (int n = 0; n < lanes; n++) {
+        Ir raw = LLVMConstNull(type);
+        if (n < active) {
+            Ir address = source_at(packer, k, 0, (int64_t)v * lanes + n);
+            raw = emit_load(emit, type, address, mask, (unsigned)dtype_size(packer->dtype));
+        }
+        row[n] = arithmetic_widen(emit, packer->dtype, raw);
+    }
+    for (int distance = lanes / 2; distance >= 1; distance /= 2) exchange(emit, row, lanes, distance);
+    for (int i = 0; i < count; i++) store_row(packer, k, i, v, row[i]);
+}
+
+static void pack_transposed(const Packer *packer)
+{
+    Emit *emit = packer->emit;
+    int lanes = packer->plan->lanes;
+    int64_t whole = packer->panel->depth / lanes * lanes;
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), lanes, 0, NULL);
+    for (int v = 0; v < packer->panel->vectors; v++) pack_block(packer, loop.index, lanes, v);
+    emit_loop_end(emit, &loop, NULL);
+    int rest = (int)(packer->panel->depth - whole);
+    for (int v = 0; rest && v < packer->panel->vectors; v++) pack_block(packer, emit_i64(emit, whole), rest, v);
+}
+
+void gemm_pack_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PackedPanel *panel, Ir source, Ir packed)
+{
+    const KernelOperand *b = &kernel->operands[plan->match.b];
+    Packer packer = {.emit = emit, .plan = plan, .panel = panel, .dtype = b->dtype, .source = source, .packed = packed};
+    packer.along_k = b->stride[kernel->axis_count - 1];
+    packer.along_n = b->stride[plan->match.column_axis];
+    packer.width = plan->lanes * panel->vectors;
+    if (plan->b == GEMM_B_TRANSPOSED && packer.along_k == 1) {
+        pack_transposed(&packer);
+        return;
+    }
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, panel->depth), 1, 0, NULL);
+    pack_row(&packer, loop.index);
+    emit_loop_end(emit, &loop, NULL);
+}

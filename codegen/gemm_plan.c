@@ -1,0 +1,123 @@
+/* Tile, block and unit sizes of a matrix product. */
+#include "codegen/body.h"
+#include "codegen/gemm.h"
+
+enum {
+    MOST_DEPTH = 1536,  /* of one block of k */
+    ROW_GRANULE = 24,   /* a multiple of every tile height */
+    WANTED_ROWS = 1024, /* per unit: packing a panel of B is paid once for so many rows */
+    LEAST_ROWS = 384,   /* not cut further for the sake of parallelism */
+    WANTED_UNITS = 16
+};
+
+static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
+static int64_t stride_of(const Kernel *kernel, int operand, int axis)
+{
+    return axis < 0 ? 0 : kernel->operands[operand].stride[axis];
+}
+
+/* The only instruction after the sum that does anything, if it stores the sum itself. */
+static const KernelInstruction *only_store_of_sum(const Kernel *kernel, Register sum)
+{
+    if (kernel->instruction_count != sum + 1) return NULL;
+    const KernelInstruction *store = kernel_instruction(kernel, (Register)(sum + 1));
+    return kernel_op_is_store(store->op) && store->a == sum && !store->b ? store : NULL;
+}
+
+static void find_epilogue(GemmPlan *plan, const Kernel *kernel)
+{
+    const KernelInstruction *store = only_store_of_sum(kernel, plan->match.sum);
+    if (!store) return;
+    const KernelOperand *c = &kernel->operands[store->operand];
+    if (c->dtype != plan->type || stride_of(kernel, store->operand, plan->match.column_axis) != 1) return;
+    plan->sums_in_place = true;
+    plan->accumulates = store->op == KERNEL_STORE_ADD;
+}
+
+/* Registers for the accumulators, a row of B and one broadcast element of A must do. */
+static void choose_tile(GemmPlan *plan, const Target *target)
+{
+    plan->lanes = target->vector_bytes / (plan->type == DTYPE_F64 ? 8 : 4);
+    plan->accumulators = target->vector_registers < 32 ? 12 : 24;
+    plan->vectors = target->vector_registers < 32 ? 2 : target->vector_bytes > 16 ? 4 : 3;
+    int64_t needed = (plan->columns + plan->lanes - 1) / plan->lanes;
+    if (needed < plan->vectors) plan->vectors = (int)needed;
+}
+
+int gemm_tile_rows(const GemmPlan *plan, int vectors)
+{
+    int rows = plan->accumulators / vectors;
+    return rows > 12 ? 12 : rows;
+}
+
+/* Rows of B that start a multiple of the page size apart fight for the same cache sets. */
+static bool rows_collide(int64_t stride_bytes) { return stride_bytes % 1024 == 0; }
+
+static void choose_packing(GemmPlan *plan, const Kernel *kernel, const Target *target)
+{
+    const KernelOperand *b = &kernel->operands[plan->match.b];
+    int64_t along_n = stride_of(kernel, plan->match.b, plan->match.column_axis);
+    int64_t along_k = b->stride[kernel->axis_count - 1], size = (int64_t)dtype_size(b->dtype);
+    if (along_n != 1) {
+        plan->b = GEMM_B_TRANSPOSED;
+        return;
+    }
+    int64_t panel_bytes = plan->depth * plan->vectors * plan->lanes * size;
+    bool small =
+        panel_bytes <= (int64_t)target->level1_bytes * 2 / 3 && plan->rows <= 256 && !rows_collide(along_k * size);
+    bool plain = b->dtype == plan->type;
+    plan->b = plain && (small || plan->rows <= 4 * gemm_tile_rows(plan, plan->vectors)) ? GEMM_B_DIRECT : GEMM_B_COPIED;
+}
+
+static void choose_depth(GemmPlan *plan)
+{
+    int64_t most = plan->type == DTYPE_F64 ? MOST_DEPTH / 2 : MOST_DEPTH;
+    int64_t blocks = (plan->depth + most - 1) / most;
+    if (blocks < 1) blocks = 1;
+    plan->depth_block = ((plan->depth + blocks - 1) / blocks + 7) / 8 * 8;
+}
+
+static void choose_units(GemmPlan *plan, const Kernel *kernel)
+{
+    units_init(&plan->units);
+    int64_t batches = 1;
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
+        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
+        units_add(&plan->units, axis, kernel->extent[axis], 1);
+        batches *= kernel->extent[axis];
+    }
+    plan->unit_columns = (int64_t)plan->vectors * plan->lanes;
+    int64_t panels = (plan->columns + plan->unit_columns - 1) / plan->unit_columns;
+    int64_t chunks = (plan->rows + WANTED_ROWS - 1) / WANTED_ROWS;
+    while (batches * panels * chunks < WANTED_UNITS && plan->rows / (chunks + 1) >= LEAST_ROWS) chunks++;
+    plan->unit_rows = (plan->rows + chunks - 1) / (chunks ? chunks : 1);
+    plan->unit_rows = (plan->unit_rows + ROW_GRANULE - 1) / ROW_GRANULE * ROW_GRANULE;
+    if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
+    units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
+}
+
+bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
+{
+    *plan = (GemmPlan){0};
+    if (!kernel_match_gemm(kernel, &plan->match)) return false;
+    plan->type = kernel_type(kernel, plan->match.sum);
+    plan->rows = extent_of(kernel, plan->match.row_axis);
+    plan->columns = extent_of(kernel, plan->match.column_axis);
+    plan->depth = kernel_inner_extent(kernel);
+    if (plan->columns < 2 || plan->rows < 1 || plan->depth < 1) return false;
+    bool b_along_k = kernel->operands[plan->match.b].stride[kernel->axis_count - 1] == 1;
+    if (plan->rows < 4 && b_along_k && stride_of(kernel, plan->match.b, plan->match.column_axis) != 1) return false;
+    find_epilogue(plan, kernel);
+    choose_tile(plan, target);
+    choose_packing(plan, kernel, target);
+    choose_depth(plan);
+    choose_units(plan, kernel);
+    size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
+    if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;
+    if (plan->depth > plan->depth_block && !plan->sums_in_place) {
+        plan->sum_bytes = (size_t)plan->unit_rows * width * size;
+    }
+    double rate = 3.0 * 2 * 2 * plan->lanes; /* floating-point operations per nanosecond */
+    plan->grain = units_grain(&plan->units, kernel_flops(kernel) / rate);
+    return true;
+}

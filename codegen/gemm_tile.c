@@ -1,0 +1,296 @@
+#include "codegen/gemm_tile.h"
+
+#include "codegen/arithmetic.h"
+#include "codegen/body.h"
+
+enum {
+    UNROLL = 8,             /* of k */
+    PREFETCH_DISTANCE = 64, /* in k, of rows of A that are contiguous along k */
+    PREFETCH_COLUMNS = 16,  /* the same if they are not */
+    DIRECT_EPILOGUE = 4,    /* instructions of an epilogue that is applied to the tile in registers */
+    MAX_ACCUMULATORS = 24
+};
+
+typedef struct Tile {
+    Emit *emit;
+    const Kernel *kernel;
+    const GemmPlan *plan;
+    const Panel *panel;
+    LLVMValueRef function;
+    LLVMTypeRef element, vector;
+    DType a_type;
+    int64_t a_row, a_depth, b_depth; /* strides in elements */
+    int rows;
+    Ir row; /* the tile's first */
+    Ir sum[MAX_ACCUMULATORS];
+    Ir spill; /* a tile in memory, for long epilogues */
+    Body body;
+} Tile;
+
+static Ir *sum_at(Tile *tile, int row, int vector) { return &tile->sum[row * tile->panel->vectors + vector]; }
+
+static Ir vector_mask(Tile *tile, int vector)
+{
+    const Panel *panel = tile->panel;
+    if (!panel->tail || vector < panel->vectors - 1) return NULL;
+    return emit_lane_mask(tile->emit, panel->tail, tile->plan->lanes);
+}
+
+static Ir offset_address(Tile *tile, Ir base, int64_t elements)
+{
+    return emit_address(tile->emit, tile->element, base, emit_i64(tile->emit, elements));
+}
+
+/* --- Sums between blocks of k ---------------------------------------------------------------------------------------
+ */
+
+int64_t gemm_sums_pitch(const Kernel *kernel, const GemmPlan *plan)
+{
+    if (!plan->sums_in_place) return (int64_t)plan->vectors * plan->lanes;
+    const KernelInstruction *store = kernel_instruction(kernel, (Register)(plan->match.sum + 1));
+    return plan->match.row_axis < 0 ? 0 : kernel->operands[store->operand].stride[plan->match.row_axis];
+}
+
+static Ir sums_address(Tile *tile, Ir row_in_unit, int row, int vector)
+{
+    Emit *emit = tile->emit;
+    int64_t pitch = gemm_sums_pitch(tile->kernel, tile->plan);
+    Ir base =
+        emit_address(emit, tile->element, LLVMGetParam(tile->function, PANEL_SUMS), emit_mul(emit, row_in_unit, pitch));
+    return offset_address(tile, base, row * pitch + (int64_t)vector * tile->plan->lanes);
+}
+
+static Ir row_in_unit(Tile *tile)
+{
+    return LLVMBuildSub(tile->emit->builder, tile->row, LLVMGetParam(tile->function, PANEL_BEGIN), "");
+}
+
+static void start_sums(Tile *tile)
+{
+    bool load = !tile->panel->first || tile->plan->accumulates;
+    Ir from = row_in_unit(tile);
+    unsigned alignment = (unsigned)dtype_size(tile->plan->type);
+    for (int r = 0; r < tile->rows; r++) {
+        for (int v = 0; v < tile->panel->vectors; v++) {
+            *sum_at(tile, r, v) = load ? emit_load(tile->emit, tile->vector, sums_address(tile, from, r, v),
+                                                   vector_mask(tile, v), alignment)
+                                       : LLVMConstNull(tile->vector);
+        }
+    }
+}
+
+static void keep_sums(Tile *tile)
+{
+    Ir to = row_in_unit(tile);
+    unsigned alignment = (unsigned)dtype_size(tile->plan->type);
+    for (int r = 0; r < tile->rows; r++) {
+        for (int v = 0; v < tile->panel->vectors; v++) {
+            emit_store(tile->emit, *sum_at(tile, r, v), sums_address(tile, to, r, v), vector_mask(tile, v), alignment);
+        }
+    }
+}
+
+/* --- The sum over k -------------------------------------------------------------------------------------------------
+ */
+
+/* One k: a row of B times one element of A per row of the tile. */
+static void multiply_step(Tile *tile, Ir a, Ir b, int64_t k)
+{
+    Emit *emit = tile->emit;
+    int lanes = tile->plan->lanes;
+    unsigned alignment = (unsigned)dtype_size(tile->plan->type);
+    bool packed = tile->plan->b != GEMM_B_DIRECT;
+    Ir vector[8];
+    for (int v = 0; v < tile->panel->vectors; v++) {
+        Ir address = offset_address(tile, b, k * tile->b_depth + (int64_t)v * lanes);
+        Ir mask = packed ? NULL : vector_mask(tile, v);
+        vector[v] = emit_load(emit, tile->vector, address, mask, packed ? alignment * (unsigned)lanes : alignment);
+    }
+    LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
+    for (int r = 0; r < tile->rows; r++) {
+        Ir address = emit_address(emit, a_memory, a, emit_i64(emit, r * tile->a_row + k * tile->a_depth));
+        Ir element = emit_load(emit, a_memory, address, NULL, (unsigned)dtype_size(tile->a_type));
+        Ir factor = emit_broadcast(emit, arithmetic_widen(emit, tile->a_type, element), lanes);
+        for (int v = 0; v < tile->panel->vectors; v++) {
+            *sum_at(tile, r, v) = emit_fma(emit, factor, vector[v], *sum_at(tile, r, v));
+        }
+    }
+}
+
+/* Spread over the loop, one line of A at a time: rows that are contiguous along k take turns, half of them every UNROLL
+ * steps, and beyond the end of the block it is the next tile's turn. */
+static void prefetch_rows(Tile *tile, Ir a, Ir k)
+{
+    Emit *emit = tile->emit;
+    LLVMBuilderRef builder = emit->builder;
+    int half = (tile->rows + 1) / 2;
+    Ir ahead = emit_add(emit, k, emit_i64(emit, PREFETCH_DISTANCE));
+    Ir beyond = LLVMBuildICmp(builder, LLVMIntSGE, ahead, emit_i64(emit, tile->panel->depth), "");
+    Ir next_tile = emit_add(emit, ahead, emit_i64(emit, tile->rows * tile->a_row - tile->panel->depth));
+    Ir offset = LLVMBuildSelect(builder, beyond, next_tile, ahead, "");
+    Ir odd = LLVMBuildAnd(builder, k, emit_i64(emit, UNROLL), "");
+    Ir turn =
+        emit_mul(emit, LLVMBuildLShr(builder, odd, emit_i64(emit, __builtin_ctz(UNROLL)), ""), half * tile->a_row);
+    offset = emit_add(emit, offset, turn);
+    for (int r = 0; r < half; r++) {
+        Ir line = emit_add(emit, offset, emit_i64(emit, r * tile->a_row));
+        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, tile->a_type), a, line));
+    }
+}
+
+static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
+{
+    Emit *emit = tile->emit;
+    LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
+    Ir a_here = emit_address(emit, a_memory, a, emit_mul(emit, k, tile->a_depth));
+    Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, k, tile->b_depth));
+    bool by_rows = tile->a_depth == 1;
+    if (by_rows) prefetch_rows(tile, a, k);
+    for (int u = 0; u < UNROLL; u++) {
+        if (!by_rows) {
+            Ir ahead = emit_i64(emit, (u + PREFETCH_COLUMNS) * tile->a_depth);
+            emit_prefetch(emit, emit_address(emit, a_memory, a_here, ahead));
+        }
+        multiply_step(tile, a_here, b_here, u);
+    }
+}
+
+static void multiply(Tile *tile)
+{
+    Emit *emit = tile->emit;
+    int count = tile->rows * tile->panel->vectors;
+    int64_t whole = tile->panel->depth / UNROLL * UNROLL;
+    LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
+    Ir a = emit_address(emit, a_memory, LLVMGetParam(tile->function, PANEL_A), emit_mul(emit, tile->row, tile->a_row));
+    Ir b = LLVMGetParam(tile->function, PANEL_B);
+    if (whole) {
+        Loop loop;
+        emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), UNROLL, count, tile->sum);
+        for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
+        multiply_unrolled(tile, a, b, loop.index);
+        emit_loop_end(emit, &loop, tile->sum);
+        for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
+    }
+    Ir a_rest = emit_address(emit, a_memory, a, emit_i64(emit, whole * tile->a_depth));
+    Ir b_rest = offset_address(tile, b, whole * tile->b_depth);
+    for (int64_t k = 0; k < tile->panel->depth - whole; k++) multiply_step(tile, a_rest, b_rest, k);
+}
+
+/* --- Epilogue -------------------------------------------------------------------------------------------------------
+ */
+
+/* The scalar phases, for one row of the tile: columns are the lanes. */
+static void emit_epilogue_row(Tile *tile, Ir row, const Ir *sums)
+{
+    Body *body = &tile->body;
+    if (tile->plan->match.row_axis >= 0) body->index[tile->plan->match.row_axis] = row;
+    body_set_base(body);
+    for (int v = 0; v < tile->panel->vectors; v++) body->value[tile->plan->match.sum][v] = sums[v];
+    for (int r = tile->plan->match.sum + 1; r <= tile->kernel->instruction_count; r++) body_emit(body, (Register)r);
+}
+
+static void emit_epilogue(Tile *tile)
+{
+    Emit *emit = tile->emit;
+    int vectors = tile->panel->vectors, lanes = tile->plan->lanes;
+    unsigned alignment = (unsigned)dtype_size(tile->plan->type) * (unsigned)lanes;
+    if (tile->kernel->instruction_count - tile->plan->match.sum <= DIRECT_EPILOGUE) {
+        for (int r = 0; r < tile->rows; r++) {
+            emit_epilogue_row(tile, emit_add(emit, tile->row, emit_i64(emit, r)), sum_at(tile, r, 0));
+        }
+        return;
+    }
+    for (int i = 0; i < tile->rows * vectors; i++) {
+        emit_store(emit, tile->sum[i], offset_address(tile, tile->spill, (int64_t)i * lanes), NULL, alignment);
+    }
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, tile->rows), 1, 0, NULL);
+    Ir sums[BODY_MAX_COPIES];
+    Ir base = emit_address(emit, tile->element, tile->spill, emit_mul(emit, loop.index, (int64_t)vectors * lanes));
+    for (int v = 0; v < vectors; v++) {
+        sums[v] = emit_load(emit, tile->vector, offset_address(tile, base, (int64_t)v * lanes), NULL, alignment);
+    }
+    emit_epilogue_row(tile, emit_add(emit, tile->row, loop.index), sums);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+/* --- Panels ---------------------------------------------------------------------------------------------------------
+ */
+
+static void emit_tile(Tile *tile, Ir row, int rows)
+{
+    tile->row = row;
+    tile->rows = rows;
+    start_sums(tile);
+    multiply(tile);
+    if (!tile->panel->last || tile->plan->sums_in_place)
+        keep_sums(tile);
+    else
+        emit_epilogue(tile);
+}
+
+static void prepare_body(Tile *tile)
+{
+    Body *body = &tile->body;
+    const GemmPlan *plan = tile->plan;
+    int inner = tile->kernel->axis_count - 1;
+    body->emit = tile->emit;
+    body->kernel = tile->kernel;
+    body->lanes = plan->lanes;
+    body->vector_axis = body->copy_axis = plan->match.column_axis;
+    body->copies = tile->panel->vectors;
+    body->copy_step = plan->lanes;
+    body->mask[tile->panel->vectors - 1] = vector_mask(tile, tile->panel->vectors - 1);
+    body_analyse(body);
+    body_load_operands(body, LLVMGetParam(tile->function, PANEL_OPERANDS));
+    for (int axis = 0; axis < inner; axis++) {
+        body->index[axis] = LLVMGetParam(tile->function, (unsigned)(PANEL_BATCH + axis));
+    }
+    body->index[plan->match.column_axis] = LLVMGetParam(tile->function, PANEL_COLUMN);
+    body->index[inner] = emit_i64(tile->emit, 0);
+}
+
+LLVMTypeRef gemm_panel_type(Emit *emit, const Kernel *kernel)
+{
+    LLVMTypeRef parameters[PANEL_BATCH + KERNEL_MAX_AXES];
+    int count = PANEL_BATCH + kernel->axis_count - 1;
+    for (int i = 0; i < count; i++) parameters[i] = i < PANEL_BEGIN ? emit->pointer : emit->i64;
+    return LLVMFunctionType(emit->void_type, parameters, (unsigned)count, false);
+}
+
+LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const Panel *panel,
+                             const char *name)
+{
+    const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
+    int inner = kernel->axis_count - 1;
+    Tile tile = {.emit = emit, .kernel = kernel, .plan = plan, .panel = panel, .a_type = a->dtype};
+    tile.function = emit_function(emit, name, gemm_panel_type(emit, kernel), true);
+    tile.element = emit_register_type(emit, plan->type);
+    tile.vector = emit_vector_type(tile.element, plan->lanes);
+    tile.a_row = plan->match.row_axis < 0 ? 0 : a->stride[plan->match.row_axis];
+    tile.a_depth = a->stride[inner];
+    tile.b_depth = plan->b == GEMM_B_DIRECT ? b->stride[inner] : (int64_t)panel->vectors * plan->lanes;
+    int64_t rows = gemm_tile_rows(plan, panel->vectors), rest = plan->rows % rows;
+    tile.spill = LLVMBuildArrayAlloca(emit->builder, tile.vector, emit_i32(emit, (int)rows * panel->vectors), "");
+    LLVMSetAlignment(tile.spill, (unsigned)emit->target->vector_bytes);
+    prepare_body(&tile);
+
+    Ir begin = LLVMGetParam(tile.function, PANEL_BEGIN), end = LLVMGetParam(tile.function, PANEL_END);
+    if (plan->rows >= rows) {
+        Ir limit = emit_i64(emit, plan->rows - rest);
+        Ir below = LLVMBuildICmp(emit->builder, LLVMIntSLT, end, limit, "");
+        Loop loop;
+        emit_loop_begin(emit, &loop, begin, LLVMBuildSelect(emit->builder, below, end, limit, ""), rows, 0, NULL);
+        emit_tile(&tile, loop.index, (int)rows);
+        emit_loop_end(emit, &loop, NULL);
+    }
+    if (rest) {
+        If branch;
+        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntEQ, end, emit_i64(emit, plan->rows), ""));
+        emit_tile(&tile, emit_i64(emit, plan->rows - rest), (int)rest);
+        emit_else(emit, &branch);
+        emit_end_if(emit, &branch);
+    }
+    LLVMBuildRetVoid(emit->builder);
+    return tile.function;
+}
