@@ -185,6 +185,8 @@ static bool scan_message(Scan *scan, const unsigned char *at, const unsigned cha
         WireField field;
         const char *problem = read_field(at, end, &field);
         const ProtobufCFieldDescriptor *known = field.data > field.start ? find_field(type, field.number) : NULL;
+        if (problem && depth == 0 && known && field.type == WIRE_BYTES)
+            problem = "is longer than the file, which is cut short or damaged";
         if (problem) return refuse(scan, at, type->short_name, known ? known->name : NULL, problem);
         scan->unpacked_bytes += MEMBER_OVERHEAD;
         if (!known) scan->unpacked_bytes += (uint64_t)(field.end - field.start);
