@@ -55,7 +55,7 @@ EXPORTS = [
     ("bert-nano-seqcls-opset17-dyn-gelunew", "gelunew", []),
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-fold", "fresh", []),
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-nofold", "fresh", []),
-    ("bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold", "fresh", []),
+    ("bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold", "fresh", ["--dropout", "off"]),
     ("bert-nano-seqcls-opset17-dyn-idsonly", None, []),  # takes no mask: runs, but is another function
     ("bert-nano24-seqcls-opset17-fix-nofold", "nano24", []),
 ]
