@@ -62,11 +62,9 @@ void lower_softmax(Lowering *lowering, NodeId node)
     Register maximum, power = begin_exponentials(&rows, &maximum);
     kernel_store(rows.kernel, rows.output, power);
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
-    kernel_begin_phase(rows.kernel, false);
-    Register scale = kernel_unary(rows.kernel, KERNEL_RECIPROCAL, sum);
     kernel_begin_phase(rows.kernel, true);
     Register stored = kernel_load(rows.kernel, rows.output);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, stored, scale));
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_DIVIDE, stored, sum));
     lower_end(lowering);
 }
 
@@ -74,16 +72,24 @@ bool infer_softmax_gradient(InferContext *context) { return infer_rows(context, 
 
 NOT_DIFFERENTIABLE(softmax_gradient)
 
-/* dx = y * (dy - sum(y * dy)) */
+/* dx = y * (dy - sum(y * dy)), and since y adds up to 1, any number may be taken from every dy first. Taking the row's
+ * first one keeps what sets its elements apart, which is all that counts and may be far smaller than they are. */
 void lower_softmax_gradient(Lowering *lowering, NodeId node)
 {
     Rows rows = begin_rows(lowering, node);
+    View first = lower_view(lowering, graph_node(lowering->graph, node)->inputs[1]);
+    first.shape.dim[first.shape.rank - 1] = 1;
+    kernel_begin_phase(rows.kernel, false);
+    Register origin = kernel_load(rows.kernel, lower_operand_broadcast(lowering, &first));
+    kernel_begin_phase(rows.kernel, true);
     Register y = kernel_load(rows.kernel, rows.input[0]), dy = kernel_load(rows.kernel, rows.input[1]);
-    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, dy));
+    Register slope = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, origin);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, slope));
     kernel_begin_phase(rows.kernel, true);
     y = kernel_load(rows.kernel, rows.input[0]);
     dy = kernel_load(rows.kernel, rows.input[1]);
-    Register rest = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, sum);
+    slope = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, origin);
+    Register rest = kernel_binary(rows.kernel, KERNEL_SUBTRACT, slope, sum);
     kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, rest));
     lower_end(lowering);
 }
