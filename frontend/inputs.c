@@ -98,7 +98,7 @@ static bool import_input(InputBinder *binder, const Onnx__ValueInfoProto *input,
     if (dtype == DTYPE_NONE)
         return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT,
                                  (Place){.file = importer->graph->file, .object = object},
-                                 "skycc handles FLOAT, DOUBLE, INT32, INT64 and BOOL",
+                                 "skycc handles FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT32, INT64 and BOOL",
                                  "has elements of type %s (%d), which is not supported",
                                  onnx_data_type_name(tensor->elem_type), tensor->elem_type);
     if (!tensor->shape) return refuse(importer, input->name, NULL, "has no shape");

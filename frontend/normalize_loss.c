@@ -4,6 +4,7 @@
 
 typedef struct LossNode {
     ValueId scores, labels; /* as in the node: [N, C, d1 ...] and [N, d1 ...] */
+    ValueId weights;        /* [C]; 0: none */
     Shape score_shape, label_shape;
     int64_t ignore_index;
     bool ignores;
@@ -19,7 +20,7 @@ static bool read_loss(OnnxNode *node, LossNode *loss)
     if (!read_integer(node, "ignore_index", -100, &loss->ignore_index) ||
         !read_string(node, "reduction", "mean", &loss->reduction))
         return false;
-    if (has_input(node, 2)) return node_unsupported(node, NULL, "weights for each class are not supported");
+    if (has_input(node, 2)) loss->weights = node->inputs[2];
     int rank = loss->score_shape.rank;
     bool fits = rank >= 2 && loss->label_shape.rank == rank - 1;
     for (int i = 0; fits && i < rank - 1; i++) fits = loss->label_shape.dim[i] == loss->score_shape.dim[i ? i + 1 : 0];
@@ -27,6 +28,8 @@ static bool read_loss(OnnxNode *node, LossNode *loss)
     if (!fits)
         return node_error(node, NULL, "has scores of shape %s for labels of shape %s",
                           shape_format(&loss->score_shape, scores), shape_format(&loss->label_shape, labels));
+    Shape weights = {1, {loss->score_shape.dim[1]}}, given = loss->weights ? shape_of(node, loss->weights) : weights;
+    if (!shape_equal(&weights, &given)) return node_error(node, NULL, "needs one weight for each class");
     return dtype_is_integer(dtype_of(node, loss->labels)) || node_error(node, NULL, "has labels that are not integers");
 }
 
@@ -80,7 +83,22 @@ static bool mean_loss(OnnxNode *node, const LossNode *loss, ValueId scores)
     return set_output(node, 0, results[0]);
 }
 
-/* Each label's loss, or their sum, in elementary operators: -sum over classes of (class == label ? log p : 0). */
+/* What each label counts: its class's weight, or 1; 0 where it is ignored. 0 as a value: every label counts 1. */
+static ValueId label_weights(OnnxNode *node, const LossNode *loss, ValueId labels, bool *uniform)
+{
+    DType type = dtype_of(node, loss->scores);
+    *uniform = !loss->weights && !loss->ignores;
+    if (*uniform || !labels) return 0;
+    ValueId weights = emit_expand(node, emit_scalar(node, type, 1), &loss->label_shape);
+    Attribute axis = attribute_integer("axis", 0);
+    if (loss->weights) weights = emit_with(node, OP_Gather, (ValueId[]){loss->weights, labels}, 2, &axis, 1);
+    if (!loss->ignores) return weights;
+    ValueId ignored = graph_add_constant(node->graph, NULL, DTYPE_I64, &(Shape){0}, &loss->ignore_index);
+    return emit_where(node, emit_binary(node, OP_Equal, labels, ignored), emit_scalar(node, type, 0), weights);
+}
+
+/* Each label's loss, their sum or their mean, in elementary operators: the label's weight times
+ * -sum over classes of (class == label ? log p : 0). */
 static bool plain_loss(OnnxNode *node, const LossNode *loss, ValueId log_likelihood)
 {
     int rank = loss->score_shape.rank;
@@ -94,20 +112,21 @@ static bool plain_loss(OnnxNode *node, const LossNode *loss, ValueId log_likelih
 
     ValueId labels = emit_cast(node, loss->labels, DTYPE_I64);
     ValueId hit = emit_binary(node, OP_Equal, emit_reshape(node, labels, &column), range);
-    if (loss->ignores && hit) {
-        ValueId ignored = graph_add_constant(node->graph, NULL, DTYPE_I64, &(Shape){0}, &loss->ignore_index);
-        ValueId valid =
-            emit_unary(node, OP_Not, emit_binary(node, OP_Equal, emit_reshape(node, labels, &column), ignored));
-        hit = emit_binary(node, OP_And, hit, valid);
-    }
     ValueId scores = classes_last(node, log_likelihood, rank);
     ValueId chosen = emit_where(node, hit, scores, emit_scalar(node, dtype_of(node, loss->scores), 0));
     int64_t last = rank - 1, axes[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
     ValueId each = emit_unary(node, OP_Neg, emit_reduce(node, OP_ReduceSum, chosen, &last, 1, false));
+    bool uniform;
+    ValueId weights = label_weights(node, loss, labels, &uniform);
+    if (!uniform) each = emit_binary(node, OP_Mul, each, weights);
     if (strcmp(loss->reduction, "none") == 0) return set_output(node, 0, each);
-    if (strcmp(loss->reduction, "sum") != 0)
+    bool mean = strcmp(loss->reduction, "mean") == 0;
+    if (!mean && strcmp(loss->reduction, "sum") != 0)
         return node_error(node, NULL, "the reduction '%s' is unknown", loss->reduction);
-    return set_output(node, 0, emit_reduce(node, OP_ReduceSum, each, axes, rank - 1, false));
+    ValueId sum = emit_reduce(node, mean && uniform ? OP_ReduceMean : OP_ReduceSum, each, axes, rank - 1, false);
+    if (mean && !uniform)
+        sum = emit_binary(node, OP_Div, sum, emit_reduce(node, OP_ReduceSum, weights, axes, rank - 1, false));
+    return set_output(node, 0, sum);
 }
 
 bool normalize_cross_entropy(OnnxNode *node)
@@ -115,7 +134,7 @@ bool normalize_cross_entropy(OnnxNode *node)
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
     int rank = loss.score_shape.rank;
-    bool mean = strcmp(loss.reduction, "mean") == 0;
+    bool mean = strcmp(loss.reduction, "mean") == 0 && !loss.weights;
     ValueId log_likelihood = 0;
     if (!mean || node->output_count > 1) {
         ValueId moved = classes_last(node, loss.scores, rank);
@@ -131,14 +150,12 @@ bool normalize_likelihood(OnnxNode *node)
 {
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
-    if (strcmp(loss.reduction, "mean") != 0) return plain_loss(node, &loss, loss.scores);
+    if (strcmp(loss.reduction, "mean") != 0 || loss.weights) return plain_loss(node, &loss, loss.scores);
     NodeId producer = graph_value(node->graph, loss.scores)->producer;
     Opcode op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
     if (op == OP_Transpose || op == OP_Reshape) {
         producer = graph_value(node->graph, graph_node(node->graph, producer)->inputs[0])->producer;
         op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
     }
-    if (op != OP_LogSoftmax)
-        return node_unsupported(node, NULL, "the mean of anything but a LogSoftmax's output is not supported");
-    return mean_loss(node, &loss, loss.scores);
+    return op == OP_LogSoftmax ? mean_loss(node, &loss, loss.scores) : plain_loss(node, &loss, loss.scores);
 }

@@ -31,7 +31,13 @@ static ValueId reduced(OnnxNode *node, ValueId x)
     return emit_reduce(node, node->rule->opcode, x, axes, count, keepdims);
 }
 
-bool normalize_reduce(OnnxNode *node) { return set_output(node, 0, reduced(node, node->inputs[0])); }
+/* The extremes of truth values are taken of numbers. */
+bool normalize_reduce(OnnxNode *node)
+{
+    ValueId x = node->inputs[0];
+    if (dtype_of(node, x) != DTYPE_BOOL) return set_output(node, 0, reduced(node, x));
+    return set_output(node, 0, emit_cast(node, reduced(node, emit_cast(node, x, DTYPE_I32)), DTYPE_BOOL));
+}
 
 bool normalize_reduce_l1(OnnxNode *node)
 {

@@ -22,13 +22,13 @@ static const struct {
     [ONNX__TENSOR_PROTO__DATA_TYPE__INT64] = {"INT64", DTYPE_I64, FIELD_INT64},
     [ONNX__TENSOR_PROTO__DATA_TYPE__STRING] = {"STRING", DTYPE_NONE, FIELD_NONE},
     [ONNX__TENSOR_PROTO__DATA_TYPE__BOOL] = {"BOOL", DTYPE_BOOL, FIELD_INT32},
-    [ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16] = {"FLOAT16", DTYPE_NONE, FIELD_NONE},
+    [ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16] = {"FLOAT16", DTYPE_F16, FIELD_INT32},
     [ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE] = {"DOUBLE", DTYPE_F64, FIELD_DOUBLE},
     [ONNX__TENSOR_PROTO__DATA_TYPE__UINT32] = {"UINT32", DTYPE_NONE, FIELD_NONE},
     [ONNX__TENSOR_PROTO__DATA_TYPE__UINT64] = {"UINT64", DTYPE_NONE, FIELD_NONE},
     [ONNX__TENSOR_PROTO__DATA_TYPE__COMPLEX64] = {"COMPLEX64", DTYPE_NONE, FIELD_NONE},
     [ONNX__TENSOR_PROTO__DATA_TYPE__COMPLEX128] = {"COMPLEX128", DTYPE_NONE, FIELD_NONE},
-    [ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16] = {"BFLOAT16", DTYPE_NONE, FIELD_NONE},
+    [ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16] = {"BFLOAT16", DTYPE_BF16, FIELD_INT32},
 };
 enum { DATA_TYPES = sizeof data_types / sizeof *data_types };
 
@@ -75,7 +75,7 @@ static bool read_type(const TensorReader *reader, OnnxTensor *tensor)
     tensor->dtype = onnx_dtype(proto->data_type);
     if (tensor->dtype == DTYPE_NONE)
         return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, reader->place,
-                                 "skycc handles FLOAT, DOUBLE, INT32, INT64 and BOOL",
+                                 "skycc handles FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT32, INT64 and BOOL",
                                  "has elements of type %s (%d), which is not supported",
                                  onnx_data_type_name(proto->data_type), proto->data_type);
     if (proto->segment) return refuse(reader, "is one segment of a larger tensor, which is not supported");
@@ -149,9 +149,14 @@ static bool read_typed(const TensorReader *reader, OnnxTensor *tensor)
     case DTYPE_I64: tensor->data = proto->int64_data; return true;
     default: break;
     }
-    void *data = arena_allocate(&reader->model->arena, tensor->bytes);
-    for (size_t i = 0; i < elements; i++)
-        element_store_integer(tensor->dtype, data, (int64_t)i, proto->int32_data[i] != 0);
+    unsigned char *data = arena_allocate(&reader->model->arena, tensor->bytes);
+    for (size_t i = 0; i < elements; i++) {
+        uint16_t bits = (uint16_t)proto->int32_data[i];
+        if (tensor->dtype == DTYPE_BOOL)
+            data[i] = proto->int32_data[i] != 0;
+        else /* the bits of a 16-bit float */
+            memcpy(data + 2 * i, &bits, sizeof bits);
+    }
     tensor->data = data;
     return true;
 }

@@ -84,6 +84,10 @@ bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diag
     for (ValueId p = 1; p < graph->gradient_count; p++) {
         if (!graph->gradients[p]) continue;
         const char *name = graph_value(graph, p)->name;
+        if (graph_value(graph, p)->dtype != DTYPE_F32)
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = graph->file, .object = name},
+                                     "export the model in float32", "is a parameter of type %s; only f32 is trained",
+                                     dtype_name(graph_value(graph, p)->dtype));
         ValueId inputs[5] = {p, graph->gradients[p], scalars};
         int count = 3;
         for (int i = 0; i < updates[spec->kind].states; i++) {

@@ -47,11 +47,12 @@ static bool close_enough(const CaseTensor *expected, const Value *value, const v
                dtype_name(value->dtype), shape_format(&value->shape, b));
         return false;
     }
+    double relative = expected->dtype == DTYPE_F16 || expected->dtype == DTYPE_BF16 ? 1e-2 : 1e-3;
     for (int64_t i = 0; i < shape_elements(&expected->shape); i++) {
         double want = element_as_double(expected->dtype, expected->data, i),
                got = element_as_double(value->dtype, data, i);
         if ((isnan(want) && isnan(got)) || want == got) continue;
-        if (fabs(want - got) <= 1e-7 + 1e-3 * fabs(want)) continue;
+        if (fabs(want - got) <= 1e-7 + relative * fabs(want)) continue;
         printf("element %lld is %g instead of %g: ", (long long)i, got, want);
         return false;
     }
