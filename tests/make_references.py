@@ -57,7 +57,7 @@ EXPORTS = [
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-nofold", "fresh", []),
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold", "fresh", ["--dropout", "off"]),
     ("bert-nano-seqcls-opset17-dyn-idsonly", None, []),  # takes no mask: runs, but is another function
-    ("bert-nano24-seqcls-opset17-fix-nofold", "nano24", []),
+    ("bert-nano24-seqcls-opset14-dyn-nofold", "nano24", []),
 ]
 HEADS = 4
 ACTIVATIONS = {

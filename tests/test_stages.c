@@ -1,0 +1,196 @@
+/* The same training however it is cut: 24 layers in 1, 2, 4 and 8 stages, GPipe and 1F1B, give the same losses to the
+ * last digit, those of the reference; and what they trained can be exported and evaluated. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/safetensors.h"
+#include "tests/scratch.h"
+
+#define MODEL SKY_TEST_DATA "/bert/bert-nano24-seqcls-opset14-dyn-nofold.onnx"
+#define REFERENCE SKY_TEST_DATA "/bert/nano24.ref.safetensors"
+
+enum { STEPS = 10, LOSSES = STEPS + 1 };
+
+static char directory[] = "/tmp/skycc-test-stages-XXXXXX";
+static char expected_losses[1 << 12]; /* of the first run, as text */
+
+static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void run(const char *format, ...)
+{
+    char command[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    int status = system(command);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("failed: %s", command);
+}
+
+static void open_tensors(SafeTensors *file, const char *path)
+{
+    Diagnostics diagnostics = {0};
+    if (!safetensors_open(file, path, &diagnostics)) fail_msg("%s", diagnostics_text(&diagnostics));
+}
+
+/* The reference's batch as a data set. */
+static void write_data(const SafeTensors *reference)
+{
+    static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids", "labels"};
+    static int32_t values[4][8 * 16];
+    SafeTensorsWriter *writer = safetensors_writer();
+    for (int t = 0; t < 4; t++) {
+        char name[64];
+        snprintf(name, sizeof name, "in/%s", names[t]);
+        const SafeTensor *tensor = safetensors_find(reference, name);
+        assert_non_null(tensor);
+        int64_t count = shape_elements(&tensor->shape);
+        assert_in_range(count, 1, 8 * 16);
+        for (int64_t i = 0; i < count; i++) values[t][i] = (int32_t)element_as_integer(tensor->dtype, tensor->data, i);
+        safetensors_writer_add(writer, names[t], DTYPE_I32, &tensor->shape, values[t]);
+    }
+    Diagnostics diagnostics = {0};
+    assert_true(safetensors_write(writer, "data.safetensors", &diagnostics));
+}
+
+static void write_cluster(int devices)
+{
+    FILE *file = fopen("cluster.yaml", "w");
+    assert_non_null(file);
+    fputs("devices:\n", file);
+    for (int i = 0; i < devices; i++)
+        fprintf(file, "  - {name: device-%d, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}\n", i);
+    fclose(file);
+}
+
+static int prepare(void **state)
+{
+    SafeTensors reference;
+    if (!mkdtemp(directory) || chdir(directory) != 0) return -1;
+    open_tensors(&reference, REFERENCE);
+    write_data(&reference);
+    safetensors_close(&reference);
+    *state = NULL;
+    return 0;
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", directory);
+    return chdir("/") == 0 ? system(command) : -1;
+}
+
+/* The column "loss" of a log, a value a line, as it is written there. */
+static void read_losses(const char *path, char text[static sizeof expected_losses])
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char line[512];
+    int column = -1, rows = 0;
+    text[0] = '\0';
+    while (fgets(line, sizeof line, file)) {
+        char *rest = line, *field;
+        for (int i = 0; (field = strsep(&rest, ",\n")) != NULL; i++) {
+            if (column < 0 && strcmp(field, "loss") == 0) {
+                column = i;
+                break;
+            }
+            if (i != column) continue;
+            strcat(strcat(text, field), "\n");
+            rows++;
+        }
+    }
+    fclose(file);
+    assert_int_equal(rows, LOSSES);
+}
+
+static void expect_reference(const char *text)
+{
+    SafeTensors reference;
+    open_tensors(&reference, REFERENCE);
+    const SafeTensor *losses = safetensors_find(&reference, "adamw/loss");
+    const SafeTensor *allowed = safetensors_find(&reference, "tolerance/adamw/loss");
+    assert_non_null(losses);
+    assert_non_null(allowed);
+    char *end = (char *)text;
+    for (int i = 0; i < LOSSES; i++) {
+        double error = fabs(strtod(end, &end) - element_as_double(DTYPE_F64, losses->data, i));
+        if (!(error <= element_as_double(DTYPE_F64, allowed->data, i))) fail_msg("loss %d is %g off", i, error);
+    }
+    safetensors_close(&reference);
+}
+
+typedef struct Cut {
+    int stages;
+    const char *schedule;
+} Cut;
+
+static void compile(const Cut *cut, const char *allocation)
+{
+    write_cluster(cut->stages);
+    run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 --microbatches 4"
+                      " --allocate %s --schedule %s"
+                      " --optimizer adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q",
+        allocation, cut->schedule);
+}
+
+static void losses_are_the_same(void **state)
+{
+    const Cut *cut = *state;
+    char losses[sizeof expected_losses];
+    compile(cut, "even");
+    run("test -x programs/stage-%02d && ! test -e programs/stage-%02d", cut->stages - 1, cut->stages);
+    run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
+    read_losses("log.csv", losses);
+    if (!expected_losses[0]) {
+        expect_reference(losses);
+        strcpy(expected_losses, losses);
+    }
+    assert_string_equal(losses, expected_losses);
+}
+
+static void what_was_trained_can_be_exported_and_evaluated(void **state)
+{
+    const Cut cut = {4, "1f1b"};
+    (void)state;
+    compile(&cut, "optimal");
+    run("programs/train --data data.safetensors --no-shuffle --steps %d --checkpoint checkpoints --quiet", STEPS);
+    run(SKYCC_PROGRAM " export " MODEL " checkpoints -o trained.onnx");
+    run("/usr/bin/python3 -c 'import onnx.checker; onnx.checker.check_model(\"trained.onnx\")'");
+    run(SKYCC_PROGRAM " run trained.onnx --inputs " REFERENCE " -o out.safetensors --loss cross-entropy --interpret");
+    SafeTensors reference, output;
+    open_tensors(&reference, REFERENCE);
+    open_tensors(&output, "out.safetensors");
+    const SafeTensor *losses = safetensors_find(&reference, "adamw/loss"), *loss = safetensors_find(&output, "loss");
+    assert_non_null(losses);
+    assert_non_null(loss);
+    double expected = element_as_double(DTYPE_F64, losses->data, STEPS);
+    assert_true(fabs(element_as_double(loss->dtype, loss->data, 0) - expected) <= 1e-4 * expected);
+    safetensors_close(&reference);
+    safetensors_close(&output);
+}
+
+int main(void)
+{
+    static Cut cuts[] = {{1, "1f1b"}, {1, "gpipe"}, {2, "1f1b"}, {2, "gpipe"},
+                         {4, "1f1b"}, {4, "gpipe"}, {8, "1f1b"}, {8, "gpipe"}};
+    enum { CUTS = sizeof cuts / sizeof *cuts };
+    struct CMUnitTest tests[CUTS + 1];
+    char names[CUTS][64];
+    for (int i = 0; i < CUTS; i++) {
+        snprintf(names[i], sizeof names[i], "%d stages, %s", cuts[i].stages, cuts[i].schedule);
+        tests[i] = (struct CMUnitTest){names[i], losses_are_the_same, NULL, NULL, &cuts[i]};
+    }
+    tests[CUTS] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
+    return cmocka_run_group_tests(tests, prepare, clean_up);
+}
