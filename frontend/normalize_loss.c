@@ -4,7 +4,6 @@
 
 typedef struct LossNode {
     ValueId scores, labels; /* as in the node: [N, C, d1 ...] and [N, d1 ...] */
-    ValueId weights;        /* [C]; 0: none */
     Shape score_shape, label_shape;
     int64_t ignore_index;
     bool ignores;
@@ -20,7 +19,6 @@ static bool read_loss(OnnxNode *node, LossNode *loss)
     if (!read_integer(node, "ignore_index", -100, &loss->ignore_index) ||
         !read_string(node, "reduction", "mean", &loss->reduction))
         return false;
-    if (has_input(node, 2)) loss->weights = node->inputs[2];
     int rank = loss->score_shape.rank;
     bool fits = rank >= 2 && loss->label_shape.rank == rank - 1;
     for (int i = 0; fits && i < rank - 1; i++) fits = loss->label_shape.dim[i] == loss->score_shape.dim[i ? i + 1 : 0];
@@ -28,8 +26,6 @@ static bool read_loss(OnnxNode *node, LossNode *loss)
     if (!fits)
         return node_error(node, NULL, "has scores of shape %s for labels of shape %s",
                           shape_format(&loss->score_shape, scores), shape_format(&loss->label_shape, labels));
-    Shape weights = {1, {loss->score_shape.dim[1]}}, given = loss->weights ? shape_of(node, loss->weights) : weights;
-    if (!shape_equal(&weights, &given)) return node_error(node, NULL, "needs one weight for each class");
     return dtype_is_integer(dtype_of(node, loss->labels)) || node_error(node, NULL, "has labels that are not integers");
 }
 
@@ -83,49 +79,45 @@ static bool mean_loss(OnnxNode *node, const LossNode *loss, ValueId scores)
     return set_output(node, 0, results[0]);
 }
 
-/* What each label counts: its class's weight, or 1; 0 where it is ignored. 0 as a value: every label counts 1. */
-static ValueId label_weights(OnnxNode *node, const LossNode *loss, ValueId labels, bool *uniform)
+/* Which elements of [N, d1 ..., C] belong to the labels, ignored ones excepted. */
+static ValueId label_hits(OnnxNode *node, const LossNode *loss)
 {
-    DType type = dtype_of(node, loss->scores);
-    *uniform = !loss->weights && !loss->ignores;
-    if (*uniform || !labels) return 0;
-    ValueId weights = emit_expand(node, emit_scalar(node, type, 1), &loss->label_shape);
-    Attribute axis = attribute_integer("axis", 0);
-    if (loss->weights) weights = emit_with(node, OP_Gather, (ValueId[]){loss->weights, labels}, 2, &axis, 1);
-    if (!loss->ignores) return weights;
+    Shape column = loss->label_shape, classes = {1, {loss->score_shape.dim[1]}};
+    column.dim[column.rank++] = 1;
+    if (!check_size(node, &classes, true)) return 0;
+    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &classes, NULL);
+    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
+    for (int64_t i = 0; i < classes.dim[0]; i++) numbers[i] = i;
+    ValueId labels = emit_reshape(node, emit_cast(node, loss->labels, DTYPE_I64), &column);
+    ValueId hit = emit_binary(node, OP_Equal, labels, range);
+    if (!hit || !loss->ignores) return hit;
     ValueId ignored = graph_add_constant(node->graph, NULL, DTYPE_I64, &(Shape){0}, &loss->ignore_index);
-    return emit_where(node, emit_binary(node, OP_Equal, labels, ignored), emit_scalar(node, type, 0), weights);
+    return emit_binary(node, OP_And, hit, emit_unary(node, OP_Not, emit_binary(node, OP_Equal, labels, ignored)));
 }
 
-/* Each label's loss, their sum or their mean, in elementary operators: the label's weight times
- * -sum over classes of (class == label ? log p : 0). */
+/* The loss in elementary operators: of each label -w log p, with a weight per class (1 without); then none, the sum, or
+ * the sum over the sum of the weights. */
 static bool plain_loss(OnnxNode *node, const LossNode *loss, ValueId log_likelihood)
 {
     int rank = loss->score_shape.rank;
-    int64_t classes = loss->score_shape.dim[1];
-    Shape column = loss->label_shape;
-    column.dim[column.rank++] = 1;
-    if (!check_size(node, &(Shape){1, {classes}}, true)) return false;
-    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &(Shape){1, {classes}}, NULL);
-    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
-    for (int64_t i = 0; i < classes; i++) numbers[i] = i;
-
-    ValueId labels = emit_cast(node, loss->labels, DTYPE_I64);
-    ValueId hit = emit_binary(node, OP_Equal, emit_reshape(node, labels, &column), range);
-    ValueId scores = classes_last(node, log_likelihood, rank);
-    ValueId chosen = emit_where(node, hit, scores, emit_scalar(node, dtype_of(node, loss->scores), 0));
+    DType type = dtype_of(node, loss->scores);
     int64_t last = rank - 1, axes[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
-    ValueId each = emit_unary(node, OP_Neg, emit_reduce(node, OP_ReduceSum, chosen, &last, 1, false));
-    bool uniform;
-    ValueId weights = label_weights(node, loss, labels, &uniform);
-    if (!uniform) each = emit_binary(node, OP_Mul, each, weights);
-    if (strcmp(loss->reduction, "none") == 0) return set_output(node, 0, each);
     bool mean = strcmp(loss->reduction, "mean") == 0;
+    ValueId weights = has_input(node, 2) ? node->inputs[2] : emit_scalar(node, type, 1),
+            zero = emit_scalar(node, type, 0);
+    Shape weight_shape = shape_of(node, weights);
+    if (has_input(node, 2) && (weight_shape.rank != 1 || weight_shape.dim[0] != loss->score_shape.dim[1]))
+        return node_error(node, NULL, "needs a weight for each class");
+    ValueId hit = label_hits(node, loss);
+    ValueId chosen = emit_where(node, hit, classes_last(node, log_likelihood, rank), zero);
+    ValueId weight = emit_reduce(node, OP_ReduceSum, emit_where(node, hit, weights, zero), &last, 1, false);
+    ValueId each = emit_unary(node, OP_Neg, emit_reduce(node, OP_ReduceSum, chosen, &last, 1, false));
+    if (has_input(node, 2)) each = emit_binary(node, OP_Mul, each, weight);
+    if (strcmp(loss->reduction, "none") == 0) return set_output(node, 0, each);
     if (!mean && strcmp(loss->reduction, "sum") != 0)
         return node_error(node, NULL, "the reduction '%s' is unknown", loss->reduction);
-    ValueId sum = emit_reduce(node, mean && uniform ? OP_ReduceMean : OP_ReduceSum, each, axes, rank - 1, false);
-    if (mean && !uniform)
-        sum = emit_binary(node, OP_Div, sum, emit_reduce(node, OP_ReduceSum, weights, axes, rank - 1, false));
+    ValueId sum = emit_reduce(node, OP_ReduceSum, each, axes, rank - 1, false);
+    if (mean) sum = emit_binary(node, OP_Div, sum, emit_reduce(node, OP_ReduceSum, weight, axes, rank - 1, false));
     return set_output(node, 0, sum);
 }
 
@@ -134,7 +126,7 @@ bool normalize_cross_entropy(OnnxNode *node)
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
     int rank = loss.score_shape.rank;
-    bool mean = strcmp(loss.reduction, "mean") == 0 && !loss.weights;
+    bool mean = strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
     ValueId log_likelihood = 0;
     if (!mean || node->output_count > 1) {
         ValueId moved = classes_last(node, loss.scores, rank);
@@ -150,12 +142,12 @@ bool normalize_likelihood(OnnxNode *node)
 {
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
-    if (strcmp(loss.reduction, "mean") != 0 || loss.weights) return plain_loss(node, &loss, loss.scores);
     NodeId producer = graph_value(node->graph, loss.scores)->producer;
     Opcode op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
     if (op == OP_Transpose || op == OP_Reshape) {
         producer = graph_value(node->graph, graph_node(node->graph, producer)->inputs[0])->producer;
         op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
     }
-    return op == OP_LogSoftmax ? mean_loss(node, &loss, loss.scores) : plain_loss(node, &loss, loss.scores);
+    bool simple = op == OP_LogSoftmax && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
+    return simple ? mean_loss(node, &loss, loss.scores) : plain_loss(node, &loss, loss.scores);
 }

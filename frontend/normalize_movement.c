@@ -247,17 +247,22 @@ bool normalize_split(OnnxNode *node)
     return true;
 }
 
+/* Some exporters put scalars among the parts of a shape: they count as lists of one. */
 bool normalize_concat(OnnxNode *node)
 {
     int64_t axis;
-    for (int i = 0; i < node->input_count; i++)
+    ValueId *parts = arena_new_array(&node->importer->arena, ValueId, (size_t)node->input_count);
+    for (int i = 0; i < node->input_count; i++) {
         if (!node->inputs[i]) return node_error(node, NULL, "input %d is missing", i);
+        Shape shape = shape_of(node, node->inputs[i]);
+        parts[i] = shape.rank ? node->inputs[i] : emit_reshape(node, node->inputs[i], &(Shape){1, {1}});
+    }
     if (!attribute_present(node, "axis")) return node_error(node, NULL, "has no axis");
     if (!read_integer(node, "axis", 0, &axis)) return false;
-    if (!check_axis(node, &axis, shape_of(node, node->inputs[0]).rank)) return false;
-    if (node->input_count == 1) return set_output(node, 0, node->inputs[0]);
+    if (!parts[0] || !check_axis(node, &axis, shape_of(node, parts[0]).rank)) return false;
+    if (node->input_count == 1) return set_output(node, 0, parts[0]);
     Attribute attribute = attribute_integer("axis", axis);
-    return set_output(node, 0, emit_with(node, OP_Concat, node->inputs, node->input_count, &attribute, 1));
+    return set_output(node, 0, emit_with(node, OP_Concat, parts, node->input_count, &attribute, 1));
 }
 
 /* Concatenates `count` copies of `filler` before or behind along the axis; drops elements if it is negative. */
