@@ -1,0 +1,115 @@
+#!/bin/bash
+# Bad inputs: each gives the right exit code, a message that names the place and the reason, a hint where there is one, and
+# leaves nothing behind.
+#
+#   tests/test_bad_input.sh SKYCC TEST_DATA
+set -u
+skycc=$1
+model=$2/bert/bert-nano-seqcls-opset17-dyn.onnx
+inputs=$2/bert/seqcls.ref.safetensors
+directory=$(mktemp -d /tmp/skycc-test-bad-XXXXXX)
+trap 'rm -rf "$directory"' EXIT
+cd "$directory" || exit 1
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# expect CODE PATTERN... -- COMMAND: its exit code; every pattern in what it prints on standard error; no new file.
+expect() {
+    local code=$1 patterns=() before after found message
+    shift
+    while [ "$1" != -- ]; do
+        patterns+=("$1")
+        shift
+    done
+    shift
+    before=$(find . ! -name . | sort)
+    message=$("$@" 2>&1 >/dev/null </dev/null)
+    found=$?
+    after=$(find . ! -name . | sort)
+    [ $found = "$code" ] || fail "exit code $found instead of $code: $*: $message"
+    [ "$before" = "$after" ] || fail "left behind by $*: $(diff <(echo "$before") <(echo "$after"))"
+    for pattern in "${patterns[@]}"; do
+        grep -q -e "$pattern" <<<"$message" || fail "'$pattern' is not in the message of $*: $message"
+    done
+}
+
+cat >cluster.yaml <<'END'
+devices:
+  - {name: a, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}
+  - {name: b, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}
+END
+sed 's/1GiB/20KiB/' cluster.yaml >small.yaml
+sed '3s/threads/treads/' cluster.yaml >unknown.yaml
+sed '3s/name: b/name: a/' cluster.yaml >twice.yaml
+echo "This is not a model." >text.onnx
+: >empty.onnx
+head -c 70000 "$model" >truncated.onnx
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' good bad >vocab.txt
+for i in 0 1 2 0 1 2 0 1; do printf 'good bad good\t%s\n' "$i"; done >right.tsv
+for i in 0 1 2 3 4 3 4 0; do printf 'good bad good\t%s\n' "$i"; done >classes.tsv
+(printf 'sentence\tlabel\n' && cat right.tsv) >data.tsv
+(printf 'sentence\tlabel\n' && cat classes.tsv) >more-classes.tsv
+tokenize() { "$skycc" tokenize --vocab vocab.txt --task single -q "$@" || fail "tokenize $*"; }
+tokenize data.tsv --max-length 16 -o data.safetensors
+tokenize data.tsv --max-length 24 -o longer.safetensors
+tokenize more-classes.tsv --max-length 16 -o labels.safetensors
+dimensions=(--dim batch=2 --dim seq=16)
+
+# Models
+for command in check compile plan run; do
+    case $command in
+    check) rest=() ;;
+    run) rest=(--inputs "$inputs" -o out) ;;
+    *) rest=(-d cluster.yaml -o out) ;;
+    esac
+    expect 1 'missing.onnx: error: .*No such file' -- "$skycc" $command missing.onnx "${rest[@]}"
+    expect 1 'text.onnx: error: .*not an ONNX model' 'hint:' -- "$skycc" $command text.onnx "${rest[@]}"
+    expect 1 'empty.onnx: error:' -- "$skycc" $command empty.onnx "${rest[@]}"
+    expect 1 'truncated.onnx: error: .*byte' 'hint:' -- "$skycc" $command truncated.onnx "${rest[@]}"
+done
+
+# Clusters
+expect 1 'missing.yaml: error:' -- "$skycc" compile "$model" -d missing.yaml -o out
+expect 1 "unknown.yaml:3:[0-9]*: error: .*unknown key 'treads'" 'hint: .*threads' -- \
+    "$skycc" compile "$model" -d unknown.yaml -o out
+expect 1 "twice.yaml:3:[0-9]*: error: .*'a'" -- "$skycc" compile "$model" -d twice.yaml -o out
+expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" compile "$model" -d small.yaml -o out "${dimensions[@]}"
+expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yaml -o out "${dimensions[@]}"
+
+# Inputs of run
+expect 1 'labels.safetensors: error: label 3 of row 3 is not in 0 ... 2' -- \
+    "$skycc" run "$model" --inputs labels.safetensors -o out --grad
+expect 1 'text.onnx: error:' -- "$skycc" run "$model" --inputs text.onnx -o out
+expect 1 'nowhere/out: error:' -- "$skycc" run "$model" --inputs "$inputs" -o nowhere/out
+
+# Command lines
+expect 2 'usage:' -- "$skycc"
+expect 2 "unknown command 'tran'" 'hint:' -- "$skycc" tran
+expect 2 'no output' 'hint:' -- "$skycc" compile "$model" -d cluster.yaml
+expect 2 'unrecognized option' -- "$skycc" compile "$model" -d cluster.yaml -o out --no-such-option
+expect 2 "'2x'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 2x
+expect 2 "'0'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 0
+expect 2 'hidden size of 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o out
+
+# A directory that is not skycc's own is not replaced.
+mkdir mine && echo "dear diary" >mine/diary
+expect 1 'mine: error: .*not written by skycc' 'hint:' -- \
+    "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
+
+# Data sets of another model
+"$skycc" compile "$model" -d cluster.yaml -o programs "${dimensions[@]}" --microbatches 2 -q || fail "compile"
+train=(programs/train --steps 1 --log log.csv --checkpoint checkpoints --quiet)
+expect 1 'missing.safetensors: error:' -- "${train[@]}" --data missing.safetensors
+expect 1 "labels.safetensors: error: tensor 'labels': row 3 holds 3, which is not in 0 ... 2" 'hint:' -- \
+    "${train[@]}" --data labels.safetensors
+expect 1 "longer.safetensors: error: .*24 .* 16" 'hint:' -- "${train[@]}" --data longer.safetensors
+expect 1 'vocab.txt: error:' -- "${train[@]}" --data vocab.txt
+"${train[@]}" --data data.safetensors || fail "training on the right data"
+[ -s log.csv ] || fail "no log"
+
+[ $failures = 0 ] && echo "every bad input was refused as it should be"
+exit $((failures > 0))
