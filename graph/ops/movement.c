@@ -316,8 +316,11 @@ bool infer_concat(InferContext *context)
         const Value *input = infer_input(context, i);
         Shape expected = first->shape;
         if (input->shape.rank == expected.rank) expected.dim[axis] = input->shape.dim[axis];
+        char shape[256], first_shape[256];
         if (input->dtype != first->dtype || !shape_equal(&input->shape, &expected))
-            return operator_error(context, NULL, "input %d does not fit input 0", i);
+            return operator_error(context, NULL, "input %d, %s %s, does not fit input 0, %s %s, along axis %lld", i,
+                                  dtype_name(input->dtype), shape_format(&input->shape, shape),
+                                  dtype_name(first->dtype), shape_format(&first->shape, first_shape), (long long)axis);
         if (__builtin_add_overflow(context->shape[0].dim[axis], input->shape.dim[axis], &context->shape[0].dim[axis]))
             return operator_error(context, NULL, "the result is too long");
     }
