@@ -1,6 +1,6 @@
 /* Matrix products as BERT uses them, one thread: GFLOP/s and the fraction of the measured peak.
  *
- *   bench_gemm [CPU]     generates code for CPU (default: this one)
+ *   bench_gemm [CPU [K N M]]     generates code for CPU (default: native), and measures all shapes or one
  *
  * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY; then the products of attention per head. */
 #include <math.h>
@@ -9,6 +9,7 @@
 
 #include "bench/peak.h"
 #include "codegen/codegen.h"
+#include "runtime/memory.h"
 
 static Target target;
 static Diagnostics diagnostics;
@@ -37,14 +38,26 @@ static void build(Kernel *kernel, int64_t rows, int64_t columns, int64_t depth, 
     kernel_canonicalize(kernel);
 }
 
-static void *operand(const Kernel *kernel, int number)
+/* Memory as the runtime allocates it. */
+static MemoryRegion allocate(size_t bytes)
+{
+    MemoryRegion region;
+    if (!memory_map(&region, bytes, 1, "benchmark", &diagnostics)) {
+        diagnostics_print(&diagnostics, stderr);
+        exit(diagnostics.exit_code);
+    }
+    return region;
+}
+
+static MemoryRegion operand(const Kernel *kernel, int number)
 {
     int64_t elements = 1;
     for (int i = 0; i < kernel->axis_count; i++)
         elements += (kernel->extent[i] - 1) * kernel->operands[number].stride[i];
-    float *data = aligned_alloc(64, ((size_t)elements * sizeof *data + 127) / 64 * 64);
+    MemoryRegion region = allocate((size_t)elements * sizeof(float));
+    float *data = (float *)(void *)region.bytes;
     for (int64_t i = 0; i < elements; i++) data[i] = (float)((i * 37 % 101) - 50) / 64;
-    return data;
+    return region;
 }
 
 /* The best of several timings of the whole kernel, in GFLOP/s. */
@@ -59,18 +72,22 @@ static double measure(const Kernel *kernel)
     }
     const CompiledKernel *code = codegen_find(compiled, kernel);
     SkyKernel *function = jit_find(jit, code);
-    void *data[3], *scratch = aligned_alloc(64, code->scratch_bytes + 64 - code->scratch_bytes % 64);
-    for (int i = 0; i < 3; i++) data[i] = operand(kernel, i);
+    void *data[3];
+    MemoryRegion regions[3], scratch = allocate(code->scratch_bytes + 64);
+    for (int i = 0; i < 3; i++) {
+        regions[i] = operand(kernel, i);
+        data[i] = regions[i].bytes;
+    }
     double best = HUGE_VAL, spent = 0;
     for (int i = 0; i < 1000 && (i < 3 || spent < 0.15); i++) {
         double start = bench_seconds();
-        function(data, 0, code->units, scratch);
+        function(data, 0, code->units, scratch.bytes);
         double seconds = bench_seconds() - start;
         spent += seconds;
         if (seconds < best) best = seconds;
     }
-    for (int i = 0; i < 3; i++) free(data[i]);
-    free(scratch);
+    for (int i = 0; i < 3; i++) memory_unmap(&regions[i]);
+    memory_unmap(&scratch);
     jit_free(jit);
     codegen_free(compiled);
     return kernel_flops(kernel) / best * 1e-9;
@@ -150,6 +167,10 @@ int main(int argc, char **argv)
                                          {768, 3072}, {3072, 768}, {1024, 1024}, {1024, 4096}, {4096, 1024}};
     double logarithms[3] = {0};
     int count = 0;
+    if (argc == 5) {
+        bench_linear(atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), logarithms);
+        return 0;
+    }
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         for (int64_t m = 1024; m <= 4096; m *= 4, count++) bench_linear(weights[i][0], weights[i][1], m, logarithms);
     }

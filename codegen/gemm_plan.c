@@ -3,10 +3,11 @@
 #include "codegen/gemm.h"
 
 enum {
-    MOST_DEPTH = 1536,  /* of one block of k */
-    ROW_GRANULE = 24,   /* a multiple of every tile height */
-    WANTED_ROWS = 1024, /* per unit: packing a panel of B is paid once for so many rows */
-    LEAST_ROWS = 384,   /* not cut further for the sake of parallelism */
+    MOST_DEPTH = 1536,           /* of one block of k */
+    MOST_DEPTH_BY_COLUMNS = 256, /* where every k takes another line of A: they must stay in the cache */
+    ROW_GRANULE = 24,            /* a multiple of every tile height */
+    WANTED_ROWS = 1024,          /* per unit: packing a panel of B is paid once for so many rows */
+    LEAST_ROWS = 384,            /* not cut further for the sake of parallelism */
     WANTED_UNITS = 16
 };
 
@@ -69,9 +70,9 @@ static void choose_packing(GemmPlan *plan, const Kernel *kernel, const Target *t
     plan->b = plain && (small || plan->rows <= 4 * gemm_tile_rows(plan, plan->vectors)) ? GEMM_B_DIRECT : GEMM_B_COPIED;
 }
 
-static void choose_depth(GemmPlan *plan)
+static void choose_depth(GemmPlan *plan, bool by_columns)
 {
-    int64_t most = plan->type == DTYPE_F64 ? MOST_DEPTH / 2 : MOST_DEPTH;
+    int64_t most = by_columns ? MOST_DEPTH_BY_COLUMNS : plan->type == DTYPE_F64 ? MOST_DEPTH / 2 : MOST_DEPTH;
     int64_t blocks = (plan->depth + most - 1) / most;
     if (blocks < 1) blocks = 1;
     plan->depth_block = ((plan->depth + blocks - 1) / blocks + 7) / 8 * 8;
@@ -110,7 +111,7 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     find_epilogue(plan, kernel);
     choose_tile(plan, target);
     choose_packing(plan, kernel, target);
-    choose_depth(plan);
+    choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
     choose_units(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
     if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;

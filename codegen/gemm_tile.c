@@ -6,7 +6,7 @@
 enum {
     UNROLL = 8,             /* of k */
     PREFETCH_DISTANCE = 64, /* in k, of rows of A that are contiguous along k */
-    PREFETCH_COLUMNS = 16,  /* the same if they are not */
+    PREFETCH_COLUMNS = 8,   /* the same if they are not */
     DIRECT_EPILOGUE = 4,    /* instructions of an epilogue that is applied to the tile in registers */
     MAX_ACCUMULATORS = 24
 };
@@ -134,7 +134,48 @@ static void prefetch_rows(Tile *tile, Ir a, Ir k)
     offset = emit_add(emit, offset, turn);
     for (int r = 0; r < half; r++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, r * tile->a_row));
-        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, tile->a_type), a, line));
+        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, tile->a_type), a, line), false);
+    }
+}
+
+/* The matrices that the epilogue walks through, row by row: nothing else fetches their lines in time. */
+static int streamed_operands(const Tile *tile, int *operands)
+{
+    const KernelGemm *match = &tile->plan->match;
+    int count = 0;
+    if (match->row_axis < 0) return 0;
+    for (int o = 0; o < tile->kernel->operand_count; o++) {
+        const KernelOperand *operand = &tile->kernel->operands[o];
+        if (o == match->a || o == match->b || !operand->stride[match->row_axis]) continue;
+        if (operand->stride[match->column_axis] == 1) operands[count++] = o;
+    }
+    return count;
+}
+
+/* Prefetches their lines for this tile or, where sums start from memory, for the next one; evenly spread over the loop.
+ */
+static void prefetch_streams(Tile *tile, Ir k)
+{
+    Emit *emit = tile->emit;
+    LLVMBuilderRef builder = emit->builder;
+    int operands[KERNEL_MAX_OPERANDS], count = streamed_operands(tile, operands);
+    bool next = !tile->panel->first || tile->plan->accumulates;
+    int64_t lines = (int64_t)tile->rows * tile->panel->vectors, turns = tile->panel->depth / UNROLL;
+    Ir turn = LLVMBuildLShr(builder, k, emit_i64(emit, __builtin_ctz(UNROLL)), "");
+    for (int64_t i = 0; i < (lines + turns - 1) / turns; i++) {
+        /* Fixed point, so that it takes no division. */
+        Ir line = emit_add(emit, emit_mul(emit, turn, (lines << 16) / turns), emit_i64(emit, i << 16));
+        line = LLVMBuildLShr(builder, line, emit_i64(emit, 16), "");
+        Ir vectors = emit_i64(emit, tile->panel->vectors);
+        Ir row = LLVMBuildUDiv(builder, line, vectors, ""), vector = LLVMBuildURem(builder, line, vectors, "");
+        for (int o = 0; o < count; o++) {
+            const KernelOperand *operand = &tile->kernel->operands[operands[o]];
+            int64_t pitch = operand->stride[tile->plan->match.row_axis];
+            Ir offset = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, vector, tile->plan->lanes));
+            offset = emit_add(emit, offset, emit_i64(emit, next ? tile->rows * pitch : 0));
+            LLVMTypeRef type = emit_memory_type(emit, operand->dtype);
+            emit_prefetch(emit, emit_address(emit, type, tile->body.base[operands[o]], offset), operand->written);
+        }
     }
 }
 
@@ -146,10 +187,11 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
     Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, k, tile->b_depth));
     bool by_rows = tile->a_depth == 1;
     if (by_rows) prefetch_rows(tile, a, k);
+    if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
         if (!by_rows) {
             Ir ahead = emit_i64(emit, (u + PREFETCH_COLUMNS) * tile->a_depth);
-            emit_prefetch(emit, emit_address(emit, a_memory, a_here, ahead));
+            emit_prefetch(emit, emit_address(emit, a_memory, a_here, ahead), false);
         }
         multiply_step(tile, a_here, b_here, u);
     }
@@ -163,6 +205,8 @@ static void multiply(Tile *tile)
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     Ir a = emit_address(emit, a_memory, LLVMGetParam(tile->function, PANEL_A), emit_mul(emit, tile->row, tile->a_row));
     Ir b = LLVMGetParam(tile->function, PANEL_B);
+    if (tile->plan->match.row_axis >= 0) tile->body.index[tile->plan->match.row_axis] = tile->row;
+    body_set_base(&tile->body);
     if (whole) {
         Loop loop;
         emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), UNROLL, count, tile->sum);

@@ -36,25 +36,39 @@ static Ir power_of_two(Emit *emit, Ir n)
     return emit_bitcast(emit, LLVMBuildShl(emit->builder, biased, emit_integer_like(emit, n, 23), ""), emit->f32);
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. 2^n is applied in
- * two halves, which lets the result be subnormal or infinite. */
-static Ir exp_f32(Emit *emit, Ir x)
+/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. Returns exp(r).
+ */
+static Ir reduced_exp(Emit *emit, Ir x, Ir *n)
 {
     static const double fit[] = {/* (exp(r) - 1 - r) / r^2 */
                                  5.000000000e-01, 1.666651815e-01, 4.166620597e-02, 8.368908428e-03, 1.395052415e-03};
     LLVMBuilderRef builder = emit->builder;
-    /* The comparisons are false for NaN, which passes through. */
-    Ir clamped = select_value(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
-    clamped = select_value(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
     Ir magic = emit_float_like(emit, x, 12582912.0);
-    Ir shifted = emit_fma(emit, clamped, emit_float_like(emit, x, 1.44269504088896341), magic);
+    Ir shifted = emit_fma(emit, x, emit_float_like(emit, x, 1.44269504088896341), magic);
     Ir rounded = LLVMBuildFSub(builder, shifted, magic, "");
-    Ir r = emit_fma(emit, rounded, emit_float_like(emit, x, -0.693145751953125), clamped);
+    Ir r = emit_fma(emit, rounded, emit_float_like(emit, x, -0.693145751953125), x);
     r = emit_fma(emit, rounded, emit_float_like(emit, x, -1.42860677e-6), r);
     Ir squared = LLVMBuildFMul(builder, r, r, "");
     Ir value = emit_fma(emit, POLYNOMIAL(r, fit), squared, r);
-    value = LLVMBuildFAdd(builder, value, emit_float_like(emit, x, 1.0), "");
-    Ir n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
+    *n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
+    return LLVMBuildFAdd(builder, value, emit_float_like(emit, x, 1.0), "");
+}
+
+/* For |x| <= 87. */
+static Ir exp_bounded(Emit *emit, Ir x)
+{
+    Ir n, value = reduced_exp(emit, x, &n);
+    return LLVMBuildFMul(emit->builder, value, power_of_two(emit, n), "");
+}
+
+/* 2^n is applied in two halves, which lets the result be subnormal or infinite. */
+static Ir exp_f32(Emit *emit, Ir x)
+{
+    LLVMBuilderRef builder = emit->builder;
+    /* The comparisons are false for NaN, which passes through. */
+    Ir clamped = select_value(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
+    clamped = select_value(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
+    Ir n, value = reduced_exp(emit, clamped, &n);
     Ir half = LLVMBuildAShr(builder, n, emit_integer_like(emit, n, 1), "");
     Ir rest = LLVMBuildSub(builder, n, half, "");
     value = LLVMBuildFMul(builder, value, power_of_two(emit, half), "");
@@ -106,14 +120,14 @@ static Ir erf_f32(Emit *emit, Ir x)
     Ir magnitude = emit_unary_intrinsic(emit, "llvm.fabs", x);
     Ir inner = LLVMBuildFMul(builder, x, POLYNOMIAL(LLVMBuildFMul(builder, x, x, ""), near_zero), "");
     Ir t = select_value(emit, compare(emit, LLVMRealOGT, magnitude, 3.95), emit_float_like(emit, x, 3.95), magnitude);
-    Ir outer = exp_f32(emit, LLVMBuildFNeg(builder, POLYNOMIAL(t, beyond), ""));
+    Ir outer = exp_bounded(emit, LLVMBuildFNeg(builder, POLYNOMIAL(t, beyond), ""));
     outer = LLVMBuildFSub(builder, emit_float_like(emit, x, 1.0), outer, "");
     LLVMTypeRef type = LLVMTypeOf(x);
     outer = emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){outer, x}, 2);
     return select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.9277), inner, outer);
 }
 
-/* |x| < 0.625: x + x^3 p(x^2); beyond: 1 - 2 / (exp(2 |x|) + 1). */
+/* |x| < 0.625: x + x^3 p(x^2); beyond: 1 - 2 / (exp(2 |x|) + 1), which is 1 from 10 on. */
 static Ir tanh_f32(Emit *emit, Ir x)
 {
     static const double near_zero[] = {/* (tanh(sqrt(z)) / sqrt(z) - 1) / z */
@@ -124,7 +138,8 @@ static Ir tanh_f32(Emit *emit, Ir x)
     Ir squared = LLVMBuildFMul(builder, x, x, "");
     Ir cubed = LLVMBuildFMul(builder, squared, x, "");
     Ir inner = emit_fma(emit, cubed, POLYNOMIAL(squared, near_zero), x);
-    Ir e = exp_f32(emit, LLVMBuildFAdd(builder, magnitude, magnitude, ""));
+    Ir t = select_value(emit, compare(emit, LLVMRealOGT, magnitude, 10.0), emit_float_like(emit, x, 10.0), magnitude);
+    Ir e = exp_bounded(emit, LLVMBuildFAdd(builder, t, t, ""));
     Ir one = emit_float_like(emit, x, 1.0), two = emit_float_like(emit, x, 2.0);
     Ir outer = LLVMBuildFSub(builder, one, LLVMBuildFDiv(builder, two, LLVMBuildFAdd(builder, e, one, ""), ""), "");
     LLVMTypeRef type = LLVMTypeOf(x);
@@ -137,9 +152,12 @@ Ir math_log(Emit *emit, Ir x) { return is_f32(emit, x) ? log_f32(emit, x) : emit
 Ir math_erf(Emit *emit, Ir x) { return is_f32(emit, x) ? erf_f32(emit, x) : emit_library_call(emit, "erf", &x, 1); }
 Ir math_tanh(Emit *emit, Ir x) { return is_f32(emit, x) ? tanh_f32(emit, x) : emit_library_call(emit, "tanh", &x, 1); }
 
+/* 1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) where x is negative: neither overflows. */
 Ir math_sigmoid(Emit *emit, Ir x)
 {
+    LLVMBuilderRef builder = emit->builder;
     Ir one = emit_float_like(emit, x, 1.0);
-    Ir e = math_exp(emit, LLVMBuildFNeg(emit->builder, x, ""));
-    return LLVMBuildFDiv(emit->builder, one, LLVMBuildFAdd(emit->builder, one, e, ""), "");
+    Ir e = math_exp(emit, LLVMBuildFNeg(builder, emit_unary_intrinsic(emit, "llvm.fabs", x), ""));
+    Ir numerator = select_value(emit, compare(emit, LLVMRealOLT, x, 0.0), e, one);
+    return LLVMBuildFDiv(builder, numerator, LLVMBuildFAdd(builder, one, e, ""), "");
 }

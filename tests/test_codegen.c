@@ -270,6 +270,63 @@ static void test_special_values(void **state)
     }
 }
 
+/* --- Accuracy of elementary functions --------------------------------------------------------------------------------
+ */
+
+static double ulp_error(float found, double exact)
+{
+    float rounded = (float)exact;
+    if (isnan(exact) || isnan(found)) return isnan(exact) == isnan(found) ? 0 : INFINITY;
+    if (rounded == found) return 0;
+    if (!isfinite(rounded) || !isfinite(found)) return INFINITY;
+    double unit = (double)(nextafterf(fabsf(rounded), INFINITY) - fabsf(rounded));
+    return fabs((double)found - exact) / unit;
+}
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+/* A sample of all floats, of every sign and exponent. */
+static void check_accuracy(KernelOp op, double (*exact)(double), double most_ulps)
+{
+    enum { COUNT = 1 << 20 };
+    int64_t extent[] = {COUNT}, stride[] = {1};
+    kernel_begin(&kernel, "accuracy", 1, extent);
+    Register x = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, stride));
+    Register y = kernel_unary(&kernel, op, x);
+    kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, stride), y);
+    const Kernel *list[] = {&kernel};
+    CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
+    JitProgram *jit = jit_load(compiled, &diagnostics);
+    assert_non_null(jit);
+    float *data[2] = {memory_allocate(COUNT * sizeof(float)), memory_allocate(COUNT * sizeof(float))};
+    for (uint32_t i = 0; i < COUNT; i++) {
+        uint32_t bits = i * 4095 + draw(4095);
+        memcpy(&data[0][i], &bits, sizeof bits);
+    }
+    jit_find(jit, compiled->kernels)((void *const *)data, 0, compiled->kernels->units, NULL);
+    double worst = 0;
+    float where = 0;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        double error = ulp_error(data[1][i], exact(data[0][i]));
+        if (error > worst) worst = error, where = data[0][i];
+    }
+    if (worst > most_ulps) fail_msg("operation %d: %.2f ulp at %.9g", op, worst, (double)where);
+    free(data[0]);
+    free(data[1]);
+    jit_free(jit);
+    codegen_free(compiled);
+}
+
+static void test_accuracy(void **state)
+{
+    (void)state;
+    check_accuracy(KERNEL_EXP, exp, 4);
+    check_accuracy(KERNEL_LOG, log, 4);
+    check_accuracy(KERNEL_ERF, erf, 4);
+    check_accuracy(KERNEL_TANH, tanh, 4);
+    check_accuracy(KERNEL_SIGMOID, sigmoid, 4);
+}
+
 /* --- Random expressions ---------------------------------------------------------------------------------------------
  */
 
@@ -606,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_unary),
         cmocka_unit_test(test_binary),
         cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_random_maps),
         cmocka_unit_test(test_random_reductions),
         cmocka_unit_test(test_softmax),

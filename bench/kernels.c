@@ -1,0 +1,179 @@
+/* Where a training step's time goes, kernel by kernel, on one thread:
+ *
+ *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128
+ *
+ * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
+ * element once. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/peak.h"
+#include "driver/program.h"
+
+enum { STEPS = 10 };
+
+typedef struct Timing {
+    const Kernel *kernel;
+    int calls;
+    double seconds; /* of the fastest step */
+} Timing;
+
+typedef struct Clock {
+    double last;
+    double *seconds; /* per call of the list that runs: the least seen */
+    uint32_t call;
+} Clock;
+
+static void tick(void *context)
+{
+    Clock *clock = context;
+    double now = bench_seconds(), spent = now - clock->last;
+    if (!clock->seconds[clock->call] || spent < clock->seconds[clock->call]) clock->seconds[clock->call] = spent;
+    clock->call++;
+    clock->last = bench_seconds();
+}
+
+static void start(Clock *clock, double *seconds)
+{
+    clock->call = 0;
+    clock->seconds = seconds;
+    clock->last = bench_seconds();
+}
+
+static void fill_inputs(const Execution *execution, const SkyStage *stage)
+{
+    for (uint32_t i = 0; i < stage->input_count; i++) {
+        const SkyTensor *input = &stage->inputs[i];
+        void *data = execution_address(execution, 0, 0, input->location);
+        int64_t elements = (int64_t)(input->bytes / dtype_size((DType)input->dtype));
+        int64_t limit = input->value_limit ? input->value_limit : 2;
+        for (int64_t k = 0; k < elements; k++) {
+            bool mask = strstr(input->name, "mask");
+            element_store_double((DType)input->dtype, data, k, mask ? 1 : (double)(k * 7919 % limit));
+        }
+    }
+}
+
+static void fill_parameters(const Execution *execution, const SkyStage *stage, const StageCode *code,
+                            const Graph *graph)
+{
+    for (uint32_t i = 0; i < stage->parameter_count; i++) {
+        const void *data = graph_value(graph, code->parameter_values[i])->data;
+        void *to = execution_address(execution, 0, 0, stage->parameters[i].value.location);
+        if (data) memcpy(to, data, stage->parameters[i].value.bytes);
+    }
+}
+
+static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count,
+                        const double *seconds)
+{
+    for (uint32_t i = 0; i < call_count; i++) {
+        size_t t = 0;
+        while (t < *count && timings[t].kernel != calls[i].interpreted) t++;
+        if (t == *count) timings[(*count)++] = (Timing){.kernel = calls[i].interpreted};
+        timings[t].calls++;
+        timings[t].seconds += seconds[i];
+    }
+}
+
+static int compare_timings(const void *a, const void *b)
+{
+    double x = ((const Timing *)a)->seconds, y = ((const Timing *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+static void print_timings(Timing *timings, size_t count)
+{
+    double total = 0;
+    for (size_t i = 0; i < count; i++) total += timings[i].seconds;
+    qsort(timings, count, sizeof *timings, compare_timings);
+    printf("%8s %6s %5s %8s %8s  kernel\n", "ms", "share", "calls", "GFLOP/s", "GB/s");
+    for (size_t i = 0; i < count; i++) {
+        const Kernel *kernel = timings[i].kernel;
+        double rate = 1e-9 * timings[i].calls / timings[i].seconds;
+        printf("%8.3f %5.1f%% %5d %8.1f %8.1f  %s [", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
+               timings[i].calls, kernel_flops(kernel) * rate, kernel_bytes(kernel) * rate, kernel->label);
+        for (int axis = 0; axis < kernel->axis_count; axis++) {
+            printf("%s%lld", axis ? "," : "", (long long)kernel->extent[axis]);
+        }
+        printf("]\n");
+    }
+    printf("%8.3f ms a step\n", total * 1e3);
+}
+
+static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics *diagnostics)
+{
+    Execution execution = *opened;
+    const SkyCall *calls[] = {stage->forward, stage->backward, stage->update};
+    uint32_t counts[] = {stage->forward_count, stage->backward_count, stage->update_count};
+    uint32_t total = counts[0] + counts[1] + counts[2];
+    double *seconds = calloc(total + 1, sizeof *seconds);
+    Timing *timings = calloc(total + 1, sizeof *timings);
+    Clock clock = {0};
+    execution.between = tick;
+    execution.between_context = &clock;
+    bool ok = true;
+    for (int step = 0; ok && step < STEPS; step++) {
+        execution_zero_gradients(&execution);
+        start(&clock, seconds);
+        ok = execution_forward(&execution, 0, 0, diagnostics);
+        start(&clock, seconds + counts[0]);
+        ok = ok && execution_backward(&execution, 0, 0, diagnostics);
+        start(&clock, seconds + counts[0] + counts[1]);
+        ok = ok && execution_update(&execution, 0, diagnostics);
+    }
+    size_t count = 0;
+    uint32_t first = 0;
+    for (int list = 0; list < 3; list++) {
+        add_timings(timings, &count, calls[list], counts[list], seconds + first);
+        first += counts[list];
+    }
+    if (ok) print_timings(timings, count);
+    free(seconds);
+    free(timings);
+    return ok;
+}
+
+static bool run(const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+{
+    TrainingModel model = {0};
+    if (!training_model_load(&model, path, options, diagnostics)) return false;
+    StageCode code;
+    Program program;
+    Execution execution;
+    stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
+    code.stage.slot_count = 1;
+    program_for_run(&program, &model, &code);
+    bool ok = program_compile(&program, NULL, diagnostics) &&
+              execution_open(&execution, &program.program, 1, program_interpret, diagnostics);
+    if (ok) {
+        fill_inputs(&execution, &code.stage);
+        fill_parameters(&execution, &code.stage, &code, &model.graph);
+        for (int i = 0; i < SKY_STEP_SCALARS; i++) execution.step[i] = 1e-4F;
+        ok = measure(&execution, &code.stage, diagnostics);
+        execution_close(&execution);
+    }
+    program_free(&program);
+    stage_free(&code);
+    training_model_free(&model);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    DimensionBinding bindings[16];
+    ModelOptions options = {.want_loss = true, .differentiate = true, .train = true};
+    options.import.dimensions = bindings;
+    for (int i = 2; i < argc && i < 18; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (!equals) break;
+        *equals = 0;
+        bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
+    }
+    if (argc < 2) return fputs("usage: bench_kernels MODEL.onnx [NAME=VALUE ...]\n", stderr), EXIT_USAGE;
+    Diagnostics diagnostics = {0};
+    run(argv[1], &options, &diagnostics);
+    diagnostics_print(&diagnostics, stderr);
+    return diagnostics.exit_code;
+}
