@@ -107,6 +107,11 @@ bool set_output(OnnxNode *node, int output, ValueId value);
 #define MAX_ELEMENTS ((int64_t)1 << 36)
 /* Reports a shape that no tensor may have; `constant`: one that would be held in memory. */
 bool check_size(const OnnxNode *node, const Shape *shape, bool constant);
+/* A constant of zeros to be filled through *data; 0 after reporting one that is too large, alone or with those made
+ * before. */
+ValueId emit_constant(OnnxNode *node, DType dtype, const Shape *shape, void **data);
+/* int64 0 ... count - 1. */
+ValueId emit_counting(OnnxNode *node, int64_t count);
 
 /* --- Rules -----------------------------------------------------------------------------------------------------------
  */

@@ -95,9 +95,9 @@ static bool integer_range(OnnxNode *node, DType type, const Value parts[3])
     __int128 distance = (__int128)limit - start, length = distance / delta + (distance % delta != 0);
     if (distance == 0 || (distance < 0) != (delta < 0)) length = 0;
     Shape shape = {1, {length > MAX_CONSTANT_ELEMENTS ? INT64_MAX : (int64_t)length}};
-    if (!check_size(node, &shape, true)) return false;
-    ValueId result = graph_add_constant(node->graph, NULL, type, &shape, NULL);
-    void *data = (void *)graph_value(node->graph, result)->data;
+    void *data;
+    ValueId result = emit_constant(node, type, &shape, &data);
+    if (!result) return false;
     for (int64_t i = 0; i < shape.dim[0]; i++)
         element_store_integer(type, data, i, (int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)delta));
     return set_output(node, 0, result);
@@ -117,9 +117,9 @@ bool normalize_range(OnnxNode *node)
            delta = element_as_double(type, parts[2].data, 0), length = range_length(start, limit, delta);
     if (delta == 0 || length < 0) return node_error(node, NULL, "a range with such limits or step has no end");
     Shape shape = {1, {length > (double)MAX_CONSTANT_ELEMENTS ? INT64_MAX : (int64_t)length}};
-    if (!check_size(node, &shape, true)) return false;
-    ValueId result = graph_add_constant(node->graph, NULL, type, &shape, NULL);
-    void *data = (void *)graph_value(node->graph, result)->data;
+    void *data;
+    ValueId result = emit_constant(node, type, &shape, &data);
+    if (!result) return false;
     for (int64_t i = 0; i < shape.dim[0]; i++) element_store_double(type, data, i, start + (double)i * delta);
     return set_output(node, 0, result);
 }

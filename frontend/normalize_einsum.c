@@ -142,10 +142,10 @@ static bool take_diagonal(Equation *equation, Term *term, int first, int second)
     int64_t extent = shape.dim[first], axis = second;
     if (extent != shape.dim[second]) return malformed(node);
     for (int i = 0; i < shape.rank; i++) mask_shape.dim[i] = i == first || i == second ? extent : 1;
-    if (!check_size(node, &mask_shape, true)) return false;
-    ValueId mask = graph_add_constant(node->graph, NULL, DTYPE_BOOL, &mask_shape, NULL);
-    unsigned char *bits = (unsigned char *)graph_value(node->graph, mask)->data;
-    for (int64_t i = 0; i < extent; i++) bits[i * extent + i] = 1;
+    void *bits;
+    ValueId mask = emit_constant(node, DTYPE_BOOL, &mask_shape, &bits);
+    if (!mask) return false;
+    for (int64_t i = 0; i < extent; i++) ((unsigned char *)bits)[i * extent + i] = 1;
     ValueId zero = emit_scalar(node, dtype_of(node, term->value), 0);
     term->value = emit_reduce(node, OP_ReduceSum, emit_where(node, mask, term->value, zero), &axis, 1, false);
     drop_dimension(term, second);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "graph/fold.h"
 #include "graph/operator.h"
 
 static bool report(const OnnxNode *node, int exit_code, const char *hint, const char *format, va_list arguments)
@@ -216,6 +217,27 @@ bool check_size(const OnnxNode *node, const Shape *shape, bool constant)
     if (elements >= 0 && elements <= (constant ? MAX_CONSTANT_ELEMENTS : MAX_ELEMENTS)) return true;
     char text[256];
     return node_error(node, NULL, "would make a tensor of shape %s, which is too large", shape_format(shape, text));
+}
+
+ValueId emit_constant(OnnxNode *node, DType dtype, const Shape *shape, void **data)
+{
+    if (!check_size(node, shape, true)) return 0;
+    if (!fold_claim_bytes(node->graph, (size_t)shape_elements(shape) * dtype_size(dtype))) {
+        char text[256];
+        return node_error(node, NULL, "would make a constant of shape %s; all that the model makes exceed %zu MiB",
+                          shape_format(shape, text), FOLD_LIMIT_BYTES >> 20);
+    }
+    ValueId result = graph_add_constant(node->graph, NULL, dtype, shape, NULL);
+    *data = (void *)graph_value(node->graph, result)->data;
+    return result;
+}
+
+ValueId emit_counting(OnnxNode *node, int64_t count)
+{
+    void *data;
+    ValueId result = emit_constant(node, DTYPE_I64, &(Shape){1, {count}}, &data);
+    for (int64_t i = 0; result && i < count; i++) ((int64_t *)data)[i] = i;
+    return result;
 }
 
 bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,

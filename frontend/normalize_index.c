@@ -15,9 +15,10 @@ bool normalize_gather(OnnxNode *node)
 static ValueId emit_band(OnnxNode *node, int64_t rows, int64_t columns, int64_t low, int64_t high)
 {
     Shape shape = {2, {rows, columns}};
-    if (!check_size(node, &shape, true)) return 0;
-    ValueId result = graph_add_constant(node->graph, NULL, DTYPE_BOOL, &shape, NULL);
-    unsigned char *mask = (unsigned char *)graph_value(node->graph, result)->data;
+    void *data;
+    ValueId result = emit_constant(node, DTYPE_BOOL, &shape, &data);
+    unsigned char *mask = data;
+    if (!result) return 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) mask[i * columns + j] = j - i >= low && j - i <= high;
     return result;
@@ -76,14 +77,13 @@ bool normalize_one_hot(OnnxNode *node)
     if (!(number >= 1 && number <= (double)MAX_CONSTANT_ELEMENTS))
         return node_error(node, NULL, "has an impossible depth");
     int64_t depth = (int64_t)number;
-    Shape shape = shape_of(node, indices), classes = {1, {depth}}, pair = shape_of(node, values);
+    Shape shape = shape_of(node, indices), pair = shape_of(node, values);
     if (shape.rank == MAX_RANK) return node_unsupported(node, NULL, "makes a tensor of %d dimensions", MAX_RANK + 1);
     if (pair.rank != 1 || pair.dim[0] != 2) return node_error(node, NULL, "needs an off value and an on value");
     if (!check_axis(node, &axis, shape.rank + 1)) return false;
 
-    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &classes, NULL);
-    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
-    for (int64_t i = 0; i < depth; i++) numbers[i] = i;
+    ValueId range = emit_counting(node, depth);
+    if (!range) return false;
     Shape column = shape, along = {.rank = shape.rank - (int)axis + 1, .dim = {depth}};
     column.rank++;
     for (int i = shape.rank; i > axis; i--) column.dim[i] = column.dim[i - 1];

@@ -82,12 +82,10 @@ static bool mean_loss(OnnxNode *node, const LossNode *loss, ValueId scores)
 /* Which elements of [N, d1 ..., C] belong to the labels, ignored ones excepted. */
 static ValueId label_hits(OnnxNode *node, const LossNode *loss)
 {
-    Shape column = loss->label_shape, classes = {1, {loss->score_shape.dim[1]}};
+    Shape column = loss->label_shape;
     column.dim[column.rank++] = 1;
-    if (!check_size(node, &classes, true)) return 0;
-    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &classes, NULL);
-    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
-    for (int64_t i = 0; i < classes.dim[0]; i++) numbers[i] = i;
+    ValueId range = emit_counting(node, loss->score_shape.dim[1]);
+    if (!range) return 0;
     ValueId labels = emit_reshape(node, emit_cast(node, loss->labels, DTYPE_I64), &column);
     ValueId hit = emit_binary(node, OP_Equal, labels, range);
     if (!hit || !loss->ignores) return hit;

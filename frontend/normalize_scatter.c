@@ -63,9 +63,10 @@ bool normalize_non_zero(OnnxNode *node)
     int64_t elements = shape_elements(&value.shape), count = 0;
     for (int64_t i = 0; i < elements; i++) count += element_as_double(value.dtype, value.data, i) != 0;
     Shape shape = {2, {value.shape.rank, count}};
-    if (!check_size(node, &shape, true)) return false;
-    ValueId result = graph_add_constant(node->graph, NULL, DTYPE_I64, &shape, NULL);
-    int64_t *positions = (int64_t *)graph_value(node->graph, result)->data, found = 0;
+    void *data;
+    ValueId result = emit_constant(node, DTYPE_I64, &shape, &data);
+    if (!result) return false;
+    int64_t *positions = data, found = 0;
     for (int64_t i = 0; i < elements; i++) {
         if (element_as_double(value.dtype, value.data, i) == 0) continue;
         int64_t rest = i;

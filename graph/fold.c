@@ -10,11 +10,41 @@ static bool foldable(const Graph *graph, const Node *node)
     if (node->input_count == 0 || node->output_count == 0) return false;
     for (int i = 0; i < node->input_count; i++)
         if (node->inputs[i] && graph_value(graph, node->inputs[i])->role != ROLE_CONSTANT) return false;
+    return true;
+}
+
+bool fold_claim_bytes(Graph *graph, size_t bytes)
+{
+    if (bytes > FOLD_LIMIT_BYTES - graph->folded_bytes) return false;
+    graph->folded_bytes += bytes;
+    return true;
+}
+
+static bool claim_iterations(Graph *graph, const Lowering *lowering)
+{
+    double iterations = graph->folded_iterations;
+    for (size_t c = 0; c < lowering->call_count; c++) {
+        double product = 1;
+        const Kernel *kernel = lowering->calls[c].kernel;
+        for (int a = 0; a < kernel->axis_count; a++) product *= (double)kernel->extent[a];
+        iterations += product;
+    }
+    if (iterations > FOLD_LIMIT_ITERATIONS) return false;
+    graph->folded_iterations = iterations;
+    return true;
+}
+
+/* Bytes of the outputs; SIZE_MAX where that is beyond any limit. */
+static size_t output_bytes(const Graph *graph, const Node *node)
+{
+    size_t total = 0;
     for (int i = 0; i < node->output_count; i++) {
         const Value *value = graph_value(graph, node->outputs[i]);
-        if (shape_elements(&value->shape) > FOLD_LIMIT_BYTES / (int64_t)dtype_size(value->dtype)) return false;
+        size_t elements = (size_t)shape_elements(&value->shape), size = dtype_size(value->dtype);
+        if (elements > FOLD_LIMIT_BYTES / size) return SIZE_MAX;
+        total += elements * size;
     }
-    return true;
+    return total;
 }
 
 /* The buffer of a value while folding: a constant's data, or memory that the graph's arena gives out on first use. */
@@ -29,12 +59,19 @@ static void *buffer_of(Graph *graph, ValueId id, void **made)
 
 bool fold_node(Graph *graph, NodeId id, Diagnostics *diagnostics)
 {
-    if (!foldable(graph, graph_node(graph, id))) return true;
+    size_t bytes = output_bytes(graph, graph_node(graph, id));
+    if (!foldable(graph, graph_node(graph, id)) || bytes > FOLD_LIMIT_BYTES - graph->folded_bytes) return true;
     Lowering lowering = {0};
     lowering_begin(&lowering, graph);
     lowering_run(&lowering, &id, 1);
     for (int i = 0; i < graph_node(graph, id)->output_count; i++)
         lowering_materialize(&lowering, graph_node(graph, id)->outputs[i]);
+
+    if (!claim_iterations(graph, &lowering)) {
+        lowering_free(&lowering);
+        return true;
+    }
+    fold_claim_bytes(graph, bytes);
 
     void **made = memory_allocate(graph->value_count * sizeof *made);
     bool ok = true;

@@ -4,8 +4,13 @@
 
 #include "graph/graph.h"
 
-/* Results larger than this are not folded but computed at run time (a hostile Expand must not fill the memory). */
-enum { FOLD_LIMIT_BYTES = 64 << 20 };
+/* What folding may make and compute in one graph: a small file that asks for more is hostile. Beyond that, nodes are
+ * not folded but computed at run time. */
+#define FOLD_LIMIT_BYTES ((size_t)128 << 20)
+#define FOLD_LIMIT_ITERATIONS 0x1p26 /* of all kernels' axes */
+
+/* Whether constants of so many further bytes may be made; if so, they count from now on. */
+bool fold_claim_bytes(Graph *graph, size_t bytes);
 
 /* Turns the outputs of `node` into constants if it has inputs and all of them are constants, and marks it dead. Returns
  * false after reporting an index out of range. */

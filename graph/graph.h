@@ -111,6 +111,9 @@ typedef struct Graph {
 
     const char **layer_names; /* set by layer assignment */
     int layer_count;
+
+    size_t folded_bytes;      /* what constant folding made so far, and how much it computed: both are limited (fold.h) */
+    double folded_iterations;
 } Graph;
 
 void graph_init(Graph *graph, const char *file);

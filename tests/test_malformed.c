@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "frontend/import.h"
+#include "graph/fold.h"
 #include "graph/fusion.h"
 #include "graph/layers.h"
 #include "models/bert.h"
@@ -151,6 +152,37 @@ static void models_of_the_onnx_checker_get_its_verdicts(void **state)
     }
     closedir(directory);
     assert_int_equal(checked, 13);
+}
+
+/* Models of some hundred bytes that would fold 6e10 products, 40 times 60 MB, or a constant of gigabytes. */
+static void folding_has_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool accepted; /* what is not folded can still be computed at run time */
+    } models[] = {{"product", true}, {"many", true}, {"range", false}, {"cumsum", false}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[512];
+        snprintf(path, sizeof path, SKY_TEST_DATA "/malformed/folding/%s.onnx", models[i].name);
+        Graph graph;
+        ImportedModel model;
+        Diagnostics diagnostics = {0};
+        graph_init(&graph, path);
+        bool ok = import_onnx(&graph, &model, path, &(ImportOptions){0}, &diagnostics);
+        assert_int_equal(ok, models[i].accepted);
+        size_t constants = 0;
+        for (ValueId v = 1; v < graph.value_count; v++) {
+            const Value *value = graph_value(&graph, v);
+            if (value->role == ROLE_CONSTANT)
+                constants += (size_t)shape_elements(&value->shape) * dtype_size(value->dtype);
+        }
+        assert_true(constants <= FOLD_LIMIT_BYTES + 4096);
+        assert_true(graph.folded_iterations <= FOLD_LIMIT_ITERATIONS);
+        graph_free(&graph);
+        imported_model_free(&model);
+        diagnostics_free(&diagnostics);
+    }
 }
 
 /* --- External data ---------------------------------------------------------------------------------------------------
@@ -422,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(crafted_models_get_their_verdicts, make_folder, remove_folder),
         cmocka_unit_test(models_of_the_onnx_checker_get_its_verdicts),
+        cmocka_unit_test(folding_has_limits),
         cmocka_unit_test_setup_teardown(external_data_stays_what_and_where_it_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(every_prefix_is_survived, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(random_mutations_are_survived, make_folder, remove_folder),
