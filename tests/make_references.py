@@ -94,35 +94,48 @@ def write_safetensors(path, tensors, metadata):
         file.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
 
 
-def bert(parameters, batch, activation):
-    """Logits of a BERT sequence classifier (Devlin et al., 2019); parameters by their PyTorch names."""
-    p = parameters
+def linear(p, x, name):
+    return x @ p[name + ".weight"].T + p[name + ".bias"]
 
-    def linear(x, name):
-        return x @ p[name + ".weight"].T + p[name + ".bias"]
 
-    def norm(x, name):
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-12)
+def norm(p, x, name):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], p[name + ".weight"], p[name + ".bias"], 1e-12)
 
+
+def encode(p, batch, activation):
+    """The last hidden states of a BERT (Devlin et al., 2019); parameters p by their PyTorch names."""
     ids = batch["input_ids"]
     rows, length = ids.shape
     embeddings = "bert.embeddings."
     x = p[embeddings + "word_embeddings.weight"][ids] + p[embeddings + "token_type_embeddings.weight"][batch["token_type_ids"]]
-    x = norm(x + p[embeddings + "position_embeddings.weight"][:length], embeddings + "LayerNorm")
+    x = norm(p, x + p[embeddings + "position_embeddings.weight"][:length], embeddings + "LayerNorm")
     mask = (1.0 - batch["attention_mask"].to(x.dtype))[:, None, None, :] * torch.finfo(x.dtype).min
     width = x.shape[-1] // HEADS
     for layer in range(sum(name.endswith("intermediate.dense.bias") for name in p)):
         block = f"bert.encoder.layer.{layer}."
         q, k, v = (
-            linear(x, f"{block}attention.self.{which}").view(rows, length, HEADS, width).transpose(1, 2)
+            linear(p, x, f"{block}attention.self.{which}").view(rows, length, HEADS, width).transpose(1, 2)
             for which in ("query", "key", "value")
         )
         context = torch.softmax(q @ k.transpose(2, 3) / math.sqrt(width) + mask, -1) @ v
         context = context.transpose(1, 2).reshape(rows, length, -1)
-        x = norm(linear(context, block + "attention.output.dense") + x, block + "attention.output.LayerNorm")
-        inner = activation(linear(x, block + "intermediate.dense"))
-        x = norm(linear(inner, block + "output.dense") + x, block + "output.LayerNorm")
-    return linear(torch.tanh(linear(x[:, 0], "bert.pooler.dense")), "classifier")
+        x = norm(p, linear(p, context, block + "attention.output.dense") + x, block + "attention.output.LayerNorm")
+        inner = activation(linear(p, x, block + "intermediate.dense"))
+        x = norm(p, linear(p, inner, block + "output.dense") + x, block + "output.LayerNorm")
+    return x
+
+
+def classify(p, batch, activation):
+    """Logits of the sequence classifier."""
+    first = encode(p, batch, activation)[:, 0]
+    return linear(p, torch.tanh(linear(p, first, "bert.pooler.dense")), "classifier")
+
+
+def predict_tokens(p, batch, activation):
+    """Logits of the masked language model, whose decoder is the word embeddings."""
+    x = activation(linear(p, encode(p, batch, activation), "cls.predictions.transform.dense"))
+    x = norm(p, x, "cls.predictions.transform.LayerNorm")
+    return x @ p["bert.embeddings.word_embeddings.weight"].T + p["cls.predictions.bias"]
 
 
 def compute(initial, batch, activation, dtype):
@@ -139,7 +152,7 @@ def compute(initial, batch, activation, dtype):
         losses = []
         for step in range(STEPS + 1):
             optimizer.zero_grad()
-            logits = bert(parameters, batch, activation)
+            logits = classify(parameters, batch, activation)
             loss = torch.nn.functional.cross_entropy(logits, batch["labels"])
             losses.append(loss.item())
             loss.backward()

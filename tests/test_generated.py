@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+"""What `skycc bert` writes is a BERT: onnx accepts it, and `skycc run` computes from it the logits, the loss and the
+gradients that PyTorch computes in float64 from the same weights.
+
+    tests/test_generated.py SKYCC
+"""
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx.checker
+import torch
+
+import make_references as references
+
+SHAPE = "--layers 2 --hidden 32 --vocab 100 --positions 24 --intermediate 48 --seed 3".split()
+
+
+def skycc(*arguments):
+    subprocess.run([sys.argv[1], *arguments], check=True)
+
+
+def make_batch(folder, head):
+    generator = np.random.default_rng(5)
+    batch = {
+        "input_ids": generator.integers(0, 100, (3, 10)),
+        "attention_mask": np.tri(3, 10, 7, dtype=np.int64),
+        "token_type_ids": generator.integers(0, 2, (3, 10)),
+        "labels": generator.integers(0, 3, 3) if head == "seqcls" else generator.integers(0, 100, (3, 10)),
+    }
+    if head == "mlm":
+        batch["labels"][:, ::2] = -100  # ignored
+    references.write_safetensors(f"{folder}/batch.safetensors", {"in/" + name: a for name, a in batch.items()}, {})
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+def is_transposed(name):
+    """Weights of linear layers on 3-D tensors are [in, out]; PyTorch's are [out, in]."""
+    on_tokens = name.startswith("bert.encoder") or name.startswith("cls.predictions.transform.dense")
+    return on_tokens and name.endswith("weight") and "LayerNorm" not in name
+
+
+def expect_close(name, found, wanted, scale):
+    error = np.abs(found - wanted).max() / scale
+    assert error <= 1e-4, f"{name} is {error} off"
+
+
+def check(folder, head):
+    model, output = f"{folder}/{head}.onnx", f"{folder}/{head}.safetensors"
+    skycc("bert", *SHAPE, "--heads", str(references.HEADS), "--head", head, "-o", model)
+    onnx.checker.check_model(model)
+    batch = make_batch(folder, head)
+    skycc("run", model, "--inputs", f"{folder}/batch.safetensors", "--grad", "--loss", "cross-entropy", "-o", output)
+    results = references.read_safetensors(output)
+    weights = {
+        name: torch.tensor(array.T if is_transposed(name) else array, dtype=torch.float64, requires_grad=True)
+        for name, array in references.initializers(model).items()
+    }
+    network = references.classify if head == "seqcls" else references.predict_tokens
+    logits = network(weights, batch, references.ACTIVATIONS["gelu"])
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch["labels"].reshape(-1))
+    loss.backward()
+    expect_close("the loss", results["loss"], loss.item(), loss.item() / 10)
+    expect_close("logits", results["out/logits"], logits.detach().numpy(), np.abs(logits.detach().numpy()).max())
+    for name, weight in weights.items():
+        wanted = weight.grad.numpy().T if is_transposed(name) else weight.grad.numpy()
+        scale = np.abs(weights[name.replace("key.bias", "key.weight")].grad.numpy()).max()
+        expect_close("the gradient of " + name, results["grad/" + name], wanted, scale)
+    print(f"{head}: {len(weights)} gradients agree")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for head in ("seqcls", "mlm"):
+            check(folder, head)
+
+
+if __name__ == "__main__":
+    main()
