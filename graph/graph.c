@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/step_scalars.h"
 #include "graph/fold.h"
 #include "graph/operator.h"
 
@@ -81,7 +82,7 @@ ValueId graph_constant_integers(Graph *graph, const int64_t *values, int count)
 ValueId graph_step_scalars(Graph *graph)
 {
     if (!graph->scalars)
-        graph->scalars = add_value(graph, "step-scalars", ROLE_SCALARS, DTYPE_F32, &(Shape){1, {STEP_SCALARS}});
+        graph->scalars = add_value(graph, "step-scalars", ROLE_SCALARS, DTYPE_F32, &(Shape){1, {SKY_STEP_SCALARS}});
     return graph->scalars;
 }
 

@@ -21,7 +21,7 @@ typedef enum ValueRole {
     ROLE_PARAMETER,  /* trained; `data` holds the initial value, NULL where the file has none */
     ROLE_CONSTANT,   /* `data` is always there */
     ROLE_STATE,      /* optimiser state of `parameter`, zero at the start */
-    ROLE_SCALARS     /* float32 [STEP_SCALARS]: what the runtime sets before every step, see runtime/program.h */
+    ROLE_SCALARS     /* float32 [SKY_STEP_SCALARS]: what the runtime sets before every step, see base/step_scalars.h */
 } ValueRole;
 
 typedef struct Value {
@@ -126,8 +126,7 @@ static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->n
 ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape *shape);
 /* Optimiser state of the shape and dtype of `parameter`. */
 ValueId graph_add_state(Graph *graph, const char *name, ValueId parameter);
-/* The scalars that the runtime sets before every step (runtime/program.h names them); made on first use. */
-enum { STEP_SCALARS = 32 };
+/* The scalars that the runtime sets before every step, SKY_STEP_SCALARS of them; made on first use. */
 ValueId graph_step_scalars(Graph *graph);
 ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
 /* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/step_scalars.h"
 #include "frontend/import.h"
 #include "frontend/tensor.h"
 #include "tests/graph_evaluator.h"
@@ -73,7 +74,7 @@ static Verdict evaluate(Graph *graph, const CaseTensor *inputs, int input_count,
                (size_t)shape_elements(&value->shape) * dtype_size(value->dtype));
     }
     if (graph->scalars) {
-        float scalars[STEP_SCALARS] = {0};
+        float scalars[SKY_STEP_SCALARS] = {0};
         int64_t valid = 0;
         const void *labels = evaluator.buffer[graph->labels];
         for (int64_t i = 0; graph->labels && i < shape_elements(&graph_value(graph, graph->labels)->shape); i++)

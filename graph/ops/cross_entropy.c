@@ -1,8 +1,8 @@
 /* Cross-entropy of logits [rows, classes] and integer labels [rows], summed over the rows whose label is not
  * `ignore_index` and scaled by the loss scale of the step. Labels are checked by the runtime; here a label outside the
  * classes only must not reach foreign memory. */
+#include "base/step_scalars.h"
 #include "graph/operator.h"
-#include "runtime/program.h"
 
 static bool infer_labels(InferContext *context)
 {

@@ -1,7 +1,7 @@
 /* Accumulation of gradients and the optimisers' updates, in place. The scalars of the step are read at the places that
- * runtime/program.h names; the gradient is scaled first. */
+ * base/step_scalars.h names; the gradient is scaled first. */
+#include "base/step_scalars.h"
 #include "graph/operator.h"
-#include "runtime/program.h"
 
 bool infer_accumulate_gradient(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
 

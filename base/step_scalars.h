@@ -1,0 +1,22 @@
+/* The scalars that change from step to step: the runtime sets them before every step, kernels read them. */
+#ifndef BASE_STEP_SCALARS_H
+#define BASE_STEP_SCALARS_H
+
+/* Elements of the step space: two groups of the same layout, for parameters that decay and for those that do not. Calls
+ * name element 0; for the update call of a parameter that --no-decay names the runtime moves that operand to
+ * SKY_STEP_GROUP. */
+enum {
+    SKY_STEP_LOSS_SCALE,      /* 1 / valid labels of the whole batch, or 1 / micro-batches */
+    SKY_STEP_LEARNING_RATE,
+    SKY_STEP_BETA1,           /* also momentum */
+    SKY_STEP_BETA2,
+    SKY_STEP_EPSILON,
+    SKY_STEP_WEIGHT_DECAY,
+    SKY_STEP_CORRECTION1,     /* 1 / (1 - beta1^t), t counted from 1; 1 without bias correction */
+    SKY_STEP_CORRECTION2,     /* 1 / (1 - beta2^t) */
+    SKY_STEP_GRADIENT_SCALE,  /* from gradient clipping; 1 without */
+    SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
+    SKY_STEP_SCALARS = 32
+};
+
+#endif
