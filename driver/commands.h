@@ -11,5 +11,6 @@ int probe_main(int argc, char **argv);
 int bert_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
+int verify_main(int argc, char **argv);
 
 #endif

@@ -2,9 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "partitioner/certify.h"
 #include "partitioner/prices.h"
+#include "partitioner/prove.h"
 #include "partitioner/search.h"
 
 typedef struct Solver {
@@ -19,16 +20,9 @@ typedef struct Solver {
     double *type_price; /* [type]: prices to start the next question from */
 } Solver;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool out_of_time(Solver *s)
 {
-    if (now() > s->deadline) s->timed_out = true;
+    if (monotonic_seconds() > s->deadline) s->timed_out = true;
     return s->timed_out;
 }
 
@@ -51,41 +45,6 @@ static void load_prices(const Solver *s, const Relaxation *r, double *price)
 static void store_prices(Solver *s, const Relaxation *r, const double *price)
 {
     for (int d = 0; d < s->problem->device_count; d++) s->type_price[s->problem->type_of[d]] = price[r->class_of[d]];
-}
-
-/* ---- candidates: the values a period can have ---- */
-
-/* The least stage or link time above `period`; INT64_MAX if there is none. */
-static int64_t next_candidate(const Problem *p, int64_t period)
-{
-    int64_t least = INT64_MAX;
-    for (int t = 0; t < p->type_count; t++)
-        for (int end = 1, start = 0; end <= p->layer_count; end++) {
-            while (start < end && problem_work(p, t, start, end) > period) start++;
-            if (start == 0) continue;
-            int64_t work = problem_work(p, t, start - 1, end);
-            if (work < least) least = work;
-        }
-    for (int cut = 1; cut < p->layer_count && !p->free_links; cut++)
-        for (int a = 0; a < p->region_count; a++)
-            for (int b = 0; b < p->region_count; b++) {
-                int64_t busy = problem_link_period(p, cut, a, b);
-                if (busy > period && busy < least) least = busy;
-            }
-    return least;
-}
-
-/* The largest time a stage can take: the cap that caps nothing. */
-static int64_t largest_period(const Problem *p)
-{
-    int64_t most = 0;
-    for (int t = 0; t < p->type_count; t++)
-        if (problem_work(p, t, 0, p->layer_count) > most) most = problem_work(p, t, 0, p->layer_count);
-    for (int cut = 1; cut < p->layer_count && !p->free_links; cut++)
-        for (int a = 0; a < p->region_count; a++)
-            for (int b = 0; b < p->region_count; b++)
-                if (problem_link_period(p, cut, a, b) > most) most = problem_link_period(p, cut, a, b);
-    return most;
 }
 
 /* ---- can there be a plan of this period? ---- */
@@ -120,14 +79,14 @@ static Answer decide(Solver *s, int64_t cap, int width)
 enum { WIDTH = 3000 };
 
 /* A first plan, whatever its period. NO: there is none. */
-static Answer find_any(Solver *s) { return s->found ? YES : decide(s, largest_period(s->problem), WIDTH); }
+static Answer find_any(Solver *s) { return s->found ? YES : decide(s, period_largest(s->problem), WIDTH); }
 
 /* The best plan's period may also be lowered while `low` (refuted) climbs: bisection until they meet or the search no
  * longer knows; then the bound alone. */
 static int64_t solve_period(Solver *s)
 {
     const Problem *p = s->problem;
-    int64_t low = next_candidate(p, 0) - 1; /* no period <= low is possible */
+    int64_t low = period_above(p, 0) - 1; /* no period <= low is possible */
     Answer any = find_any(s);
     if (any != YES) return any == NO ? INT64_MAX : low + 1;
     int64_t unknown = INT64_MAX; /* the least period about which nothing is known */
@@ -137,7 +96,7 @@ static int64_t solve_period(Solver *s)
         int64_t cap = low + (high - low) / 2;
         Answer answer = decide(s, cap, WIDTH);
         if (answer == NO) {
-            low = next_candidate(p, cap) - 1;
+            low = period_above(p, cap) - 1;
         } else if (answer == UNKNOWN) {
             unknown = cap;
         }
@@ -150,6 +109,7 @@ static int64_t solve_period(Solver *s)
 typedef struct Interval {
     int64_t low, high; /* periods in (low, high] */
     double bound;      /* of the step of plans in it */
+    bool stuck;        /* too narrow to be worth splitting: only branching would help */
 } Interval;
 
 typedef struct Intervals {
@@ -157,44 +117,75 @@ typedef struct Intervals {
     int count, capacity;
 } Intervals;
 
-static double interval_bound(const Problem *p, double sum, int64_t low)
+static void add_interval(Intervals *open, int64_t low, int64_t high, double bound)
 {
-    return sum + (double)(p->microbatches - 1) * (double)(low + 1);
+    Interval interval = {low, high, bound, false};
+    if (low < high) array_push(open->items, open->count, open->capacity, interval);
 }
 
-/* Examines plans with a period in (low, high]: improves the best, drops the interval, or splits it. */
+static double best_step(const Solver *s) { return s->found ? (double)s->value.step : RELAXATION_INFINITY; }
+
+static SearchResult search_interval(Solver *s, const Relaxation *r, const double *price, int64_t low, int width)
+{
+    SearchLimits limits = {.width = width, .period_low = low + 1, .best = best_step(s)};
+    SearchResult result = search_plans(r, price, limits, &s->trial);
+    if (result.found) offer(s, &s->trial);
+    return result;
+}
+
+/* The largest period a plan better than the best can have if its sum is at least `sum`. */
+static int64_t highest_useful(const Solver *s, double sum, int64_t high)
+{
+    double rounds = s->problem->microbatches - 1, rest = best_step(s) - 1 - sum;
+    if (rounds == 0 || !s->found || rest >= rounds * (double)high) return high;
+    return rest < 0 ? 0 : (int64_t)(rest / rounds);
+}
+
+/* Plans with a period in (low, high] that could beat the best: searched if they are few, else split. `r` is solved for
+ * `prices`, whose bound holds for the sum of every plan below the cap. */
+static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxation *r, const Prices *prices)
+{
+    enum { NARROW = 32 };
+    double rounds = s->problem->microbatches - 1, least = prices->bound + rounds * (double)(interval.low + 1);
+    int64_t high = highest_useful(s, prices->bound, interval.high), width = interval.high - interval.low;
+    if (interval.high - high > width / 8) {
+        add_interval(open, interval.low, high, least);
+        return;
+    }
+    relaxation_solve(r, prices->price);
+    double before = best_step(s);
+    if (search_interval(s, r, prices->price, interval.low, NARROW).complete) return;
+    if (best_step(s) < before) {
+        add_interval(open, interval.low, interval.high, least);
+        return;
+    }
+    /* Splitting helps while the interval is what keeps the bound below the best. */
+    bool wide = rounds * (double)width > 0.3 * (best_step(s) - least);
+    if (wide && width > 1 && rounds * (double)width > 1e-6 * least) {
+        int64_t middle = interval.low + width / 2;
+        add_interval(open, interval.low, middle, least);
+        add_interval(open, middle, interval.high, prices->bound + rounds * (double)(middle + 1));
+        return;
+    }
+    for (int more = NARROW * 8; more <= 8 * WIDTH; more *= 8) {
+        if (out_of_time(s)) break;
+        if (search_interval(s, r, prices->price, interval.low, more).complete) return;
+    }
+    array_push(open->items, open->count, open->capacity, ((Interval){interval.low, interval.high, least, true}));
+}
+
 static void examine(Solver *s, Intervals *open, Interval interval)
 {
     const Problem *p = s->problem;
-    double rounds = p->microbatches - 1;
     Relaxation r;
     relaxation_create(&r, p, interval.high, true, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
     load_prices(s, &r, prices.price);
-    double best = s->found ? (double)s->value.step : RELAXATION_INFINITY;
-    double target = best - rounds * (double)(interval.low + 1);
+    double target = best_step(s) - (double)(p->microbatches - 1) * (double)(interval.low + 1);
     prices_solve(&prices, &r, target - 0.5, 20000, NULL, NULL);
-    double bound = interval_bound(p, prices.bound, interval.low);
-    bool done = bound >= best;
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
-    if (!done) {
-        relaxation_solve(&r, prices.price);
-        SearchLimits limits = {.width = WIDTH, .labels = 300000, .period_low = interval.low + 1, .best = best};
-        SearchResult result = search_plans(&r, prices.price, limits, &s->trial);
-        if (result.found) offer(s, &s->trial);
-        done = result.complete;
-    }
+    if (prices.bound < target) examine_open(s, open, interval, &r, &prices);
     relaxation_free(&r);
-    if (done) return;
-    if (interval.high - interval.low <= 1) {
-        interval.bound = bound; /* cannot be split: stays open as it is */
-        array_push(open->items, open->count, open->capacity, interval);
-        return;
-    }
-    int64_t middle = interval.low + (interval.high - interval.low) / 2;
-    array_push(open->items, open->count, open->capacity, ((Interval){interval.low, middle, bound}));
-    array_push(open->items, open->count, open->capacity,
-               ((Interval){middle, interval.high, interval_bound(p, prices.bound, middle)}));
 }
 
 static int lowest(const Intervals *open)
@@ -207,31 +198,27 @@ static int lowest(const Intervals *open)
 
 static int64_t solve_step(Solver *s)
 {
-    const Problem *p = s->problem;
     Intervals open = {0};
-    int64_t low = next_candidate(p, 0) - 1;
+    int64_t low = period_above(s->problem, 0) - 1;
     if (find_any(s) == NO) return INT64_MAX;
-    array_push(open.items, open.count, open.capacity, ((Interval){low, largest_period(p), 0}));
-    double bound = 0;
+    add_interval(&open, low, period_largest(s->problem), 0);
+    double bound = RELAXATION_INFINITY;
     while (open.count > 0) {
         int index = lowest(&open);
         Interval interval = open.items[index];
         bound = interval.bound;
-        double best = s->found ? (double)s->value.step : RELAXATION_INFINITY;
-        if (bound >= best || interval.high - interval.low < 1) break;
-        if (out_of_time(s)) break;
+        if (bound >= best_step(s) || interval.stuck || out_of_time(s)) break;
         open.items[index] = open.items[--open.count];
         examine(s, &open, interval);
     }
-    int64_t result = (int64_t)bound;
-    if (open.count == 0 || (s->found && bound >= (double)s->value.step)) result = s->found ? s->value.step : INT64_MAX;
+    if (open.count == 0 || bound >= best_step(s)) bound = s->found ? best_step(s) : bound;
     free(open.items);
-    return result;
+    return bound >= RELAXATION_INFINITY / 2 ? INT64_MAX : (int64_t)bound;
 }
 
 OptimalResult optimal_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation)
 {
-    Solver s = {.problem = problem, .deadline = now() + seconds, .best = allocation};
+    Solver s = {.problem = problem, .deadline = monotonic_seconds() + seconds, .best = allocation};
     s.trial = allocation_create(&s.arena, problem);
     s.type_price = arena_new_array(&s.arena, double, (size_t)problem->type_count);
     if (start) offer(&s, start);
@@ -248,10 +235,10 @@ bool optimal_is_feasible(const Problem *problem)
 {
     Arena arena = {0};
     Allocation allocation = allocation_create(&arena, problem);
-    Solver s = {.problem = problem, .deadline = now() + 60, .best = &allocation};
+    Solver s = {.problem = problem, .deadline = monotonic_seconds() + 60, .best = &allocation};
     s.trial = allocation_create(&s.arena, problem);
     s.type_price = arena_new_array(&s.arena, double, (size_t)problem->type_count);
-    bool feasible = decide(&s, largest_period(problem), WIDTH) == YES;
+    bool feasible = decide(&s, period_largest(problem), WIDTH) == YES;
     arena_free(&s.arena);
     arena_free(&arena);
     return feasible;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 
 /* ---- writing ---- */
@@ -148,7 +149,12 @@ void plan_print(const Plan *plan, Buffer *buffer)
         buffer_print(buffer, r ? ",\n  " : "\n  ");
         print_schedule(buffer, &plan->ranks[r]);
     }
-    buffer_print(buffer, "]}\n");
+    buffer_print(buffer, "],\n \"certificate\":");
+    if (plan->certificate)
+        certificate_print(plan->certificate, buffer);
+    else
+        buffer_print(buffer, "null");
+    buffer_print(buffer, "}\n");
 }
 
 /* ---- reading ---- */
@@ -396,6 +402,15 @@ static bool read_head(const Reading *r, const json_t *root)
            get_truth(r, root, "timed_out", &plan->timed_out) && read_requests(r, root);
 }
 
+static bool read_certificate(const Reading *r, const json_t *root)
+{
+    const json_t *object = json_object_get(root, "certificate");
+    if (!object || json_is_null(object)) return true;
+    if (!json_is_object(object)) return refuse(r, "certificate", "must be an object, or null");
+    r->plan->certificate = arena_new(r->arena, Certificate);
+    return certificate_read(r->plan->certificate, object, r->arena, r->json);
+}
+
 static bool read_root(const Reading *r, const json_t *root)
 {
     Plan *plan = r->plan;
@@ -424,7 +439,7 @@ static bool read_root(const Reading *r, const json_t *root)
         if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
     for (int k = 0; k < plan->rank_count; k++)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), json_array_get(schedule, (size_t)k), k)) return false;
-    return true;
+    return read_certificate(r, root);
 }
 
 bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)

@@ -1,9 +1,12 @@
 #include "partitioner/planner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "partitioner/allocate.h"
+#include "partitioner/certify.h"
 #include "partitioner/optimal.h"
+#include "partitioner/prove.h"
 #include "partitioner/relax.h"
 #include "partitioner/schedule.h"
 
@@ -100,7 +103,7 @@ static void run_allocators(const Planner *p, Problem *problem, Candidates *c)
     c->known[PLAN_SKY] = allocate_sky(problem, &c->allocation[PLAN_SKY]);
     c->known[PLAN_HEURISTIC] = allocate_heuristic(problem, &c->allocation[PLAN_HEURISTIC]);
     c->result = optimal_solve(problem, c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL,
-                              p->request->time_limit_s, &c->allocation[PLAN_OPTIMAL]);
+                              0.8 * p->request->time_limit_s, &c->allocation[PLAN_OPTIMAL]);
     c->known[PLAN_OPTIMAL] = c->result.found;
 }
 
@@ -134,6 +137,17 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
     plan->timed_out = result->timed_out;
 }
 
+/* A fifth of the time is kept for the certificate; it also costs what the solver left unused. */
+static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, double deadline)
+{
+    int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
+    for (int d = 0; d < problem->device_count; d++)
+        device_of[d] = costs_find_device(p->asked, p->costs.devices[d].name);
+    CertifyRequest request = {plan->lower_bound_ns, device_of, p->asked->device_count, deadline};
+    plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
+    free(device_of);
+}
+
 static bool report_misfit(const Planner *p, const Problem *problem, const Candidates *c)
 {
     PlanAllocator a = p->request->allocate;
@@ -158,6 +172,7 @@ static bool make_one(const Planner *p, PlanSchedule schedule, Plan *plan)
 {
     Problem problem;
     Candidates candidates = {0};
+    double deadline = monotonic_seconds() + p->request->time_limit_s;
     if (!create_problem(p, &p->costs, schedule, &problem)) return false;
     run_allocators(p, &problem, &candidates);
     PlanAllocator chosen = p->request->allocate;
@@ -174,6 +189,7 @@ static bool make_one(const Planner *p, PlanSchedule schedule, Plan *plan)
         fill_comparison(plan, &problem, &candidates);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
+        fill_certificate(p, plan, &problem, deadline);
     }
     problem_free(&problem);
     return ok;

@@ -345,6 +345,7 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
     for (int c = 0; c < r->class_count; c++) started |= prices->price[c] > 0;
     double cheapest = relaxation_solve(r, zero);
     if (cheapest >= RELAXATION_INFINITY / 2) { /* no chain at all: any prices prove it */
+        memset(prices->price, 0, (size_t)r->class_count * sizeof *prices->price);
         prices->bound = RELAXATION_INFINITY;
         prices->path = RELAXATION_INFINITY;
         prices->solved = true;

@@ -12,93 +12,9 @@
 #include "base/json.h"
 #include "partitioner/allocate.h"
 #include "partitioner/optimal.h"
+#include "random_costs.h"
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"
-
-/* ---- random instances ---- */
-
-static uint64_t random_state;
-
-static int random_below(int n)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((random_state >> 33) % (uint64_t)n);
-}
-
-enum {
-    WITH_MEMORY = 1,
-    WITH_LINKS = 2,
-    WITH_TYPES = 4,
-    WITH_UPDATE = 8,
-    WITH_STASH = 16,
-    WITH_OWN_TIMES = 32,
-    VARIANTS = 64
-};
-
-static void random_layer(Costs *costs, int i, int variant)
-{
-    LayerCost *layer = &costs->layers[i];
-    layer->name = "layer";
-    layer->forward_s = (1 + random_below(20)) * 1e-9;
-    layer->backward_s = (1 + random_below(40)) * 1e-9;
-    if (variant & WITH_UPDATE) layer->update_s = random_below(30) * 1e-9;
-    layer->output_bytes = (1 + random_below(3)) * 10;
-    layer->resident = !(variant & WITH_STASH) || random_below(4) == 0;
-    if (layer->resident) {
-        layer->memory_bytes = 10 * random_below(10);
-    } else {
-        layer->state_bytes = 10 * random_below(10);
-        layer->stash_bytes = 5 * random_below(10);
-        layer->scratch_bytes = 10 * random_below(6);
-    }
-}
-
-static void random_device(Costs *costs, int i, int variant)
-{
-    DeviceCost *device = &costs->devices[i];
-    if (i > 0 && (variant & WITH_TYPES) && random_below(2)) {
-        *device = costs->devices[random_below(i)];
-    } else {
-        device->slowdown = (1 + random_below(8)) / 2.0;
-        device->memory_bytes =
-            variant & WITH_MEMORY ? 40 + random_below(variant & WITH_STASH ? 900 : 260) : COSTS_NO_LIMIT;
-        device->region = costs->region_count ? random_below(costs->region_count) : -1;
-        if (variant & WITH_OWN_TIMES && random_below(2)) {
-            device->forward_s = arena_new_array(&costs->arena, double, (size_t)costs->layer_count);
-            device->backward_s = arena_new_array(&costs->arena, double, (size_t)costs->layer_count);
-            for (int l = 0; l < costs->layer_count; l++) {
-                device->forward_s[l] = random_below(60) * 1e-9;
-                device->backward_s[l] = random_below(90) * 1e-9;
-            }
-        }
-    }
-    device->name = arena_format(&costs->arena, "d%d", i);
-}
-
-static void random_costs(Costs *costs, int variant)
-{
-    memset(costs, 0, sizeof *costs);
-    costs->name = "random";
-    costs->layer_count = 1 + random_below(8);
-    costs->device_count = 1 + random_below(5);
-    costs->microbatches = 1 + random_below(6);
-    costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)costs->layer_count);
-    costs->devices = arena_new_array(&costs->arena, DeviceCost, (size_t)costs->device_count);
-    if (variant & WITH_LINKS) {
-        costs->region_count = 1 + random_below(3);
-        size_t pairs = (size_t)(costs->region_count * costs->region_count);
-        costs->region_names = arena_new_array(&costs->arena, const char *, (size_t)costs->region_count);
-        costs->latency_s = arena_new_array(&costs->arena, double, pairs);
-        costs->bandwidth_Bps = arena_new_array(&costs->arena, double, pairs);
-        for (int r = 0; r < costs->region_count; r++) costs->region_names[r] = arena_format(&costs->arena, "r%d", r);
-        for (size_t i = 0; i < pairs; i++) {
-            costs->latency_s[i] = random_below(30) * 1e-9;
-            costs->bandwidth_Bps[i] = 1e9 / (1 + random_below(8));
-        }
-    }
-    for (int i = 0; i < costs->layer_count; i++) random_layer(costs, i, variant);
-    for (int i = 0; i < costs->device_count; i++) random_device(costs, i, variant);
-}
 
 /* ---- brute force, straight from the format's words ---- */
 
@@ -206,9 +122,7 @@ static void small_instances_match_brute_force(void **state)
     enum { ROUNDS = 30 };
     for (int seed = 0; seed < ROUNDS * VARIANTS; seed++) {
         Costs costs;
-        random_state = (uint64_t)seed * 7919 + 1;
-        random_below(2);
-        random_costs(&costs, seed % VARIANTS);
+        random_costs(&costs, seed % VARIANTS, (uint64_t)seed);
         for (int k = 0; k < 4; k++)
             compare_with_brute_force(&costs, k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD,
                                      k & 2 ? PLAN_GPIPE : PLAN_1F1B, seed);

@@ -1,0 +1,45 @@
+/* Certificate: a proof of a lower bound that can be checked without trusting the solver.
+ *
+ * No plan is better than `bound_ns` because every plan falls into one of the `intervals` by its period, and each
+ * interval is refuted. An interval (low, high] (ns) is refuted by a binary tree of splits: "is there a cut at p?" or
+ * "does device d start before p?"; both answers are followed. Every leaf gives an integer price per device. With the
+ * leaf's restrictions and the period capped at `high`, the shortest chain that covers all layers, where a stage costs
+ * its price (and, for the step, its time and the links their latencies and transfers), costs `path`; `total` is the sum
+ * of all prices. Then period: path > total: more than the whole cluster is needed, no plan has a period <= high. There
+ * is one interval, its high is bound - 1. step:   path - total + (N - 1) * (low + 1) >= bound. The intervals follow
+ * each other from 0 to the longest stage or link possible. */
+#ifndef PARTITIONER_CERTIFICATE_H
+#define PARTITIONER_CERTIFICATE_H
+
+#include "base/json.h"
+#include "partitioner/plan.h"
+
+typedef struct CertificateNode {
+    bool leaf;
+    /* A split: the device (name; NULL: the cut itself), the cut, and the nodes for yes and no. */
+    const char *device;
+    int cut, yes, no;
+    /* A leaf: one price per device of the costs (0 for those left out). */
+    int64_t *price;
+    int64_t path, total;
+} CertificateNode;
+
+typedef struct CertificateInterval {
+    int64_t low, high;
+    int root; /* node */
+} CertificateInterval;
+
+struct Certificate {
+    int64_t bound_ns;
+    CertificateInterval *intervals; /* by descending period */
+    int interval_count;
+    CertificateNode *nodes;
+    int node_count;
+    int price_count; /* devices */
+};
+
+void certificate_print(const Certificate *certificate, Buffer *buffer);
+/* Reads the member of a plan; everything belongs to `arena`. Checks structure: indices, that the nodes form trees. */
+bool certificate_read(Certificate *certificate, const json_t *object, Arena *arena, JsonReader reader);
+
+#endif

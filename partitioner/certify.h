@@ -1,0 +1,25 @@
+/* Certificates of bounds that the solver reached. */
+#ifndef PARTITIONER_CERTIFY_H
+#define PARTITIONER_CERTIFY_H
+
+#include "partitioner/certificate.h"
+#include "partitioner/problem.h"
+
+typedef struct CertifyRequest {
+    int64_t bound;        /* of the problem's objective: what should be proven */
+    const int *device_of; /* [device of the problem]: device of the costs that the certificate speaks about */
+    int price_count;      /* devices of those costs */
+    double deadline;      /* on the monotonic clock */
+} CertifyRequest;
+
+/* A certificate (in `arena`) of the bound, or of the best smaller one that could be certified in time; NULL if none.
+ * Sets *timed_out if the deadline decided. */
+Certificate *certify(const Problem *problem, const CertifyRequest *request, Arena *arena, bool *timed_out);
+
+/* The values a period can have: the least above `period` (INT64_MAX if none), the largest not above it (0 if none), and
+ * the largest of all. */
+int64_t period_above(const Problem *problem, int64_t period);
+int64_t period_not_above(const Problem *problem, int64_t period);
+int64_t period_largest(const Problem *problem);
+
+#endif

@@ -1,0 +1,205 @@
+#include "partitioner/prove.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "partitioner/prices.h"
+
+enum { MAX_DEPTH = 200, CANDIDATES = 6, TRIAL_ITERATIONS = 150, ITERATIONS = 20000 };
+
+double monotonic_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct Prover {
+    const Problem *problem;
+    Proof *proof;
+    int64_t cap;
+    bool sums;
+    double target;
+    ProofLimits limits;
+    Split splits[MAX_DEPTH];
+    int depth;
+} Prover;
+
+/* How far a question is from being refuted, comparable between children: below 0 is refuted. */
+static double deficit(const Prover *p, const Prices *prices)
+{
+    if (p->sums) return p->target - prices->bound;
+    return prices->total > 0 ? 1 - prices->path / prices->total : 1;
+}
+
+static bool is_refuted(const Prover *p, const Prices *prices) { return prices->bound > p->target; }
+
+/* Solves the question under the current splits. Prices come from and go to `price` [device]. */
+static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int iterations, double *mixture)
+{
+    relaxation_create(r, p->problem, p->cap, p->sums, p->splits, p->depth);
+    *prices = (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count)};
+    for (int d = p->problem->device_count - 1; d >= 0; d--) prices->price[r->class_of[d]] = price[d];
+    prices_solve(prices, r, p->target, iterations, NULL, mixture);
+    for (int d = 0; d < p->problem->device_count; d++) price[d] = prices->price[r->class_of[d]];
+}
+
+static int add_leaf(Prover *p, const Prices *prices, const double *price)
+{
+    ProofNode node = {.leaf = true, .path = prices->path, .total = prices->total};
+    node.price = arena_copy(&p->proof->arena, price, (size_t)p->problem->device_count * sizeof *price);
+    array_push(p->proof->nodes, p->proof->node_count, p->proof->node_capacity, node);
+    p->proof->leaf_count++;
+    return p->proof->node_count - 1;
+}
+
+/* ---- where to split ---- */
+
+typedef struct Candidate {
+    Split split;
+    double balance; /* distance of the fraction from 1/2 */
+} Candidate;
+
+static int by_balance(const void *a, const void *b)
+{
+    const Candidate *x = a, *y = b;
+    if (x->balance != y->balance) return x->balance < y->balance ? -1 : 1;
+    return x->split.cut - y->split.cut;
+}
+
+/* Cuts that the mixture uses most nearly half. */
+static int cut_candidates(const Prover *p, const double *mixture, Candidate *candidates)
+{
+    int n = p->problem->layer_count, count = 0;
+    Candidate *all = memory_allocate((size_t)(n + 1) * sizeof *all);
+    for (int cut = 1; cut < n; cut++)
+        if (mixture[cut] > 1e-4 && mixture[cut] < 1 - 1e-4)
+            all[count++] = (Candidate){{-1, cut, true}, fabs(mixture[cut] - 0.5)};
+    qsort(all, (size_t)count, sizeof *all, by_balance);
+    if (count > CANDIDATES) count = CANDIDATES;
+    memcpy(candidates, all, (size_t)count * sizeof *all);
+    free(all);
+    return count;
+}
+
+/* The gain of a split: both children, a few iterations each. */
+static double try_split(Prover *p, const Split *split, double parent, const double *price, double *scratch)
+{
+    double score = 1;
+    for (int yes = 0; yes < 2; yes++) {
+        Relaxation r;
+        Prices prices;
+        p->splits[p->depth] = (Split){split->device, split->cut, yes};
+        p->depth++;
+        memcpy(scratch, price, (size_t)p->problem->device_count * sizeof *price);
+        solve(p, &r, &prices, scratch, TRIAL_ITERATIONS, NULL);
+        double gain = parent - deficit(p, &prices);
+        if (is_refuted(p, &prices) && gain < parent) gain = parent;
+        if (gain > 2 * fabs(parent)) gain = 2 * fabs(parent);
+        score *= 1e-6 * fabs(parent) + (gain > 0 ? gain : 0);
+        relaxation_free(&r);
+        p->depth--;
+    }
+    return score;
+}
+
+static ProofAnswer refute(Prover *p, double *price, int *node);
+
+static ProofAnswer branch(Prover *p, const Split *split, const double *price, int *node)
+{
+    int index = p->proof->node_count;
+    ProofNode empty = {.split = *split};
+    array_push(p->proof->nodes, p->proof->node_count, p->proof->node_capacity, empty);
+    *node = index;
+    double *child_price = memory_allocate((size_t)p->problem->device_count * sizeof *child_price);
+    ProofAnswer answer = PROOF_DONE;
+    for (int k = 0; k < 2 && answer == PROOF_DONE; k++) {
+        int child;
+        p->splits[p->depth++] = (Split){split->device, split->cut, k == 0};
+        memcpy(child_price, price, (size_t)p->problem->device_count * sizeof *price);
+        answer = refute(p, child_price, &child);
+        p->depth--;
+        if (answer == PROOF_DONE) p->proof->nodes[index].child[k] = child;
+    }
+    free(child_price);
+    return answer;
+}
+
+static ProofAnswer choose_and_branch(Prover *p, const double *mixture, double parent, const double *price, int *node)
+{
+    Candidate candidates[CANDIDATES];
+    int count = cut_candidates(p, mixture, candidates), best = 0;
+    if (count == 0) return PROOF_POSSIBLE;
+    double *scratch = memory_allocate((size_t)p->problem->device_count * sizeof *scratch), most = -1;
+    for (int k = 0; k < count && count > 1; k++) {
+        double score = try_split(p, &candidates[k].split, parent, price, scratch);
+        if (score > most) most = score, best = k;
+    }
+    free(scratch);
+    return branch(p, &candidates[best].split, price, node);
+}
+
+static ProofAnswer refute(Prover *p, double *price, int *node)
+{
+    Relaxation r;
+    Prices prices;
+    Arena arena = {0};
+    double *mixture = arena_new_array(&arena, double, (size_t)p->problem->layer_count + 1);
+    ProofAnswer answer = PROOF_DONE;
+    solve(p, &r, &prices, price, ITERATIONS, mixture);
+    double parent = deficit(p, &prices);
+    bool refuted = is_refuted(p, &prices);
+    if (refuted) *node = add_leaf(p, &prices, price);
+    relaxation_free(&r);
+    if (!refuted) {
+        bool limit = p->proof->node_count >= p->limits.nodes || monotonic_seconds() > p->limits.deadline ||
+                     p->depth + 1 >= MAX_DEPTH;
+        answer = limit ? PROOF_GAVE_UP : choose_and_branch(p, mixture, parent, price, node);
+    }
+    arena_free(&arena);
+    return answer;
+}
+
+ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool sums, double target, double *price,
+                       ProofLimits limits)
+{
+    memset(proof, 0, sizeof *proof);
+    Prover *p = memory_allocate(sizeof *p);
+    *p = (Prover){.problem = problem, .proof = proof, .cap = cap, .sums = sums, .target = target, .limits = limits};
+    ProofAnswer answer = refute(p, price, &proof->root);
+    free(p);
+    return answer;
+}
+
+void proof_free(Proof *proof)
+{
+    arena_free(&proof->arena);
+    free(proof->nodes);
+    memset(proof, 0, sizeof *proof);
+}
+
+int proof_append(const Proof *proof, Certificate *certificate, int *node_capacity, const Problem *problem,
+                 const int *device_of, Arena *arena)
+{
+    int base = certificate->node_count;
+    for (int i = 0; i < proof->node_count; i++) {
+        const ProofNode *from = &proof->nodes[i];
+        CertificateNode node = {.leaf = from->leaf};
+        if (from->leaf) {
+            node.path = from->path < RELAXATION_INFINITY / 2 ? (int64_t)from->path : -1; /* no chain at all */
+            node.total = (int64_t)from->total;
+            node.price = arena_new_array(arena, int64_t, (size_t)certificate->price_count);
+            for (int d = 0; d < problem->device_count; d++) node.price[device_of[d]] = (int64_t)from->price[d];
+        } else {
+            node.cut = from->split.cut;
+            if (from->split.device >= 0)
+                node.device = arena_string(arena, problem->costs->devices[from->split.device].name);
+            node.yes = base + from->child[0];
+            node.no = base + from->child[1];
+        }
+        array_push(certificate->nodes, certificate->node_count, *node_capacity, node);
+    }
+    return base + proof->root;
+}

@@ -1,0 +1,49 @@
+/* Refutation by branching: no plan under a period cap, or none whose sum is below a target. */
+#ifndef PARTITIONER_PROVE_H
+#define PARTITIONER_PROVE_H
+
+#include "partitioner/certificate.h"
+#include "partitioner/relaxation.h"
+
+typedef struct ProofNode {
+    bool leaf;
+    Split split;   /* `yes` is meaningless here */
+    int child[2];  /* yes, no */
+    double *price; /* [device] */
+    double path, total;
+} ProofNode;
+
+typedef struct Proof {
+    Arena arena;
+    ProofNode *nodes;
+    int node_count, node_capacity;
+    int leaf_count;
+    int root;
+} Proof;
+
+typedef struct ProofLimits {
+    int nodes;
+    double deadline; /* on the monotonic clock */
+} ProofLimits;
+
+typedef enum ProofAnswer {
+    PROOF_DONE,     /* refuted; the tree says why */
+    PROOF_POSSIBLE, /* the relaxation's optimum is a plan, or cannot be told from one: nothing to split */
+    PROOF_GAVE_UP   /* a limit was reached */
+} ProofAnswer;
+
+/* sums false: is there no plan under the cap? sums true: does every plan under the cap have a sum > target? On any
+ * answer but PROOF_DONE only what the caller may free is left. `price` [device] are the prices to start from; the
+ * root's are left there. */
+ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool sums, double target, double *price,
+                       ProofLimits limits);
+void proof_free(Proof *proof);
+
+/* Appends the tree to the certificate's nodes (in `arena`) and returns its root. `device_of` maps the problem's devices
+ * to those of the certificate's costs. */
+int proof_append(const Proof *proof, Certificate *certificate, int *node_capacity, const Problem *problem,
+                 const int *device_of, Arena *arena);
+
+double monotonic_seconds(void);
+
+#endif
