@@ -1,10 +1,10 @@
 #!/bin/bash
-# Includes follow the flow: a folder uses only itself and what stands above it. Below the line, from top to bottom:
+# Includes follow the flow: a folder uses only itself and what stands before it.
 #
-#   base -> graph -> frontend -> codegen -> profiler -> partitioner -> models -> driver
+#   base -> graph -> frontend -> runtime -> codegen -> profiler -> partitioner -> models -> driver
 #
-# runtime, which is linked into every stage program, uses base alone; runtime/program.h is the contract between it and what
-# makes programs, so that codegen may read it, as it may what runs work in parallel.
+# Not even all of that: runtime, which is linked into every stage program, uses base alone, and codegen sees of it only the
+# contract for programs and what runs work in parallel.
 #
 #   tests/test_includes.sh SOURCE_DIRECTORY
 set -u
