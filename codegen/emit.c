@@ -272,10 +272,12 @@ void emit_scatter(Emit *emit, Ir value, Ir base, Ir offset, Ir mask)
     emit_intrinsic(emit, "llvm.masked.scatter", types, 2, (Ir[]){value, addresses, alignment, mask}, 4);
 }
 
-void emit_prefetch(Emit *emit, Ir address, bool for_writing)
+void emit_prefetch(Emit *emit, Ir address, Prefetch kind)
 {
     LLVMTypeRef type = emit->pointer;
-    Ir arguments[] = {address, emit_i32(emit, for_writing), emit_i32(emit, 3), emit_i32(emit, 1)};
+    int locality = kind == PREFETCH_LEVEL2 ? 2 : 3;
+    Ir arguments[] = {address, emit_i32(emit, kind == PREFETCH_FOR_WRITING), emit_i32(emit, locality),
+                      emit_i32(emit, 1)};
     emit_intrinsic(emit, "llvm.prefetch", &type, 1, arguments, 4);
 }
 

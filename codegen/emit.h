@@ -65,7 +65,8 @@ void emit_store(Emit *emit, Ir value, Ir address, Ir mask, unsigned alignment);
 /* Element i of the result is at base + offset[i] elements of `type`. `mask` may be NULL. */
 Ir emit_gather(Emit *emit, LLVMTypeRef type, Ir base, Ir offset, Ir mask);
 void emit_scatter(Emit *emit, Ir value, Ir base, Ir offset, Ir mask);
-void emit_prefetch(Emit *emit, Ir address, bool for_writing);
+typedef enum Prefetch { PREFETCH_LEVEL1, PREFETCH_LEVEL2, PREFETCH_FOR_WRITING } Prefetch;
+void emit_prefetch(Emit *emit, Ir address, Prefetch kind);
 
 /* for (index = begin; index < end; index += step), with values carried from one iteration to the next. After
  * emit_loop_end the carried phis hold the final values. */

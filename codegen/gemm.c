@@ -36,6 +36,13 @@ static void emit_panels(GemmEmitter *gemm, const char *symbol)
                              .depth = position == LAST ? last_depth : plan->depth_block,
                              .first = position == FIRST || blocks == 1,
                              .last = position == LAST};
+            int inner = gemm->kernel->axis_count - 1;
+            const KernelOperand *b = &gemm->kernel->operands[plan->match.b];
+            /* After the last block the next panel starts again. */
+            int64_t depths = position == LAST ? last_depth - plan->depth : plan->depth_block;
+            panel->next_a = depths * gemm->kernel->operands[plan->match.a].stride[inner];
+            panel->next_source = depths * b->stride[inner];
+            if (position == LAST) panel->next_source += plan->unit_columns * b->stride[plan->match.column_axis];
             if (kind ? !ragged : plan->columns < plan->unit_columns) continue;
             char name[96];
             snprintf(name, sizeof name, "%s.%s%s", symbol, (const char *[]){"first", "middle", "last"}[position],
@@ -84,17 +91,18 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir k)
     Ir zero = emit_i64(emit, 0);
     Ir begin = plan->match.row_axis < 0 ? zero : gemm->index[plan->match.row_axis];
     Ir column = gemm->index[plan->match.column_axis];
-    Ir b = element_address(gemm, plan->match.b, NULL, column, k);
+    Ir source = element_address(gemm, plan->match.b, NULL, column, k), b = source;
     if (plan->b != GEMM_B_DIRECT) {
         Ir packed = LLVMGetParam(emit->function, 3);
         PackedPanel shape = {panel->vectors, panel->tail, panel->depth};
-        gemm_pack_b(emit, gemm->kernel, plan, &shape, b, packed);
+        gemm_pack_b(emit, gemm->kernel, plan, &shape, source, packed);
         b = packed;
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
     arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);
     arguments[PANEL_A] = element_address(gemm, plan->match.a, NULL, NULL, k);
     arguments[PANEL_B] = b;
+    arguments[PANEL_SOURCE] = source;
     arguments[PANEL_SUMS] = sums_address(gemm, begin);
     arguments[PANEL_BEGIN] = begin;
     arguments[PANEL_END] = gemm->row_end;

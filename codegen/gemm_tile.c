@@ -134,7 +134,7 @@ static void prefetch_rows(Tile *tile, Ir a, Ir k)
     offset = emit_add(emit, offset, turn);
     for (int r = 0; r < half; r++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, r * tile->a_row));
-        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, tile->a_type), a, line), false);
+        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, tile->a_type), a, line), PREFETCH_LEVEL1);
     }
 }
 
@@ -174,8 +174,43 @@ static void prefetch_streams(Tile *tile, Ir k)
             Ir offset = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, vector, tile->plan->lanes));
             offset = emit_add(emit, offset, emit_i64(emit, next ? tile->rows * pitch : 0));
             LLVMTypeRef type = emit_memory_type(emit, operand->dtype);
-            emit_prefetch(emit, emit_address(emit, type, tile->body.base[operands[o]], offset), operand->written);
+            emit_prefetch(emit, emit_address(emit, type, tile->body.base[operands[o]], offset),
+                          operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);
         }
+    }
+}
+
+/* The line of A that a later k reads, and into the second-level cache the one that the next block of k will read. */
+static void prefetch_column(Tile *tile, Ir a, int64_t k)
+{
+    Emit *emit = tile->emit;
+    LLVMTypeRef type = emit_memory_type(emit, tile->a_type);
+    Ir ahead = emit_i64(emit, (k + PREFETCH_COLUMNS) * tile->a_depth);
+    Ir next = emit_i64(emit, k * tile->a_depth + tile->panel->next_a);
+    emit_prefetch(emit, emit_address(emit, type, a, ahead), PREFETCH_LEVEL1);
+    emit_prefetch(emit, emit_address(emit, type, a, next), PREFETCH_LEVEL2);
+}
+
+/* What will be packed next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the lines
+ * of UNROLL rows of the source, or of a few of its columns. */
+static void prefetch_source(Tile *tile, Ir k)
+{
+    Emit *emit = tile->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const GemmPlan *plan = tile->plan;
+    const KernelOperand *b = &tile->kernel->operands[plan->match.b];
+    int64_t along_k = b->stride[tile->kernel->axis_count - 1], along_n = b->stride[plan->match.column_axis];
+    bool by_rows = along_n == 1;
+    int64_t turns = by_rows ? UNROLL : UNROLL * 2, columns = (int64_t)tile->panel->vectors * plan->lanes;
+    int64_t lines = by_rows ? tile->panel->vectors : (columns + turns - 1) / turns;
+    Ir turn = LLVMBuildUDiv(builder, tile->row, emit_i64(emit, tile->rows), "");
+    turn = LLVMBuildAnd(builder, turn, emit_i64(emit, turns - 1), "");
+    Ir offset = emit_add(emit, emit_mul(emit, k, along_k), emit_i64(emit, tile->panel->next_source));
+    offset = emit_add(emit, offset, emit_mul(emit, turn, by_rows ? along_k : lines * along_n));
+    Ir source = LLVMGetParam(tile->function, PANEL_SOURCE);
+    for (int64_t i = 0; i < lines; i++) {
+        Ir line = emit_add(emit, offset, emit_i64(emit, i * (by_rows ? plan->lanes : along_n)));
+        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, b->dtype), source, line), PREFETCH_LEVEL2);
     }
 }
 
@@ -185,14 +220,11 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     Ir a_here = emit_address(emit, a_memory, a, emit_mul(emit, k, tile->a_depth));
     Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, k, tile->b_depth));
-    bool by_rows = tile->a_depth == 1;
-    if (by_rows) prefetch_rows(tile, a, k);
+    if (tile->a_depth == 1) prefetch_rows(tile, a, k);
+    if (tile->plan->b != GEMM_B_DIRECT) prefetch_source(tile, k);
     if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
-        if (!by_rows) {
-            Ir ahead = emit_i64(emit, (u + PREFETCH_COLUMNS) * tile->a_depth);
-            emit_prefetch(emit, emit_address(emit, a_memory, a_here, ahead), false);
-        }
+        if (tile->a_depth != 1) prefetch_column(tile, a_here, u);
         multiply_step(tile, a_here, b_here, u);
     }
 }

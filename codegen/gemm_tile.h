@@ -8,12 +8,15 @@ typedef struct Panel {
     int vectors, tail; /* lanes of the last vector that count; 0: all */
     int64_t depth;     /* of this block of k */
     bool first, last;  /* among the blocks of k */
+    /* From this block of A and of the panel's source to those that are needed next, in elements. */
+    int64_t next_a, next_source;
 } Panel;
 
 enum {
     PANEL_OPERANDS, /* the kernel's operand array */
     PANEL_A,        /* row 0 of A, at the block's first k */
     PANEL_B,        /* the panel, packed or in place */
+    PANEL_SOURCE,   /* where the panel was packed from */
     PANEL_SUMS,     /* where sums are kept between blocks: the panel's first element of row `begin` */
     PANEL_BEGIN,    /* rows begin ... end - 1 */
     PANEL_END,
