@@ -29,7 +29,7 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
     if (!plan->is_gemm) loop_plan(&plan->loop, kernel, target);
     compiled->units = plan->is_gemm ? plan->gemm.units.total : plan->loop.units.total;
     compiled->grain = plan->is_gemm ? plan->gemm.grain : plan->loop.grain;
-    compiled->scratch_bytes = plan->is_gemm ? plan->gemm.b_bytes + plan->gemm.sum_bytes : 0;
+    compiled->scratch_bytes = plan->is_gemm ? plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes : 0;
 }
 
 /* The passes that matter for code that is emitted as vectors and unrolled already. */

@@ -24,13 +24,13 @@ static int64_t block_count(const GemmPlan *plan) { return (plan->depth + plan->d
 static void emit_panels(GemmEmitter *gemm, const char *symbol)
 {
     const GemmPlan *plan = gemm->plan;
-    int64_t blocks = block_count(plan), ragged = plan->columns % plan->unit_columns;
+    int64_t blocks = block_count(plan), ragged = plan->columns % plan->panel_columns;
     for (int position = 0; position < POSITIONS; position++) {
         if ((position == FIRST && blocks == 1) || (position == MIDDLE && blocks < 3)) continue;
         int64_t last_depth = plan->depth - (blocks - 1) * plan->depth_block;
         for (int kind = 0; kind < 2; kind++) {
             Panel *panel = &gemm->panel[position][kind];
-            int64_t columns = kind ? ragged : plan->unit_columns;
+            int64_t columns = kind ? ragged : plan->panel_columns;
             *panel = (Panel){.vectors = (int)((columns + plan->lanes - 1) / plan->lanes),
                              .tail = (int)(columns % plan->lanes),
                              .depth = position == LAST ? last_depth : plan->depth_block,
@@ -38,12 +38,16 @@ static void emit_panels(GemmEmitter *gemm, const char *symbol)
                              .last = position == LAST};
             int inner = gemm->kernel->axis_count - 1;
             const KernelOperand *b = &gemm->kernel->operands[plan->match.b];
-            /* After the last block the next panel starts again. */
+            /* After the last block the next panel starts again; units of several panels take them block by block. */
             int64_t depths = position == LAST ? last_depth - plan->depth : plan->depth_block;
+            int64_t next_panel = plan->panel_columns * b->stride[plan->match.column_axis];
+            bool several = plan->unit_columns > plan->panel_columns;
             panel->next_a = depths * gemm->kernel->operands[plan->match.a].stride[inner];
-            panel->next_source = depths * b->stride[inner];
-            if (position == LAST) panel->next_source += plan->unit_columns * b->stride[plan->match.column_axis];
-            if (kind ? !ragged : plan->columns < plan->unit_columns) continue;
+            if (position == LAST && plan->unit_columns >= plan->columns && plan->pack_a)
+                panel->next_a += plan->unit_rows;
+            panel->next_source = several ? next_panel : depths * b->stride[inner];
+            if (position == LAST && !several) panel->next_source += next_panel;
+            if (kind ? !ragged : plan->columns < plan->panel_columns) continue;
             char name[96];
             snprintf(name, sizeof name, "%s.%s%s", symbol, (const char *[]){"first", "middle", "last"}[position],
                      kind ? ".ragged" : "");
@@ -72,38 +76,46 @@ static Ir element_address(GemmEmitter *gemm, int number, Ir row, Ir column, Ir k
     return emit_address(emit, emit_memory_type(emit, operand->dtype), gemm->operand[number], offset);
 }
 
-static Ir sums_address(GemmEmitter *gemm, Ir begin)
+static Ir scratch_at(GemmEmitter *gemm, size_t offset)
 {
-    const GemmPlan *plan = gemm->plan;
     Ir scratch = LLVMGetParam(gemm->emit->function, 3);
-    if (!plan->sums_in_place) {
-        return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)plan->b_bytes));
-    }
-    int c = kernel_instruction(gemm->kernel, (Register)(plan->match.sum + 1))->operand;
-    return element_address(gemm, c, begin, gemm->index[plan->match.column_axis], NULL);
+    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
 }
 
-static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir k)
+static Ir sums_address(GemmEmitter *gemm, Ir begin, Ir column)
+{
+    const GemmPlan *plan = gemm->plan;
+    if (!plan->sums_in_place) return scratch_at(gemm, plan->b_bytes + plan->a_bytes);
+    int c = kernel_instruction(gemm->kernel, (Register)(plan->match.sum + 1))->operand;
+    return element_address(gemm, c, begin, column, NULL);
+}
+
+static Ir unit_begin(GemmEmitter *gemm)
+{
+    int axis = gemm->plan->match.row_axis;
+    return axis < 0 ? emit_i64(gemm->emit, 0) : gemm->index[axis];
+}
+
+static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column, Ir k)
 {
     Emit *emit = gemm->emit;
     const GemmPlan *plan = gemm->plan;
     const Panel *panel = &gemm->panel[position][kind];
-    Ir zero = emit_i64(emit, 0);
-    Ir begin = plan->match.row_axis < 0 ? zero : gemm->index[plan->match.row_axis];
-    Ir column = gemm->index[plan->match.column_axis];
+    Ir begin = unit_begin(gemm);
     Ir source = element_address(gemm, plan->match.b, NULL, column, k), b = source;
     if (plan->b != GEMM_B_DIRECT) {
-        Ir packed = LLVMGetParam(emit->function, 3);
         PackedPanel shape = {panel->vectors, panel->tail, panel->depth};
-        gemm_pack_b(emit, gemm->kernel, plan, &shape, source, packed);
-        b = packed;
+        b = scratch_at(gemm, 0);
+        gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
     arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);
-    arguments[PANEL_A] = element_address(gemm, plan->match.a, NULL, NULL, k);
+    arguments[PANEL_A] =
+        plan->pack_a ? scratch_at(gemm, plan->b_bytes) : element_address(gemm, plan->match.a, NULL, NULL, k);
+    arguments[PANEL_A_SOURCE] = element_address(gemm, plan->match.a, begin, NULL, k);
     arguments[PANEL_B] = b;
     arguments[PANEL_SOURCE] = source;
-    arguments[PANEL_SUMS] = sums_address(gemm, begin);
+    arguments[PANEL_SUMS] = sums_address(gemm, begin, column);
     arguments[PANEL_BEGIN] = begin;
     arguments[PANEL_END] = gemm->row_end;
     arguments[PANEL_COLUMN] = column;
@@ -113,21 +125,35 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir k)
     LLVMBuildCall2(emit->builder, type, gemm->function[position][kind], arguments, (unsigned)count, "");
 }
 
+/* The panels of a unit: full ones, then perhaps a ragged one at the end of the rows. */
 static void emit_block(GemmEmitter *gemm, int position, Ir k)
 {
-    bool full = gemm->function[position][0], ragged = gemm->function[position][1];
-    if (full && ragged) {
-        const GemmPlan *plan = gemm->plan;
-        Ir whole = emit_i64(gemm->emit, plan->columns / plan->unit_columns * plan->unit_columns);
+    Emit *emit = gemm->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const GemmPlan *plan = gemm->plan;
+    Ir first = gemm->index[plan->match.column_axis];
+    int64_t whole = plan->columns / plan->panel_columns * plan->panel_columns;
+    if (plan->pack_a) {
+        Ir rows = LLVMBuildSub(builder, gemm->row_end, unit_begin(gemm), "");
+        gemm_pack_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
+                    element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k), scratch_at(gemm, plan->b_bytes));
+    }
+    if (gemm->function[position][0]) {
+        Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
+        Ir below = LLVMBuildICmp(builder, LLVMIntSLT, end, emit_i64(emit, whole), "");
+        end = LLVMBuildSelect(builder, below, end, emit_i64(emit, whole), "");
+        Loop loop;
+        emit_loop_begin(emit, &loop, first, end, plan->panel_columns, 0, NULL);
+        emit_panel_call(gemm, position, 0, loop.index, k);
+        emit_loop_end(emit, &loop, NULL);
+    }
+    if (gemm->function[position][1]) {
         If branch;
-        Ir column = gemm->index[plan->match.column_axis];
-        emit_if(gemm->emit, &branch, LLVMBuildICmp(gemm->emit->builder, LLVMIntSLT, column, whole, ""));
-        emit_panel_call(gemm, position, 0, k);
-        emit_else(gemm->emit, &branch);
-        emit_panel_call(gemm, position, 1, k);
-        emit_end_if(gemm->emit, &branch);
-    } else {
-        emit_panel_call(gemm, position, ragged, k);
+        Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
+        emit_if(emit, &branch, LLVMBuildICmp(builder, LLVMIntSGT, end, emit_i64(emit, whole), ""));
+        emit_panel_call(gemm, position, 1, emit_i64(emit, whole), k);
+        emit_else(emit, &branch);
+        emit_end_if(emit, &branch);
     }
 }
 

@@ -27,11 +27,13 @@ typedef struct GemmPlan {
     int vectors;      /* of a full panel */
     int accumulators; /* registers that a tile may take */
     GemmB b;
-    int64_t depth_block; /* of k; the last block may be shorter */
+    bool pack_a;           /* into tiles: where consecutive k would walk through too many cache lines */
+    int64_t depth_block;   /* of k; the last block may be shorter */
+    int64_t panel_columns; /* vectors * lanes */
     int64_t unit_rows, unit_columns;
-    bool accumulates;          /* the epilogue is C += sum alone: C is where the sum starts */
-    bool sums_in_place;        /* the epilogue is a plain store of the sum: blocks of k accumulate in C */
-    size_t b_bytes, sum_bytes; /* of the thread's scratch: packed B, sums between blocks of k */
+    bool accumulates;                   /* the epilogue is C += sum alone: C is where the sum starts */
+    bool sums_in_place;                 /* the epilogue is a plain store of the sum: blocks of k accumulate in C */
+    size_t b_bytes, a_bytes, sum_bytes; /* of the thread's scratch: packed B, packed A, sums between blocks of k */
     Units units;
     int64_t grain;
 } GemmPlan;

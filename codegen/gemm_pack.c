@@ -120,3 +120,61 @@ void gemm_pack_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const P
     pack_row(&packer, loop.index);
     emit_loop_end(emit, &loop, NULL);
 }
+
+/* --- A --------------------------------------------------------------------------------------------------------------
+ */
+
+enum { STEPS = 8 /* of k that are taken together, so that a line of A is read once */ };
+
+/* Elements k ... k + count - 1 of `rows` rows, which stand side by side in A. What a store writes beyond them is
+ * overwritten by the next one. */
+static void pack_tile_steps(Emit *emit, LLVMTypeRef element, const GemmPlan *plan, int64_t a_depth, Ir source,
+                            Ir packed, int rows, int count)
+{
+    int height = gemm_tile_rows(plan, plan->vectors), lanes = 1;
+    while (lanes < height) lanes *= 2;
+    unsigned alignment = (unsigned)dtype_size(plan->type);
+    Ir mask = rows < lanes ? emit_lane_mask(emit, rows, lanes) : NULL, value[STEPS];
+    for (int i = 0; i < count; i++) {
+        Ir from = emit_address(emit, element, source, emit_i64(emit, i * a_depth));
+        value[i] = emit_load(emit, emit_vector_type(element, lanes), from, mask, alignment);
+    }
+    for (int i = 0; i < count; i++) {
+        Ir to = emit_address(emit, element, packed, emit_i64(emit, (int64_t)i * height));
+        emit_store(emit, value[i], to, i == count - 1 ? emit_lane_mask(emit, height, lanes) : NULL, alignment);
+    }
+}
+
+static void pack_steps(Emit *emit, const GemmPlan *plan, int64_t a_depth, int64_t depth, Ir rows, Ir source, Ir packed,
+                       Ir k, int count)
+{
+    LLVMTypeRef element = emit_register_type(emit, plan->type);
+    int height = gemm_tile_rows(plan, plan->vectors), rest = (int)(plan->rows % height);
+    Ir from = emit_address(emit, element, source, emit_mul(emit, k, a_depth));
+    Ir to = emit_address(emit, element, packed, emit_mul(emit, k, height));
+    Ir extra = LLVMBuildURem(emit->builder, rows, emit_i64(emit, height), "");
+    Ir whole = LLVMBuildSub(emit->builder, rows, extra, "");
+    Loop tiles;
+    emit_loop_begin(emit, &tiles, emit_i64(emit, 0), whole, height, 0, NULL);
+    pack_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, tiles.index),
+                    emit_address(emit, element, to, emit_mul(emit, tiles.index, depth)), height, count);
+    emit_loop_end(emit, &tiles, NULL);
+    if (!rest) return;
+    If branch;
+    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntNE, extra, emit_i64(emit, 0), ""));
+    pack_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, whole),
+                    emit_address(emit, element, to, emit_mul(emit, whole, depth)), rest, count);
+    emit_else(emit, &branch);
+    emit_end_if(emit, &branch);
+}
+
+void gemm_pack_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source, Ir packed)
+{
+    int64_t a_depth = kernel->operands[plan->match.a].stride[kernel->axis_count - 1], whole = depth / STEPS * STEPS;
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), STEPS, 0, NULL);
+    pack_steps(emit, plan, a_depth, depth, rows, source, packed, loop.index, STEPS);
+    emit_loop_end(emit, &loop, NULL);
+    int rest = (int)(depth - whole);
+    if (rest) pack_steps(emit, plan, a_depth, depth, rows, source, packed, emit_i64(emit, whole), rest);
+}

@@ -15,4 +15,8 @@ typedef struct PackedPanel {
 void gemm_pack_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PackedPanel *panel, Ir source,
                  Ir packed);
 
+/* Emits the packing of `rows` rows (a value; only the last unit's count is no multiple of the tile) of A, at the first
+ * of `depth` k: tile after tile, for every k the tile's rows. */
+void gemm_pack_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source, Ir packed);
+
 #endif

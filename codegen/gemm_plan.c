@@ -5,9 +5,14 @@
 enum {
     MOST_DEPTH = 1536,           /* of one block of k */
     MOST_DEPTH_BY_COLUMNS = 256, /* where every k takes another line of A: they must stay in the cache */
-    ROW_GRANULE = 24,            /* a multiple of every tile height */
-    WANTED_ROWS = 1024,          /* per unit: packing a panel of B is paid once for so many rows */
-    LEAST_ROWS = 384,            /* not cut further for the sake of parallelism */
+    MOST_DEPTH_PACKED = 512,     /* where A is packed */
+    LEAST_DEPTH_PACKED = 256,    /* shorter sums read A in place */
+    LEAST_COLUMNS_PACKED = 512,  /* and so do narrow products: packing would not pay */
+    PACKED_UNIT_ROWS = 384,      /* packed A stays in the second-level cache */
+    PACKED_UNIT_PANELS = 8,
+    ROW_GRANULE = 24,   /* a multiple of every tile height */
+    WANTED_ROWS = 1024, /* per unit: packing a panel of B is paid once for so many rows */
+    LEAST_ROWS = 384,   /* not cut further for the sake of parallelism */
     WANTED_UNITS = 16
 };
 
@@ -47,6 +52,7 @@ static void choose_tile(GemmPlan *plan, const Target *target)
 
 int gemm_tile_rows(const GemmPlan *plan, int vectors)
 {
+    if (plan->pack_a) vectors = plan->vectors; /* one height for all panels */
     int rows = plan->accumulators / vectors;
     return rows > 12 ? 12 : rows;
 }
@@ -70,9 +76,21 @@ static void choose_packing(GemmPlan *plan, const Kernel *kernel, const Target *t
     plan->b = plain && (small || plan->rows <= 4 * gemm_tile_rows(plan, plan->vectors)) ? GEMM_B_DIRECT : GEMM_B_COPIED;
 }
 
+static void choose_a(GemmPlan *plan, const Kernel *kernel)
+{
+    const KernelOperand *a = &kernel->operands[plan->match.a];
+    bool columns =
+        stride_of(kernel, plan->match.a, plan->match.row_axis) == 1 && a->stride[kernel->axis_count - 1] != 1;
+    plan->pack_a = columns && a->dtype == plan->type && plan->sums_in_place && plan->depth >= LEAST_DEPTH_PACKED &&
+                   plan->columns >= LEAST_COLUMNS_PACKED;
+}
+
 static void choose_depth(GemmPlan *plan, bool by_columns)
 {
-    int64_t most = by_columns ? MOST_DEPTH_BY_COLUMNS : plan->type == DTYPE_F64 ? MOST_DEPTH / 2 : MOST_DEPTH;
+    int64_t most = plan->pack_a              ? MOST_DEPTH_PACKED
+                   : by_columns              ? MOST_DEPTH_BY_COLUMNS
+                   : plan->type == DTYPE_F64 ? MOST_DEPTH / 2
+                                             : MOST_DEPTH;
     int64_t blocks = (plan->depth + most - 1) / most;
     if (blocks < 1) blocks = 1;
     plan->depth_block = ((plan->depth + blocks - 1) / blocks + 7) / 8 * 8;
@@ -87,10 +105,18 @@ static void choose_units(GemmPlan *plan, const Kernel *kernel)
         units_add(&plan->units, axis, kernel->extent[axis], 1);
         batches *= kernel->extent[axis];
     }
-    plan->unit_columns = (int64_t)plan->vectors * plan->lanes;
-    int64_t panels = (plan->columns + plan->unit_columns - 1) / plan->unit_columns;
-    int64_t chunks = (plan->rows + WANTED_ROWS - 1) / WANTED_ROWS;
-    while (batches * panels * chunks < WANTED_UNITS && plan->rows / (chunks + 1) >= LEAST_ROWS) chunks++;
+    plan->panel_columns = (int64_t)plan->vectors * plan->lanes;
+    int64_t panels = (plan->columns + plan->panel_columns - 1) / plan->panel_columns, per_unit = 1, chunks;
+    if (plan->pack_a) {
+        per_unit = panels < PACKED_UNIT_PANELS ? panels : PACKED_UNIT_PANELS;
+        chunks = (plan->rows + PACKED_UNIT_ROWS - 1) / PACKED_UNIT_ROWS;
+        if (batches * chunks == 1 && per_unit == panels && panels > 1)
+            per_unit = (panels + 1) / 2; /* for two threads */
+    } else {
+        chunks = (plan->rows + WANTED_ROWS - 1) / WANTED_ROWS;
+        while (batches * panels * chunks < WANTED_UNITS && plan->rows / (chunks + 1) >= LEAST_ROWS) chunks++;
+    }
+    plan->unit_columns = per_unit * plan->panel_columns;
     plan->unit_rows = (plan->rows + chunks - 1) / (chunks ? chunks : 1);
     plan->unit_rows = (plan->unit_rows + ROW_GRANULE - 1) / ROW_GRANULE * ROW_GRANULE;
     if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
@@ -111,10 +137,12 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     find_epilogue(plan, kernel);
     choose_tile(plan, target);
     choose_packing(plan, kernel, target);
+    choose_a(plan, kernel);
     choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
     choose_units(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
     if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;
+    if (plan->pack_a) plan->a_bytes = (size_t)(plan->unit_rows * plan->depth_block + plan->lanes) * size;
     if (plan->depth > plan->depth_block && !plan->sums_in_place) {
         plan->sum_bytes = (size_t)plan->unit_rows * width * size;
     }

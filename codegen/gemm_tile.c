@@ -191,8 +191,32 @@ static void prefetch_column(Tile *tile, Ir a, int64_t k)
     emit_prefetch(emit, emit_address(emit, type, a, next), PREFETCH_LEVEL2);
 }
 
-/* What will be packed next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the lines
- * of UNROLL rows of the source, or of a few of its columns. */
+/* The lines of A that will be packed next, into the second-level cache: panels take turns at rows of A in memory, tiles
+ * at the lines of a row. */
+static void prefetch_unpacked_a(Tile *tile, Ir k)
+{
+    Emit *emit = tile->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const GemmPlan *plan = tile->plan;
+    int64_t a_depth = tile->kernel->operands[plan->match.a].stride[tile->kernel->axis_count - 1];
+    int64_t panels = plan->unit_columns / plan->panel_columns;
+    int64_t steps = panels < UNROLL ? UNROLL / panels : 1, lines = (plan->unit_rows + plan->lanes - 1) / plan->lanes;
+    Ir column = LLVMGetParam(tile->function, PANEL_COLUMN);
+    Ir panel = LLVMBuildUDiv(builder, column, emit_i64(emit, plan->panel_columns), "");
+    panel = LLVMBuildURem(builder, panel, emit_i64(emit, (UNROLL + steps - 1) / steps), "");
+    Ir number = LLVMBuildUDiv(builder, row_in_unit(tile), emit_i64(emit, tile->rows), "");
+    Ir line = LLVMBuildURem(builder, number, emit_i64(emit, lines), "");
+    Ir step = emit_add(emit, k, emit_mul(emit, panel, steps));
+    Ir offset = emit_add(emit, emit_mul(emit, step, a_depth), emit_mul(emit, line, plan->lanes));
+    Ir source = LLVMGetParam(tile->function, PANEL_A_SOURCE);
+    for (int64_t i = 0; i < steps; i++) {
+        Ir at = emit_add(emit, offset, emit_i64(emit, i * a_depth + tile->panel->next_a));
+        emit_prefetch(emit, emit_address(emit, tile->element, source, at), PREFETCH_LEVEL2);
+    }
+}
+
+/* What will be packed next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the
+ * lines of UNROLL rows of the source, or of a few of its columns. */
 static void prefetch_source(Tile *tile, Ir k)
 {
     Emit *emit = tile->emit;
@@ -220,11 +244,14 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     Ir a_here = emit_address(emit, a_memory, a, emit_mul(emit, k, tile->a_depth));
     Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, k, tile->b_depth));
-    if (tile->a_depth == 1) prefetch_rows(tile, a, k);
+    if (tile->plan->pack_a)
+        prefetch_unpacked_a(tile, k);
+    else if (tile->a_depth == 1)
+        prefetch_rows(tile, a, k);
     if (tile->plan->b != GEMM_B_DIRECT) prefetch_source(tile, k);
     if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
-        if (tile->a_depth != 1) prefetch_column(tile, a_here, u);
+        if (tile->a_depth != 1 && !tile->plan->pack_a) prefetch_column(tile, a_here, u);
         multiply_step(tile, a_here, b_here, u);
     }
 }
@@ -235,7 +262,9 @@ static void multiply(Tile *tile)
     int count = tile->rows * tile->panel->vectors;
     int64_t whole = tile->panel->depth / UNROLL * UNROLL;
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
-    Ir a = emit_address(emit, a_memory, LLVMGetParam(tile->function, PANEL_A), emit_mul(emit, tile->row, tile->a_row));
+    Ir a_offset = tile->plan->pack_a ? emit_mul(emit, row_in_unit(tile), tile->panel->depth)
+                                     : emit_mul(emit, tile->row, tile->a_row);
+    Ir a = emit_address(emit, a_memory, LLVMGetParam(tile->function, PANEL_A), a_offset);
     Ir b = LLVMGetParam(tile->function, PANEL_B);
     if (tile->plan->match.row_axis >= 0) tile->body.index[tile->plan->match.row_axis] = tile->row;
     body_set_base(&tile->body);
@@ -343,8 +372,8 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
     tile.function = emit_function(emit, name, gemm_panel_type(emit, kernel), true);
     tile.element = emit_register_type(emit, plan->type);
     tile.vector = emit_vector_type(tile.element, plan->lanes);
-    tile.a_row = plan->match.row_axis < 0 ? 0 : a->stride[plan->match.row_axis];
-    tile.a_depth = a->stride[inner];
+    tile.a_row = plan->pack_a ? 1 : plan->match.row_axis < 0 ? 0 : a->stride[plan->match.row_axis];
+    tile.a_depth = plan->pack_a ? gemm_tile_rows(plan, panel->vectors) : a->stride[inner];
     tile.b_depth = plan->b == GEMM_B_DIRECT ? b->stride[inner] : (int64_t)panel->vectors * plan->lanes;
     int64_t rows = gemm_tile_rows(plan, panel->vectors), rest = plan->rows % rows;
     tile.spill = LLVMBuildArrayAlloca(emit->builder, tile.vector, emit_i32(emit, (int)rows * panel->vectors), "");

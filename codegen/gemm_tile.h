@@ -14,7 +14,8 @@ typedef struct Panel {
 
 enum {
     PANEL_OPERANDS, /* the kernel's operand array */
-    PANEL_A,        /* row 0 of A, at the block's first k */
+    PANEL_A,        /* row 0 of A, or the packed row `begin`, at the block's first k */
+    PANEL_A_SOURCE, /* row `begin` of A in place */
     PANEL_B,        /* the panel, packed or in place */
     PANEL_SOURCE,   /* where the panel was packed from */
     PANEL_SUMS,     /* where sums are kept between blocks: the panel's first element of row `begin` */
