@@ -28,6 +28,7 @@ static const char usage[] =
     "  --optimizer SPEC      sgd, momentum, adam or adamw, with :key=value,... (default adamw)\n"
     "  --dim NAME=VALUE      bind a symbolic dimension\n"
     "  --dropout off         take out the dropout of a train-mode export\n"
+    "  --no-prune            compute every token of the last block, also where only one is read\n"
     "  --interpret           run by the interpreter instead of compiling\n"
     "  --threads N           threads to use (default: all processors)\n"
     "  --target-cpu NAME     generate code for this CPU (default: native)\n"
@@ -58,7 +59,8 @@ enum {
     OPTION_THREADS,
     OPTION_TARGET_CPU,
     OPTION_KEEP_TIES,
-    OPTION_UNTIE
+    OPTION_UNTIE,
+    OPTION_NO_PRUNE
 };
 
 static const struct option long_options[] = {
@@ -75,6 +77,7 @@ static const struct option long_options[] = {
     {"target-cpu", required_argument, NULL, OPTION_TARGET_CPU},
     {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},
     {"untie", no_argument, NULL, OPTION_UNTIE},
+    {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -111,6 +114,7 @@ static bool parse_option(RunOptions *options, int option, char *argument, Diagno
         return true;
     case OPTION_TARGET_CPU: options->target_cpu = argument; return true;
     case OPTION_KEEP_TIES: return options->load.import.keep_ties = true;
+    case OPTION_NO_PRUNE: return options->load.no_pruning = true;
     case OPTION_UNTIE: return options->load.import.untie = true;
     case 'v': return options->verbose = true;
     default: return false;

@@ -3,6 +3,7 @@
 #include "graph/fusion.h"
 #include "graph/layers.h"
 #include "graph/loss.h"
+#include "graph/prune.h"
 
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
 {
@@ -18,6 +19,7 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
     if ((options->want_loss || differentiates) && !loss_attach(graph, options->loss, diagnostics)) return false;
     graph_remove_dead(graph);
     fuse_composites(graph, diagnostics);
+    if (!options->no_pruning) prune_unread(graph, diagnostics);
     layers_assign(graph, diagnostics);
     graph_verify(graph);
     if (differentiates) {

@@ -17,6 +17,7 @@ typedef enum InputKind {
     SPARSE,   /* the same, but every third element is 0 */
     CONSTANT, /* the same, but a constant */
     WHOLE,    /* int64 in low ... high */
+    KNOWN,    /* the same, but a constant */
     ORDER,    /* int64: the numbers of the elements, backwards */
     TRUTH,    /* bool */
     SCALARS   /* the scalars of a step */

@@ -39,6 +39,7 @@ static DType input_type(const Subject *subject, InputKind kind)
 {
     switch (kind) {
     case WHOLE:
+    case KNOWN:
     case ORDER: return DTYPE_I64;
     case TRUTH: return DTYPE_BOOL;
     case SCALARS: return DTYPE_F32;
@@ -53,7 +54,7 @@ static Tensor random_tensor(const InputSpec *spec, DType dtype)
     Tensor tensor = {spec->shape, memory_allocate((size_t)(count + 1) * sizeof(double))};
     for (int64_t i = 0; i < count; i++) {
         double value = random_between(spec->low, spec->high), rounded = 0;
-        if (spec->kind == WHOLE) value = floor(random_between(spec->low, spec->high + 1));
+        if (spec->kind == WHOLE || spec->kind == KNOWN) value = floor(random_between(spec->low, spec->high + 1));
         if (spec->kind == ORDER) value = (double)(count - 1 - i);
         if (spec->kind == SPARSE && i % 3 == 0) value = 0;
         if (spec->kind == TRUTH) value = random_between(0, 1) < 0.5;
@@ -95,7 +96,7 @@ static ValueId add_input(Subject *subject, int i)
     void *data = arena_allocate(&subject->graph.arena, bytes);
     store_tensor(subject, i, data);
     ValueId value;
-    if (spec->kind == CONSTANT)
+    if (spec->kind == CONSTANT || spec->kind == KNOWN)
         value = graph_add_constant(&subject->graph, NULL, dtype, &shape, data);
     else
         value = graph_add_parameter(&subject->graph, name, dtype, &shape, data);

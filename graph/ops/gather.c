@@ -43,6 +43,11 @@ bool differentiate_gather(Differentiation *differentiation, NodeId id)
 void lower_gather(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
+    View known;
+    if (movement_view(lowering, id, &known)) {
+        lower_movement(lowering, id);
+        return;
+    }
     View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;

@@ -114,6 +114,27 @@ bool infer_slice(InferContext *context)
 
 /* --- Views -------------------------------------------------------------------------------------------------------- */
 
+/* A single index that is known is a slice without its dimension, or with as many dimensions of 1 as the index has. */
+static bool index_view(Lowering *lowering, const Node *node, View *view)
+{
+    const Value *index = graph_value(lowering->graph, node->inputs[1]);
+    if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
+    View from = lower_view(lowering, node->inputs[0]);
+    int64_t axis = node_integer(node, "axis", 0), at = element_as_integer(index->dtype, index->data, 0);
+    normalize_axis(&axis, from.shape.rank, false);
+    int64_t extent = from.shape.dim[axis];
+    at = at < 0 ? at + extent : at;
+    at = at < 0 ? 0 : at >= extent ? extent - 1 : at;
+    *view = (View){.base = from.base, .offset = from.offset + at * from.stride[axis]};
+    for (int i = 0; i < from.shape.rank; i++) {
+        for (int k = 0; k < index->shape.rank && i == axis; k++) view->shape.dim[view->shape.rank++] = 1;
+        if (i == axis) continue;
+        view->stride[view->shape.rank] = from.stride[i];
+        view->shape.dim[view->shape.rank++] = from.shape.dim[i];
+    }
+    return true;
+}
+
 /* Splits and merges dimensions; false if elements that become neighbours do not stand regularly. */
 static bool reshape_view(View *view, const Shape *shape)
 {
@@ -198,6 +219,7 @@ bool movement_view(Lowering *lowering, NodeId id, View *view)
         *view = lower_view(lowering, node->inputs[0]);
         expand_view(view, &output->shape);
         return true;
+    case OP_Gather: return index_view(lowering, node, view);
     case OP_Slice:
         *view = lower_view(lowering, node->inputs[0]);
         slice_bounds(node, &bounds);

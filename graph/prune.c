@@ -1,0 +1,380 @@
+#include "graph/prune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/operator.h"
+
+typedef enum Need { UNREAD, PART, WHOLE } Need;
+
+/* What is read of a value: indices start ... start + count - 1 of one axis, if only a part. */
+typedef struct Demand {
+    Need need;
+    int axis;
+    int64_t start, count;
+} Demand;
+
+typedef struct CutValue {
+    ValueId whole, part;
+    Demand demand;
+} CutValue;
+
+typedef struct Pruner {
+    Graph *graph;
+    Diagnostics *diagnostics;
+    Demand *demand; /* per value */
+    size_t value_count;
+    CutValue *cuts; /* values that were cut already */
+    size_t cut_count, cut_capacity;
+} Pruner;
+
+static bool same_part(const Demand *a, const Demand *b)
+{
+    return a->axis == b->axis && a->start == b->start && a->count == b->count;
+}
+
+static void add_demand(Pruner *pruner, ValueId value, Demand demand)
+{
+    Demand *present = &pruner->demand[value];
+    if (present->need == UNREAD)
+        *present = demand;
+    else if (present->need == WHOLE || demand.need == WHOLE || !same_part(present, &demand))
+        *present = (Demand){.need = WHOLE};
+}
+
+/* --- What operators do to an axis --------------------------------------------------------------------------------- */
+
+static const Shape *shape_of(const Graph *graph, ValueId value) { return &graph_value(graph, value)->shape; }
+
+/* Whether the node reads one part of its first input along one axis. */
+static bool selects(const Graph *graph, const Node *node, Demand *part)
+{
+    const Shape *shape = shape_of(graph, node->inputs[0]);
+    if (node->op == OP_Gather) {
+        const Value *index = graph_value(graph, node->inputs[1]);
+        int64_t axis = node_integer(node, "axis", 0);
+        if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
+        normalize_axis(&axis, shape->rank, false);
+        int64_t start = element_as_integer(index->dtype, index->data, 0);
+        if (!normalize_axis(&start, (int)shape->dim[axis], false)) return false;
+        *part = (Demand){PART, (int)axis, start, 1};
+        return shape->dim[axis] > 1;
+    }
+    Shape starts, steps, result;
+    if (node->op != OP_Slice || !node_shape(node, "starts", &starts) || !node_shape(node, "steps", &steps) ||
+        !node_shape(node, "shape", &result))
+        return false;
+    int cut = -1;
+    for (int i = 0; i < shape->rank; i++) {
+        if (result.dim[i] == shape->dim[i] && steps.dim[i] == 1) continue;
+        if (cut >= 0 || (steps.dim[i] != 1 && result.dim[i] != 1) || result.dim[i] == 0) return false;
+        cut = i;
+    }
+    if (cut < 0) return false;
+    *part = (Demand){PART, cut, starts.dim[cut], result.dim[cut]};
+    return true;
+}
+
+/* The axis of `input` that broadcasting brings to `axis` of a result of rank `rank`; -1 if it does not move there. */
+static int broadcast_axis(const Shape *input, int rank, int axis)
+{
+    int at = axis - (rank - input->rank);
+    return at >= 0 && input->dim[at] != 1 ? at : -1;
+}
+
+/* The dimension of `shape` that a reshape keeps as `axis` of `result`; -1 if it is split or merged. */
+static int reshaped_axis(const Shape *shape, const Shape *result, int axis)
+{
+    int64_t behind = 1, seen = 1;
+    for (int i = axis + 1; i < result->rank; i++) behind *= result->dim[i];
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        if (seen == behind && shape->dim[i] == result->dim[axis]) return i;
+        seen *= shape->dim[i];
+    }
+    return -1;
+}
+
+static bool broadcasts(Opcode op)
+{
+    switch (op) {
+    case OP_Identity:
+    case OP_Neg:
+    case OP_Abs:
+    case OP_Sign:
+    case OP_Exp:
+    case OP_Log:
+    case OP_Sqrt:
+    case OP_Reciprocal:
+    case OP_Sin:
+    case OP_Cos:
+    case OP_Erf:
+    case OP_Tanh:
+    case OP_Sigmoid:
+    case OP_Relu:
+    case OP_Not:
+    case OP_IsNaN:
+    case OP_Cast:
+    case OP_Add:
+    case OP_Sub:
+    case OP_Mul:
+    case OP_Div:
+    case OP_Pow:
+    case OP_Mod:
+    case OP_Min:
+    case OP_Max:
+    case OP_And:
+    case OP_Or:
+    case OP_Equal:
+    case OP_Less:
+    case OP_LessOrEqual:
+    case OP_Greater:
+    case OP_GreaterOrEqual:
+    case OP_Where:
+    case OP_Gelu:
+    case OP_Expand: return true;
+    default: return false;
+    }
+}
+
+static bool matmul_axes(const Graph *graph, const Node *node, int axis, int *axes)
+{
+    const Shape *a = shape_of(graph, node->inputs[0]), *b = shape_of(graph, node->inputs[1]);
+    int rank = shape_of(graph, node->outputs[0])->rank;
+    if (a->rank < 2 || b->rank < 2) return false;
+    axes[0] = axis == rank - 1 ? -1 : axis == rank - 2 ? a->rank - 2 : broadcast_axis(a, rank, axis);
+    axes[1] = axis == rank - 2 ? -1 : axis == rank - 1 ? b->rank - 1 : broadcast_axis(b, rank, axis);
+    return true;
+}
+
+/* Through a Gather or Slice on other axes. */
+static bool selection_axes(const Graph *graph, const Node *node, int axis, int *axes)
+{
+    const Shape *shape = shape_of(graph, node->inputs[0]), *result = shape_of(graph, node->outputs[0]);
+    if (node->op == OP_Slice) {
+        Shape starts, steps;
+        axes[0] = axis;
+        return node_shape(node, "starts", &starts) && node_shape(node, "steps", &steps) && starts.dim[axis] == 0 &&
+               steps.dim[axis] == 1 && result->dim[axis] == shape->dim[axis];
+    }
+    int64_t gathered = node_integer(node, "axis", 0);
+    int index_rank = shape_of(graph, node->inputs[1])->rank;
+    normalize_axis(&gathered, shape->rank, false);
+    bool indexed = axis >= gathered && axis < gathered + index_rank;
+    axes[0] = indexed ? -1 : axis < gathered ? axis : axis - index_rank + 1;
+    axes[1] = indexed ? axis - (int)gathered : -1;
+    return true;
+}
+
+static bool reduced_axis(const Graph *graph, const Node *node, int axis, int *from)
+{
+    const Attribute *list = node_attribute(node, "axes");
+    int rank = shape_of(graph, node->inputs[0])->rank, seen = 0;
+    bool keeps = node_integer(node, "keepdims", 1);
+    for (int i = 0; list && list->count && i < rank; i++) {
+        bool reduced = false;
+        for (int k = 0; k < list->count; k++) reduced |= list->integers[k] == i || list->integers[k] + rank == i;
+        if (reduced && !keeps) continue;
+        if (seen++ == axis) {
+            *from = i;
+            return !reduced;
+        }
+    }
+    return false;
+}
+
+/* If every index of `axis` of the node's result depends on the same index of its inputs only: their axes, or -1 for
+ * inputs that do not move along it. */
+static bool input_axes(const Graph *graph, const Node *node, int axis, int *axes)
+{
+    const Shape *shape = shape_of(graph, node->inputs[0]), *result = shape_of(graph, node->outputs[0]);
+    for (int i = 0; i < node->input_count; i++) axes[i] = -1;
+    if (broadcasts(node->op)) {
+        for (int i = 0; i < node->input_count; i++)
+            axes[i] = broadcast_axis(shape_of(graph, node->inputs[i]), result->rank, axis);
+        return true;
+    }
+    switch (node->op) {
+    case OP_MatMul: return matmul_axes(graph, node, axis, axes);
+    case OP_Slice:
+    case OP_Gather: return selection_axes(graph, node, axis, axes);
+    case OP_ReduceSum:
+    case OP_ReduceMean:
+    case OP_ReduceMax:
+    case OP_ReduceMin: return reduced_axis(graph, node, axis, &axes[0]);
+    case OP_Softmax:
+    case OP_LogSoftmax:
+    case OP_LayerNormalization: axes[0] = axis; return axis != result->rank - 1;
+    case OP_Reshape: axes[0] = reshaped_axis(shape, result, axis); return axes[0] >= 0;
+    case OP_Transpose: {
+        const Attribute *perm = node_attribute(node, "perm");
+        axes[0] = perm ? (int)perm->integers[axis] : result->rank - 1 - axis;
+        return true;
+    }
+    case OP_Concat: {
+        int64_t joined = node_integer(node, "axis", 0);
+        normalize_axis(&joined, result->rank, false);
+        for (int i = 0; i < node->input_count; i++) axes[i] = axis;
+        return axis != joined;
+    }
+    default: return false;
+    }
+}
+
+/* --- Demands, from the outputs up --------------------------------------------------------------------------------- */
+
+static void demand_inputs(Pruner *pruner, const Node *node)
+{
+    Graph *graph = pruner->graph;
+    Demand *demand = &pruner->demand[node->outputs[0]], part = {0};
+    for (int i = 1; i < node->output_count; i++)
+        if (pruner->demand[node->outputs[i]].need != UNREAD) *demand = (Demand){.need = WHOLE};
+    if (demand->need == UNREAD) return;
+    int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
+    if (demand->need == PART && !input_axes(graph, node, demand->axis, axes)) *demand = (Demand){.need = WHOLE};
+    bool selecting = demand->need == WHOLE && selects(graph, node, &part);
+    for (int i = 0; i < node->input_count; i++) {
+        if (!node->inputs[i]) continue;
+        Demand wanted = {.need = WHOLE};
+        if (selecting && i == 0) wanted = part;
+        if (demand->need == PART && axes[i] >= 0) wanted = (Demand){PART, axes[i], demand->start, demand->count};
+        add_demand(pruner, node->inputs[i], wanted);
+    }
+    free(axes);
+}
+
+/* --- The graph again, with less in it ----------------------------------------------------------------------------- */
+
+/* The part of a value that is there as a whole. */
+static ValueId cut(Pruner *pruner, ValueId whole, Demand part, const char *name)
+{
+    for (size_t i = 0; i < pruner->cut_count; i++)
+        if (pruner->cuts[i].whole == whole && same_part(&pruner->cuts[i].demand, &part)) return pruner->cuts[i].part;
+    Shape shape = *shape_of(pruner->graph, whole);
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    starts[part.axis] = part.start;
+    shape.dim[part.axis] = part.count;
+    Attribute attributes[3] = {attribute_integers("starts", starts, shape.rank),
+                               attribute_integers("steps", steps, shape.rank),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    NodeOrigin origin = {.name = name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    ValueId result;
+    if (!graph_add_node(pruner->graph, OP_Slice, origin, &whole, 1, attributes, 3, &result, 1, pruner->diagnostics))
+        bug("a part of value %u cannot be cut out", whole);
+    CutValue cut_value = {whole, result, part};
+    array_push(pruner->cuts, pruner->cut_count, pruner->cut_capacity, cut_value);
+    return result;
+}
+
+/* Whether the node that makes the value computes a part of it only. */
+static bool is_shrunk(const Pruner *pruner, ValueId value)
+{
+    return graph_value(pruner->graph, value)->producer && pruner->demand[value].need == PART;
+}
+
+/* Changes one number of an attribute that is a list; the node gets attributes of its own. */
+static void change_attribute(Graph *graph, Node *node, const char *name, int at, int64_t number)
+{
+    node->attributes =
+        arena_copy(&graph->arena, node->attributes, (size_t)node->attribute_count * sizeof *node->attributes);
+    for (int i = 0; i < node->attribute_count; i++) {
+        Attribute *attribute = &node->attributes[i];
+        if (strcmp(attribute->name, name) != 0) continue;
+        int64_t *list = arena_copy(&graph->arena, attribute->integers, (size_t)attribute->count * sizeof *list);
+        list[at] = number;
+        attribute->integers = list;
+    }
+}
+
+/* A node of whose result only a part is read computes that part. */
+static void shrink(Pruner *pruner, Node *node, const Demand *demand)
+{
+    Graph *graph = pruner->graph;
+    int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
+    input_axes(graph, node, demand->axis, axes);
+    for (int i = 0; i < node->input_count; i++) {
+        ValueId input = node->inputs[i];
+        if (!input || axes[i] < 0) continue;
+        Demand part = {PART, axes[i], demand->start, demand->count};
+        if (!is_shrunk(pruner, input)) node->inputs[i] = cut(pruner, input, part, node->name);
+    }
+    free(axes);
+    if (node->op == OP_Reshape || node->op == OP_Slice)
+        change_attribute(graph, node, "shape", demand->axis, demand->count);
+    if (node->op == OP_Expand) {
+        Shape target = *shape_of(graph, node->outputs[0]), given;
+        node_shape(node, "shape", &given);
+        int at = demand->axis - (target.rank - given.rank);
+        if (at >= 0 && given.dim[at] != 1) change_attribute(graph, node, "shape", at, demand->count);
+    }
+    for (int i = 0; i < node->output_count; i++)
+        graph_value(graph, node->outputs[i])->shape.dim[demand->axis] = demand->count;
+}
+
+/* A selection whose input is that selection already takes all of it. */
+static void select_all(Pruner *pruner, Node *node, const Demand *part)
+{
+    Graph *graph = pruner->graph;
+    if (node->op == OP_Slice) {
+        change_attribute(graph, node, "starts", part->axis, 0);
+        change_attribute(graph, node, "steps", part->axis, 1);
+        return;
+    }
+    /* What is left of a Gather is the dimension that it takes away. */
+    Shape shape = *shape_of(graph, node->outputs[0]);
+    Attribute attribute = attribute_integers("shape", NULL, shape.rank);
+    attribute.integers = arena_copy(&graph->arena, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
+    node->op = OP_Reshape;
+    node->input_count = node->attribute_count = 1;
+    node->attributes = arena_copy(&graph->arena, &attribute, sizeof attribute);
+}
+
+static void check_shapes(Pruner *pruner, const Node *node)
+{
+    InferContext context = {.graph = pruner->graph, .node = node, .diagnostics = pruner->diagnostics};
+    if (!operators[node->op].infer(&context)) bug("a pruned %s does not fit its inputs", operators[node->op].name);
+    for (int i = 0; i < node->output_count; i++)
+        if (!shape_equal(&context.shape[i], shape_of(pruner->graph, node->outputs[i])))
+            bug("a pruned %s has another shape than expected", operators[node->op].name);
+}
+
+static void rebuild_node(Pruner *pruner, Node node)
+{
+    Graph *graph = pruner->graph;
+    Demand demand = pruner->demand[node.outputs[0]], part = {0};
+    if (demand.need == UNREAD) {
+        for (int i = 0; i < node.output_count; i++) graph_value(graph, node.outputs[i])->producer = 0;
+        return;
+    }
+    node.inputs = arena_copy(&graph->arena, node.inputs, (size_t)node.input_count * sizeof *node.inputs);
+    /* What is read whole, of an input that is not: a selection, for nothing else asks for a part. */
+    bool selecting = demand.need == WHOLE && is_shrunk(pruner, node.inputs[0]);
+    if (selecting) part = pruner->demand[node.inputs[0]];
+    if (demand.need == PART) shrink(pruner, &node, &demand);
+    if (selecting) select_all(pruner, &node, &part);
+    if (demand.need == PART || selecting) check_shapes(pruner, &node);
+    NodeId id = (NodeId)graph->node_count;
+    for (int i = 0; i < node.output_count; i++) graph_value(graph, node.outputs[i])->producer = id;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+}
+
+void prune_unread(Graph *graph, Diagnostics *diagnostics)
+{
+    Pruner pruner = {.graph = graph, .diagnostics = diagnostics, .value_count = graph->value_count};
+    pruner.demand = memory_allocate(graph->value_count * sizeof *pruner.demand);
+    for (size_t i = 0; i < graph->output_count; i++)
+        add_demand(&pruner, graph->outputs[i].value, (Demand){.need = WHOLE});
+    if (graph->loss) add_demand(&pruner, graph->loss, (Demand){.need = WHOLE});
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--)
+        if (graph_node(graph, n)->op != OP_NONE) demand_inputs(&pruner, graph_node(graph, n));
+
+    Node *nodes = graph->nodes;
+    size_t node_count = graph->node_count;
+    graph->nodes = NULL;
+    graph->node_count = graph->node_capacity = 0;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
+    for (size_t n = 1; n < node_count; n++)
+        if (nodes[n].op != OP_NONE) rebuild_node(&pruner, nodes[n]);
+    free(nodes);
+    free(pruner.cuts);
+    free(pruner.demand);
+}
