@@ -1,4 +1,4 @@
-/* Compiled kernels against the interpreter, whole and in pieces. */
+/* Compiled loop kernels against the interpreter, whole and in pieces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,152 +7,10 @@
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
-
-static Target target;
-static Diagnostics diagnostics;
-static uint64_t seed = 1;
-
-static uint32_t draw(uint32_t limit)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(seed >> 33) % limit;
-}
-
-static double draw_real(void) { return (double)draw(1u << 24) / (1 << 23) - 1; }
-
-/* Elements of operand `i` that the kernel may touch. */
-static int64_t operand_elements(const Kernel *kernel, int i)
-{
-    const KernelOperand *operand = &kernel->operands[i];
-    int64_t last = 0;
-    for (int axis = 0; axis < kernel->axis_count; axis++) {
-        if (kernel->extent[axis] > 0) last += (kernel->extent[axis] - 1) * operand->stride[axis];
-    }
-    return (operand->elements ? operand->elements : 1) + last;
-}
-
-typedef struct Operands {
-    int count;
-    size_t bytes[KERNEL_MAX_OPERANDS];
-    void *data[KERNEL_MAX_OPERANDS];
-} Operands;
-
-typedef void Fill(const Kernel *kernel, int operand, int64_t elements, void *data);
-
-static void fill_random(const Kernel *kernel, int operand, int64_t elements, void *data)
-{
-    DType dtype = kernel->operands[operand].dtype;
-    for (int64_t i = 0; i < elements; i++) {
-        if (dtype_is_float(dtype))
-            element_store_double(dtype, data, i, draw_real());
-        else if (dtype == DTYPE_BOOL)
-            element_store_integer(dtype, data, i, draw(2));
-        else
-            element_store_integer(dtype, data, i, draw(7));
-    }
-}
-
-static Operands operands_new(const Kernel *kernel, Fill *fill)
-{
-    Operands operands = {.count = kernel->operand_count};
-    for (int i = 0; i < kernel->operand_count; i++) {
-        int64_t elements = operand_elements(kernel, i);
-        operands.bytes[i] = (size_t)elements * dtype_size(kernel->operands[i].dtype);
-        operands.data[i] = memory_allocate(operands.bytes[i] + 1);
-        fill(kernel, i, elements, operands.data[i]);
-    }
-    return operands;
-}
-
-static Operands operands_copy(const Operands *operands)
-{
-    Operands copy = *operands;
-    for (int i = 0; i < copy.count; i++) {
-        copy.data[i] = memory_allocate(copy.bytes[i] + 1);
-        memcpy(copy.data[i], operands->data[i], copy.bytes[i]);
-    }
-    return copy;
-}
-
-static void operands_free(Operands *operands)
-{
-    for (int i = 0; i < operands->count; i++) free(operands->data[i]);
-}
-
-static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Operands *operands, bool split)
-{
-    char *raw = memory_allocate(compiled->scratch_bytes + 64);
-    void *scratch = (void *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
-    if (!split) {
-        function(operands->data, 0, compiled->units, scratch);
-    } else { /* backwards, in pieces */
-        for (int64_t end = compiled->units; end > 0;) {
-            int64_t begin = end - 1 - draw(end < 9 ? (uint32_t)end : 9);
-            if (begin < 0) begin = 0;
-            function(operands->data, begin, end, scratch);
-            end = begin;
-        }
-    }
-    free(raw);
-}
-
-static void compare(const Kernel *kernel, const Operands *expected, const Operands *found, double tolerance)
-{
-    for (int i = 0; i < kernel->operand_count; i++) {
-        DType dtype = kernel->operands[i].dtype;
-        int64_t elements = operand_elements(kernel, i);
-        double largest = 1e-30;
-        for (int64_t k = 0; k < elements; k++) {
-            double value = fabs(element_as_double(dtype, expected->data[i], k));
-            if (isfinite(value) && value > largest) largest = value;
-        }
-        for (int64_t k = 0; k < elements; k++) {
-            double a = element_as_double(dtype, expected->data[i], k), b = element_as_double(dtype, found->data[i], k);
-            if ((isnan(a) && isnan(b)) || a == b) continue;
-            double bound = dtype_is_float(dtype) ? tolerance * (fabs(a) + 0.1 * largest) : 0;
-            if (dtype == DTYPE_BF16) bound += 0.01 * fabs(a);
-            if (dtype == DTYPE_F16) bound += 0.001 * fabs(a);
-            if (!(fabs(a - b) <= bound)) {
-                Buffer text = {0};
-                kernel_print(kernel, &text);
-                fail_msg("%s\noperand %d, element %lld: expected %.9g, found %.9g", buffer_text(&text), i, (long long)k,
-                         a, b);
-            }
-        }
-    }
-}
-
-static void check_filled(const Kernel *kernel, double tolerance, Fill *fill)
-{
-    kernel_verify(kernel);
-    const Kernel *list[] = {kernel};
-    CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
-    assert_non_null(compiled);
-    JitProgram *jit = jit_load(compiled, &diagnostics);
-    assert_non_null(jit);
-    const CompiledKernel *code = codegen_find(compiled, kernel);
-    assert_non_null(code);
-    Operands interpreted = operands_new(kernel, fill);
-    Operands whole = operands_copy(&interpreted), split = operands_copy(&interpreted);
-    assert_true(kernel_interpret(kernel, interpreted.data));
-    run_compiled(code, jit_find(jit, code), &whole, false);
-    run_compiled(code, jit_find(jit, code), &split, true);
-    compare(kernel, &interpreted, &whole, tolerance);
-    for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
-    operands_free(&interpreted);
-    operands_free(&whole);
-    operands_free(&split);
-    jit_free(jit);
-    codegen_free(compiled);
-}
-
-static void check(const Kernel *kernel) { check_filled(kernel, 1e-5, fill_random); }
+#include "tests/kernel_check.h"
 
 /* --- Elementwise ----------------------------------------------------------------------------------------------------
  */
-
-static Kernel kernel;
 
 static void dense(int64_t *stride, int axes, const int64_t *extent)
 {
@@ -436,24 +294,6 @@ static void test_random_reductions(void **state)
 /* --- What models are made of ----------------------------------------------------------------------------------------
  */
 
-static void build_softmax(int64_t rows, int64_t columns)
-{
-    int64_t extent[] = {rows, columns}, stride[] = {columns, 1};
-    kernel_begin(&kernel, "softmax", 2, extent);
-    int in = kernel_operand(&kernel, DTYPE_F32, stride), out = kernel_operand(&kernel, DTYPE_F32, stride);
-    Register largest = kernel_reduce(&kernel, KERNEL_MAXIMUM_OF, kernel_load(&kernel, in));
-    kernel_begin_phase(&kernel, true);
-    Register x = kernel_load(&kernel, in);
-    Register e = kernel_unary(&kernel, KERNEL_EXP, kernel_binary(&kernel, KERNEL_SUBTRACT, x, largest));
-    kernel_store(&kernel, out, e);
-    Register sum = kernel_reduce(&kernel, KERNEL_SUM, e);
-    kernel_begin_phase(&kernel, false);
-    Register scale = kernel_unary(&kernel, KERNEL_RECIPROCAL, sum);
-    kernel_begin_phase(&kernel, true);
-    Register again = kernel_load(&kernel, out);
-    kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_MULTIPLY, again, scale));
-}
-
 static void test_softmax(void **state)
 {
     (void)state;
@@ -540,123 +380,6 @@ static void test_empty(void **state)
     check(&kernel);
 }
 
-/* --- Matrix products ------------------------------------------------------------------------------------------------
- */
-
-typedef enum Epilogue { PLAIN, ACCUMULATE, BIAS, BIAS_GELU, RESIDUAL_SCALED, COLUMN_SCATTERED, EPILOGUES } Epilogue;
-
-typedef struct Product {
-    int64_t batch, rows, columns, depth;
-    bool transpose_a, transpose_b, strided; /* strided: heads, as slices of wider rows */
-    DType type, stored;
-    Epilogue epilogue;
-} Product;
-
-static Register gelu(Register x)
-{
-    Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.70710678));
-    Register erf = kernel_unary(&kernel, KERNEL_ERF, scaled);
-    Register more = kernel_binary(&kernel, KERNEL_ADD, erf, kernel_constant(&kernel, DTYPE_F32, 1));
-    Register half = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.5));
-    return kernel_binary(&kernel, KERNEL_MULTIPLY, half, more);
-}
-
-static void build_product(const Product *p)
-{
-    int64_t extent[] = {p->batch, p->rows, p->columns, p->depth};
-    int64_t gap = p->strided ? p->batch : 1; /* batches interleaved within rows, else one after another */
-    int64_t a_pitch = (p->transpose_a ? p->rows : p->depth) * gap,
-            b_pitch = (p->transpose_b ? p->depth : p->columns) * gap;
-    int64_t a_batch = p->strided ? a_pitch / gap : p->rows * p->depth;
-    int64_t b_batch = p->strided ? b_pitch / gap : p->columns * p->depth;
-    int64_t a[] = {a_batch, p->transpose_a ? 1 : a_pitch, 0, p->transpose_a ? a_pitch : 1};
-    int64_t b[] = {b_batch, 0, p->transpose_b ? b_pitch : 1, p->transpose_b ? 1 : b_pitch};
-    int64_t c[] = {p->strided ? p->columns : p->rows * p->columns, p->columns * gap, 1, 0}, bias[] = {0, 0, 1, 0};
-    int64_t scattered[] = {p->rows * p->columns * 2, 2 * p->columns, 2, 0};
-    kernel_begin(&kernel, "product", 4, extent);
-    Register x = kernel_load(&kernel, kernel_operand(&kernel, p->stored, a));
-    Register y = kernel_load(&kernel, kernel_operand(&kernel, p->stored, b));
-    Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, x, y));
-    kernel_begin_phase(&kernel, false);
-    int out = kernel_operand(&kernel, p->type, p->epilogue == COLUMN_SCATTERED ? scattered : c);
-    switch (p->epilogue) {
-    case ACCUMULATE: kernel_store_add(&kernel, out, sum); break;
-    case BIAS:
-    case BIAS_GELU: {
-        Register shift = kernel_load(&kernel, kernel_operand(&kernel, p->type, bias));
-        Register z = kernel_binary(&kernel, KERNEL_ADD, sum, shift);
-        kernel_store(&kernel, out, p->epilogue == BIAS || p->type != DTYPE_F32 ? z : gelu(z));
-        break;
-    }
-    case RESIDUAL_SCALED: {
-        Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, sum, kernel_constant(&kernel, p->type, 0.125));
-        Register old = kernel_load(&kernel, kernel_operand(&kernel, p->type, c));
-        kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_ADD, scaled, old));
-        break;
-    }
-    default: kernel_store(&kernel, out, sum); break;
-    }
-}
-
-static void test_products(void **state)
-{
-    (void)state;
-    static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
-    for (int round = 0; round < 120; round++) {
-        Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
-        p.batch = 1 + draw(3) * draw(2);
-        p.rows = sizes[draw(16)];
-        p.columns = sizes[draw(16)];
-        p.depth = sizes[draw(16)];
-        p.transpose_a = draw(2);
-        p.transpose_b = draw(2);
-        p.strided = draw(2);
-        p.stored = p.type == DTYPE_F32 && draw(8) == 0 ? DTYPE_BF16 : p.type;
-        p.epilogue = (Epilogue)draw(EPILOGUES);
-        build_product(&p);
-        if (draw(2)) kernel_canonicalize(&kernel);
-        check(&kernel);
-    }
-}
-
-/* Sums long enough to be cut into blocks, and more rows than one unit takes. */
-static void test_long_products(void **state)
-{
-    (void)state;
-    for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
-        Product p = {1,
-                     33,
-                     70,
-                     3100 + 1700 * (epilogue % 2),
-                     epilogue % 2,
-                     epilogue % 3,
-                     false,
-                     DTYPE_F32,
-                     DTYPE_F32,
-                     (Epilogue)epilogue};
-        build_product(&p);
-        check_filled(&kernel, 2e-4, fill_random);
-        p.rows = 1100;
-        p.depth = 40;
-        build_product(&p);
-        check_filled(&kernel, 2e-4, fill_random);
-    }
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    return target_init(&target, (TargetOptions){0}, &diagnostics) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    target_free(&target);
-    diagnostics_free(&diagnostics);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -671,8 +394,6 @@ int main(void)
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long_products),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_set_up, check_tear_down);
 }

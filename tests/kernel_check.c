@@ -1,0 +1,180 @@
+#include "tests/kernel_check.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+Target target;
+Diagnostics diagnostics;
+Kernel kernel;
+static uint64_t seed = 1;
+
+uint32_t draw(uint32_t limit)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33) % limit;
+}
+
+static double draw_real(void) { return (double)draw(1u << 24) / (1 << 23) - 1; }
+
+/* Elements of operand `i` that the kernel may touch. */
+static int64_t operand_elements(const Kernel *checked, int i)
+{
+    const KernelOperand *operand = &checked->operands[i];
+    int64_t last = 0;
+    for (int axis = 0; axis < checked->axis_count; axis++) {
+        if (checked->extent[axis] > 0) last += (checked->extent[axis] - 1) * operand->stride[axis];
+    }
+    return (operand->elements ? operand->elements : 1) + last;
+}
+
+typedef struct Operands {
+    int count;
+    size_t bytes[KERNEL_MAX_OPERANDS];
+    void *data[KERNEL_MAX_OPERANDS];
+} Operands;
+
+void fill_random(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    DType dtype = checked->operands[operand].dtype;
+    for (int64_t i = 0; i < elements; i++) {
+        if (dtype_is_float(dtype))
+            element_store_double(dtype, data, i, draw_real());
+        else if (dtype == DTYPE_BOOL)
+            element_store_integer(dtype, data, i, draw(2));
+        else
+            element_store_integer(dtype, data, i, draw(7));
+    }
+}
+
+static Operands operands_new(const Kernel *checked, Fill *fill)
+{
+    Operands operands = {.count = checked->operand_count};
+    for (int i = 0; i < checked->operand_count; i++) {
+        int64_t elements = operand_elements(checked, i);
+        operands.bytes[i] = (size_t)elements * dtype_size(checked->operands[i].dtype);
+        operands.data[i] = memory_allocate(operands.bytes[i] + 1);
+        fill(checked, i, elements, operands.data[i]);
+    }
+    return operands;
+}
+
+static Operands operands_copy(const Operands *operands)
+{
+    Operands copy = *operands;
+    for (int i = 0; i < copy.count; i++) {
+        copy.data[i] = memory_allocate(copy.bytes[i] + 1);
+        memcpy(copy.data[i], operands->data[i], copy.bytes[i]);
+    }
+    return copy;
+}
+
+static void operands_free(Operands *operands)
+{
+    for (int i = 0; i < operands->count; i++) free(operands->data[i]);
+}
+
+static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Operands *operands, bool split)
+{
+    char *raw = memory_allocate(compiled->scratch_bytes + 64);
+    void *scratch = (void *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
+    if (!split) {
+        function(operands->data, 0, compiled->units, scratch);
+    } else { /* backwards, in pieces */
+        for (int64_t end = compiled->units; end > 0;) {
+            int64_t begin = end - 1 - draw(end < 9 ? (uint32_t)end : 9);
+            if (begin < 0) begin = 0;
+            function(operands->data, begin, end, scratch);
+            end = begin;
+        }
+    }
+    free(raw);
+}
+
+static void compare(const Kernel *checked, const Operands *expected, const Operands *found, double tolerance)
+{
+    for (int i = 0; i < checked->operand_count; i++) {
+        DType dtype = checked->operands[i].dtype;
+        int64_t elements = operand_elements(checked, i);
+        double largest = 1e-30;
+        for (int64_t k = 0; k < elements; k++) {
+            double value = fabs(element_as_double(dtype, expected->data[i], k));
+            if (isfinite(value) && value > largest) largest = value;
+        }
+        for (int64_t k = 0; k < elements; k++) {
+            double a = element_as_double(dtype, expected->data[i], k), b = element_as_double(dtype, found->data[i], k);
+            if ((isnan(a) && isnan(b)) || a == b) continue;
+            double bound = dtype_is_float(dtype) ? tolerance * (fabs(a) + 0.1 * largest) : 0;
+            if (dtype == DTYPE_BF16) bound += 0.01 * fabs(a);
+            if (dtype == DTYPE_F16) bound += 0.001 * fabs(a);
+            if (!(fabs(a - b) <= bound)) {
+                Buffer text = {0};
+                kernel_print(checked, &text);
+                fail_msg("%s\noperand %d, element %lld: expected %.9g, found %.9g", buffer_text(&text), i, (long long)k,
+                         a, b);
+            }
+        }
+    }
+}
+
+void check_filled(const Kernel *checked, double tolerance, Fill *fill)
+{
+    kernel_verify(checked);
+    const Kernel *list[] = {checked};
+    CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
+    assert_non_null(compiled);
+    JitProgram *jit = jit_load(compiled, &diagnostics);
+    assert_non_null(jit);
+    const CompiledKernel *code = codegen_find(compiled, checked);
+    assert_non_null(code);
+    Operands interpreted = operands_new(checked, fill);
+    Operands whole = operands_copy(&interpreted), split = operands_copy(&interpreted);
+    assert_true(kernel_interpret(checked, interpreted.data));
+    run_compiled(code, jit_find(jit, code), &whole, false);
+    run_compiled(code, jit_find(jit, code), &split, true);
+    compare(checked, &interpreted, &whole, tolerance);
+    for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
+    operands_free(&interpreted);
+    operands_free(&whole);
+    operands_free(&split);
+    jit_free(jit);
+    codegen_free(compiled);
+}
+
+void check(const Kernel *checked) { check_filled(checked, 1e-5, fill_random); }
+
+void build_softmax(int64_t rows, int64_t columns)
+{
+    int64_t extent[] = {rows, columns}, stride[] = {columns, 1};
+    kernel_begin(&kernel, "softmax", 2, extent);
+    int in = kernel_operand(&kernel, DTYPE_F32, stride), out = kernel_operand(&kernel, DTYPE_F32, stride);
+    Register largest = kernel_reduce(&kernel, KERNEL_MAXIMUM_OF, kernel_load(&kernel, in));
+    kernel_begin_phase(&kernel, true);
+    Register x = kernel_load(&kernel, in);
+    Register e = kernel_unary(&kernel, KERNEL_EXP, kernel_binary(&kernel, KERNEL_SUBTRACT, x, largest));
+    kernel_store(&kernel, out, e);
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, e);
+    kernel_begin_phase(&kernel, false);
+    Register scale = kernel_unary(&kernel, KERNEL_RECIPROCAL, sum);
+    kernel_begin_phase(&kernel, true);
+    Register again = kernel_load(&kernel, out);
+    kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_MULTIPLY, again, scale));
+}
+
+int check_set_up(void **state)
+{
+    (void)state;
+    return target_init(&target, (TargetOptions){0}, &diagnostics) ? 0 : -1;
+}
+
+int check_tear_down(void **state)
+{
+    (void)state;
+    target_free(&target);
+    diagnostics_free(&diagnostics);
+    return 0;
+}

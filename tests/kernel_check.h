@@ -1,0 +1,27 @@
+/* Checks compiled kernels against the interpreter: what the tests of code generation share. */
+#ifndef TESTS_KERNEL_CHECK_H
+#define TESTS_KERNEL_CHECK_H
+
+#include "codegen/codegen.h"
+
+extern Target target; /* this machine, between check_set_up and check_tear_down */
+extern Diagnostics diagnostics;
+extern Kernel kernel; /* the one being built */
+
+uint32_t draw(uint32_t limit); /* 0 ... limit - 1; the same sequence in every run */
+
+/* Fills operand `operand` of `elements` elements. */
+typedef void Fill(const Kernel *checked, int operand, int64_t elements, void *data);
+void fill_random(const Kernel *checked, int operand, int64_t elements, void *data);
+
+/* Runs the kernel by the interpreter, compiled, and compiled with its units in pieces: the first two agree within
+ * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. */
+void check_filled(const Kernel *checked, double tolerance, Fill *fill);
+void check(const Kernel *checked); /* random operands, 1e-5 */
+
+void build_softmax(int64_t rows, int64_t columns);
+
+int check_set_up(void **state);
+int check_tear_down(void **state);
+
+#endif

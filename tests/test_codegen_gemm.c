@@ -1,0 +1,198 @@
+/* Compiled matrix products against the interpreter, and code for other machines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/kernel_check.h"
+
+/* --- Matrix products ------------------------------------------------------------------------------------------------
+ */
+
+typedef enum Epilogue { PLAIN, ACCUMULATE, BIAS, BIAS_GELU, RESIDUAL_SCALED, COLUMN_SCATTERED, EPILOGUES } Epilogue;
+
+typedef struct Product {
+    int64_t batch, rows, columns, depth;
+    bool transpose_a, transpose_b, strided; /* strided: heads, as slices of wider rows */
+    DType type, stored;
+    Epilogue epilogue;
+} Product;
+
+static Register gelu(Register x)
+{
+    Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.70710678));
+    Register erf = kernel_unary(&kernel, KERNEL_ERF, scaled);
+    Register more = kernel_binary(&kernel, KERNEL_ADD, erf, kernel_constant(&kernel, DTYPE_F32, 1));
+    Register half = kernel_binary(&kernel, KERNEL_MULTIPLY, x, kernel_constant(&kernel, DTYPE_F32, 0.5));
+    return kernel_binary(&kernel, KERNEL_MULTIPLY, half, more);
+}
+
+static void build_product(const Product *p)
+{
+    int64_t extent[] = {p->batch, p->rows, p->columns, p->depth};
+    int64_t gap = p->strided ? p->batch : 1; /* batches interleaved within rows, else one after another */
+    int64_t a_pitch = (p->transpose_a ? p->rows : p->depth) * gap,
+            b_pitch = (p->transpose_b ? p->depth : p->columns) * gap;
+    int64_t a_batch = p->strided ? a_pitch / gap : p->rows * p->depth;
+    int64_t b_batch = p->strided ? b_pitch / gap : p->columns * p->depth;
+    int64_t a[] = {a_batch, p->transpose_a ? 1 : a_pitch, 0, p->transpose_a ? a_pitch : 1};
+    int64_t b[] = {b_batch, 0, p->transpose_b ? b_pitch : 1, p->transpose_b ? 1 : b_pitch};
+    int64_t c[] = {p->strided ? p->columns : p->rows * p->columns, p->columns * gap, 1, 0}, bias[] = {0, 0, 1, 0};
+    int64_t scattered[] = {p->rows * p->columns * 2, 2 * p->columns, 2, 0};
+    kernel_begin(&kernel, "product", 4, extent);
+    Register x = kernel_load(&kernel, kernel_operand(&kernel, p->stored, a));
+    Register y = kernel_load(&kernel, kernel_operand(&kernel, p->stored, b));
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, x, y));
+    kernel_begin_phase(&kernel, false);
+    int out = kernel_operand(&kernel, p->type, p->epilogue == COLUMN_SCATTERED ? scattered : c);
+    switch (p->epilogue) {
+    case ACCUMULATE: kernel_store_add(&kernel, out, sum); break;
+    case BIAS:
+    case BIAS_GELU: {
+        Register shift = kernel_load(&kernel, kernel_operand(&kernel, p->type, bias));
+        Register z = kernel_binary(&kernel, KERNEL_ADD, sum, shift);
+        kernel_store(&kernel, out, p->epilogue == BIAS || p->type != DTYPE_F32 ? z : gelu(z));
+        break;
+    }
+    case RESIDUAL_SCALED: {
+        Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, sum, kernel_constant(&kernel, p->type, 0.125));
+        Register old = kernel_load(&kernel, kernel_operand(&kernel, p->type, c));
+        kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_ADD, scaled, old));
+        break;
+    }
+    default: kernel_store(&kernel, out, sum); break;
+    }
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
+    for (int round = 0; round < 120; round++) {
+        Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
+        p.batch = 1 + draw(3) * draw(2);
+        p.rows = sizes[draw(16)];
+        p.columns = sizes[draw(16)];
+        p.depth = sizes[draw(16)];
+        p.transpose_a = draw(2);
+        p.transpose_b = draw(2);
+        p.strided = draw(2);
+        p.stored = p.type == DTYPE_F32 && draw(8) == 0 ? DTYPE_BF16 : p.type;
+        p.epilogue = (Epilogue)draw(EPILOGUES);
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        check(&kernel);
+    }
+}
+
+/* Sums long enough to be cut into blocks, and more rows than one unit takes. */
+static void test_long_products(void **state)
+{
+    (void)state;
+    for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
+        Product p = {1,
+                     33,
+                     70,
+                     3100 + 1700 * (epilogue % 2),
+                     epilogue % 2,
+                     epilogue % 3,
+                     false,
+                     DTYPE_F32,
+                     DTYPE_F32,
+                     (Epilogue)epilogue};
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+        p.rows = 1100;
+        p.depth = 40;
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+    }
+}
+
+/* --- Other machines -------------------------------------------------------------------------------------------------
+ */
+
+static bool mentions(const Diagnostics *reported, const char *what)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    diagnostics_print(reported, stream);
+    fclose(stream);
+    bool found = strstr(text, what);
+    free(text);
+    return found;
+}
+
+/* Code for processors that this one need not be: it is an ELF object for the right machine, with its vector registers.
+ */
+static void test_other_targets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *triple, *cpu, *registers;
+        int vector_bytes, machine;
+    } cases[] = {{"x86_64-linux-gnu", "x86-64", "%xmm", 16, 62},
+                 {"x86_64-linux-gnu", "x86-64-v3", "%ymm", 32, 62},
+                 {"x86_64-linux-gnu", "x86-64-v4", "%zmm", 64, 62},
+                 {"x86_64-linux-gnu", "znver4", "%zmm", 64, 62},
+                 {"aarch64-linux-gnu", "cortex-a72", "v0.4s", 16, 183}};
+    static Kernel kernels[3];
+    Product product = {1, 37, 70, 40, false, true, false, DTYPE_F32, DTYPE_F32, BIAS_GELU};
+    build_product(&product);
+    kernels[0] = kernel;
+    product.transpose_b = false;
+    product.epilogue = ACCUMULATE;
+    build_product(&product);
+    kernels[1] = kernel;
+    build_softmax(9, 50);
+    kernels[2] = kernel;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Target other;
+        TargetOptions options = {.triple = cases[i].triple, .cpu = cases[i].cpu};
+        assert_true(target_init(&other, options, &diagnostics));
+        assert_int_equal(other.vector_bytes, cases[i].vector_bytes);
+        const Kernel *list[] = {&kernels[0], &kernels[1], &kernels[2]};
+        CompiledKernels *compiled = codegen_compile(list, 3, &other, (CodegenOptions){0}, &diagnostics);
+        assert_non_null(compiled);
+        for (size_t k = 0; k < compiled->count; k++) {
+            const Buffer *object = &compiled->kernels[k].object;
+            assert_true(object->size > 64 && memcmp(object->bytes, "\177ELF", 4) == 0);
+            assert_int_equal((unsigned char)object->bytes[18], cases[i].machine);
+        }
+        Buffer text = {0};
+        codegen_print(compiled, CODEGEN_ASSEMBLY, &text);
+        assert_non_null(strstr(buffer_text(&text), cases[i].registers));
+        buffer_free(&text);
+        codegen_free(compiled);
+        target_free(&other);
+    }
+}
+
+static void test_unknown_targets(void **state)
+{
+    (void)state;
+    static const TargetOptions cases[] = {{.triple = "vax-dec-vms"}, {.cpu = "pentium-9"}, {.features = "+warp-drive"}};
+    static const char *const names[] = {"vax", "pentium-9", "warp-drive"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Diagnostics reported = {0};
+        Target other;
+        assert_false(target_init(&other, cases[i], &reported));
+        assert_int_equal(reported.exit_code, EXIT_TOOLCHAIN);
+        assert_true(mentions(&reported, names[i]));
+        diagnostics_free(&reported);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_other_targets),
+        cmocka_unit_test(test_unknown_targets),
+    };
+    return cmocka_run_group_tests(tests, check_set_up, check_tear_down);
+}
