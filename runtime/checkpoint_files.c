@@ -116,6 +116,14 @@ static bool make_directory(const char *path, Diagnostics *diagnostics)
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot create: %s", strerror(errno));
 }
 
+bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics)
+{
+    if (!make_directory(directory, diagnostics)) return false;
+    if (access(directory, W_OK | X_OK) == 0) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), NULL, "cannot write into it: %s",
+                             strerror(errno));
+}
+
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics)
 {
     if (!make_directory(directory, diagnostics)) return false;

@@ -32,6 +32,8 @@ char *checkpoint_path(const char *directory, int64_t step);
 /* The newest step that has a manifest; -1 if there is none. */
 int64_t checkpoint_newest(const char *directory);
 
+/* Creates the directory if it is missing; an error if nothing can be written there. */
+bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics);
 /* Makes room for a step: creates its directory, or empties what an interrupted run left there. */
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
 /* Writes the parameters of all stages of this rank and fills *file. */

@@ -261,6 +261,14 @@ static void run_steps(Training *t)
     }
 }
 
+/* What is written only after hours must not fail then for a misspelt directory. */
+static void check_outputs(const RunOptions *options, Diagnostics *diagnostics)
+{
+    OutputFile trace;
+    if (options->checkpoint) checkpoint_check_directory(options->checkpoint, diagnostics);
+    if (options->trace && file_create(&trace, options->trace, diagnostics)) file_abandon(&trace);
+}
+
 static bool run(Training *t, const char *directory, int *exit_code)
 {
     Diagnostics diagnostics = {0};
@@ -270,6 +278,7 @@ static bool run(Training *t, const char *directory, int *exit_code)
     find_loss_rank(t);
     handshake_warm_up(t->world, t->program);
     bool writes = t->world->rank == 0;
+    if (writes) check_outputs(t->options, &diagnostics);
     int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step;
     if (writes)
         progress_open(&t->progress, t->options->quiet, t->options->log, t->step + 1, last,

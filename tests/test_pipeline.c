@@ -311,9 +311,15 @@ static void a_damaged_checkpoint_is_refused(void **state)
 static void a_checkpoint_that_cannot_be_written_ends_the_run(void **state)
 {
     (void)state;
-    assert_int_equal(train("0,1", "", "--data data --steps 2 --checkpoint data/inside"), 6);
-    assert_printed("data/inside: error: cannot create");
+    assert_int_equal(run("mkdir full && touch full/step-00000002"), 0);
+    assert_int_equal(train("0,1", "", "--data data --steps 2 --checkpoint full"), 6);
+    assert_printed("full/step-00000002: error: cannot create");
     assert_printed("rank 0 (toy), step 2: the checkpoint cannot be written");
+    /* What can be known before training is said before training. */
+    assert_int_equal(train("0,1", "", "--data data --steps 2 --checkpoint data/inside"), 1);
+    assert_printed("data/inside: error: cannot create");
+    assert_int_equal(train("0,1", "", "--data data --steps 2 --trace nowhere/trace"), 1);
+    assert_printed("nowhere/trace: error: cannot create");
 }
 
 /* --- Evaluation ----------------------------------------------------------------------------------------------------
@@ -466,6 +472,17 @@ static void a_rank_that_hangs_is_named(void **state)
     assert_printed("has not answered for 1 seconds; waited for ");
 }
 
+/* MPICH over TCP often does not get out of MPI_Finalize. */
+static void a_run_over_tcp_ends(void **state)
+{
+    (void)state;
+    char *expected = reference("", "--data data --steps 3");
+    assert_int_equal(train("0,1,2,3", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data data --steps 3 --log log"), 0);
+    assert_losses("log", expected);
+    assert_int_equal(train("0,1", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data absent"), 1);
+    free(expected);
+}
+
 static void a_loss_that_is_no_number_ends_the_run(void **state)
 {
     (void)state;
@@ -560,6 +577,7 @@ int main(void)
         cmocka_unit_test(programs_may_start_in_any_order),
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(a_run_over_tcp_ends),
         cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
         cmocka_unit_test(launch_files_work_from_anywhere),
         cmocka_unit_test(a_failed_run_is_started_again),

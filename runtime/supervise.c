@@ -1,0 +1,70 @@
+#include "runtime/supervise.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/diagnostics.h"
+
+/* Tells MPICH's launcher that this process ends in good order, as MPI_Finalize would: without it, the launcher takes
+ * the exit for a crash and kills the others. One line of the PMI-1 protocol. False if there is no such launcher. */
+static bool leave_launcher(void)
+{
+    static const char farewell[] = "cmd=finalize\n";
+    enum { ANSWER_MILLISECONDS = 5000 };
+    const char *descriptor = getenv("HYDI_CONTROL_FD") ? getenv("PMI_FD") : NULL;
+    if (!descriptor) return false;
+    struct pollfd launcher = {.fd = atoi(descriptor), .events = POLLIN};
+    char answer[64];
+    return write(launcher.fd, farewell, sizeof farewell - 1) == sizeof farewell - 1 &&
+           poll(&launcher, 1, ANSWER_MILLISECONDS) > 0 && read(launcher.fd, answer, sizeof answer) > 0;
+}
+
+_Noreturn void supervised_exit(RunState *state, int exit_code)
+{
+    fflush(NULL);
+    state->exit_code = exit_code;
+    state->finished = true;
+    if (!leave_launcher()) MPI_Finalize();
+    exit(exit_code);
+}
+
+static int report_signal(const SkyProgram *program, const RunState *state, int number)
+{
+    char place[48] = "before training";
+    if (state->step > 0) snprintf(place, sizeof place, "step %lld", (long long)state->step);
+    fprintf(stderr, "skycc: error: rank %u (%s), %s: killed by signal %d (%s)\n", program->rank, program->device_name,
+            place, number, strsignal(number));
+    return EXIT_RUN_FAILED;
+}
+
+static int watch(pid_t worker, const SkyProgram *program, const RunState *state)
+{
+    int status;
+    while (waitpid(worker, &status, 0) < 0)
+        if (errno != EINTR) return EXIT_RUN_FAILED;
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    /* What a signal does to a rank that is done does not matter: launchers kill the last ones. */
+    return state->finished ? state->exit_code : report_signal(program, state, WTERMSIG(status));
+}
+
+RunState *supervise(const SkyProgram *program)
+{
+    RunState *state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (state == MAP_FAILED) memory_exhausted();
+    pid_t parent = getpid(), worker = fork();
+    if (worker > 0) exit(watch(worker, program, state));
+    if (worker == 0) {                    /* else no second process could be made: work alone */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a launcher that kills the parent means this process */
+        if (getppid() != parent) exit(EXIT_RUN_FAILED);
+    }
+    return state;
+}
