@@ -14,6 +14,10 @@
 
 #include "base/diagnostics.h"
 
+/* Read by the leak sanitizer: what only MPI_Finalize would free. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libuc\nleak:libmpich\n"; }
+
 /* Tells MPICH's launcher that this process ends in good order, as MPI_Finalize would: without it, the launcher takes
  * the exit for a crash and kills the others. One line of the PMI-1 protocol. False if there is no such launcher. */
 static bool leave_launcher(void)
