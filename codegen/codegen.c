@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/cache.h"
 #include "codegen/emit.h"
 #include "codegen/gemm.h"
 #include "codegen/loop.h"
@@ -69,10 +70,11 @@ static void append_code(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVM
     LLVMDisposeMemoryBuffer(code);
 }
 
-static void compile_kernel(const Kernel *kernel, const Target *target, CompiledKernel *compiled)
+static void compile_kernel(const Kernel *kernel, const Target *target, const Cache *cache, CompiledKernel *compiled)
 {
     KernelPlan plan;
     plan_kernel(&plan, kernel, target, compiled);
+    if (cache_load(cache, compiled->hash, &compiled->object)) return;
     LLVMTargetMachineRef machine = target_machine(target);
     Emit emit;
     emit_init(&emit, target, machine);
@@ -80,6 +82,7 @@ static void compile_kernel(const Kernel *kernel, const Target *target, CompiledK
     append_code(machine, emit.module, LLVMObjectFile, &compiled->object);
     emit_free(&emit);
     LLVMDisposeTargetMachine(machine);
+    cache_store(cache, compiled->hash, &compiled->object);
 }
 
 /* --- A set of kernels -----------------------------------------------------------------------------------------------
@@ -121,6 +124,7 @@ static size_t distinct_kernels(Entry *entries, const Kernel *const *kernels, siz
 /* Threads take the next kernel as they become free: kernels differ widely in size. */
 typedef struct CompileQueue {
     CompiledKernels *compiled;
+    Cache cache;
     atomic_size_t next;
 } CompileQueue;
 
@@ -130,13 +134,12 @@ static void compile_queued(void *context, int thread, int threads)
     CompileQueue *queue = context;
     CompiledKernels *compiled = queue->compiled;
     for (size_t i; (i = atomic_fetch_add(&queue->next, 1)) < compiled->count;)
-        compile_kernel(compiled->sources[i], compiled->target, &compiled->kernels[i]);
+        compile_kernel(compiled->sources[i], compiled->target, &queue->cache, &compiled->kernels[i]);
 }
 
 CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
                                  CodegenOptions options, Diagnostics *diagnostics)
 {
-    (void)options;
     (void)diagnostics;
     Entry *entries = memory_allocate((count + 1) * sizeof *entries);
     CompiledKernels *compiled = memory_allocate(sizeof *compiled);
@@ -148,6 +151,7 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     for (size_t i = 0; i < distinct; i++) compiled->sources[i] = entries[i].kernel;
     free(entries);
     CompileQueue queue = {.compiled = compiled};
+    cache_open(&queue.cache, options.cache_directory, target);
     parallel_run(parallel_threads(0), compile_queued, &queue);
     return compiled;
 }

@@ -1,8 +1,10 @@
 /* Compiled matrix products against the interpreter, and code for other machines. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -186,13 +188,81 @@ static void test_unknown_targets(void **state)
     }
 }
 
+/* --- The cache on disk ----------------------------------------------------------------------------------------------
+ */
+
+static void each_file(const char *directory, void (*action)(const char *path), int *count)
+{
+    DIR *listing = opendir(directory);
+    assert_non_null(listing);
+    *count = 0;
+    for (struct dirent *entry; (entry = readdir(listing));) {
+        if (*entry->d_name == '.') continue;
+        char path[512];
+        snprintf(path, sizeof path, "%s/%.200s", directory, entry->d_name);
+        if (action) action(path);
+        ++*count;
+    }
+    closedir(listing);
+}
+
+static void damage(const char *path)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, 200, SEEK_SET);
+    fputs("damaged", file);
+    fclose(file);
+}
+
+static void discard(const char *path) { assert_int_equal(unlink(path), 0); }
+
+static void test_cache(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/skycc-cache-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    char nested[64];
+    snprintf(nested, sizeof nested, "%s/a/b", directory);
+    Kernel softmax;
+    build_softmax(20, 40);
+    softmax = kernel;
+    Product product = {1, 20, 30, 40, false, true, false, DTYPE_F32, DTYPE_F32, PLAIN};
+    build_product(&product);
+    const Kernel *list[] = {&softmax, &kernel, &softmax};
+    Buffer first[2] = {{0}};
+    for (int round = 0; round < 3; round++) {
+        CodegenOptions options = {.cache_directory = nested};
+        CompiledKernels *compiled = codegen_compile(list, 3, &target, options, &diagnostics);
+        assert_int_equal(compiled->count, 2);
+        for (int i = 0; i < 2; i++) {
+            const Buffer *object = &compiled->kernels[i].object;
+            if (round == 0) buffer_append(&first[i], object->bytes, object->size);
+            assert_int_equal(object->size, first[i].size);
+            assert_memory_equal(object->bytes, first[i].bytes, object->size);
+            assert_true(compiled->kernels[i].units > 0);
+        }
+        codegen_free(compiled);
+        int count;
+        each_file(nested, round == 1 ? damage : NULL, &count);
+        assert_int_equal(count, 2);
+    }
+    int count;
+    each_file(nested, discard, &count);
+    assert_int_equal(rmdir(nested), 0);
+    *strrchr(nested, '/') = 0;
+    assert_int_equal(rmdir(nested), 0);
+    assert_int_equal(rmdir(directory), 0);
+    buffer_free(&first[0]);
+    buffer_free(&first[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long_products),
-        cmocka_unit_test(test_other_targets),
-        cmocka_unit_test(test_unknown_targets),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_other_targets), cmocka_unit_test(test_unknown_targets),
+        cmocka_unit_test(test_cache),
     };
     return cmocka_run_group_tests(tests, check_set_up, check_tear_down);
 }

@@ -1,0 +1,111 @@
+#include "codegen/cache.h"
+
+#include <errno.h>
+#include <llvm-c/Core.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+const char *cache_default_directory(Arena *arena)
+{
+    const char *own = getenv("SKYCC_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (own) return *own ? arena_string(arena, own) : NULL;
+    if (cache && *cache) return arena_format(arena, "%s/skycc", cache);
+    return home && *home ? arena_format(arena, "%s/.cache/skycc", home) : NULL;
+}
+
+/* The running program: another build may generate other code. */
+static Hash program_identity(void)
+{
+    Diagnostics ignored = {0};
+    MappedFile program;
+    Hash hash = hash_bytes(NULL, 0);
+    if (file_map(&program, "/proc/self/exe", &ignored)) {
+        hash = hash_bytes(program.bytes, program.size);
+        file_unmap(&program);
+    }
+    diagnostics_free(&ignored);
+    return hash;
+}
+
+static bool make_directories(const char *path)
+{
+    char *partial = memory_allocate(strlen(path) + 1);
+    strcpy(partial, path);
+    for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(partial, 0777); /* what is wrong shows in the end */
+        *slash = '/';
+    }
+    bool made = mkdir(partial, 0777) == 0 || errno == EEXIST;
+    free(partial);
+    return made;
+}
+
+void cache_open(Cache *cache, const char *directory, const Target *target)
+{
+    *cache = (Cache){0};
+    if (!directory || !make_directories(directory)) return;
+    unsigned version[3];
+    LLVMGetVersion(&version[0], &version[1], &version[2]);
+    cache->directory = directory;
+    cache->environment = hash_extend(target->hash, version, sizeof version);
+    Hash program = program_identity();
+    cache->environment = hash_extend(cache->environment, &program, sizeof program);
+}
+
+/* The path of the kernel's object, plus `suffix`. The caller frees it. */
+static char *object_path(const Cache *cache, Hash kernel, const char *suffix)
+{
+    Hash key = hash_extend(cache->environment, &kernel, sizeof kernel);
+    char digits[33];
+    hash_format(key, digits);
+    size_t size = strlen(cache->directory) + strlen(suffix) + 40;
+    char *path = memory_allocate(size);
+    snprintf(path, size, "%s/%s.o%s", cache->directory, digits, suffix);
+    return path;
+}
+
+/* A file is the hash of the object, then the object. */
+bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
+{
+    if (!cache->directory) return false;
+    char *path = object_path(cache, kernel, "");
+    FILE *file = fopen(path, "rbe");
+    free(path);
+    if (!file) return false;
+    Buffer content = {0};
+    char chunk[4096];
+    for (size_t size; (size = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_append(&content, chunk, size);
+    fclose(file);
+    bool valid = content.size > sizeof(Hash);
+    if (valid) {
+        Hash stated, found = hash_bytes(content.bytes + sizeof(Hash), content.size - sizeof(Hash));
+        memcpy(&stated, content.bytes, sizeof stated);
+        valid = stated.high == found.high && stated.low == found.low;
+    }
+    if (valid) buffer_append(object, content.bytes + sizeof(Hash), content.size - sizeof(Hash));
+    buffer_free(&content);
+    return valid;
+}
+
+/* Renamed into place, so that a reader never sees half of it; not flushed: the hash reveals what a crash leaves. */
+void cache_store(const Cache *cache, Hash kernel, const Buffer *object)
+{
+    if (!cache->directory) return;
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, ".%ld", (long)getpid());
+    char *path = object_path(cache, kernel, ""), *temporary = object_path(cache, kernel, suffix);
+    Hash hash = hash_bytes(object->bytes, object->size);
+    FILE *file = fopen(temporary, "wbe");
+    if (file) {
+        bool written = fwrite(&hash, sizeof hash, 1, file) == 1 && fwrite(object->bytes, object->size, 1, file) == 1;
+        written = fclose(file) == 0 && written;
+        if (!written || rename(temporary, path) != 0) unlink(temporary);
+    }
+    free(temporary);
+    free(path);
+}
