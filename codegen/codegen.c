@@ -137,6 +137,11 @@ static void compile_queued(void *context, int thread, int threads)
         compile_kernel(compiled->sources[i], compiled->target, &queue->cache, &compiled->kernels[i]);
 }
 
+CodegenOptions codegen_default_options(Arena *arena)
+{
+    return (CodegenOptions){.cache_directory = cache_default_directory(arena)};
+}
+
 CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
                                  CodegenOptions options, Diagnostics *diagnostics)
 {

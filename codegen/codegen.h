@@ -33,6 +33,9 @@ typedef struct CodegenOptions {
     const char *cache_directory; /* compiled objects are kept here, by kernel and target; NULL: nowhere */
 } CodegenOptions;
 
+/* Objects are kept where cache_default_directory of codegen/cache.h says. */
+CodegenOptions codegen_default_options(Arena *arena);
+
 /* Kernels may repeat. `target` and the kernels must outlive the result. NULL after reporting (EXIT_TOOLCHAIN). */
 CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
                                  CodegenOptions options, Diagnostics *diagnostics);

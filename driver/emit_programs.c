@@ -45,7 +45,8 @@ static bool compile_kernels(Emission *emission, Diagnostics *diagnostics)
             add_kernels(stage->update, stage->update_count, &kernels, &count, &capacity);
         }
     }
-    emission->compiled = codegen_compile(kernels, count, &emission->target, (CodegenOptions){0}, diagnostics);
+    emission->compiled =
+        codegen_compile(kernels, count, &emission->target, codegen_default_options(&emission->arena), diagnostics);
     free(kernels);
     return emission->compiled != NULL;
 }
@@ -66,7 +67,8 @@ static bool write_kernels(Emission *emission, Diagnostics *diagnostics)
 static bool emit_text(Emission *emission, const char *base, const SkyProgram *program, Diagnostics *diagnostics)
 {
     bool llvm = strcmp(emission->options->form, "llvm") == 0;
-    CompiledKernels *compiled = codegen_compile_program(program, &emission->target, (CodegenOptions){0}, diagnostics);
+    CompiledKernels *compiled =
+        codegen_compile_program(program, &emission->target, codegen_default_options(&emission->arena), diagnostics);
     if (!compiled) return false;
     Buffer text = {0};
     codegen_print(compiled, llvm ? CODEGEN_LLVM : CODEGEN_ASSEMBLY, &text);

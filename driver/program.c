@@ -77,7 +77,8 @@ void program_free(Program *program)
 bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics)
 {
     if (!target_init(&program->target, (TargetOptions){.cpu = cpu}, diagnostics)) return false;
-    program->kernels = codegen_compile_program(&program->program, &program->target, (CodegenOptions){0}, diagnostics);
+    program->kernels = codegen_compile_program(&program->program, &program->target,
+                                               codegen_default_options(&program->arena), diagnostics);
     if (!program->kernels) return false;
     program->jit = jit_load(program->kernels, diagnostics);
     if (!program->jit) return false;
