@@ -29,6 +29,7 @@ enum {
     OPTION_LOSS,
     OPTION_OPTIMIZER,
     OPTION_DROPOUT,
+    OPTION_NO_PRUNE,
     OPTION_KEEP_TIES,
     OPTION_UNTIE
 };
@@ -42,7 +43,8 @@ enum {
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
         {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"loss", required_argument, NULL, OPTION_LOSS},        \
         {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
-        {"dropout", required_argument, NULL, OPTION_DROPOUT}, {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},      \
+        {"dropout", required_argument, NULL, OPTION_DROPOUT}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},        \
+        {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
     {                                                                                                                  \
         "untie", no_argument, NULL, OPTION_UNTIE                                                                       \
     }
@@ -58,6 +60,7 @@ enum {
     "  --schedule HOW        gpipe, 1f1b or auto: the faster in simulation (default)\n"                                \
     "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
     "  --dropout off         take out the dropout of a train-mode export\n"                                            \
+    "  --no-prune            compute what nobody reads too (the last block for all tokens, not only the one read)\n"   \
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
 
 void plan_model_defaults(PlanModelOptions *options);

@@ -19,9 +19,20 @@ bool *values_depending_on_parameters(const Graph *graph)
     return depends;
 }
 
+/* The parameter that `value` is, or is a mere view of; 0 if it is something else. */
+static ValueId parameter_behind(const Graph *graph, ValueId value)
+{
+    while (graph_value(graph, value)->producer) {
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (!operator_is_movement(node->op)) return 0;
+        value = node->inputs[0];
+    }
+    return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
+}
+
 typedef struct Cutter {
     Graph *graph;
-    NodeId *nodes; /* those that depend on parameters, in order */
+    NodeId *nodes; /* those that depend on parameters, in order, but for views of parameters */
     size_t count;
     bool *cut; /* [i]: a layer begins at nodes[i] */
 } Cutter;
@@ -43,7 +54,7 @@ static bool *find_candidates(const Cutter *cutter)
     for (size_t i = 0; i < cutter->count; i++) {
         const Node *node = graph_node(graph, cutter->nodes[i]);
         live -= ends[i];
-        bool is_view = !operators[node->op].lower;
+        bool is_view = operator_is_movement(node->op);
         for (int k = 0; k < node->output_count; k++)
             if (last_use[node->outputs[k]] > i) live++, ends[last_use[node->outputs[k]]]++;
         candidate[i + 1] = live == 1 && !is_view && i + 1 < cutter->count;
@@ -55,7 +66,19 @@ static bool *find_candidates(const Cutter *cutter)
 
 static bool reads_table(const Graph *graph, const Node *node)
 {
-    return node->op == OP_Gather && graph_value(graph, node->inputs[0])->role == ROLE_PARAMETER;
+    return node->op == OP_Gather && parameter_behind(graph, node->inputs[0]);
+}
+
+/* Views of parameters go with their readers. */
+static void place_views(Graph *graph)
+{
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
+            NodeId producer = graph_value(graph, node->inputs[i])->producer;
+            if (producer && parameter_behind(graph, node->inputs[i])) graph_node(graph, producer)->layer = node->layer;
+        }
+    }
 }
 
 /* Chooses cuts among the candidates: before a segment with a matrix product when the layer so far has weight of its
@@ -87,8 +110,8 @@ static void join_sharers(Cutter *cutter, Diagnostics *diagnostics)
     for (size_t i = 0; i < cutter->count; i++) {
         const Node *node = graph_node(graph, cutter->nodes[i]);
         for (int k = 0; k < node->input_count; k++) {
-            ValueId input = node->inputs[k];
-            if (graph_value(graph, input)->role != ROLE_PARAMETER) continue;
+            ValueId input = parameter_behind(graph, node->inputs[k]);
+            if (!input) continue;
             if (!first[input]) first[input] = i + 1;
             bool joined = false;
             for (size_t j = first[input]; j <= i; j++) {
@@ -124,8 +147,9 @@ static const char *layer_name(Graph *graph, const NodeId *nodes, size_t count, i
     for (size_t i = 0; i < count; i++) {
         const Node *node = graph_node(graph, nodes[i]);
         for (int k = 0; k < node->input_count; k++) {
-            const Value *value = graph_value(graph, node->inputs[k]);
-            if (value->role != ROLE_PARAMETER || !speaks(value->name)) continue;
+            ValueId parameter = parameter_behind(graph, node->inputs[k]);
+            const Value *value = graph_value(graph, parameter);
+            if (!parameter || !speaks(value->name)) continue;
             if (!first) {
                 first = value->name;
                 length = (size_t)(strrchr(first, '.') - first);
@@ -167,7 +191,7 @@ void layers_assign(Graph *graph, Diagnostics *diagnostics)
         Node *node = graph_node(graph, n);
         if (node->op == OP_NONE || node->phase != PHASE_FORWARD) continue;
         node->layer = LAYER_NONE;
-        if (depends[node->outputs[0]]) cutter.nodes[cutter.count++] = n;
+        if (depends[node->outputs[0]] && !parameter_behind(graph, node->outputs[0])) cutter.nodes[cutter.count++] = n;
     }
     cutter.cut = memory_allocate(cutter.count + 1);
     bool *candidate = find_candidates(&cutter);
@@ -182,6 +206,7 @@ void layers_assign(Graph *graph, Diagnostics *diagnostics)
             graph_node(graph, cutter.nodes[end])->layer = layer;
         graph->layer_names[layer] = layer_name(graph, cutter.nodes + begin, end - begin, layer);
     }
+    place_views(graph);
     strip_common_prefix(graph);
     free(candidate);
     free(cutter.cut);

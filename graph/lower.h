@@ -71,8 +71,8 @@ int lower_operand_broadcast(Lowering *lowering, const View *view);
 Register lower_load(Lowering *lowering, const View *view);
 /* Whether all elements of the view are one constant, and which. */
 bool lower_constant(const Lowering *lowering, const View *view, double *number);
-/* An operand for register-indexed accesses: it starts at element 0 of the view's buffer, whose size goes to *elements; the
- * view's offset is the rule's to add. */
+/* An operand for register-indexed accesses: it starts at element 0 of the view's buffer, whose size goes to *elements;
+ * the view's offset is the rule's to add. */
 int lower_operand_indexed(Lowering *lowering, const View *view, const int64_t *stride, int64_t *elements);
 /* A whole call: `to` = `from`, element by element; the shapes are equal. */
 void lower_copy(Lowering *lowering, const char *label, const View *from, const View *to);
@@ -81,14 +81,16 @@ void lower_fill(Lowering *lowering, const View *to, double number);
 /* An index into an axis, made safe: negative ones count from the end, and it ends up in 0 ... extent - 1. */
 Register lower_index(Kernel *kernel, Register index, int64_t extent);
 Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t offset); /* index * stride + offset */
-/* Where a tuple of indices, the last dimension of `indices`, points to: the offset, the view's own included, of the element
- * at those positions of dimensions first ... of `view`. `stride` is that of `indices` per axis of the kernel. */
+/* Where a tuple of indices, the last dimension of `indices`, points to: the offset, the view's own included, of the
+ * element at those positions of dimensions first ... of `view`. `stride` is that of `indices` per axis of the kernel.
+ */
 Register lower_tuple(Lowering *lowering, const View *view, int first, const View *indices, const int64_t *stride);
 /* The rule of operators whose output is a view of their input: no call, or a copy if strides cannot express it. */
 void lower_movement(Lowering *lowering, NodeId node);
 void lower_end(Lowering *lowering);
 
-/* --- Views ----------------------------------------------------------------------------------------------------------- */
+/* --- Views -----------------------------------------------------------------------------------------------------------
+ */
 
 /* What the node's output is as a view of what its first input is; false if the operator does not only move elements, or
  * strides cannot express it (graph/ops/movement.c). */

@@ -15,6 +15,11 @@ const Operator operators[OP_COUNT] = {[OP_NONE] = {.name = "(dead)"},
 #undef OPERATOR
 };
 
+bool operator_is_movement(Opcode op)
+{
+    return op == OP_Identity || op == OP_Reshape || op == OP_Transpose || op == OP_Expand || op == OP_Slice;
+}
+
 Opcode operator_by_name(const char *name)
 {
     for (int op = OP_NONE + 1; op < OP_COUNT; op++)

@@ -16,8 +16,8 @@ typedef struct InferContext {
 } InferContext;
 typedef bool InferRule(InferContext *context);
 
-/* Adds gradient nodes for the inputs that need one. See graph/autodiff.h. Returns false, having added nothing, if the node
- * is not differentiable. */
+/* Adds gradient nodes for the inputs that need one. See graph/autodiff.h. Returns false, having added nothing, if the
+ * node is not differentiable. */
 typedef struct Differentiation Differentiation;
 typedef bool GradientRule(Differentiation *differentiation, NodeId node);
 
@@ -33,6 +33,7 @@ typedef struct Operator {
 } Operator;
 
 extern const Operator operators[OP_COUNT];
+bool operator_is_movement(Opcode op);      /* shows the elements of its one input otherwise, mostly for free (a view) */
 Opcode operator_by_name(const char *name); /* OP_NONE if unknown */
 
 #define OPERATOR_RULES(prefix)                                                                                         \

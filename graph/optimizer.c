@@ -57,7 +57,7 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
         double below = 0, *field = option(spec, rest, key, &below);
         char *end = NULL;
         double value = key < item ? strtod(rest + key + 1, &end) : 0;
-        if (!field || key == item || end != rest + item || !(value >= 0 && value < below))
+        if (!field || item <= key + 1 || end != rest + item || !(value >= 0 && value < below))
             return diagnostics_error(
                 diagnostics, EXIT_USAGE, PLACE_NONE,
                 "write for instance adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01",

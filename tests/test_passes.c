@@ -1,0 +1,253 @@
+/* The passes between import and code: composites, layers, differentiation, stages and their memory. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "codegen/memory.h"
+#include "codegen/stage.h"
+#include "frontend/import.h"
+#include "graph/autodiff.h"
+#include "graph/fusion.h"
+#include "graph/layers.h"
+#include "graph/loss.h"
+#include "graph/prune.h"
+#include "graph/operator.h"
+
+typedef struct Model {
+    Graph graph;
+    ImportedModel imported;
+    Diagnostics diagnostics;
+} Model;
+
+static void load(Model *model, const char *name)
+{
+    static const DimensionBinding dimensions[] = {{"batch", 4}, {"seq", 16}};
+    ImportOptions options = {.dimensions = dimensions, .dimension_count = 2};
+    char path[1024];
+    snprintf(path, sizeof path, "%s/bert/%s.onnx", SKY_TEST_DATA, name);
+    *model = (Model){0};
+    graph_init(&model->graph, "model");
+    assert_true(import_onnx(&model->graph, &model->imported, path, &options, &model->diagnostics));
+    assert_true(loss_attach(&model->graph, NULL, &model->diagnostics));
+    graph_remove_dead(&model->graph);
+}
+
+static void unload(Model *model)
+{
+    graph_free(&model->graph);
+    imported_model_free(&model->imported);
+    diagnostics_free(&model->diagnostics);
+}
+
+static int count_nodes(const Graph *graph, Opcode op)
+{
+    int count = 0;
+    for (NodeId n = 1; n < graph->node_count; n++) count += graph_node(graph, n)->op == op;
+    return count;
+}
+
+static void spelled_out_composites_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bert-nano-seqcls-opset11-dyn", "bert-nano-seqcls-opset13-dyn",
+                                        "bert-nano-seqcls-opset17-fix"};
+    for (size_t i = 0; i < 3; i++) {
+        Model model;
+        load(&model, names[i]);
+        fuse_composites(&model.graph, &model.diagnostics);
+        graph_verify(&model.graph);
+        assert_int_equal(count_nodes(&model.graph, OP_LayerNormalization), 5);
+        assert_int_equal(count_nodes(&model.graph, OP_Gelu), 2);
+        assert_int_equal(count_nodes(&model.graph, OP_Erf), 0);
+        assert_int_equal(count_nodes(&model.graph, OP_ReduceMean), 0);
+        unload(&model);
+    }
+}
+
+static void layers_are_the_parts_of_a_bert(void **state)
+{
+    (void)state;
+    static const char *const expected[] = {"bert.embeddings",
+                                           "bert.encoder.layer.0.attention",
+                                           "bert.encoder.layer.0.intermediate+output",
+                                           "bert.encoder.layer.1.attention",
+                                           "bert.encoder.layer.1.intermediate+output",
+                                           "bert.pooler.dense",
+                                           "classifier"};
+    Model model;
+    load(&model, "bert-nano-seqcls-opset17-dyn");
+    fuse_composites(&model.graph, &model.diagnostics);
+    prune_unread(&model.graph, &model.diagnostics);
+    layers_assign(&model.graph, &model.diagnostics);
+    assert_int_equal(model.graph.layer_count, 7);
+    for (int i = 0; i < 7; i++) assert_string_equal(model.graph.layer_names[i], expected[i]);
+    unload(&model);
+}
+
+static void load_training(Model *model, const char *name)
+{
+    OptimizerSpec optimizer;
+    load(model, name);
+    Graph *graph = &model->graph;
+    fuse_composites(graph, &model->diagnostics);
+    prune_unread(graph, &model->diagnostics);
+    layers_assign(graph, &model->diagnostics);
+    assert_true(differentiate(graph, &model->diagnostics));
+    assert_true(optimizer_parse(&optimizer, "adamw:lr=1e-3", &model->diagnostics));
+    assert_true(optimizer_attach(graph, &optimizer, &model->diagnostics));
+    graph_remove_dead(graph);
+    graph_verify(graph);
+}
+
+/* What the planner adds up for a run of layers is never less than what the layout of the run takes. */
+static void sums_over_layers_bound_the_memory_of_every_stage(void **state)
+{
+    (void)state;
+    Model model;
+    load_training(&model, "bert-nano-seqcls-opset17-dyn");
+    int layers = model.graph.layer_count;
+    for (int first = 0; first < layers; first++) {
+        uint64_t states = 0, slots = 0, scratch = 0;
+        for (int last = first; last < layers; last++) {
+            StageCode layer, run;
+            stage_build(&layer, &model.graph, last, last);
+            stage_build(&run, &model.graph, first, last);
+            const SkyStage *stage = &layer.stage;
+            uint64_t boundary = 0;
+            for (uint32_t i = 0; i < stage->receive_backward_count; i++) boundary += stage->receive_backward[i].bytes;
+            for (uint32_t i = 0; i < stage->send_backward_count; i++) boundary += stage->send_backward[i].bytes;
+            states += stage->space_bytes[SKY_SPACE_STATE] + stage->space_bytes[SKY_SPACE_CONSTANT];
+            slots += stage->space_bytes[SKY_SPACE_SLOT];
+            if (stage->space_bytes[SKY_SPACE_SCRATCH] + boundary > scratch)
+                scratch = stage->space_bytes[SKY_SPACE_SCRATCH] + boundary;
+            for (uint32_t in_flight = 1; in_flight <= 4; in_flight++)
+                assert_true(stage_bytes(&run.stage, in_flight) <= states + in_flight * slots + scratch);
+            stage_free(&layer);
+            stage_free(&run);
+        }
+    }
+    unload(&model);
+}
+
+static void neighbouring_stages_agree_on_what_crosses(void **state)
+{
+    (void)state;
+    Model model;
+    load_training(&model, "bert-nano-seqcls-opset17-dyn");
+    for (int cut = 1; cut < model.graph.layer_count; cut++) {
+        StageCode before, after;
+        stage_build(&before, &model.graph, 0, cut - 1);
+        stage_build(&after, &model.graph, cut, model.graph.layer_count - 1);
+        assert_int_equal(before.stage.send_forward_count, 1);
+        assert_int_equal(after.stage.receive_forward_count, 1);
+        assert_int_equal(after.stage.send_backward_count, 1);
+        assert_int_equal(before.stage.receive_backward_count, 1);
+        assert_int_equal(before.stage.send_forward[0].bytes, after.stage.receive_forward[0].bytes);
+        assert_int_equal(before.stage.receive_backward[0].bytes, after.stage.send_backward[0].bytes);
+        assert_int_equal(before.stage.parameter_count + after.stage.parameter_count, 41);
+        assert_false(before.stage.has_loss);
+        assert_true(after.stage.has_loss);
+        stage_free(&before);
+        stage_free(&after);
+    }
+    unload(&model);
+}
+
+static void equal_layers_share_their_kernels(void **state)
+{
+    (void)state;
+    Model model;
+    load_training(&model, "bert-nano24-seqcls-opset14-dyn-nofold");
+    StageCode code;
+    stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
+    const SkyStage *stage = &code.stage;
+    const void *distinct[512];
+    size_t count = 0, calls = stage->forward_count + stage->backward_count;
+    for (size_t i = 0; i < calls; i++) {
+        const SkyCall *call =
+            i < stage->forward_count ? &stage->forward[i] : &stage->backward[i - stage->forward_count];
+        size_t k = 0;
+        while (k < count && distinct[k] != call->interpreted) k++;
+        if (k == count) distinct[count++] = call->interpreted;
+        assert_true(count < 512);
+    }
+    assert_true(calls > 800);
+    assert_true(count < 100);
+    stage_free(&code);
+    unload(&model);
+}
+
+static void packed_buffers_never_overlap_while_alive(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int round = 0; round < 200; round++) {
+        BufferLifetime buffers[40];
+        size_t count = 1 + (size_t)round % 40;
+        uint64_t sum = 0;
+        for (size_t i = 0; i < count; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            size_t first = seed >> 33 & 31, length = seed >> 40 & 15;
+            buffers[i] = (BufferLifetime){(seed >> 45 & 1023) + 1, first, first + length, 0};
+            sum += align_bytes(buffers[i].bytes);
+        }
+        uint64_t total = memory_pack(buffers, count);
+        assert_true(total <= sum);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(buffers[i].offset % BUFFER_ALIGNMENT, 0);
+            assert_true(buffers[i].offset + buffers[i].bytes <= total);
+            for (size_t k = 0; k < i; k++) {
+                bool alive = buffers[i].first <= buffers[k].last && buffers[k].first <= buffers[i].last;
+                bool apart = buffers[i].offset + buffers[i].bytes <= buffers[k].offset ||
+                             buffers[k].offset + buffers[k].bytes <= buffers[i].offset;
+                assert_true(!alive || apart);
+            }
+        }
+    }
+}
+
+static void malformed_losses_and_optimizers_are_usage_errors(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {
+        "adagrad",     "adamw:lr", "adamw:lr=", "adamw:lr=x", "adamw:beta1=1", "sgd:lr=-1", "adamw:lr=1e-3,bogus=2",
+        "adamw:lr=nan"};
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
+        Diagnostics diagnostics = {0};
+        OptimizerSpec spec;
+        assert_false(optimizer_parse(&spec, optimizers[i], &diagnostics));
+        assert_int_equal(diagnostics.exit_code, EXIT_USAGE);
+        diagnostics_free(&diagnostics);
+    }
+    static const struct {
+        const char *spec;
+        int code;
+    } losses[] = {{"hinge", EXIT_USAGE},
+                  {"cross-entropy:nothing", EXIT_BAD_INPUT},
+                  {"output:logits", EXIT_BAD_INPUT},
+                  {"output:nothing", EXIT_BAD_INPUT},
+                  {"output", EXIT_USAGE}};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        Model model;
+        load(&model, "bert-nano-seqcls-opset17-fix");
+        assert_false(loss_attach(&model.graph, losses[i].spec, &model.diagnostics));
+        assert_int_equal(model.diagnostics.exit_code, losses[i].code);
+        unload(&model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spelled_out_composites_are_recognised),
+        cmocka_unit_test(layers_are_the_parts_of_a_bert),
+        cmocka_unit_test(sums_over_layers_bound_the_memory_of_every_stage),
+        cmocka_unit_test(neighbouring_stages_agree_on_what_crosses),
+        cmocka_unit_test(equal_layers_share_their_kernels),
+        cmocka_unit_test(packed_buffers_never_overlap_while_alive),
+        cmocka_unit_test(malformed_losses_and_optimizers_are_usage_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
