@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define MICROSOFT "com.microsoft"
+#define TRAINING "ai.onnx.preview.training"
 
 static const Normalization table[] = {
     {"", "Identity", normalize_alias, OP_NONE, 1, 1, PASSES_GRADIENTS},
@@ -90,6 +91,10 @@ static const Normalization table[] = {
     {"", "MatMul", normalize_matmul, OP_NONE, 2, 2, PASSES_GRADIENTS},
     {"", "Gemm", normalize_gemm, OP_NONE, 2, 3, PASSES_GRADIENTS},
     {"", "Einsum", normalize_einsum, OP_NONE, 1, -1, PASSES_GRADIENTS},
+    {"", "Attention", normalize_attention, OP_NONE, 3, 7, PASSES_GRADIENTS},
+    {TRAINING, "Adam", normalize_adam, OP_NONE, 6, -1, STOPS_GRADIENTS},
+    {TRAINING, "Adagrad", normalize_adagrad, OP_NONE, 5, -1, STOPS_GRADIENTS},
+    {TRAINING, "Momentum", normalize_momentum, OP_NONE, 5, -1, STOPS_GRADIENTS},
     {"", "SoftmaxCrossEntropyLoss", normalize_cross_entropy, OP_NONE, 2, 3, PASSES_GRADIENTS},
     {"", "NegativeLogLikelihoodLoss", normalize_likelihood, OP_NONE, 2, 3, PASSES_GRADIENTS},
 };

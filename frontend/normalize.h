@@ -128,8 +128,10 @@ NormalizeRule normalize_reshape, normalize_flatten, normalize_squeeze, normalize
     normalize_pad;                                                                    /* normalize_movement.c */
 NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot; /* normalize_index.c */
 NormalizeRule normalize_gather_elements, normalize_gather_nd, normalize_scatter_elements, normalize_scatter_nd,
-    normalize_arg_max, normalize_non_zero; /* normalize_scatter.c */
-NormalizeRule normalize_einsum;            /* normalize_einsum.c */
+    normalize_arg_max, normalize_non_zero;                           /* normalize_scatter.c */
+NormalizeRule normalize_attention;                                   /* normalize_attention.c */
+NormalizeRule normalize_adam, normalize_adagrad, normalize_momentum; /* normalize_training.c */
+NormalizeRule normalize_einsum;                                      /* normalize_einsum.c */
 NormalizeRule normalize_reduce, normalize_reduce_l1, normalize_reduce_l2, normalize_reduce_sum_square,
     normalize_softmax, normalize_layer_norm, normalize_rms_norm; /* normalize_reduce.c */
 NormalizeRule normalize_matmul, normalize_gemm;                  /* normalize_linear.c */
