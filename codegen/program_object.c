@@ -48,6 +48,7 @@ static const size_t ONE = SIZE_MAX;
 
 static const Record location_record = {sizeof(SkyLocation), (const Field[]){END(SkyLocation)}};
 static const Record word_record = {sizeof(uint32_t), (const Field[]){END(uint32_t)}};
+static const Record link_record = {sizeof(SkyLink), (const Field[]){END(SkyLink)}};
 static const Record number_record = {sizeof(double), (const Field[]){END(double)}};
 static const Record instruction_record = {sizeof(SkyInstruction), (const Field[]){END(SkyInstruction)}};
 static const Record tensor_record = {sizeof(SkyTensor), (const Field[]){STRING(SkyTensor, name), END(SkyTensor)}};
@@ -78,6 +79,7 @@ static const Record program_record = {
     sizeof(SkyProgram), (const Field[]){ARRAY(SkyProgram, stages, stage_record, stage_count),
                                         ARRAY(SkyProgram, instructions, instruction_record, instruction_count),
                                         ARRAY(SkyProgram, stage_rank, word_record, total_stage_count),
+                                        ARRAY(SkyProgram, links, link_record, total_stage_count),
                                         STRING(SkyProgram, labels_name),
                                         STRING(SkyProgram, device_name),
                                         STRING(SkyProgram, model_hash),

@@ -44,6 +44,18 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
     return ok;
 }
 
+/* As the plan predicts them. */
+static const SkyLink *links_of(const Plan *plan, Arena *arena)
+{
+    SkyLink *links = arena_new_array(arena, SkyLink, (size_t)plan->stage_count);
+    for (int l = 0; l < plan->link_count; l++)
+        for (int direction = 0; direction < 2; direction++) {
+            links[l].latency_s[direction] = (double)plan->links[l].latency_ns[direction] * 1e-9;
+            links[l].transfer_s[direction] = (double)plan->links[l].transfer_ns[direction] * 1e-9;
+        }
+    return links;
+}
+
 static void build_program(Pipeline *pipeline, const TrainingModel *model, const Plan *plan, const Cluster *cluster,
                           int rank, uint64_t seed)
 {
@@ -77,6 +89,7 @@ static void build_program(Pipeline *pipeline, const TrainingModel *model, const 
     uint32_t *stage_rank = arena_new_array(arena, uint32_t, (size_t)plan->stage_count);
     for (int s = 0; s < plan->stage_count; s++) stage_rank[s] = (uint32_t)plan->stages[s].rank;
     program->stage_rank = stage_rank;
+    program->links = links_of(plan, arena);
     SkyInstruction *instructions = arena_new_array(arena, SkyInstruction, (size_t)planned->instruction_count);
     for (int i = 0; i < planned->instruction_count; i++) instructions[i] = instruction_of(&planned->instructions[i]);
     program->instructions = instructions;

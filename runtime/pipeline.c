@@ -58,7 +58,8 @@ static void list_open(Pipeline *pipeline, InstructionList *list, bool forward_on
                               .receives = memory_allocate(size * sizeof *list->receives),
                               .ready = memory_allocate(size * sizeof *list->ready),
                               .pending = memory_allocate(size * sizeof *list->pending),
-                              .posted = memory_allocate(size * sizeof *list->posted)};
+                              .posted = memory_allocate(size * sizeof *list->posted),
+                              .due = memory_allocate(size * sizeof *list->due)};
     for (uint32_t i = 0; i < program->instruction_count; i++)
         if (!forward_only || is_of_forward(program->instructions[i].op))
             list->items[list->count++] = program->instructions[i];
@@ -76,6 +77,7 @@ static void list_close(InstructionList *list)
     free(list->ready);
     free(list->pending);
     free(list->posted);
+    free(list->due);
 }
 
 static void check_instructions(const Pipeline *pipeline)
@@ -113,11 +115,12 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
     for (int r = 0; r < world->size; r++)
         if (all[r] > most) most = all[r];
     free(all);
-    pipeline->tensor_count = (int)most;
+    pipeline->tensor_count = (int)most + 1; /* and when an emulated link delivers them */
     int *limit, found;
     MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
-    double needed = 2.0 * pipeline->program->total_stage_count * most * pipeline->program->microbatch_count +
-                    pipeline->program->total_parameter_count + TAG_FIRST_BOUNDARY;
+    double needed =
+        2.0 * pipeline->program->total_stage_count * pipeline->tensor_count * pipeline->program->microbatch_count +
+        pipeline->program->total_parameter_count + TAG_FIRST_BOUNDARY;
     if (found && needed < *limit) return true;
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use fewer micro-batches",
                              "%.0f different messages are more than MPI can tell apart", needed);
@@ -138,6 +141,8 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
     pipeline->local = memory_allocate(program->total_stage_count * sizeof *pipeline->local);
     pipeline->slot_of = memory_allocate(sizeof *pipeline->slot_of * program->stage_count * program->microbatch_count);
     pipeline->sends = memory_allocate(program->stage_count * sizeof *pipeline->sends);
+    pipeline->emulate_links = emulate && world->one_host && program->links;
+    pipeline->link_free = memory_allocate(2 * program->total_stage_count * sizeof *pipeline->link_free);
     pipeline->losses = memory_allocate(program->microbatch_count * sizeof *pipeline->losses);
     for (uint32_t s = 0; s < program->total_stage_count; s++) pipeline->local[s] = -1;
     for (uint32_t s = 0; s < program->stage_count; s++) {
@@ -164,6 +169,7 @@ void pipeline_close(Pipeline *pipeline)
     free(pipeline->sends);
     free(pipeline->local);
     free(pipeline->slot_of);
+    free(pipeline->link_free);
     free(pipeline->losses);
 }
 
@@ -192,6 +198,18 @@ static WaitReason reason_for(const Pipeline *pipeline, const SkyInstruction *ite
     return (WaitReason){peer, stage, (int)item->microbatch, what};
 }
 
+/* Messages of the emulated links: after each boundary's tensors, when the link delivers them. The links are taken one
+ * message at a time, in either direction. */
+static uint32_t due_tensor(const Pipeline *pipeline) { return (uint32_t)pipeline->tensor_count - 1; }
+
+static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward)
+{
+    const SkyLink *link = &pipeline->program->links[boundary];
+    double *free_at = &pipeline->link_free[2 * boundary + !forward], now = world_now();
+    *free_at = (*free_at > now ? *free_at : now) + link->transfer_s[!forward];
+    return *free_at + link->latency_s[!forward];
+}
+
 static void post_receive(Pipeline *pipeline, InstructionList *list, int receive)
 {
     const SkyInstruction *item = &list->items[list->receives[receive]];
@@ -205,6 +223,10 @@ static void post_receive(Pipeline *pipeline, InstructionList *list, int receive)
                       execution_address(pipeline->execution, (uint32_t)pipeline->local[item->stage], item->slot,
                                         tensors[t].location),
                       tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
+                      &list->pending[receive]);
+    if (pipeline->emulate_links)
+        world_receive(pipeline->world, &list->due[receive], sizeof *list->due, peer,
+                      message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
                       &list->pending[receive]);
     list->posted[receive] = true;
 }
@@ -249,6 +271,7 @@ static void receive(Pipeline *pipeline, InstructionList *list, int number)
     }
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
+    if (pipeline->emulate_links) world_sleep_until(pipeline->world, list->due[number]);
 }
 
 static void send(Pipeline *pipeline, const SkyInstruction *item)
@@ -264,6 +287,12 @@ static void send(Pipeline *pipeline, const SkyInstruction *item)
         world_send(pipeline->world, execution_address(pipeline->execution, local, item->slot, tensors[t].location),
                    tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
                    forward ? &sends->forward : &sends->backward);
+    if (!pipeline->emulate_links) return;
+    double *due = forward ? &sends->forward_due : &sends->backward_due;
+    *due = link_due(pipeline, boundary, forward);
+    world_send(pipeline->world, due, sizeof *due, peer,
+               message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
+               forward ? &sends->forward : &sends->backward);
 }
 
 /* Copies boundary tensors between two stages of this rank. */

@@ -20,11 +20,13 @@ typedef struct InstructionList {
     int *ready;    /* per receive: the last instruction that must be done before it is posted; -1: none */
     int *pending;  /* per receive: its messages under way */
     bool *posted;  /* per receive */
+    double *due;   /* per receive: when an emulated link delivers */
     int receive_count;
 } InstructionList;
 
 typedef struct SlotSends {
     int forward, backward; /* messages under way from this slot */
+    double forward_due, backward_due; /* what they carry where links are emulated */
 } SlotSends;
 
 typedef struct Pipeline {
@@ -37,7 +39,8 @@ typedef struct Pipeline {
     SlotSends **sends; /* [stage on this rank][slot] */
     int tensor_count;  /* most tensors at any boundary of the pipeline: for tags */
     InstructionList training, evaluation;
-    bool emulate;
+    bool emulate, emulate_links;
+    double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
     double *losses; /* [micro-batch], of the stage with the loss; zeros elsewhere */
 } Pipeline;
 

@@ -111,6 +111,12 @@ typedef struct SkyInstruction {
     uint32_t slot;
 } SkyInstruction;
 
+/* Between a stage and the next, for one micro-batch: [0] forward, [1] backward. Zeros between stages of one rank. */
+typedef struct SkyLink {
+    double latency_s[2];
+    double transfer_s[2]; /* how long it occupies the link */
+} SkyLink;
+
 typedef struct SkyOptimizer {
     uint32_t kind; /* SkyOptimizerKind */
     float learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -137,6 +143,7 @@ typedef struct SkyProgram {
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank;    /* per stage of the pipeline: the rank that owns it */
+    const SkyLink *links; /* per stage of the pipeline, to the next one; emulated with --emulate; the last is unused */
     const char *labels_name;       /* NULL if the model computes its own loss from its inputs */
     const char *device_name;
     const char *model_hash, *plan_hash; /* all ranks must carry the same */

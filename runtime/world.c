@@ -14,7 +14,7 @@ enum { TAG_QUESTION = 1, TAG_ANSWER };
 static const double progress_interval = 50e-6; /* between kernels */
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double forwarding_time = 0.1; /* for the launcher to read a message before it is told to end everything */
-static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
+static const double asking_time = 0.25;    /* share of the time-out after which a peer is asked whether it is alive */
 
 static void sleep_for(double seconds)
 {
@@ -138,8 +138,12 @@ void world_count_cores(World *world, int threads)
     memcpy(mine.host, host, sizeof host);
     world_allgather(world, &mine, sizeof mine, all, "hosts");
     long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int r = 0; r < world->size; r++)
-        if (memcmp(all[r].host, host, sizeof host) == 0) here += all[r].threads;
+    world->one_host = true;
+    for (int r = 0; r < world->size; r++) {
+        bool same = memcmp(all[r].host, host, sizeof host) == 0;
+        if (same) here += all[r].threads;
+        world->one_host = world->one_host && same;
+    }
     free(all);
     world->shares_cores = here > cores;
 }

@@ -18,6 +18,7 @@ typedef struct World {
     int rank, size;
     const char *device;
     MPI_Comm data, control; /* control: questions, agreement, reports */
+    bool one_host;          /* all ranks: clocks are the same */
     bool shares_cores;      /* more threads than cores on this host: sleep while waiting */
     double timeout;         /* seconds; 0: none */
     volatile int64_t *step; /* the one being run, for messages; 0 before training */
@@ -34,7 +35,7 @@ typedef struct World {
 
 /* After MPI_Init. `step` outlives the world. */
 void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step);
-/* Settles whether the ranks of this host outnumber its cores; collective. */
+/* Settles one_host and shares_cores; collective. */
 void world_count_cores(World *world, int threads);
 void world_close(World *world); /* collective */
 

@@ -219,7 +219,8 @@ static void emulation_and_trace_change_nothing(void **state)
 {
     (void)state;
     char *expected = reference("", "--data data --steps 3");
-    assert_int_equal(train("0,1,2,0", "TOY_SLOWDOWN=2", "--data data --steps 3 --emulate --trace trace --log log"), 0);
+    assert_int_equal(
+        train("0,1,2,0", "TOY_SLOWDOWN=2 TOY_LINK=0.01", "--data data --steps 3 --emulate --trace trace --log log"), 0);
     assert_losses("log", expected);
     free(expected);
     Diagnostics diagnostics = {0};
@@ -227,16 +228,20 @@ static void emulation_and_trace_change_nothing(void **state)
     assert_non_null(trace);
     size_t index;
     int forwards = 0, updates = 0, processes = 0;
+    double waited = 0; /* longest receive */
     json_array_foreach(json_object_get(trace, "traceEvents"), index, event)
     {
         const char *name = json_string_value(json_object_get(event, "name"));
         forwards += strcmp(name, "forward") == 0;
+        double duration = json_number_value(json_object_get(event, "dur")) * 1e-6;
+        if (strncmp(name, "receive", 7) == 0 && duration > waited) waited = duration;
         updates += strcmp(name, "update") == 0;
         processes += strcmp(name, "process_name") == 0;
     }
     assert_int_equal(forwards, 3 * 4 * 4); /* steps x stages x micro-batches */
     assert_int_equal(updates, 3 * 4);
     assert_int_equal(processes, 3);
+    assert_true(waited > 0.01); /* emulated links cannot be faster than they are */
     json_decref(trace);
 }
 

@@ -5,6 +5,7 @@
  *   TOY_TIED     1: the first and last dense layer share their weights
  *   TOY_FAULT    "kill 1 3": rank 1 dies in its third update; also hang, nan; "plan 1 0": rank 1 has another plan
  *   TOY_SLOWDOWN emulated slowdown of every rank      TOY_INITIAL   file with the embedding's initial value
+ *   TOY_LINK     latency of every emulated link, and seconds a message occupies it
  *   TOY_RANK     instead of the launcher's rank number */
 #include <math.h>
 #include <signal.h>
@@ -418,6 +419,7 @@ __attribute__((constructor)) static void build(void)
 {
     static SkyStage mine[MAX_STAGES];
     static const double predicted = 0.5;
+    static SkyLink links[MAX_STAGES];
     const char *text = setting("TOY_STAGES", "0"), *rank = setting("TOY_RANK", setting("PMI_RANK", "0"));
     SkyProgram *program = &toy_program;
     int fault_rank = -1;
@@ -445,12 +447,15 @@ __attribute__((constructor)) static void build(void)
                             .stages = mine,
                             .instructions = instructions,
                             .stage_rank = stage_rank,
+                            .links = links,
                             .labels_name = "labels",
                             .device_name = "toy",
                             .model_hash = "toy",
                             .plan_hash = "plan",
                             .predicted_step_s = &predicted,
                             .optimizer = {SKY_ADAMW, 0.01f, 0.9f, 0.999f, 1e-8f, 0.01f}};
+    for (int s = 0; s < stage_total; s++)
+        for (int d = 0; d < 2; d++) links[s].latency_s[d] = links[s].transfer_s[d] = atof(setting("TOY_LINK", "0"));
     sscanf(setting("TOY_FAULT", ""), "%15s %d %d", fault_kind, &fault_rank, &fault_step);
     if (fault_rank != atoi(rank)) fault_step = 0;
     if (fault_rank == atoi(rank) && strcmp(fault_kind, "plan") == 0) program->plan_hash = "another plan";
