@@ -84,8 +84,8 @@ def train_with_skycc(folder, steps):
 
 def run_skycc(options, folder):
     """Seconds of every step after the first, processor time of a step, and the losses."""
-    _, start = train_with_skycc(folder, WARM_UP)
     rows, whole = train_with_skycc(folder, options.steps)
+    _, start = train_with_skycc(folder, WARM_UP)
     ends = [float(row["seconds"]) for row in rows]
     seconds = [after - before for before, after in zip(ends, ends[1:])]
     return seconds, (whole - start) / (options.steps - WARM_UP), [float(row["loss"]) for row in rows]
@@ -190,6 +190,8 @@ def main():
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--as-peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.steps < 10:
+        parser.error("a run takes at least 10 steps")
     if options.as_peer:
         train_with_torch(options, options.as_peer)
         return
@@ -202,6 +204,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare_skycc(options, folder)
         write_data(f"{folder}/data.safetensors", options.batch, options.sequence, 30522, 3)
+        train_with_skycc(folder, WARM_UP)  # brings the files into memory
         for pair in range(options.pairs):
             all_losses = []
             for name, run in (("skycc", run_skycc), ("PyTorch", run_torch)):

@@ -76,6 +76,7 @@ static int parse(PlanOptions *options, int argc, char **argv, Diagnostics *diagn
     int default_microbatches = options->plan.request.microbatches;
     options->plan.request.microbatches = 0;
     options->plan.load.train = true;
+    options->plan.load.import.no_weights = true; /* their values do not matter here */
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-o:d:h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;

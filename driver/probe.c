@@ -41,6 +41,7 @@ static int parse(ProbeOptions *options, int argc, char **argv, Diagnostics *diag
     *options = (ProbeOptions){0};
     plan_model_defaults(&options->plan);
     options->plan.load.train = true;
+    options->plan.load.import.no_weights = true; /* their values do not matter here */
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-o:d:h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;

@@ -72,6 +72,12 @@ for command in check compile plan run; do
     expect 1 'truncated.onnx: error: .*byte' 'hint:' -- "$skycc" $command truncated.onnx "${rest[@]}"
 done
 
+# Absent weights: a plan needs none, programs do.
+"$skycc" bert --layers 1 --hidden 8 --heads 1 --weights none -o absent.onnx || fail "bert"
+"$skycc" plan absent.onnx -d cluster.yaml "${dimensions[@]}" >/dev/null || fail "plan without weights"
+expect 1 'absent.onnx: error: .*does not exist' 'hint: .*--init' -- \
+    "$skycc" compile absent.onnx -d cluster.yaml -o out "${dimensions[@]}"
+
 # Clusters
 expect 1 'missing.yaml: error:' -- "$skycc" compile "$model" -d missing.yaml -o out
 expect 1 "unknown.yaml:3:[0-9]*: error: .*unknown key 'treads'" 'hint: .*threads' -- \
