@@ -1,6 +1,7 @@
-/* Runs ONNX's own operator test cases through importer and interpreter.
+/* Runs ONNX's own operator test cases through the importer, and then the interpreter or, with --compiled, compiled
+ * code.
  *
- *   conformance FOLDER...
+ *   conformance [--compiled] FOLDER...
  *
  * A folder holds cases.json, a list of {"case", "ops", "elem_types"}, and a folder per case with model.onnx and
  * test_data_set_0/{input,output}_N.pb. Prints a line for every case that is not passed and a summary: passed, failed,
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/step_scalars.h"
+#include "codegen/codegen.h"
 #include "frontend/import.h"
 #include "frontend/tensor.h"
 #include "tests/graph_evaluator.h"
@@ -60,6 +62,32 @@ static bool close_enough(const CaseTensor *expected, const Value *value, const v
     return true;
 }
 
+static bool compiled; /* --compiled */
+
+/* Runs all calls as compiled for this machine. */
+static bool run_compiled(Evaluator *evaluator)
+{
+    const Lowering *lowering = &evaluator->lowering;
+    Diagnostics diagnostics = {0};
+    Target target;
+    const Kernel **kernels = memory_allocate((lowering->call_count + 1) * sizeof *kernels);
+    for (size_t i = 0; i < lowering->call_count; i++) kernels[i] = lowering->calls[i].kernel;
+    if (!target_init(&target, (TargetOptions){0}, &diagnostics)) return false;
+    CompiledKernels *code = codegen_compile(kernels, lowering->call_count, &target, (CodegenOptions){0}, &diagnostics);
+    JitProgram *jit = code ? jit_load(code, &diagnostics) : NULL;
+    for (size_t i = 0; i < lowering->call_count && jit; i++) {
+        void *address[KERNEL_MAX_OPERANDS];
+        evaluator_addresses(evaluator, &lowering->calls[i], address);
+        const CompiledKernel *kernel = codegen_find(code, kernels[i]);
+        void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 64) / 64 * 64);
+        if (kernel->units) jit_find(jit, kernel)(address, 0, kernel->units, scratch);
+        free(scratch);
+    }
+    diagnostics_print(&diagnostics, stdout);
+    free(kernels);
+    return jit != NULL;
+}
+
 static Verdict evaluate(Graph *graph, const CaseTensor *inputs, int input_count, const CaseTensor *outputs,
                         int output_count)
 {
@@ -82,7 +110,7 @@ static Verdict evaluate(Graph *graph, const CaseTensor *inputs, int input_count,
         scalars[0] = valid ? 1.0f / (float)valid : 1;
         memcpy(evaluator.buffer[graph->scalars], scalars, sizeof scalars);
     }
-    if (!evaluator_run(&evaluator)) return printf("index out of range: "), FAILED;
+    if (!(compiled ? run_compiled : evaluator_run)(&evaluator)) return printf("did not run: "), FAILED;
     for (int i = 0; i < output_count; i++) {
         ValueId value = graph->outputs[i].value;
         if (!close_enough(&outputs[i], graph_value(graph, value), evaluator.buffer[value])) return FAILED;
@@ -185,8 +213,12 @@ static const char *outside(const char *path, const json_t *description, char rea
 int main(int argc, char **argv)
 {
     static const char *const words[VERDICTS] = {"passed", "failed", "refused", "outside"};
-    int counts[VERDICTS] = {0};
-    for (int a = 1; a < argc; a++) {
+    int counts[VERDICTS] = {0}, first = 1;
+    if (argc > 1 && strcmp(argv[1], "--compiled") == 0) {
+        compiled = true;
+        first++;
+    }
+    for (int a = first; a < argc; a++) {
         char path[1024], text[8192], reason[256];
         snprintf(path, sizeof path, "%s/cases.json", argv[a]);
         json_t *cases = json_load_file(path, 0, NULL), *description;

@@ -31,17 +31,22 @@ static inline void evaluator_init(Evaluator *evaluator, Graph *graph)
     }
 }
 
+static inline void evaluator_addresses(const Evaluator *evaluator, const LoweredCall *call, void **address)
+{
+    for (int k = 0; k < call->kernel->operand_count; k++) {
+        ValueId value = call->operands[k].value;
+        int64_t size = (int64_t)dtype_size(graph_value(evaluator->graph, value)->dtype);
+        address[k] = (char *)evaluator->buffer[value] + call->operands[k].offset * size;
+    }
+}
+
 /* Runs everything; false if an index was out of range. */
 static inline bool evaluator_run(Evaluator *evaluator)
 {
     for (size_t i = 0; i < evaluator->lowering.call_count; i++) {
         const LoweredCall *call = &evaluator->lowering.calls[i];
         void *address[KERNEL_MAX_OPERANDS];
-        for (int k = 0; k < call->kernel->operand_count; k++) {
-            ValueId value = call->operands[k].value;
-            int64_t size = (int64_t)dtype_size(graph_value(evaluator->graph, value)->dtype);
-            address[k] = (char *)evaluator->buffer[value] + call->operands[k].offset * size;
-        }
+        evaluator_addresses(evaluator, call, address);
         if (!kernel_interpret(call->kernel, address)) return false;
     }
     return true;
