@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Tokens per second of a training step (forward, loss, backward, AdamW): skycc's stage program beside PyTorch, one process.
 
-    bench/step.py [--skycc build/gcc/driver/skycc] [--layers 2 --hidden 128 --heads 2] [--batch 32] [--sequence 128]
+    bench/step.py [--skycc build/bin/skycc] [--layers 2 --hidden 128 --heads 2] [--batch 32] [--sequence 128]
                   [--threads 1] [--pairs 5] [--steps 22]
 
 The default is bert-tiny. Both train the same model from the same weights on the same rows, one after the other in pairs, so
@@ -183,7 +183,7 @@ def missing_peer():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--skycc", default="build/gcc/driver/skycc")
+    parser.add_argument("--skycc", default="build/bin/skycc")
     for name, default in (("layers", 2), ("hidden", 128), ("heads", 2), ("batch", 32), ("sequence", 128)):
         parser.add_argument("--" + name, type=int, default=default)
     for name, default in (("threads", 1), ("pairs", 5), ("steps", 22)):

@@ -13,24 +13,20 @@
 
 extern char **environ;
 
-/* The runtime beside this executable: in the build tree, or installed. */
+/* The runtime that lies beside this executable, in the build tree as where it is installed. */
 static const char *own_runtime(Arena *arena)
 {
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length < 0) return NULL;
     self[length] = '\0';
-    for (int up = 0; up < 2; up++) {
+    for (int up = 0; up < 2; up++) { /* from PREFIX/bin/skycc to PREFIX */
         char *slash = strrchr(self, '/');
         if (!slash) return NULL;
         *slash = '\0';
     }
-    static const char *const places[] = {"lib/skycc/libskyrt.a", "runtime/libskyrt.a"};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *path = arena_format(arena, "%s/%s", self, places[i]);
-        if (access(path, R_OK) == 0) return path;
-    }
-    return NULL;
+    const char *path = arena_format(arena, "%s/lib/skycc/libskyrt.a", self);
+    return access(path, R_OK) == 0 ? path : NULL;
 }
 
 typedef struct Words {
