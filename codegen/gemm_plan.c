@@ -5,9 +5,9 @@
 enum {
     MOST_DEPTH = 1536,           /* of one block of k */
     MOST_DEPTH_BY_COLUMNS = 256, /* where every k takes another line of A: they must stay in the cache */
-    MOST_DEPTH_PACKED = 512,     /* where A is packed */
+    MOST_DEPTH_PACKED = 192,     /* where A is packed */
     LEAST_DEPTH_PACKED = 256,    /* shorter sums read A in place */
-    LEAST_COLUMNS_PACKED = 512,  /* and so do narrow products: packing would not pay */
+    LEAST_SIDE_PACKED = 256,     /* and so do small products: packing would not pay */
     PACKED_UNIT_ROWS = 384,      /* packed A stays in the second-level cache */
     PACKED_UNIT_PANELS = 8,
     ROW_GRANULE = 24,   /* a multiple of every tile height */
@@ -41,11 +41,12 @@ static void find_epilogue(GemmPlan *plan, const Kernel *kernel)
 }
 
 /* Registers for the accumulators, a row of B and one broadcast element of A must do. */
-static void choose_tile(GemmPlan *plan, const Target *target)
+static void choose_tile(GemmPlan *plan, bool by_columns, const Target *target)
 {
     plan->lanes = target->vector_bytes / (plan->type == DTYPE_F64 ? 8 : 4);
     plan->accumulators = target->vector_registers < 32 ? 12 : 24;
     plan->vectors = target->vector_registers < 32 ? 2 : target->vector_bytes > 16 ? 4 : 3;
+    if (by_columns && plan->vectors == 4) plan->vectors = 2;
     int64_t needed = (plan->columns + plan->lanes - 1) / plan->lanes;
     if (needed < plan->vectors) plan->vectors = (int)needed;
 }
@@ -82,7 +83,7 @@ static void choose_a(GemmPlan *plan, const Kernel *kernel)
     bool columns =
         stride_of(kernel, plan->match.a, plan->match.row_axis) == 1 && a->stride[kernel->axis_count - 1] != 1;
     plan->pack_a = columns && a->dtype == plan->type && plan->sums_in_place && plan->depth >= LEAST_DEPTH_PACKED &&
-                   plan->columns >= LEAST_COLUMNS_PACKED;
+                   (plan->columns >= LEAST_SIDE_PACKED || plan->rows >= LEAST_SIDE_PACKED);
 }
 
 static void choose_depth(GemmPlan *plan, bool by_columns)
@@ -135,7 +136,7 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     bool b_along_k = kernel->operands[plan->match.b].stride[kernel->axis_count - 1] == 1;
     if (plan->rows < 4 && b_along_k && stride_of(kernel, plan->match.b, plan->match.column_axis) != 1) return false;
     find_epilogue(plan, kernel);
-    choose_tile(plan, target);
+    choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
     choose_packing(plan, kernel, target);
     choose_a(plan, kernel);
     choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
