@@ -128,7 +128,9 @@ NormalizeRule normalize_reshape, normalize_flatten, normalize_squeeze, normalize
     normalize_pad;                                                                    /* normalize_movement.c */
 NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot; /* normalize_index.c */
 NormalizeRule normalize_gather_elements, normalize_gather_nd, normalize_scatter_elements, normalize_scatter_nd,
-    normalize_arg_max, normalize_non_zero;                           /* normalize_scatter.c */
+    normalize_arg_max, normalize_non_zero; /* normalize_scatter.c */
+NormalizeRule normalize_packed_attention, normalize_bias_gelu, normalize_fast_gelu, normalize_fused_matmul,
+    normalize_skip_layer_norm, normalize_embed_layer_norm;           /* normalize_microsoft.c */
 NormalizeRule normalize_attention;                                   /* normalize_attention.c */
 NormalizeRule normalize_adam, normalize_adagrad, normalize_momentum; /* normalize_training.c */
 NormalizeRule normalize_einsum;                                      /* normalize_einsum.c */
