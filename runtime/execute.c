@@ -46,7 +46,7 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
     const StageSpaces *spaces = &execution->stages[stage];
     return (Bases){{[SKY_SPACE_CONSTANT] = (unsigned char *)(uintptr_t)spaces->stage->constants,
                     [SKY_SPACE_STATE] = spaces->state.bytes,
-                    [SKY_SPACE_SLOT] = spaces->slots.bytes + slot * spaces->slot_stride,
+                    [SKY_SPACE_SLOT] = spaces->slots.bytes ? spaces->slots.bytes + slot * spaces->slot_stride : NULL,
                     [SKY_SPACE_SCRATCH] = execution->scratch.bytes,
                     [SKY_SPACE_STEP] = (unsigned char *)(uintptr_t)execution->step}};
 }

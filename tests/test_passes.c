@@ -19,17 +19,17 @@ typedef struct Model {
     Graph graph;
     ImportedModel imported;
     Diagnostics diagnostics;
+    char path[1024]; /* graph and diagnostics point to it */
 } Model;
 
 static void load(Model *model, const char *name)
 {
     static const DimensionBinding dimensions[] = {{"batch", 4}, {"seq", 16}};
     ImportOptions options = {.dimensions = dimensions, .dimension_count = 2};
-    char path[1024];
-    snprintf(path, sizeof path, "%s/bert/%s.onnx", SKY_TEST_DATA, name);
     *model = (Model){0};
+    snprintf(model->path, sizeof model->path, "%s/bert/%s.onnx", SKY_TEST_DATA, name);
     graph_init(&model->graph, "model");
-    assert_true(import_onnx(&model->graph, &model->imported, path, &options, &model->diagnostics));
+    assert_true(import_onnx(&model->graph, &model->imported, model->path, &options, &model->diagnostics));
     assert_true(loss_attach(&model->graph, NULL, &model->diagnostics));
     graph_remove_dead(&model->graph);
 }
