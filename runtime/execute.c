@@ -13,13 +13,16 @@ typedef struct CallShare {
     size_t scratch_stride;
 } CallShare;
 
+/* An empty space stays NULL. */
+static unsigned char *at(unsigned char *base, size_t offset) { return base ? base + offset : NULL; }
+
 static void run_share(void *context, int thread, int threads)
 {
     const CallShare *share = context;
     int64_t begin = parallel_begin(share->call->units, thread, threads);
     int64_t end = parallel_begin(share->call->units, thread + 1, threads);
     if (begin < end)
-        share->call->kernel(share->operands, begin, end, share->scratch + (size_t)thread * share->scratch_stride);
+        share->call->kernel(share->operands, begin, end, at(share->scratch, (size_t)thread * share->scratch_stride));
 }
 
 static int threads_for(const Execution *execution, const SkyCall *call)
@@ -46,7 +49,7 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
     const StageSpaces *spaces = &execution->stages[stage];
     return (Bases){{[SKY_SPACE_CONSTANT] = (unsigned char *)(uintptr_t)spaces->stage->constants,
                     [SKY_SPACE_STATE] = spaces->state.bytes,
-                    [SKY_SPACE_SLOT] = spaces->slots.bytes ? spaces->slots.bytes + slot * spaces->slot_stride : NULL,
+                    [SKY_SPACE_SLOT] = at(spaces->slots.bytes, slot * spaces->slot_stride),
                     [SKY_SPACE_SCRATCH] = execution->scratch.bytes,
                     [SKY_SPACE_STEP] = (unsigned char *)(uintptr_t)execution->step}};
 }
@@ -101,7 +104,7 @@ bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnos
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location)
 {
     Bases bases = bases_of(execution, stage, slot);
-    return bases.space[location.space] + location.offset;
+    return at(bases.space[location.space], location.offset);
 }
 
 static void check_calls(const SkyStage *stage, const SkyCall *calls, uint32_t count, const Execution *execution)
