@@ -186,8 +186,8 @@ static bool compile(Run *run, Diagnostics *diagnostics)
     program_for_run(&run->program, &run->model, &run->code);
     if (!run->options->interpret && !program_compile(&run->program, run->options->target_cpu, diagnostics))
         return false;
-    run->open = execution_open(&run->execution, &run->program.program,
-                               parallel_threads((uint32_t)run->options->threads), program_interpret, diagnostics);
+    int threads = run->options->threads ? run->options->threads : parallel_threads(0);
+    run->open = execution_open(&run->execution, &run->program.program, threads, program_interpret, diagnostics);
     return run->open;
 }
 
