@@ -2,13 +2,14 @@
 """Tokens per second of a training step (forward, loss, backward, AdamW): skycc's stage program beside PyTorch, one process.
 
     bench/step.py [--skycc build/bin/skycc] [--layers 2 --hidden 128 --heads 2] [--batch 32] [--sequence 128]
-                  [--threads 1] [--pairs 5] [--steps 22]
+                  [--threads 1] [--pairs 5] [--steps 22] [--no-prune]
 
 The default is bert-tiny. Both train the same model from the same weights on the same rows, one after the other in pairs, so
 that a machine that slows down slows both; of every run the median step counts, without the first two, and of all runs the
 median. PyTorch runs with the fastest BLAS that Debian has for it (BLIS) and without giving memory back between steps.
 With one thread the processor time of a step is measured too: where other programs take turns on the machine, only that
-compares.
+compares. A classifier reads one token of the last block, and skycc leaves out what only the others need; --no-prune has it
+compute everything, as PyTorch does.
 """
 import argparse
 import csv
@@ -65,7 +66,7 @@ def prepare_skycc(options, folder):
     command = [skycc, "compile", f"{folder}/model.onnx", "-d", f"{folder}/cluster.yaml", "-o", f"{folder}/programs", "-q"]
     command += ["--dim", f"batch={options.batch}", "--dim", f"seq={options.sequence}", "--microbatches", "1"]
     command += ["--optimizer", "adamw:lr=1e-4,weight_decay=0.01"]
-    subprocess.run(command, check=True)
+    subprocess.run(command + ["--no-prune"] * options.no_prune, check=True)
 
 
 def train_with_skycc(folder, steps):
@@ -188,6 +189,7 @@ def main():
         parser.add_argument("--" + name, type=int, default=default)
     for name, default in (("threads", 1), ("pairs", 5), ("steps", 22)):
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--no-prune", action="store_true")
     parser.add_argument("--as-peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.steps < 10:
