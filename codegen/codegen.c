@@ -46,16 +46,19 @@ static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine)
     LLVMDisposePassBuilderOptions(options);
 }
 
-static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan, const CompiledKernel *compiled,
-                        LLVMTargetMachineRef machine)
+static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan, const CompiledKernel *compiled)
 {
     if (plan->is_gemm)
         gemm_emit(emit, kernel, &plan->gemm, compiled->symbol);
     else
         loop_emit(emit, kernel, &plan->loop, compiled->symbol);
+}
+
+static void finish_module(Emit *emit, LLVMTargetMachineRef machine)
+{
     char *message = NULL;
     if (LLVMVerifyModule(emit->module, LLVMReturnStatusAction, &message)) {
-        bug("kernel %s: %s\n%s", kernel->label, message, LLVMPrintModuleToString(emit->module));
+        bug("%s\n%s", message, LLVMPrintModuleToString(emit->module));
     }
     LLVMDisposeMessage(message);
     optimise(emit->module, machine);
@@ -78,7 +81,8 @@ static void compile_kernel(const Kernel *kernel, const Target *target, const Cac
     LLVMTargetMachineRef machine = target_machine(target);
     Emit emit;
     emit_init(&emit, target, machine);
-    emit_kernel(&emit, kernel, &plan, compiled, machine);
+    emit_kernel(&emit, kernel, &plan, compiled);
+    finish_module(&emit, machine);
     append_code(machine, emit.module, LLVMObjectFile, &compiled->object);
     emit_free(&emit);
     LLVMDisposeTargetMachine(machine);
@@ -186,26 +190,44 @@ void codegen_free(CompiledKernels *compiled)
     free(compiled);
 }
 
+/* What the functions compute, as comments: "#" begins one in the assembly of every target. */
+static void print_description(const CompiledKernel *compiled, const Kernel *kernel, CodegenText form, Buffer *text)
+{
+    char mark = form == CODEGEN_LLVM ? ';' : '#';
+    Buffer description = {0};
+    kernel_print(kernel, &description);
+    buffer_print(text, "%c %s:\n", mark, compiled->symbol);
+    for (const char *line = buffer_text(&description); *line;) {
+        int length = (int)strcspn(line, "\n");
+        buffer_print(text, "%c   %.*s\n", mark, length, line);
+        line += length + (line[length] == '\n');
+    }
+    buffer_print(text, "\n");
+    buffer_free(&description);
+}
+
 void codegen_print(const CompiledKernels *compiled, CodegenText form, Buffer *text)
 {
+    LLVMTargetMachineRef machine = target_machine(compiled->target);
+    Emit emit;
+    emit_init(&emit, compiled->target, machine);
     for (size_t i = 0; i < compiled->count; i++) {
         KernelPlan plan;
-        CompiledKernel ignored = {0};
-        plan_kernel(&plan, compiled->sources[i], compiled->target, &ignored);
-        LLVMTargetMachineRef machine = target_machine(compiled->target);
-        Emit emit;
-        emit_init(&emit, compiled->target, machine);
-        emit_kernel(&emit, compiled->sources[i], &plan, &ignored, machine);
-        if (form == CODEGEN_LLVM) {
-            char *ir = LLVMPrintModuleToString(emit.module);
-            buffer_append(text, ir, strlen(ir));
-            LLVMDisposeMessage(ir);
-        } else {
-            append_code(machine, emit.module, LLVMAssemblyFile, text);
-        }
-        emit_free(&emit);
-        LLVMDisposeTargetMachine(machine);
+        CompiledKernel planned = {0};
+        plan_kernel(&plan, compiled->sources[i], compiled->target, &planned);
+        print_description(&planned, compiled->sources[i], form, text);
+        emit_kernel(&emit, compiled->sources[i], &plan, &planned);
     }
+    finish_module(&emit, machine);
+    if (form == CODEGEN_LLVM) {
+        char *ir = LLVMPrintModuleToString(emit.module);
+        buffer_append(text, ir, strlen(ir));
+        LLVMDisposeMessage(ir);
+    } else {
+        append_code(machine, emit.module, LLVMAssemblyFile, text);
+    }
+    emit_free(&emit);
+    LLVMDisposeTargetMachine(machine);
 }
 
 /* --- Programs -------------------------------------------------------------------------------------------------------

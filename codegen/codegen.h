@@ -63,7 +63,8 @@ void jit_free(JitProgram *jit); /* NULL is allowed */
 
 typedef enum CodegenText { CODEGEN_LLVM, CODEGEN_ASSEMBLY } CodegenText;
 
-/* Appends the optimised IR or the assembly of all kernels, in the order they were given. */
+/* Appends the optimised IR or the assembly of all kernels as one module, after a comment that lists what they compute.
+ */
 void codegen_print(const CompiledKernels *compiled, CodegenText form, Buffer *text);
 
 #endif

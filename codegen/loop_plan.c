@@ -111,6 +111,8 @@ static int wanted_copies(const Kernel *kernel)
             (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_SIGMOID) || op == KERNEL_POWER;
         weight += function ? 10 : 1;
     }
+    /* A kernel with many reductions would carry too many accumulators. */
+    if (count_reductions(kernel) > 8) return 1;
     return weight <= 30 ? 4 : weight <= 70 ? 2 : 1;
 }
 

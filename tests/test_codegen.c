@@ -291,6 +291,28 @@ static void test_random_reductions(void **state)
     }
 }
 
+/* NaN wins, infinities compare, along rows and along columns. */
+static void test_extrema_of_special_values(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        int64_t extent[] = {40, 23}, in[] = {turned ? 1 : 23, turned ? 40 : 1}, out[] = {1, 0};
+        kernel_begin(&kernel, "extrema", 2, extent);
+        Register x = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, in));
+        Register integer = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, in));
+        Register largest = kernel_reduce(&kernel, KERNEL_MAXIMUM_OF, x);
+        Register least = kernel_reduce(&kernel, KERNEL_MINIMUM_OF, x);
+        Register largest_integer = kernel_reduce(&kernel, KERNEL_MAXIMUM_OF, integer);
+        Register total = kernel_reduce(&kernel, KERNEL_SUM, integer);
+        kernel_begin_phase(&kernel, false);
+        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, out), largest);
+        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, out), least);
+        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_I64, out), largest_integer);
+        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_I64, out), total);
+        check_filled(&kernel, 0, fill_special);
+    }
+}
+
 /* --- What models are made of ----------------------------------------------------------------------------------------
  */
 
@@ -389,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_random_maps),
         cmocka_unit_test(test_random_reductions),
+        cmocka_unit_test(test_extrema_of_special_values),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_gather_and_scatter),

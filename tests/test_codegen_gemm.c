@@ -13,7 +13,16 @@
 /* --- Matrix products ------------------------------------------------------------------------------------------------
  */
 
-typedef enum Epilogue { PLAIN, ACCUMULATE, BIAS, BIAS_GELU, RESIDUAL_SCALED, COLUMN_SCATTERED, EPILOGUES } Epilogue;
+typedef enum Epilogue {
+    PLAIN,
+    ACCUMULATE,
+    BIAS,
+    BIAS_GELU,
+    RESIDUAL_SCALED,
+    COLUMN_SCATTERED,
+    MASKED_TWICE,
+    EPILOGUES
+} Epilogue;
 
 typedef struct Product {
     int64_t batch, rows, columns, depth;
@@ -62,6 +71,14 @@ static void build_product(const Product *p)
         Register scaled = kernel_binary(&kernel, KERNEL_MULTIPLY, sum, kernel_constant(&kernel, p->type, 0.125));
         Register old = kernel_load(&kernel, kernel_operand(&kernel, p->type, c));
         kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_ADD, scaled, old));
+        break;
+    }
+    case MASKED_TWICE: { /* lower triangle only; the sum itself is stored too */
+        Register row = kernel_axis(&kernel, 1), column = kernel_axis(&kernel, 2);
+        Register below = kernel_binary(&kernel, KERNEL_LESS_EQUAL, column, row);
+        Register zero = kernel_constant(&kernel, p->type, 0);
+        kernel_store(&kernel, out, kernel_select(&kernel, below, sum, zero));
+        kernel_store(&kernel, kernel_operand(&kernel, p->type, c), sum);
         break;
     }
     default: kernel_store(&kernel, out, sum); break;
