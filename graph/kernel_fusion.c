@@ -142,11 +142,18 @@ static bool reads_axis(const Kernel *kernel, int axis)
     return false;
 }
 
+/* Whether an axis may be split at no cost: any of a map, the batch axes of a matrix product. */
+static bool may_split(const Kernel *kernel, int axis)
+{
+    KernelGemm gemm;
+    if (reads_axis(kernel, axis)) return false;
+    return is_map(kernel) || (kernel_match_gemm(kernel, &gemm) && axis != gemm.row_axis && axis != gemm.column_axis);
+}
+
 /* Finds how the consumer's axes go along the producer's, so that `load` of the consumer and `store` of the producer
- * touch the same element. Splits axes of a producer that is itself a map; others are left whole. */
+ * touch the same element. Splits axes of the producer where that costs nothing. */
 static bool pair_axes(Kernel *producer, int store, bool inner_store, const Kernel *consumer, int load, AxisPairs *pairs)
 {
-    bool splittable = is_map(producer);
     for (;;) {
         AxisPart p[KERNEL_MAX_AXES], c[KERNEL_MAX_AXES];
         int p_count = moving_axes(producer, store, producer->axis_count - !inner_store, p);
@@ -158,7 +165,7 @@ static bool pair_axes(Kernel *producer, int store, bool inner_store, const Kerne
         for (; i < p_count && j < c_count; i++) {
             if (p[i].stride != c[j].stride) return false;
             if (p[i].extent > c[j].extent) {
-                if (!splittable || p[i].extent % c[j].extent || reads_axis(producer, p[i].axis) ||
+                if (p[i].extent % c[j].extent || !may_split(producer, p[i].axis) ||
                     !split_axis(producer, p[i].axis, c[j].extent))
                     return false;
                 again = true;
