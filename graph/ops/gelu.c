@@ -12,10 +12,18 @@ bool infer_gelu(InferContext *context) { return infer_float_inputs(context, 1) &
 
 bool differentiate_gelu(Differentiation *differentiation, NodeId id)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId inputs[2] = {node.inputs[0], gradient_of(differentiation, node.outputs[0])};
-    gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_GeluGradient, inputs, 2, node.attributes, node.attribute_count));
+    Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]), derivative;
+    if (!gradient_wanted(differentiation, x)) return true;
+    /* Computed in the forward pass, where it shares most of its work with the function and takes the place of x in what
+     * is kept for the backward pass. */
+    NodeOrigin origin = {node.name, PHASE_FORWARD, 0, node.layer};
+    Diagnostics diagnostics = {0};
+    if (!graph_add_node(graph, OP_GeluDerivative, origin, &x, 1, node.attributes, node.attribute_count, &derivative, 1,
+                        &diagnostics))
+        bug("the derivative of Gelu does not take what Gelu takes");
+    gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, derivative));
     return true;
 }
 
@@ -54,7 +62,7 @@ static Register probability(Kernel *kernel, const Node *node, Register x)
     return shift(kernel, scale(kernel, s, 0.5), 0.5);
 }
 
-static Register derivative(Kernel *kernel, const Node *node, Register x)
+static Register derivative_at(Kernel *kernel, const Node *node, Register x)
 {
     Register square = multiply(kernel, x, x);
     if (!node_integer(node, "tanh", 0)) {
@@ -69,34 +77,23 @@ static Register derivative(Kernel *kernel, const Node *node, Register x)
     return kernel_binary(kernel, KERNEL_ADD, shift(kernel, scale(kernel, t, 0.5), 0.5), slope);
 }
 
-static void lower(Lowering *lowering, NodeId id, bool gradient)
+static void lower(Lowering *lowering, NodeId id, bool is_derivative)
 {
     const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&y.shape, extent), extent);
-    Register value = lower_load(lowering, &x), result;
-    if (gradient) {
-        View dy = lower_view(lowering, node->inputs[1]);
-        Register slope = derivative(kernel, node, value);
-        result = multiply(kernel, slope, lower_load(lowering, &dy));
-    } else {
-        result = multiply(kernel, probability(kernel, node, value), value);
-    }
+    Register value = lower_load(lowering, &x);
+    Register result =
+        is_derivative ? derivative_at(kernel, node, value) : multiply(kernel, probability(kernel, node, value), value);
     kernel_store(kernel, lower_operand_broadcast(lowering, &y), result);
     lower_end(lowering);
 }
 
 void lower_gelu(Lowering *lowering, NodeId node) { lower(lowering, node, false); }
 
-bool infer_gelu_gradient(InferContext *context)
-{
-    if (!infer_float_inputs(context, 2)) return false;
-    if (!shape_equal(&infer_input(context, 0)->shape, &infer_input(context, 1)->shape))
-        return operator_error(context, NULL, "the gradient has another shape than the input");
-    return infer_same(context);
-}
+bool infer_gelu_derivative(InferContext *context) { return infer_gelu(context); }
 
-NOT_DIFFERENTIABLE(gelu_gradient)
+NOT_DIFFERENTIABLE(gelu_derivative)
 
-void lower_gelu_gradient(Lowering *lowering, NodeId node) { lower(lowering, node, true); }
+void lower_gelu_derivative(Lowering *lowering, NodeId node) { lower(lowering, node, true); }

@@ -46,7 +46,7 @@
     OPERATOR(Where, where, 3, 3, 1) \
     /* gelu.c */ \
     OPERATOR(Gelu, gelu, 1, 1, 1) /* tanh: 1 for the tanh approximation */ \
-    OPERATOR(GeluGradient, gelu_gradient, 2, 2, 1) /* x, dy -> dx; tanh */ \
+    OPERATOR(GeluDerivative, gelu_derivative, 1, 1, 1) /* at x; tanh */ \
     /* movement.c: the same elements seen otherwise, mostly free (views, see graph/lower.h) */ \
     OPERATOR(Reshape, reshape, 1, 1, 1) /* shape */ \
     OPERATOR(Transpose, transpose, 1, 1, 1) /* perm */ \
