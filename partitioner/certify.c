@@ -7,7 +7,7 @@
 #include "partitioner/prices.h"
 #include "partitioner/prove.h"
 
-enum { MAX_NODES = 20000, MAX_INTERVALS = 50000, TREE_NODES = 400 };
+enum { MAX_NODES = 20000, MAX_INTERVALS = 50000, TREE_NODES = 200 };
 
 /* ---- candidate periods ---- */
 
@@ -63,6 +63,8 @@ typedef struct Certifier {
     Certificate *certificate;
     int node_capacity, interval_capacity;
     double *price; /* [device] */
+    int64_t work;
+    double deadline;
     bool timed_out;
 } Certifier;
 
@@ -83,12 +85,12 @@ static void add_interval(Certifier *c, int64_t low, int64_t high, int root)
 static bool prove_interval(Certifier *c, int64_t low, int64_t high, bool sums, double target, int nodes)
 {
     Proof proof;
-    ProofLimits limits = {nodes, c->request->deadline};
+    ProofLimits limits = {nodes, &c->work, c->deadline};
     ProofAnswer answer = proof_make(&proof, c->problem, high, sums, target, c->price, limits);
     if (answer == PROOF_DONE) {
         int root = proof_append(&proof, c->certificate, &c->node_capacity, c->problem, c->request->device_of, c->arena);
         add_interval(c, low, high, root);
-    } else if (monotonic_seconds() > c->request->deadline) {
+    } else if (monotonic_seconds() > c->deadline) {
         c->timed_out = true;
     }
     proof_free(&proof);
@@ -102,44 +104,48 @@ static bool certify_period(Certifier *c, int64_t bound, int nodes)
     return prove_interval(c, 0, bound - 1, false, 0, nodes);
 }
 
-/* The lowest end of an interval below `high` whose plans the prices alone refute; `high` if they do not. Leaves the
- * best prices of the cap for a tree that has to do better. */
-static int64_t reach_of_prices(Certifier *c, int64_t high, double bound)
+/* The best bound on the sum of plans under the cap that prices alone give; they stay in c->price for what follows. */
+static double sum_under(Certifier *c, int64_t cap, double target)
 {
     const Problem *p = c->problem;
     Relaxation r;
-    relaxation_create(&r, p, high, true, NULL, 0);
+    relaxation_create(&r, p, cap, true, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
     for (int d = p->device_count - 1; d >= 0; d--) prices.price[r.class_of[d]] = c->price[d];
-    prices_solve(&prices, &r, bound, 20000, NULL, NULL);
+    prices_solve(&prices, &r, target, 20000, NULL, NULL);
+    c->work -= relaxation_work(&r, prices.iterations);
     for (int d = 0; d < p->device_count; d++) c->price[d] = prices.price[r.class_of[d]];
     relaxation_free(&r);
-    double rest = ceil((bound - prices.bound) / (p->microbatches - 1)) - 1;
-    return rest <= 0 ? 0 : rest >= (double)high ? high : (int64_t)rest;
+    return prices.bound;
 }
 
-/* From the largest period down: each interval as long as its prices, or a small tree, can refute it. */
-static bool certify_step(Certifier *c, int64_t bound, int nodes)
+/* From the largest period down: each interval as long as its prices can refute it. Where they cannot refute even the
+ * next possible period, a tree does - or, if the bound may give way, as much less is claimed as it takes. */
+static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
 {
     const Problem *p = c->problem;
     double rounds = p->microbatches - 1;
-    reset(c);
-    c->certificate->bound_ns = bound;
     int64_t high = period_largest(p), width = 0;
+    reset(c);
+    if (rounds == 0 && give_way) bound = (int64_t)fmin((double)bound, sum_under(c, high, (double)bound));
+    c->certificate->bound_ns = bound;
     if (rounds == 0) return prove_interval(c, 0, high, true, (double)bound - 0.5, nodes);
     while (high > 0) {
-        if (c->certificate->interval_count > MAX_INTERVALS || monotonic_seconds() > c->request->deadline) {
-            c->timed_out |= monotonic_seconds() > c->request->deadline;
+        bool late = monotonic_seconds() > c->deadline;
+        c->timed_out |= late;
+        if (late || c->work < 0 || c->certificate->interval_count > MAX_INTERVALS ||
+            c->certificate->node_count > MAX_NODES)
             return false;
-        }
-        int64_t reached = reach_of_prices(c, high, (double)bound), least = period_not_above(p, high) - 1;
+        double sum = sum_under(c, high, (double)bound);
+        int64_t least = period_not_above(p, high) - 1; /* no period lies between */
         if (least < 0) least = 0;
+        if (give_way && sum + rounds * (double)(least + 1) < (double)bound) /* a little more, for longer steps */
+            bound = (int64_t)((sum + rounds * (double)(least + 1)) * (1 - 2e-5));
+        double needed = ceil(((double)bound - sum) / rounds) - 1;
+        int64_t low = needed <= 0 ? 0 : needed < (double)least ? (int64_t)needed : least;
         bool done = false;
-        /* As far as the prices alone go costs one leaf; where that is next to nothing, a tree over a longer interval.
-         */
-        int64_t low = reached < least ? reached : least;
-        if (nodes > 1 && high - reached < width && high - width < low) {
-            int64_t longer = high - width > 0 ? high - width : 0;
+        if (nodes > 1 && width > high - low) {
+            int64_t longer = high > width ? high - width : 0;
             done =
                 prove_interval(c, longer, high, true, (double)bound - rounds * (double)(longer + 1) - 0.5, TREE_NODES);
             if (done) low = longer;
@@ -149,14 +155,23 @@ static bool certify_step(Certifier *c, int64_t bound, int nodes)
             return false;
         high = low;
     }
+    c->certificate->bound_ns = bound;
     return true;
 }
 
-static bool certify_bound(Certifier *c, int64_t bound, int nodes)
+/* The bound as it is; or, where trees do not get there, what prices alone can prove. */
+static bool certify_bound(Certifier *c, int64_t bound)
 {
+    static const double weaker[] = {1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3};
+    bool period = c->problem->objective == PLAN_OBJECTIVE_PERIOD;
     if (bound <= 1) return false;
-    return c->problem->objective == PLAN_OBJECTIVE_PERIOD ? certify_period(c, bound, nodes)
-                                                          : certify_step(c, bound, nodes);
+    if (period ? certify_period(c, bound, MAX_NODES) : certify_step(c, bound, TREE_NODES, false)) return true;
+    c->work = INT64_MAX;
+    c->deadline = 1e300;
+    if (!period) return certify_step(c, bound, 1, true);
+    for (size_t k = 0; k < sizeof weaker / sizeof *weaker; k++)
+        if (certify_period(c, (int64_t)((double)bound * (1 - weaker[k])), 1)) return true;
+    return false;
 }
 
 /* The intervals and nodes grew by malloc: into the arena they go. */
@@ -174,18 +189,12 @@ static Certificate *settle(Certifier *c, bool ok)
 
 Certificate *certify(const Problem *problem, const CertifyRequest *request, Arena *arena, bool *timed_out)
 {
-    static const double weaker[] = {1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 0.6};
-    Certifier c = {.problem = problem, .request = request, .arena = arena};
+    Certifier c = {
+        .problem = problem, .request = request, .arena = arena, .work = request->work, .deadline = request->deadline};
     c.certificate = arena_new(arena, Certificate);
     c.certificate->price_count = request->price_count;
     c.price = memory_allocate((size_t)problem->device_count * sizeof *c.price);
-    bool ok = certify_bound(&c, request->bound, MAX_NODES);
-    /* What cannot be certified as it is, for want of time or of splits, can be with a little less claimed. */
-    CertifyRequest late = *request;
-    late.deadline = monotonic_seconds() + 5;
-    c.request = &late;
-    for (size_t k = 0; k < sizeof weaker / sizeof *weaker && !ok; k++)
-        ok = certify_bound(&c, (int64_t)((double)request->bound * (1 - weaker[k])), 1);
+    bool ok = certify_bound(&c, request->bound);
     *timed_out |= c.timed_out;
     free(c.price);
     return settle(&c, ok);

@@ -9,7 +9,8 @@ typedef struct CertifyRequest {
     int64_t bound;        /* of the problem's objective: what should be proven */
     const int *device_of; /* [device of the problem]: device of the costs that the certificate speaks about */
     int price_count;      /* devices of those costs */
-    double deadline;      /* on the monotonic clock */
+    int64_t work;         /* elementary steps (relaxation_work) to spend on certifying the bound as it is */
+    double deadline;      /* on the monotonic clock; what prices alone can prove is certified in any case */
 } CertifyRequest;
 
 /* A certificate (in `arena`) of the bound, or of the best smaller one that could be certified in time; NULL if none.

@@ -137,13 +137,15 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
     plan->timed_out = result->timed_out;
 }
 
-/* A fifth of the time is kept for the certificate; it also costs what the solver left unused. */
+/* A second's worth: what takes more trees than that is certified a little lower. */
+static const int64_t CERTIFY_WORK = 500000000;
+
 static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, double deadline)
 {
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
     for (int d = 0; d < problem->device_count; d++)
         device_of[d] = costs_find_device(p->asked, p->costs.devices[d].name);
-    CertifyRequest request = {plan->lower_bound_ns, device_of, p->asked->device_count, deadline};
+    CertifyRequest request = {plan->lower_bound_ns, device_of, p->asked->device_count, CERTIFY_WORK, deadline};
     plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     free(device_of);
 }

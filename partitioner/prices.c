@@ -225,7 +225,7 @@ static double evaluate(Master *m, Prices *prices, const double *real)
     Relaxation *r = m->relaxation;
     double total = 0;
     for (int c = 0; c < r->class_count; c++) {
-        double price = floor((real[c] > 0 ? real[c] : 0) * m->scale);
+        double price = rint((real[c] > 0 ? real[c] : 0) * m->scale);
         m->trial[c] = price;
         total += price * r->class_size[c];
     }
@@ -295,11 +295,12 @@ static void settle_slacks(Master *m)
 
 static void read_mixture(const Master *m, double *mixture)
 {
-    memset(mixture, 0, (size_t)(m->relaxation->problem->layer_count + 1) * sizeof *mixture);
+    size_t cuts = (size_t)m->relaxation->problem->layer_count + 1;
     for (int i = 0; i < m->rows; i++) {
         const Column *column = &m->columns[m->basis[i]];
         if (column->kind != COLUMN_PATH || m->value[i] <= 0) continue;
-        for (int k = 0; k < column->count; k++) mixture[m->ends[column->first + k]] += m->value[i];
+        for (int k = 0, start = 0; k < column->count; start = m->ends[column->first + k++])
+            mixture[(size_t)m->uses[column->first + k] * cuts + (size_t)start] += m->value[i];
     }
 }
 
@@ -342,6 +343,7 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
     prices->iterations = 0;
     prices->solved = false;
     bool started = false;
+    if (mixture) memset(mixture, 0, (size_t)r->class_count * (size_t)(r->problem->layer_count + 1) * sizeof *mixture);
     for (int c = 0; c < r->class_count; c++) started |= prices->price[c] > 0;
     double cheapest = relaxation_solve(r, zero);
     if (cheapest >= RELAXATION_INFINITY / 2) { /* no chain at all: any prices prove it */
@@ -366,8 +368,6 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
         start_basis(&m, add_path(&m, incumbent ? incumbent : &m.path));
         generate(&m, prices, target, max_iterations, real);
         if (mixture) read_mixture(&m, mixture);
-    } else if (mixture) {
-        memset(mixture, 0, (size_t)(r->problem->layer_count + 1) * sizeof *mixture);
     }
     master_free(&m);
     arena_free(&arena);

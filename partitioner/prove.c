@@ -16,6 +16,13 @@ double monotonic_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+int64_t relaxation_work(const Relaxation *r, int iterations)
+{
+    int64_t regions = r->problem->region_count, rows = r->class_count + 1;
+    int64_t stages = (int64_t)r->class_count * (r->maximal ? 1 : 8) + (regions > 1 ? regions * regions : 0);
+    return iterations * (r->problem->layer_count * (r->levels + 1) * stages + rows * rows);
+}
+
 typedef struct Prover {
     const Problem *problem;
     Proof *proof;
@@ -37,12 +44,15 @@ static double deficit(const Prover *p, const Prices *prices)
 static bool is_refuted(const Prover *p, const Prices *prices) { return prices->bound > p->target; }
 
 /* Solves the question under the current splits. Prices come from and go to `price` [device]. */
-static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int iterations, double *mixture)
+static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int iterations, bool mix, double **mixture)
 {
     relaxation_create(r, p->problem, p->cap, p->sums, p->splits, p->depth);
+    size_t entries = (size_t)r->class_count * (size_t)(p->problem->layer_count + 1);
+    *mixture = mix ? arena_new_array(&r->arena, double, entries) : NULL;
     *prices = (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count)};
     for (int d = p->problem->device_count - 1; d >= 0; d--) prices->price[r->class_of[d]] = price[d];
-    prices_solve(prices, r, p->target, iterations, NULL, mixture);
+    prices_solve(prices, r, p->target, iterations, NULL, *mixture);
+    if (p->limits.work) *p->limits.work -= relaxation_work(r, prices->iterations);
     for (int d = 0; d < p->problem->device_count; d++) price[d] = prices->price[r->class_of[d]];
 }
 
@@ -69,19 +79,44 @@ static int by_balance(const void *a, const void *b)
     return x->split.cut - y->split.cut;
 }
 
-/* Cuts that the mixture uses most nearly half. */
-static int cut_candidates(const Prover *p, const double *mixture, Candidate *candidates)
+/* Keeps the `most` candidates nearest to one half. */
+static int keep_best(Candidate *all, int count, int most)
 {
-    int n = p->problem->layer_count, count = 0;
-    Candidate *all = memory_allocate((size_t)(n + 1) * sizeof *all);
-    for (int cut = 1; cut < n; cut++)
-        if (mixture[cut] > 1e-4 && mixture[cut] < 1 - 1e-4)
-            all[count++] = (Candidate){{-1, cut, true}, fabs(mixture[cut] - 0.5)};
     qsort(all, (size_t)count, sizeof *all, by_balance);
-    if (count > CANDIDATES) count = CANDIDATES;
-    memcpy(candidates, all, (size_t)count * sizeof *all);
-    free(all);
-    return count;
+    return count < most ? count : most;
+}
+
+/* Cuts that the mixture uses most nearly half. */
+static int cut_candidates(const Relaxation *r, const double *mixture, Candidate *all)
+{
+    int n = r->problem->layer_count, count = 0;
+    for (int cut = 1; cut < n; cut++) {
+        double used = 0;
+        for (int c = 0; c < r->class_count; c++) used += mixture[c * (n + 1) + cut];
+        if (used > 1e-4 && used < 1 - 1e-4) all[count++] = (Candidate){{-1, cut, true}, fabs(used - 0.5)};
+    }
+    return keep_best(all, count, CANDIDATES);
+}
+
+/* Devices that the mixture uses in two places, split between them so that both sides weigh the same. */
+static int device_candidates(const Relaxation *r, const double *mixture, Candidate *all)
+{
+    int n = r->problem->layer_count, count = 0;
+    for (int d = 0; d < r->problem->device_count; d++) {
+        int c = r->class_of[d];
+        const double *starts = mixture + (size_t)c * (size_t)(n + 1);
+        double total = 0, before = 0, best = 0;
+        int best_cut = 0;
+        if (d > 0 && r->class_size[c] > 1 && r->class_of[d - 1] == c) continue; /* equals: one is enough to try */
+        for (int cut = 0; cut < n; cut++) total += starts[cut];
+        for (int cut = 0; cut + 1 < n; cut++) {
+            before += starts[cut];
+            double side = before < total - before ? before : total - before;
+            if (side > best) best = side, best_cut = cut + 1;
+        }
+        if (best > 1e-4) all[count++] = (Candidate){{d, best_cut, true}, fabs(best / r->class_size[c] - 0.5)};
+    }
+    return keep_best(all, count, CANDIDATES);
 }
 
 /* The gain of a split: both children, a few iterations each. */
@@ -91,10 +126,11 @@ static double try_split(Prover *p, const Split *split, double parent, const doub
     for (int yes = 0; yes < 2; yes++) {
         Relaxation r;
         Prices prices;
+        double *unused;
         p->splits[p->depth] = (Split){split->device, split->cut, yes};
         p->depth++;
         memcpy(scratch, price, (size_t)p->problem->device_count * sizeof *price);
-        solve(p, &r, &prices, scratch, TRIAL_ITERATIONS, NULL);
+        solve(p, &r, &prices, scratch, TRIAL_ITERATIONS, false, &unused);
         double gain = parent - deficit(p, &prices);
         if (is_refuted(p, &prices) && gain < parent) gain = parent;
         if (gain > 2 * fabs(parent)) gain = 2 * fabs(parent);
@@ -127,11 +163,10 @@ static ProofAnswer branch(Prover *p, const Split *split, const double *price, in
     return answer;
 }
 
-static ProofAnswer choose_and_branch(Prover *p, const double *mixture, double parent, const double *price, int *node)
+static ProofAnswer choose_and_branch(Prover *p, const Candidate *candidates, int count, double parent,
+                                     const double *price, int *node)
 {
-    Candidate candidates[CANDIDATES];
-    int count = cut_candidates(p, mixture, candidates), best = 0;
-    if (count == 0) return PROOF_POSSIBLE;
+    int best = 0;
     double *scratch = memory_allocate((size_t)p->problem->device_count * sizeof *scratch), most = -1;
     for (int k = 0; k < count && count > 1; k++) {
         double score = try_split(p, &candidates[k].split, parent, price, scratch);
@@ -145,20 +180,23 @@ static ProofAnswer refute(Prover *p, double *price, int *node)
 {
     Relaxation r;
     Prices prices;
-    Arena arena = {0};
-    double *mixture = arena_new_array(&arena, double, (size_t)p->problem->layer_count + 1);
-    ProofAnswer answer = PROOF_DONE;
-    solve(p, &r, &prices, price, ITERATIONS, mixture);
+    double *mixture;
+    solve(p, &r, &prices, price, ITERATIONS, true, &mixture);
     double parent = deficit(p, &prices);
     bool refuted = is_refuted(p, &prices);
     if (refuted) *node = add_leaf(p, &prices, price);
+    Candidate *all = memory_allocate((size_t)(p->problem->layer_count + p->problem->device_count + 1) * sizeof *all);
+    int count = 0;
+    if (!refuted) count = cut_candidates(&r, mixture, all);
+    if (!refuted) count += device_candidates(&r, mixture, all + count);
     relaxation_free(&r);
-    if (!refuted) {
+    ProofAnswer answer = refuted ? PROOF_DONE : PROOF_POSSIBLE;
+    if (count > 0) {
         bool limit = p->proof->node_count >= p->limits.nodes || monotonic_seconds() > p->limits.deadline ||
-                     p->depth + 1 >= MAX_DEPTH;
-        answer = limit ? PROOF_GAVE_UP : choose_and_branch(p, mixture, parent, price, node);
+                     p->depth + 1 >= MAX_DEPTH || (p->limits.work && *p->limits.work < 0);
+        answer = limit ? PROOF_GAVE_UP : choose_and_branch(p, all, count, parent, price, node);
     }
-    arena_free(&arena);
+    free(all);
     return answer;
 }
 

@@ -23,6 +23,7 @@ typedef struct Proof {
 
 typedef struct ProofLimits {
     int nodes;
+    int64_t *work;   /* what is left of an allowance of elementary steps, the same on every machine; NULL: no limit */
     double deadline; /* on the monotonic clock */
 } ProofLimits;
 
@@ -45,5 +46,7 @@ int proof_append(const Proof *proof, Certificate *certificate, int *node_capacit
                  const int *device_of, Arena *arena);
 
 double monotonic_seconds(void);
+/* Roughly how many elementary steps that many price iterations take. */
+int64_t relaxation_work(const Relaxation *relaxation, int iterations);
 
 #endif
