@@ -11,8 +11,11 @@ static void print_leaf(Buffer *buffer, const CertificateNode *node, int price_co
 
 static void print_split(Buffer *buffer, const CertificateNode *node)
 {
-    buffer_print(buffer, "{\"cut\":%d", node->cut);
-    if (node->device) {
+    if (node->kind == CERTIFICATE_REGION)
+        buffer_print(buffer, "{\"region\":%d", node->region);
+    else
+        buffer_print(buffer, "{\"cut\":%d", node->cut);
+    if (node->kind == CERTIFICATE_DEVICE) {
         buffer_print(buffer, ",\"device\":");
         json_print_string(buffer, node->device);
     }
@@ -67,15 +70,20 @@ static bool read_leaf(CertificateNode *node, const json_t *object, const char *p
 static bool read_split(CertificateNode *node, const json_t *object, const char *path, int index, int count,
                        Arena *arena, JsonReader reader)
 {
-    int64_t cut, yes, no;
-    if (!json_get_integer(reader, object, path, "cut", &cut) || !json_get_integer(reader, object, path, "yes", &yes) ||
-        !json_get_integer(reader, object, path, "no", &no) ||
+    int64_t cut = -1, region = -1, yes, no;
+    if (!json_optional_integer(reader, object, path, "cut", &cut) ||
+        !json_optional_integer(reader, object, path, "region", &region) ||
+        !json_get_integer(reader, object, path, "yes", &yes) || !json_get_integer(reader, object, path, "no", &no) ||
         !json_optional_string(reader, object, path, "device", &node->device))
         return false;
-    if (cut < 0 || cut > COSTS_MAX_LAYERS || yes <= index || no <= index || yes >= count || no >= count)
-        return refuse(reader, path, "a split names a cut and two later nodes");
+    bool by_region = region >= 0 && region < COSTS_MAX_REGIONS && cut < 0 && !node->device;
+    bool by_cut = cut >= 0 && cut <= COSTS_MAX_LAYERS && region < 0;
+    if ((!by_region && !by_cut) || yes <= index || no <= index || yes >= count || no >= count)
+        return refuse(reader, path, "a split names a cut or a region, and two later nodes");
     if (node->device) node->device = arena_string(arena, node->device);
+    node->kind = by_region ? CERTIFICATE_REGION : node->device ? CERTIFICATE_DEVICE : CERTIFICATE_CUT;
     node->cut = (int)cut;
+    node->region = (int)region;
     node->yes = (int)yes;
     node->no = (int)no;
     return true;

@@ -14,11 +14,14 @@
 #include "base/json.h"
 #include "partitioner/plan.h"
 
+enum { CERTIFICATE_CUT, CERTIFICATE_DEVICE, CERTIFICATE_REGION };
+
 typedef struct CertificateNode {
     bool leaf;
-    /* A split: the device (name; NULL: the cut itself), the cut, and the nodes for yes and no. */
+    /* A split: which question (CERTIFICATE_CUT ...), its device (name), cut or region, and the nodes for yes and no. */
+    int kind;
     const char *device;
-    int cut, yes, no;
+    int cut, region, yes, no;
     /* A leaf: one price per device of the costs (0 for those left out). */
     int64_t *price;
     int64_t path, total;

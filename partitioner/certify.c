@@ -85,7 +85,7 @@ static void add_interval(Certifier *c, int64_t low, int64_t high, int root)
 static bool prove_interval(Certifier *c, int64_t low, int64_t high, bool sums, double target, int nodes)
 {
     Proof proof;
-    ProofLimits limits = {nodes, &c->work, c->deadline};
+    ProofLimits limits = {.nodes = nodes, .work = &c->work, .deadline = c->deadline};
     ProofAnswer answer = proof_make(&proof, c->problem, high, sums, target, c->price, limits);
     if (answer == PROOF_DONE) {
         int root = proof_append(&proof, c->certificate, &c->node_capacity, c->problem, c->request->device_of, c->arena);

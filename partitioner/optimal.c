@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "partitioner/certify.h"
+#include "partitioner/neighbourhood.h"
 #include "partitioner/prices.h"
 #include "partitioner/prove.h"
 #include "partitioner/search.h"
@@ -17,6 +18,7 @@ typedef struct Solver {
     AllocationValue value; /* of *best */
     int64_t bound;
     bool timed_out;
+    Neighbourhood neighbourhood;
     double *type_price; /* [type]: prices to start the next question from */
 } Solver;
 
@@ -51,6 +53,19 @@ static void store_prices(Solver *s, const Relaxation *r, const double *price)
 
 typedef enum Answer { NO, YES, UNKNOWN } Answer;
 
+/* The same by branching, with a search in every node. */
+static Answer branch(Solver *s, int64_t cap, ProofLimits limits)
+{
+    Proof proof;
+    double *price = memory_allocate((size_t)s->problem->device_count * sizeof *price);
+    for (int d = 0; d < s->problem->device_count; d++) price[d] = s->type_price[s->problem->type_of[d]];
+    ProofAnswer answer = proof_make(&proof, s->problem, cap, false, 0, price, limits);
+    proof_free(&proof);
+    free(price);
+    if (answer == PROOF_FOUND) offer(s, limits.found);
+    return answer == PROOF_DONE ? NO : answer == PROOF_FOUND ? YES : UNKNOWN;
+}
+
 static Answer decide(Solver *s, int64_t cap, int width)
 {
     Relaxation r;
@@ -60,13 +75,17 @@ static Answer decide(Solver *s, int64_t cap, int width)
     prices_solve(&prices, &r, 0, 20000, NULL, NULL);
     Answer answer = prices.bound > 0 ? NO : UNKNOWN;
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
+    if (answer == UNKNOWN && s->problem->region_count > 1)
+
+        answer = branch(s, cap, (ProofLimits){.nodes = INT32_MAX, .deadline = s->deadline, .regions_only = true});
     if (answer == UNKNOWN && width > 0) {
         relaxation_solve(&r, prices.price);
         /* A narrow search finds a plan where there are many; each wider one costs what all before it did, times eight.
          */
         for (int narrow = 16; answer == UNKNOWN; narrow *= 8) {
             if (narrow > width) narrow = width;
-            SearchResult result = search_plans(&r, prices.price, (SearchLimits){.width = narrow}, &s->trial);
+            SearchResult result =
+                search_plans(&r, prices.price, (SearchLimits){.width = narrow, .deadline = s->deadline}, &s->trial);
             answer = result.found ? YES : result.complete ? NO : UNKNOWN;
             if (narrow == width || out_of_time(s)) break;
         }
@@ -81,27 +100,65 @@ enum { WIDTH = 3000 };
 /* A first plan, whatever its period. NO: there is none. */
 static Answer find_any(Solver *s) { return s->found ? YES : decide(s, period_largest(s->problem), WIDTH); }
 
-/* The best plan's period may also be lowered while `low` (refuted) climbs: bisection until they meet or the search no
- * longer knows; then the bound alone. */
-static int64_t solve_period(Solver *s)
+/* Improves the best plan until `failures` tries in a row did not, the bound is met, or time is up. */
+static void improve(Solver *s, int failures, double until)
 {
-    const Problem *p = s->problem;
-    int64_t low = period_above(p, 0) - 1; /* no period <= low is possible */
-    Answer any = find_any(s);
-    if (any != YES) return any == NO ? INT64_MAX : low + 1;
+    if (s->found && s->problem->device_count < 12) return; /* searched whole instead */
+    for (int failed = 0; failed < failures && s->found && !s->timed_out && monotonic_seconds() < until; failed++) {
+        int64_t value = s->problem->objective == PLAN_OBJECTIVE_STEP ? s->value.step : s->value.period;
+        if (value <= s->bound || out_of_time(s)) return;
+        if (neighbourhood_try(&s->neighbourhood, s->best, s->bound, &s->trial) && offer(s, &s->trial)) failed = -1;
+    }
+}
+
+/* Bisection by prices and searches until they no longer know, then by prices alone: raises s->bound. */
+static void bisect(Solver *s)
+{
     int64_t unknown = INT64_MAX; /* the least period about which nothing is known */
-    while (low + 1 < s->value.period && !out_of_time(s)) {
-        int64_t high = unknown < s->value.period ? unknown : s->value.period;
+    while (s->bound < s->value.period && !out_of_time(s)) {
+        int64_t high = unknown < s->value.period ? unknown : s->value.period, low = s->bound - 1;
         if (low + 1 >= high) break;
         int64_t cap = low + (high - low) / 2;
-        Answer answer = decide(s, cap, WIDTH);
-        if (answer == NO) {
-            low = period_above(p, cap) - 1;
-        } else if (answer == UNKNOWN) {
+        Answer answer = decide(s, cap, unknown < INT64_MAX ? 16 : WIDTH);
+        if (answer == NO)
+            s->bound = period_above(s->problem, cap);
+        else if (answer == UNKNOWN)
             unknown = cap;
-        }
     }
-    return low + 1;
+}
+
+/* Where prices alone leave a gap: better plans by neighbourhoods; then branching decides about periods within the gap,
+ * the whole of it first and, where that takes too many nodes, ever smaller parts. */
+static void close_gap(Solver *s)
+{
+    int nodes = 40, failures = 60;
+    double share = (s->deadline - monotonic_seconds()) / 16;
+    for (; s->bound < s->value.period && !out_of_time(s); nodes *= 2, failures *= 2, share *= 1.4) {
+        improve(s, failures, monotonic_seconds() + share);
+        double until = monotonic_seconds() + 2 * share;
+        if (until > s->deadline) until = s->deadline;
+        int64_t cap = s->value.period - 1;
+        while (cap >= s->bound && monotonic_seconds() < until) {
+            ProofLimits limits = {.nodes = nodes, .deadline = until, .found = &s->trial, .width = 64};
+            Answer answer = branch(s, cap, limits);
+            if (answer == NO) s->bound = period_above(s->problem, cap);
+            if (answer == UNKNOWN)
+                cap -= (cap - s->bound) / 2 + 1;
+            else
+                cap = s->value.period - 1;
+        }
+        if (nodes > 1 << 20) return;
+    }
+}
+
+static int64_t solve_period(Solver *s)
+{
+    s->bound = period_above(s->problem, 0); /* no smaller period is possible */
+    Answer any = find_any(s);
+    if (any != YES) return any == NO ? INT64_MAX : s->bound;
+    bisect(s);
+    close_gap(s);
+    return s->bound < s->value.period ? s->bound : s->value.period;
 }
 
 /* ---- step ---- */
@@ -127,7 +184,7 @@ static double best_step(const Solver *s) { return s->found ? (double)s->value.st
 
 static SearchResult search_interval(Solver *s, const Relaxation *r, const double *price, int64_t low, int width)
 {
-    SearchLimits limits = {.width = width, .period_low = low + 1, .best = best_step(s)};
+    SearchLimits limits = {.width = width, .period_low = low + 1, .best = best_step(s), .deadline = s->deadline};
     SearchResult result = search_plans(r, price, limits, &s->trial);
     if (result.found) offer(s, &s->trial);
     return result;
@@ -203,6 +260,7 @@ static int64_t solve_step(Solver *s)
     if (find_any(s) == NO) return INT64_MAX;
     add_interval(&open, low, period_largest(s->problem), 0);
     double bound = RELAXATION_INFINITY;
+    improve(s, 40, monotonic_seconds() + (s->deadline - monotonic_seconds()) / 8);
     while (open.count > 0) {
         int index = lowest(&open);
         Interval interval = open.items[index];
@@ -213,6 +271,9 @@ static int64_t solve_step(Solver *s)
     }
     if (open.count == 0 || bound >= best_step(s)) bound = s->found ? best_step(s) : bound;
     free(open.items);
+    /* What is left of the time goes to better plans. */
+    s->bound = bound >= best_step(s) ? (int64_t)best_step(s) : (int64_t)bound;
+    if (s->found && s->bound < s->value.step) improve(s, 2000, s->deadline);
     return bound >= RELAXATION_INFINITY / 2 ? INT64_MAX : (int64_t)bound;
 }
 
@@ -221,11 +282,13 @@ OptimalResult optimal_solve(const Problem *problem, const Allocation *start, dou
     Solver s = {.problem = problem, .deadline = monotonic_seconds() + seconds, .best = allocation};
     s.trial = allocation_create(&s.arena, problem);
     s.type_price = arena_new_array(&s.arena, double, (size_t)problem->type_count);
+    s.neighbourhood = (Neighbourhood){.problem = problem, .random = 0x2545f4914f6cdd1d};
     if (start) offer(&s, start);
     bool step = problem->objective == PLAN_OBJECTIVE_STEP;
-    s.bound = step ? solve_step(&s) : solve_period(&s);
-    OptimalResult result = {.found = s.found, .timed_out = s.timed_out, .bound = s.bound};
-    result.infeasible = !s.found && s.bound == INT64_MAX;
+    OptimalResult result = {.bound = step ? solve_step(&s) : solve_period(&s)};
+    result.found = s.found;
+    result.timed_out = s.timed_out;
+    result.infeasible = !s.found && result.bound == INT64_MAX;
     result.value = step ? s.value.step : s.value.period;
     arena_free(&s.arena);
     return result;

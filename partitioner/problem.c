@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Sums of a few such values, also times the micro-batches, stay exact in doubles. */
 static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e15;
@@ -330,4 +331,11 @@ bool allocation_better(const Problem *problem, const AllocationValue *a, const A
     int64_t first = step ? a->step - b->step : a->period - b->period;
     int64_t second = step ? a->period - b->period : a->step - b->step;
     return first != 0 ? first < 0 : second < 0;
+}
+
+double monotonic_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -78,6 +78,8 @@ AllocationValue allocation_evaluate(const Problem *problem, const Allocation *al
  */
 bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b);
 
+double monotonic_seconds(void); /* a clock for time limits */
+
 static inline int64_t problem_work(const Problem *p, int type, int start, int end)
 {
     const int64_t *work = p->work + (size_t)type * (size_t)(p->layer_count + 1);

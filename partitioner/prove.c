@@ -3,18 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "partitioner/prices.h"
+#include "partitioner/search.h"
 
-enum { MAX_DEPTH = 200, CANDIDATES = 6, TRIAL_ITERATIONS = 150, ITERATIONS = 20000 };
-
-double monotonic_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { MAX_DEPTH = 200, CUT_CANDIDATES = 5, DEVICE_CANDIDATES = 3, TRIAL_ITERATIONS = 150, ITERATIONS = 20000 };
 
 int64_t relaxation_work(const Relaxation *r, int iterations)
 {
@@ -25,6 +18,7 @@ int64_t relaxation_work(const Relaxation *r, int iterations)
 
 typedef struct Prover {
     const Problem *problem;
+    Allocation *found;
     Proof *proof;
     int64_t cap;
     bool sums;
@@ -50,10 +44,12 @@ static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int i
     size_t entries = (size_t)r->class_count * (size_t)(p->problem->layer_count + 1);
     *mixture = mix ? arena_new_array(&r->arena, double, entries) : NULL;
     *prices = (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count)};
-    for (int d = p->problem->device_count - 1; d >= 0; d--) prices->price[r->class_of[d]] = price[d];
+    for (int d = p->problem->device_count - 1; d >= 0; d--)
+        if (r->class_of[d] >= 0) prices->price[r->class_of[d]] = price[d];
     prices_solve(prices, r, p->target, iterations, NULL, *mixture);
     if (p->limits.work) *p->limits.work -= relaxation_work(r, prices->iterations);
-    for (int d = 0; d < p->problem->device_count; d++) price[d] = prices->price[r->class_of[d]];
+    for (int d = 0; d < p->problem->device_count; d++)
+        price[d] = r->class_of[d] >= 0 ? prices->price[r->class_of[d]] : 0;
 }
 
 static int add_leaf(Prover *p, const Prices *prices, const double *price)
@@ -93,9 +89,10 @@ static int cut_candidates(const Relaxation *r, const double *mixture, Candidate 
     for (int cut = 1; cut < n; cut++) {
         double used = 0;
         for (int c = 0; c < r->class_count; c++) used += mixture[c * (n + 1) + cut];
-        if (used > 1e-4 && used < 1 - 1e-4) all[count++] = (Candidate){{-1, cut, true}, fabs(used - 0.5)};
+        if (used > 1e-4 && used < 1 - 1e-4)
+            all[count++] = (Candidate){{.kind = SPLIT_CUT, .cut = cut}, fabs(used - 0.5)};
     }
-    return keep_best(all, count, CANDIDATES);
+    return keep_best(all, count, CUT_CANDIDATES);
 }
 
 /* Devices that the mixture uses in two places, split between them so that both sides weigh the same. */
@@ -104,6 +101,7 @@ static int device_candidates(const Relaxation *r, const double *mixture, Candida
     int n = r->problem->layer_count, count = 0;
     for (int d = 0; d < r->problem->device_count; d++) {
         int c = r->class_of[d];
+        if (c < 0) continue;
         const double *starts = mixture + (size_t)c * (size_t)(n + 1);
         double total = 0, before = 0, best = 0;
         int best_cut = 0;
@@ -114,9 +112,11 @@ static int device_candidates(const Relaxation *r, const double *mixture, Candida
             double side = before < total - before ? before : total - before;
             if (side > best) best = side, best_cut = cut + 1;
         }
-        if (best > 1e-4) all[count++] = (Candidate){{d, best_cut, true}, fabs(best / r->class_size[c] - 0.5)};
+        if (best > 1e-4)
+            all[count++] =
+                (Candidate){{.kind = SPLIT_DEVICE, .device = d, .cut = best_cut}, fabs(best / r->class_size[c] - 0.5)};
     }
-    return keep_best(all, count, CANDIDATES);
+    return keep_best(all, count, DEVICE_CANDIDATES);
 }
 
 /* The gain of a split: both children, a few iterations each. */
@@ -127,8 +127,8 @@ static double try_split(Prover *p, const Split *split, double parent, const doub
         Relaxation r;
         Prices prices;
         double *unused;
-        p->splits[p->depth] = (Split){split->device, split->cut, yes};
-        p->depth++;
+        p->splits[p->depth] = *split;
+        p->splits[p->depth++].yes = yes;
         memcpy(scratch, price, (size_t)p->problem->device_count * sizeof *price);
         solve(p, &r, &prices, scratch, TRIAL_ITERATIONS, false, &unused);
         double gain = parent - deficit(p, &prices);
@@ -153,7 +153,8 @@ static ProofAnswer branch(Prover *p, const Split *split, const double *price, in
     ProofAnswer answer = PROOF_DONE;
     for (int k = 0; k < 2 && answer == PROOF_DONE; k++) {
         int child;
-        p->splits[p->depth++] = (Split){split->device, split->cut, k == 0};
+        p->splits[p->depth] = *split;
+        p->splits[p->depth++].yes = k == 0;
         memcpy(child_price, price, (size_t)p->problem->device_count * sizeof *price);
         answer = refute(p, child_price, &child);
         p->depth--;
@@ -176,8 +177,45 @@ static ProofAnswer choose_and_branch(Prover *p, const Candidate *candidates, int
     return branch(p, &candidates[best].split, price, node);
 }
 
+/* A part of the cluster to ask about, if the open links leave several that the splits so far do not tell apart: -1 if
+ * not. */
+static int region_to_split(const Prover *p)
+{
+    const Problem *problem = p->problem;
+    int regions = problem->region_count, found = -1, parts = 0;
+    if (regions == 1) return -1;
+    int *component = memory_allocate((size_t)regions * sizeof *component);
+    relaxation_components(problem, p->cap, component);
+    for (int q = 0; q < regions; q++) {
+        bool inside = component[q] == q, used = false;
+        for (int k = 0; k < p->depth && inside; k++)
+            if (p->splits[k].kind == SPLIT_REGION) inside = (component[p->splits[k].region] == q) == p->splits[k].yes;
+        for (int t = 0; t < problem->type_count && inside && !used; t++) used = component[problem->type_region[t]] == q;
+        if (!used) continue;
+        parts++;
+        if (found < 0) found = q;
+    }
+    free(component);
+    return parts > 1 ? found : -1;
+}
+
+/* Looks for a plan within the current splits, if that was asked for. */
+static ProofAnswer search_node(Prover *p, Relaxation *r, const Prices *prices)
+{
+    if (!p->found) return PROOF_POSSIBLE;
+    relaxation_solve(r, prices->price);
+    SearchLimits limits = {.width = p->limits.width,
+                           .best = p->limits.best,
+                           .period_low = p->limits.period_low,
+                           .deadline = p->limits.deadline};
+    SearchResult result = search_plans(r, prices->price, limits, p->found);
+    return result.found ? PROOF_FOUND : result.complete ? PROOF_DONE : PROOF_POSSIBLE;
+}
+
 static ProofAnswer refute(Prover *p, double *price, int *node)
 {
+    int region = region_to_split(p);
+    if (region >= 0) return branch(p, &(Split){.kind = SPLIT_REGION, .region = region}, price, node);
     Relaxation r;
     Prices prices;
     double *mixture;
@@ -187,10 +225,13 @@ static ProofAnswer refute(Prover *p, double *price, int *node)
     if (refuted) *node = add_leaf(p, &prices, price);
     Candidate *all = memory_allocate((size_t)(p->problem->layer_count + p->problem->device_count + 1) * sizeof *all);
     int count = 0;
-    if (!refuted) count = cut_candidates(&r, mixture, all);
-    if (!refuted) count += device_candidates(&r, mixture, all + count);
+    ProofAnswer answer = refuted ? PROOF_DONE : search_node(p, &r, &prices);
+    if (answer == PROOF_DONE && !refuted) *node = -1; /* searched whole: no certificate, but no plan either */
+    if (answer == PROOF_POSSIBLE && !p->limits.regions_only) {
+        count = cut_candidates(&r, mixture, all);
+        count += device_candidates(&r, mixture, all + count);
+    }
     relaxation_free(&r);
-    ProofAnswer answer = refuted ? PROOF_DONE : PROOF_POSSIBLE;
     if (count > 0) {
         bool limit = p->proof->node_count >= p->limits.nodes || monotonic_seconds() > p->limits.deadline ||
                      p->depth + 1 >= MAX_DEPTH || (p->limits.work && *p->limits.work < 0);
@@ -205,7 +246,13 @@ ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool s
 {
     memset(proof, 0, sizeof *proof);
     Prover *p = memory_allocate(sizeof *p);
-    *p = (Prover){.problem = problem, .proof = proof, .cap = cap, .sums = sums, .target = target, .limits = limits};
+    *p = (Prover){.found = limits.found,
+                  .problem = problem,
+                  .proof = proof,
+                  .cap = cap,
+                  .sums = sums,
+                  .target = target,
+                  .limits = limits};
     ProofAnswer answer = refute(p, price, &proof->root);
     free(p);
     return answer;
@@ -232,7 +279,9 @@ int proof_append(const Proof *proof, Certificate *certificate, int *node_capacit
             for (int d = 0; d < problem->device_count; d++) node.price[device_of[d]] = (int64_t)from->price[d];
         } else {
             node.cut = from->split.cut;
-            if (from->split.device >= 0)
+            node.kind = from->split.kind;
+            node.region = from->split.region;
+            if (from->split.kind == SPLIT_DEVICE)
                 node.device = arena_string(arena, problem->costs->devices[from->split.device].name);
             node.yes = base + from->child[0];
             node.no = base + from->child[1];

@@ -23,12 +23,21 @@ typedef struct Proof {
 
 typedef struct ProofLimits {
     int nodes;
-    int64_t *work;   /* what is left of an allowance of elementary steps, the same on every machine; NULL: no limit */
-    double deadline; /* on the monotonic clock */
+    int64_t *work;     /* what is left of an allowance of elementary steps, the same on every machine; NULL: no limit */
+    double deadline;   /* on the monotonic clock */
+    bool regions_only; /* split nothing but the parts of the cluster that links join */
+    /* Where `found` is given, every open node is also searched with this width: for a plan under the cap, or (sums)
+     * with a step below `best`, whose period is at least period_low. A node searched whole is then done too, so the
+     * tree is no certificate. */
+    Allocation *found;
+    int width;
+    double best;
+    int64_t period_low;
 } ProofLimits;
 
 typedef enum ProofAnswer {
     PROOF_DONE,     /* refuted; the tree says why */
+    PROOF_FOUND,    /* limits.found holds a plan */
     PROOF_POSSIBLE, /* the relaxation's optimum is a plan, or cannot be told from one: nothing to split */
     PROOF_GAVE_UP   /* a limit was reached */
 } ProofAnswer;
@@ -45,7 +54,6 @@ void proof_free(Proof *proof);
 int proof_append(const Proof *proof, Certificate *certificate, int *node_capacity, const Problem *problem,
                  const int *device_of, Arena *arena);
 
-double monotonic_seconds(void);
 /* Roughly how many elementary steps that many price iterations take. */
 int64_t relaxation_work(const Relaxation *relaxation, int iterations);
 

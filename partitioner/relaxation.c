@@ -43,6 +43,36 @@ static void collapse_levels(Relaxation *r, int rows, const int *low)
     if (r->levels == 1) r->levels = 0;
 }
 
+/* ---- regions that links join ---- */
+
+void relaxation_components(const Problem *problem, int64_t cap, int *component)
+{
+    int regions = problem->region_count;
+    for (int r = 0; r < regions; r++) component[r] = r;
+    for (int cut = 1; cut < problem->layer_count; cut++)
+        for (int a = 0; a < regions; a++)
+            for (int b = 0; b < regions; b++) {
+                int from = component[a], to = component[b];
+                if (from == to || problem_link_period(problem, cut, a, b) > cap) continue;
+                for (int r = 0; r < regions; r++) /* the smaller number stays */
+                    if (component[r] == (from > to ? from : to)) component[r] = from < to ? from : to;
+            }
+}
+
+/* Which regions the splits leave. */
+static bool *open_regions(Relaxation *r, const Split *splits, int split_count)
+{
+    int regions = r->problem->region_count;
+    bool *open = arena_new_array(&r->arena, bool, (size_t)regions);
+    int *component = arena_new_array(&r->arena, int, (size_t)regions);
+    for (int q = 0; q < regions; q++) open[q] = true;
+    if (regions > 1) relaxation_components(r->problem, r->cap, component);
+    for (int k = 0; k < split_count; k++)
+        for (int q = 0; q < regions && splits[k].kind == SPLIT_REGION; q++)
+            if ((component[q] == component[splits[k].region]) != splits[k].yes) open[q] = false;
+    return open;
+}
+
 /* ---- classes ---- */
 
 typedef struct Grouping {
@@ -53,7 +83,7 @@ typedef struct Grouping {
     int *row_of; /* [device] */
 } Grouping;
 
-static Grouping group_by_type(Relaxation *r, const Split *splits, int split_count)
+static Grouping group_by_type(Relaxation *r, const Split *splits, int split_count, const Freeze *freeze)
 {
     const Problem *p = r->problem;
     size_t room = (size_t)p->type_count + (size_t)p->device_count;
@@ -62,9 +92,16 @@ static Grouping group_by_type(Relaxation *r, const Split *splits, int split_coun
                   arena_new_array(&r->arena, int, (size_t)p->device_count)};
     for (int t = 0; t < p->type_count; t++) g.type_of_row[t] = t, g.device_of_row[t] = -1, g.size[t] = p->type_size[t];
     for (int d = 0; d < p->device_count; d++) g.row_of[d] = p->type_of[d];
+    for (int k = 0; freeze && k < freeze->allocation->stage_count; k++)
+        if (freeze->frozen[k]) {
+            int device = freeze->allocation->device[k];
+            g.size[p->type_of[device]]--;
+            g.row_of[device] = CLASS_FROZEN;
+        }
     for (int k = 0; k < split_count; k++) {
         int device = splits[k].device;
-        if (device < 0 || g.row_of[device] >= p->type_count || g.size[g.row_of[device]] == 1) continue;
+        if (splits[k].kind != SPLIT_DEVICE || g.row_of[device] >= p->type_count || g.size[g.row_of[device]] == 1)
+            continue;
         g.size[g.row_of[device]]--;
         g.type_of_row[g.rows] = p->type_of[device];
         g.device_of_row[g.rows] = device;
@@ -78,7 +115,7 @@ static Grouping group_by_type(Relaxation *r, const Split *splits, int split_coun
 static bool is_split_row(const Grouping *g, int row, const Split *splits, int split_count)
 {
     for (int k = 0; k < split_count; k++)
-        if (splits[k].device >= 0 && g->row_of[splits[k].device] == row) return true;
+        if (splits[k].kind == SPLIT_DEVICE && g->row_of[splits[k].device] == row) return true;
     return false;
 }
 
@@ -92,12 +129,13 @@ static bool same_reach(const Relaxation *r, int rows, const int *low, int a, int
     return true;
 }
 
-static void make_classes(Relaxation *r, const Split *splits, int split_count)
+static void make_classes(Relaxation *r, const Split *splits, int split_count, const Freeze *freeze)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
-    Grouping g = group_by_type(r, splits, split_count);
+    Grouping g = group_by_type(r, splits, split_count, freeze);
     size_t rows = (size_t)g.rows, levels = (size_t)(p->level_limit > 0 ? p->level_limit : 1);
+    const bool *open = open_regions(r, splits, split_count);
     Arena scratch = {0};
     int *low = arena_new_array(&scratch, int, levels *rows *cuts), *class_of_row = arena_new_array(&scratch, int, rows);
     Hash *hash = arena_new_array(&scratch, Hash, rows);
@@ -110,8 +148,10 @@ static void make_classes(Relaxation *r, const Split *splits, int split_count)
     r->class_region = arena_new_array(&r->arena, int, rows);
     for (int k = 0; k < g.rows; k++) {
         int c = r->class_count, region = p->type_region[g.type_of_row[k]];
+        class_of_row[k] = CLASS_NONE;
+        if (g.size[k] == 0 || !open[region]) continue; /* all of its devices are frozen, or out of reach */
         hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
-        if (g.size[k] > 0 && !r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
+        if (!r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
             for (c = 0; c < r->class_count; c++)
                 if (r->class_region[c] == region && hash[first_row[c]].low == hash[k].low &&
                     !is_split_row(&g, first_row[c], splits, split_count) && same_reach(r, g.rows, low, first_row[c], k))
@@ -126,7 +166,8 @@ static void make_classes(Relaxation *r, const Split *splits, int split_count)
         r->class_size[c] += g.size[k];
     }
     r->class_of = arena_new_array(&r->arena, int, (size_t)p->device_count);
-    for (int d = 0; d < p->device_count; d++) r->class_of[d] = class_of_row[g.row_of[d]];
+    for (int d = 0; d < p->device_count; d++)
+        r->class_of[d] = g.row_of[d] == CLASS_FROZEN ? CLASS_FROZEN : class_of_row[g.row_of[d]];
     size_t kept = (size_t)(r->levels > 0 ? r->levels : 1), classes = (size_t)r->class_count;
     r->low = arena_new_array(&r->arena, int, kept *classes *cuts);
     for (size_t level = 0; level < kept; level++)
@@ -171,6 +212,31 @@ static void split_device(Relaxation *r, const Split *split)
     }
 }
 
+/* ---- frozen stages ---- */
+
+static void clip_to_gaps(Relaxation *r, const Freeze *freeze)
+{
+    int cuts = r->problem->layer_count + 1, rows = (r->levels > 0 ? r->levels : 1) * r->class_count;
+    const Allocation *a = freeze->allocation;
+    int *gap_start =
+        arena_new_array(&r->arena, int, (size_t)cuts); /* the lowest start of a free stage that ends there */
+    r->frozen_start = arena_new_array(&r->arena, int, (size_t)cuts);
+    r->frozen_device = arena_new_array(&r->arena, int, (size_t)cuts);
+    for (int cut = 0; cut < cuts; cut++) r->frozen_start[cut] = -1;
+    for (int k = 0, start = 0, gap = 0; k < a->stage_count; start = a->end[k++]) {
+        for (int end = start + 1; end <= a->end[k]; end++) gap_start[end] = freeze->frozen[k] ? end : gap;
+        if (!freeze->frozen[k]) continue;
+        r->frozen_start[a->end[k]] = start;
+        r->frozen_device[a->end[k]] = a->device[k];
+        gap = a->end[k];
+    }
+    for (int row = 0; row < rows; row++)
+        for (int end = 1; end < cuts; end++) {
+            int *low = &r->low[(size_t)row * (size_t)cuts + (size_t)end];
+            if (*low < gap_start[end]) *low = gap_start[end];
+        }
+}
+
 /* ---- links ---- */
 
 static void fill_link_costs(Relaxation *r)
@@ -190,8 +256,20 @@ static void fill_link_costs(Relaxation *r)
                 r->link[((size_t)p->width_class[cut] * (size_t)regions + (size_t)a) * (size_t)regions + (size_t)b] =
                     open ? cost : RELAXATION_INFINITY;
             }
-    /* Shortening the chain's other part never hurts there, and link costs do not matter: stretch every stage. */
-    r->maximal = !r->sums && all_open && !p->holes && !r->closed;
+    /* Where links do not matter, what is left of a chain is never harder to cover for being shorter: stretch every
+     * stage. */
+    r->maximal = !r->sums && all_open && !p->holes;
+}
+
+/* Starts that are closed cuts lead nowhere: the next open one is the longest stage there is. */
+static void skip_closed(Relaxation *r)
+{
+    int cuts = r->problem->layer_count + 1, rows = (r->levels > 0 ? r->levels : 1) * r->class_count;
+    for (int row = 0; row < rows; row++)
+        for (int end = 1; end < cuts; end++) {
+            int *low = &r->low[(size_t)row * (size_t)cuts + (size_t)end];
+            while (*low < end && r->closed[*low]) ++*low;
+        }
 }
 
 static void transpose_low(Relaxation *r)
@@ -200,23 +278,28 @@ static void transpose_low(Relaxation *r)
     r->low_by_cut = arena_new_array(&r->arena, int, (size_t)cuts *(size_t)r->class_count);
     /* A stage that cannot be is one that starts where it ends: the potential there is still infinite. */
     for (int c = 0; c < r->class_count; c++)
-        for (int end = 0; end < cuts; end++) r->low_by_cut[end * r->class_count + c] = r->low[c * cuts + end];
+        for (int end = 0; end < cuts; end++) {
+            int low = r->low[c * cuts + end];
+            if (r->high && low >= r->high[c * cuts + end]) low = end;
+            r->low_by_cut[end * r->class_count + c] = low;
+        }
 }
 
-void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
-                       int split_count)
+static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
+                   int split_count, const Freeze *freeze)
 {
     memset(relaxation, 0, sizeof *relaxation);
     relaxation->problem = problem;
     relaxation->cap = cap;
     relaxation->sums = sums;
-    make_classes(relaxation, splits, split_count);
+    make_classes(relaxation, splits, split_count, freeze);
     for (int k = 0; k < split_count; k++) {
-        if (splits[k].device < 0)
-            split_cut(relaxation, &splits[k]);
-        else
+        if (splits[k].kind == SPLIT_CUT) split_cut(relaxation, &splits[k]);
+        if (splits[k].kind == SPLIT_DEVICE && relaxation->class_of[splits[k].device] >= 0)
             split_device(relaxation, &splits[k]);
     }
+    if (freeze) clip_to_gaps(relaxation, freeze);
+    if (relaxation->closed) skip_closed(relaxation);
     fill_link_costs(relaxation);
     size_t entries =
         (size_t)(relaxation->levels + 1) * (size_t)problem->region_count * (size_t)(problem->layer_count + 1);
@@ -224,8 +307,19 @@ void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t c
     relaxation->choice = arena_new_array(&relaxation->arena, int, entries);
     relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)problem->region_count);
     relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)problem->region_count);
-    if (relaxation->maximal && relaxation->levels == 0 && problem->region_count == 1 && !relaxation->high)
-        transpose_low(relaxation);
+    if (relaxation->maximal && relaxation->levels == 0 && problem->region_count == 1) transpose_low(relaxation);
+}
+
+void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
+                       int split_count)
+{
+    create(relaxation, problem, cap, sums, splits, split_count, NULL);
+}
+
+void relaxation_create_around(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums,
+                              const Freeze *freeze)
+{
+    create(relaxation, problem, cap, sums, NULL, 0, freeze);
 }
 
 void relaxation_free(Relaxation *relaxation)
@@ -277,11 +371,26 @@ static inline double cheapest(const Relaxation *r, int c, int end, int own)
     return r->sums ? least + w.work[end] : least;
 }
 
+/* The frozen stage that ends at `end` is the only one. */
+static void solve_frozen_end(Relaxation *r, int end, int own)
+{
+    const Problem *p = r->problem;
+    int start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]], region = p->type_region[type];
+    double before = relaxation_potential(r, own, region)[start];
+    if (before >= RELAXATION_INFINITY / 2 || !problem_stage_fits(p, type, start, end, own > 0 ? own : 1)) return;
+    r->least[region] = before + (r->sums ? (double)problem_work(p, type, start, end) : 0);
+    r->least_class[region] = CLASS_FROZEN;
+}
+
 /* Fills, by region, the least cost of a stage that ends at `end` and its class. */
 static void solve_end(Relaxation *r, const double *price, int end, int behind)
 {
     int own = relaxation_level(r, behind), regions = r->problem->region_count;
-    for (int q = 0; q < regions; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = -1;
+    for (int q = 0; q < regions; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
+    if (r->frozen_start && r->frozen_start[end] >= 0) {
+        solve_frozen_end(r, end, own);
+        return;
+    }
     for (int c = 0; c < r->class_count; c++) {
         double value = cheapest(r, c, end, own) + price[c];
         int region = r->class_region[c];
@@ -297,14 +406,21 @@ static void solve_stretched(Relaxation *r, const double *price)
     size_t classes = (size_t)r->class_count;
     for (int end = 1; end <= r->problem->layer_count; end++) {
         r->potential[end] = RELAXATION_INFINITY;
+        r->choice[end] = CLASS_NONE;
+        if (r->closed && r->closed[end]) continue;
+        if (r->frozen_start && r->frozen_start[end] >= 0) {
+            r->potential[end] = r->potential[r->frozen_start[end]];
+            r->choice[end] = CLASS_FROZEN;
+            continue;
+        }
         const int *low = r->low_by_cut + (size_t)end * classes;
         double least = RELAXATION_INFINITY;
-        int best = -1;
+        int best = CLASS_NONE;
         for (size_t c = 0; c < classes; c++) {
             double value = r->potential[low[c]] + price[c];
             if (value < least) least = value, best = (int)c;
         }
-        r->potential[end] = best < 0 || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->potential[end] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
         r->choice[end] = best;
     }
 }
@@ -318,13 +434,13 @@ static void solve_cut(Relaxation *r, const double *price, int end, int behind)
     if (!closed) solve_end(r, price, end, behind);
     for (int to = 0; to < regions; to++, row += cuts) {
         double least = RELAXATION_INFINITY;
-        int best = -1;
+        int best = CLASS_NONE;
         for (int from = 0; from < regions && !closed; from++) {
             double link = end < p->layer_count ? relaxation_link(r, end, from, to) : 0;
             double value = r->least[from] + link;
             if (value < least) least = value, best = r->least_class[from];
         }
-        r->potential[row] = best < 0 || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->potential[row] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
         r->choice[row] = best;
     }
 }
@@ -366,15 +482,19 @@ void relaxation_path(const Relaxation *r, Path *path)
     path->cost = 0;
     for (int end = p->layer_count; end > 0;) {
         int c = r->choice[((size_t)behind * (size_t)p->region_count + (size_t)next_region) * cuts + (size_t)end];
-        if (c < 0) bug("no path back from cut %d", end);
-        int own = relaxation_level(r, behind), start = best_start(r, c, end, own);
+        if (c == CLASS_NONE) bug("no path back from cut %d", end);
+        bool frozen = c == CLASS_FROZEN;
+        int own = relaxation_level(r, behind), start = frozen ? r->frozen_start[end] : best_start(r, c, end, own);
+        int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c], region = p->type_region[type];
         if (r->sums) {
-            path->cost += (double)problem_work(p, r->class_type[c], start, end);
-            if (end < p->layer_count) path->cost += relaxation_link(r, end, r->class_region[c], next_region);
+            path->cost += (double)problem_work(p, type, start, end);
+            if (end < p->layer_count) path->cost += relaxation_link(r, end, region, next_region);
         }
-        path->class_used[count] = c;
-        path->end[count++] = end;
-        next_region = r->class_region[c];
+        if (!frozen) {
+            path->class_used[count] = c;
+            path->end[count++] = end;
+        }
+        next_region = region;
         behind = own;
         end = start;
     }

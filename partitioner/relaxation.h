@@ -15,13 +15,24 @@
 
 #define RELAXATION_INFINITY 1e300
 
-/* One answer restricts the search tree: is there a cut at `cut` (class -1), or does the only device of a class start
- * before it? */
+/* A question about a plan, and the answer that restricts it: is there a cut at `cut`; does `device` start before `cut`
+ * (if it is used); is the plan in the part of the cluster that links not slower than the cap join to `region`? */
+typedef enum SplitKind { SPLIT_CUT, SPLIT_DEVICE, SPLIT_REGION } SplitKind;
+
 typedef struct Split {
-    int device; /* -1: the cut itself; else a device */
-    int cut;
+    SplitKind kind;
+    int device, cut, region;
     bool yes;
 } Split;
+
+/* A neighbourhood: the stages of an allocation that stay as they are. The others' layers and devices, and the devices
+ * that are not used at all, are free within the gaps between them. */
+typedef struct Freeze {
+    const Allocation *allocation;
+    const bool *frozen; /* [stage] */
+} Freeze;
+
+enum { CLASS_NONE = -1, CLASS_FROZEN = -2 };
 
 typedef struct Relaxation {
     const Problem *problem;
@@ -38,11 +49,12 @@ typedef struct Relaxation {
     int *high;    /* [class][cut]: highest start + 1; NULL without splits on devices */
     bool *closed; /* [cut]: no stage may end here; NULL without splits on cuts */
     bool maximal; /* the longest stage is always at least as good */
-    double *link; /* [width class][from][to]: cost, or infinity where slower than the cap */
+    int *frozen_start, *frozen_device; /* [cut]: of the frozen stage that ends here, or -1; NULL without a freeze */
+    double *link;                      /* [width class][from][to]: cost, or infinity where slower than the cap */
 
     double *potential; /* [level][region][cut]: cheapest way to cover the layers before the cut, the link to a next
                           stage in that region included, with that many stages behind the cut */
-    int *choice;       /* like potential: the class of the stage that ends there, or -1 */
+    int *choice;       /* like potential: the class of the stage that ends there, CLASS_NONE or CLASS_FROZEN */
     int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one region and level */
     double *least;     /* scratch [region] */
     int *least_class;  /* scratch [region] */
@@ -50,14 +62,20 @@ typedef struct Relaxation {
 
 typedef struct Path {
     int stage_count;
-    int *class_used, *end; /* first stage first */
+    int *class_used, *end; /* first stage first; frozen stages are left out */
     double cost;           /* without prices */
 } Path;
 
 /* `splits` may be NULL. Classes are the problem's types when `sums`, else devices with equal reach. */
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
                        int split_count);
+void relaxation_create_around(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums,
+                              const Freeze *freeze);
 void relaxation_free(Relaxation *relaxation);
+
+/* The part of the cluster each region belongs to: the lowest region that it can reach over links not slower than the
+ * cap. */
+void relaxation_components(const Problem *problem, int64_t cap, int *component);
 
 /* The shortest path under the prices (one per class, integers); infinity if no chain exists at all. */
 double relaxation_solve(Relaxation *relaxation, const double *price);

@@ -10,7 +10,7 @@ typedef struct Label {
     double spare; /* prices of the devices left */
     int64_t period, update;
     uint64_t key; /* of what it used */
-    int parent, class_index, start, level;
+    int parent, class_index, start, level, region;
 } Label;
 
 typedef struct Bucket {
@@ -34,7 +34,6 @@ typedef struct Search {
     int *chain; /* [kept]: next of the same slot, + 1 */
     int chain_capacity;
     int table_size;
-    int64_t made;
     int goal; /* kept label that covers everything, or -1 */
     Label goal_label;
     bool overflow;
@@ -55,7 +54,6 @@ static void push(Search *s, Label label)
 {
     Bucket *bucket = &s->buckets[label.start];
     array_push(bucket->items, bucket->count, bucket->capacity, label);
-    s->made++;
     if (bucket->count < 8 * s->limits.width) return;
     qsort(bucket->items, (size_t)bucket->count, sizeof *bucket->items, compare_labels);
     bucket->count = 4 * s->limits.width;
@@ -69,16 +67,16 @@ static void finish(Search *s, const Label *label)
     if (s->relaxation->sums) s->limits.best = label->bound;
 }
 
-/* The label with one more stage (start, end) of class c in front. */
-static void extend(Search *s, const Label *from, int from_index, int c, int start, int end, double link)
+/* The label with one more stage (start, end) of a device of `type` in front. */
+static void extend(Search *s, const Label *from, int from_index, int c, int type, int start, int end, double link)
 {
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
-    int region = r->class_region[c], own = relaxation_level(r, from->level), type = r->class_type[c];
+    int region = p->type_region[type], own = relaxation_level(r, from->level);
     double rest = relaxation_potential(r, own, region)[start];
-    Label label = {.parent = from_index, .class_index = c, .start = start, .level = own};
-    label.spare = from->spare - s->price[c];
-    label.key = from->key + s->random[c];
+    Label label = {.parent = from_index, .class_index = c, .start = start, .level = own, .region = region};
+    label.spare = from->spare - (c >= 0 ? s->price[c] : 0);
+    label.key = from->key + (c >= 0 ? s->random[c] : 0);
     if (!r->sums) {
         label.bound = rest - label.spare;
         if (label.bound > 0) return;
@@ -87,7 +85,7 @@ static void extend(Search *s, const Label *from, int from_index, int c, int star
         label.sum = from->sum + (double)work + link;
         label.period = work > from->period ? work : from->period;
         if (from_index >= 0) {
-            int64_t busy = problem_link_period(p, end, region, r->class_region[from->class_index]);
+            int64_t busy = problem_link_period(p, end, region, from->region);
             if (busy > label.period) label.period = busy;
         }
         if (p->has_update) {
@@ -98,8 +96,7 @@ static void extend(Search *s, const Label *from, int from_index, int c, int star
         double update = (double)label.update > s->update_low ? (double)label.update : s->update_low;
         double open = start > 0 ? rest - label.spare : 0; /* a complete plan's value is exact */
         if (start == 0) period = label.period, update = (double)label.update;
-        label.bound =
-            label.sum + (open > 0 || start == 0 ? open : 0) + (double)(p->microbatches - 1) * (double)period + update;
+        label.bound = label.sum + (open > 0 ? open : 0) + (double)(p->microbatches - 1) * (double)period + update;
         if (label.bound >= s->limits.best) return;
     }
     if (start == 0)
@@ -113,30 +110,52 @@ static int used_count(const Search *s, int kept, int c)
     return kept < 0 ? 0 : s->used[(size_t)kept * (size_t)s->relaxation->class_count + (size_t)c];
 }
 
-static void extend_all(Search *s, int index)
+/* The link from a stage of `region` that ends where the label starts; infinite where it is too slow. */
+static double link_from(const Search *s, const Label *from, int from_index, int region)
+{
+    return from_index >= 0 ? relaxation_link(s->relaxation, from->start, region, from->region) : 0;
+}
+
+static void extend_frozen(Search *s, const Label *from, int index)
 {
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
-    static const Label nothing = {.parent = -1, .class_index = -1};
-    Label from = index >= 0 ? s->kept[index] : nothing;
-    if (index < 0) {
-        from.start = p->layer_count;
-        for (int c = 0; c < r->class_count; c++) from.spare += s->price[c] * r->class_size[c];
+    int end = from->start, start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]];
+    int own = relaxation_level(r, from->level);
+    double link = link_from(s, from, index, p->type_region[type]);
+    if (link < RELAXATION_INFINITY / 2 && problem_stage_fits(p, type, start, end, own > 0 ? own : 1))
+        extend(s, from, index, CLASS_FROZEN, type, start, end, link);
+}
+
+static void extend_class(Search *s, const Label *from, int index, int c)
+{
+    const Relaxation *r = s->relaxation;
+    const Problem *p = s->problem;
+    int end = from->start, own = relaxation_level(r, from->level), low = relaxation_low(r, own, c)[end], high = end;
+    double link = link_from(s, from, index, r->class_region[c]);
+    if (link >= RELAXATION_INFINITY / 2) return;
+    if (r->high) high = r->high[(size_t)c * (size_t)(p->layer_count + 1) + (size_t)end];
+    if (r->maximal && low < high) high = low + 1;
+    for (int start = low; start < high && !(s->goal >= 0 && !r->sums); start++) {
+        if (r->closed && start > 0 && r->closed[start]) continue;
+        if (p->holes && !problem_stage_fits(p, r->class_type[c], start, end, own > 0 ? own : 1)) continue;
+        extend(s, from, index, c, r->class_type[c], start, end, link);
     }
-    int end = from.start, own = relaxation_level(r, from.level);
-    for (int c = 0; c < r->class_count; c++) {
-        if (used_count(s, index, c) >= r->class_size[c]) continue;
-        double link = index >= 0 ? relaxation_link(r, end, r->class_region[c], r->class_region[from.class_index]) : 0;
-        if (link >= RELAXATION_INFINITY / 2) continue;
-        int low = relaxation_low(r, own, c)[end],
-            high = r->high ? r->high[(size_t)c * (size_t)(p->layer_count + 1) + (size_t)end] : end;
-        if (r->maximal && low < high) high = low + 1;
-        for (int start = low; start < high && !(s->goal >= 0 && !r->sums); start++) {
-            if (r->closed && start > 0 && r->closed[start]) continue;
-            if (p->holes && !problem_stage_fits(p, r->class_type[c], start, end, own > 0 ? own : 1)) continue;
-            extend(s, &from, index, c, start, end, link);
-        }
+}
+
+/* `index` of a kept label; -1: the empty plan. */
+static void extend_all(Search *s, int index)
+{
+    const Relaxation *r = s->relaxation;
+    Label from = {.parent = -1, .class_index = CLASS_NONE, .start = s->problem->layer_count};
+    if (index >= 0) from = s->kept[index];
+    for (int c = 0; c < r->class_count && index < 0; c++) from.spare += s->price[c] * r->class_size[c];
+    if (r->frozen_start && r->frozen_start[from.start] >= 0) {
+        extend_frozen(s, &from, index);
+        return;
     }
+    for (int c = 0; c < r->class_count; c++)
+        if (used_count(s, index, c) < r->class_size[c]) extend_class(s, &from, index, c);
 }
 
 /* Equal keys nearly always mean equal devices; a proof needs it exactly. */
@@ -152,9 +171,7 @@ static bool is_dominated(const Search *s, const Label *label, int slot)
 {
     for (int i = s->table[slot] - 1; i >= 0; i = s->chain[i] - 1) {
         const Label *other = &s->kept[i];
-        if (other->key != label->key ||
-            s->relaxation->class_region[other->class_index] != s->relaxation->class_region[label->class_index])
-            continue;
+        if (other->key != label->key || other->region != label->region) continue;
         if (!s->relaxation->sums ||
             (other->sum <= label->sum && other->period <= label->period && other->update <= label->update))
             if (used_the_same(s, label, i)) return true;
@@ -177,7 +194,7 @@ static void keep(Search *s, const Label *label, int slot)
         memcpy(used, s->used + (size_t)label->parent * classes, classes * sizeof *used);
     else
         memset(used, 0, classes * sizeof *used);
-    used[label->class_index]++;
+    if (label->class_index >= 0) used[label->class_index]++;
     s->chain[index] = s->table[slot];
     s->table[slot] = index + 1;
 }
@@ -212,11 +229,16 @@ static void read_goal(const Search *s, Allocation *allocation)
 {
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
-    int *next = memory_allocate((size_t)r->class_count * sizeof *next), count = 0;
+    int *next = memory_allocate((size_t)(r->class_count + 1) * sizeof *next), count = 0;
     for (const Label *label = &s->goal_label; label; label = label->parent >= 0 ? &s->kept[label->parent] : NULL) {
         int c = label->class_index;
-        while (r->class_of[next[c]] != c) next[c]++;
-        allocation->device[count] = next[c]++;
+        if (c == CLASS_FROZEN) {
+            allocation->device[count] =
+                r->frozen_device[label->parent >= 0 ? s->kept[label->parent].start : p->layer_count];
+        } else {
+            while (r->class_of[next[c]] != c) next[c]++;
+            allocation->device[count] = next[c]++;
+        }
         if (count > 0) allocation->end[count - 1] = label->start;
         allocation->end[count++] = p->layer_count;
     }
@@ -263,7 +285,7 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
     extend_all(&s, -1);
     for (int cut = p->layer_count - 1; cut > 0 && !(s.goal >= 0 && !relaxation->sums); cut--) {
         process(&s, cut);
-        if (limits.labels > 0 && s.made > limits.labels) {
+        if (limits.deadline > 0 && monotonic_seconds() > limits.deadline) {
             s.overflow = true;
             break;
         }

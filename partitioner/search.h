@@ -7,9 +7,9 @@
 
 typedef struct SearchLimits {
     int width;          /* partial plans kept per cut */
-    int64_t labels;     /* in all; 0: no limit */
     int64_t period_low; /* sums: only plans of at least this period matter */
     double best;        /* sums: only plans of a step below this matter */
+    double deadline;    /* on the monotonic clock: then the search is incomplete; 0: none */
 } SearchLimits;
 
 typedef struct SearchResult {

@@ -21,6 +21,7 @@ typedef struct Verifier {
     int64_t *path;                        /* [level][region][cut] */
     const CertificateNode *trail[1024];   /* splits above the current leaf, and their answers */
     bool answer[1024];
+    int *part; /* [region]: lowest region that links within the interval's cap join it to */
     int leaves;
 } Verifier;
 
@@ -212,7 +213,10 @@ static bool allowed(const Verifier *v, int depth, int device, int start, int end
         if (v->pinned[l] >= 0 && v->pinned[l] != device) return false;
     for (int k = 0; k < depth; k++) {
         const CertificateNode *split = v->trail[k];
-        if (split->device) {
+        if (split->kind == CERTIFICATE_REGION) {
+            bool inside = v->part[region_of(v, device)] == v->part[split->region];
+            if (inside != v->answer[k]) return false;
+        } else if (split->kind == CERTIFICATE_DEVICE) {
             if (costs_find_device(v->costs, split->device) == device && (start < split->cut) != v->answer[k])
                 return false;
         } else if (v->answer[k] ? start < split->cut && split->cut < end : start == split->cut || end == split->cut) {
@@ -301,6 +305,8 @@ static bool check_node(Verifier *v, const CertificateInterval *interval, int ind
     const CertificateNode *node = &v->plan->certificate->nodes[index];
     if (node->leaf) return check_leaf(v, interval, index, depth);
     if (depth == sizeof v->trail / sizeof *v->trail) return refuse(v, "certificate", "splits too often");
+    if (node->kind == CERTIFICATE_REGION && node->region >= v->regions)
+        return refuse(v, "certificate", "there is no region %d", node->region);
     if (node->device && costs_find_device(v->costs, node->device) < 0)
         return refuse(v, "certificate", "no device is named '%s'", node->device);
     for (int answer = 0; answer < 2; answer++) {
@@ -309,6 +315,22 @@ static bool check_node(Verifier *v, const CertificateInterval *interval, int ind
         if (!check_node(v, interval, answer ? node->yes : node->no, depth + 1)) return false;
     }
     return true;
+}
+
+static void find_parts(Verifier *v, int64_t cap)
+{
+    for (int r = 0; r < v->regions; r++) v->part[r] = r;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < v->regions * v->regions; i++) {
+            int *a = &v->part[i / v->regions], *b = &v->part[i % v->regions];
+            for (int cut = 1; cut < v->layers && *a != *b; cut++)
+                if (link_period(v, cut, i / v->regions, i % v->regions) <= cap) {
+                    *a = *b = *a < *b ? *a : *b;
+                    changed = true;
+                }
+        }
+    }
 }
 
 /* The intervals cover every period that a better plan could have. */
@@ -344,8 +366,11 @@ static bool check_certificate(Verifier *v)
     v->levels = v->plan->schedule == PLAN_1F1B && stash && most > 1 ? most + 1 : 1;
     v->path = arena_new_array(&v->arena, int64_t, (size_t)v->levels * (size_t)v->regions * (size_t)(v->layers + 1));
     if (!check_cover(v)) return false;
-    for (int i = 0; i < c->interval_count; i++)
+    v->part = arena_new_array(&v->arena, int, (size_t)v->regions);
+    for (int i = 0; i < c->interval_count; i++) {
+        find_parts(v, c->intervals[i].high);
         if (!check_node(v, &c->intervals[i], c->intervals[i].root, 0)) return false;
+    }
     return true;
 }
 

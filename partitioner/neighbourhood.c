@@ -1,0 +1,131 @@
+#include "partitioner/neighbourhood.h"
+
+#include <string.h>
+
+#include "partitioner/prices.h"
+#include "partitioner/search.h"
+
+enum { LEAST_FREE = 12, MORE_FREE = 24, WIDTH = 300, ITERATIONS = 400 };
+
+static int random_below(Neighbourhood *n, int limit)
+{
+    n->random = n->random * 6364136223846793005u + 1442695040888963407u;
+    return (int)((n->random >> 33) % (uint64_t)limit);
+}
+
+typedef struct Gaps {
+    const Problem *problem;
+    const Allocation *plan;
+    bool *frozen; /* [stage] */
+    int free;
+} Gaps;
+
+static int64_t stage_work(const Gaps *g, int k)
+{
+    const Allocation *a = g->plan;
+    return problem_work(g->problem, g->problem->type_of[a->device[k]], k ? a->end[k - 1] : 0, a->end[k]);
+}
+
+static int64_t link_before(const Gaps *g, int k)
+{
+    const Problem *p = g->problem;
+    const Allocation *a = g->plan;
+    if (k == 0) return 0;
+    return problem_link_period(p, a->end[k - 1], p->type_region[p->type_of[a->device[k - 1]]],
+                               p->type_region[p->type_of[a->device[k]]]);
+}
+
+static void release(Gaps *g, int k)
+{
+    if (k < 0 || k >= g->plan->stage_count || !g->frozen[k]) return;
+    g->frozen[k] = false;
+    g->free++;
+}
+
+/* Frees what is above the cap, and stretches around that and around a few random places until `target` stages are free.
+ */
+static void choose_gaps(Neighbourhood *n, Gaps *g, int64_t cap, int target)
+{
+    int count = g->plan->stage_count, centres[8], centre_count = 0;
+    memset(g->frozen, 1, (size_t)count * sizeof *g->frozen);
+    for (int k = 0; k < count; k++) {
+        bool slow_link = link_before(g, k) > cap;
+        if (!slow_link && stage_work(g, k) <= cap) continue;
+        release(g, k);
+        if (slow_link) release(g, k - 1);
+        if (centre_count < 5) centres[centre_count++] = k;
+    }
+    for (int more = 1 + random_below(n, 3); more > 0; more--) {
+        centres[centre_count] = random_below(n, count);
+        release(g, centres[centre_count++]);
+    }
+    for (int reach = 1; g->free < target && reach <= count; reach++)
+        for (int c = 0; c < centre_count && g->free < target; c++) {
+            release(g, centres[c] - reach);
+            if (g->free < target) release(g, centres[c] + reach);
+        }
+}
+
+/* A period to aim at: now and then much better, mostly a little. */
+static int64_t choose_period(Neighbourhood *n, int64_t period, int64_t low)
+{
+    static const double share[] = {0, 0, 0.02, 0.1, 0.3};
+    int64_t gap = period - 1 - low;
+    return period - 1 - (gap > 0 ? (int64_t)((double)gap * share[random_below(n, 5)]) : 0);
+}
+
+static int64_t frozen_period(const Gaps *g)
+{
+    int64_t most = 0;
+    for (int k = 0; k < g->plan->stage_count; k++)
+        if (g->frozen[k] && stage_work(g, k) > most) most = stage_work(g, k);
+    return most;
+}
+
+/* The question around the gaps: true with a plan in *better. */
+static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value, Allocation *better)
+{
+    const Problem *p = g->problem;
+    bool sums = p->objective == PLAN_OBJECTIVE_STEP, found = false;
+    double rounds = p->microbatches - 1;
+    Freeze freeze = {g->plan, g->frozen};
+    Relaxation r;
+    relaxation_create_around(&r, p, cap, sums, &freeze);
+    if (r.class_count > 0) {
+        Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
+        SearchLimits limits = {.width = WIDTH, .best = (double)value->step, .period_low = frozen_period(g)};
+        double target = sums ? (double)value->step - rounds * (double)limits.period_low - 0.5 : 0;
+        prices_solve(&prices, &r, target, ITERATIONS, NULL, NULL);
+        if (prices.bound <= target) {
+            relaxation_solve(&r, prices.price);
+            found = search_plans(&r, prices.price, limits, better).found;
+        }
+    }
+    relaxation_free(&r);
+    return found;
+}
+
+bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, Allocation *better)
+{
+    const Problem *p = n->problem;
+    AllocationValue value = allocation_evaluate(p, plan);
+    Arena arena = {0};
+    Gaps gaps = {p, plan, arena_new_array(&arena, bool, (size_t)plan->stage_count), 0};
+    bool step = p->objective == PLAN_OBJECTIVE_STEP;
+    int64_t cap;
+    if (!step)
+        cap = choose_period(n, value.period, bound - 1);
+    else /* shorter, the same, or a little longer for a smaller sum */
+        cap = value.period + (value.period >> 8) * (random_below(n, 5) - 2) / 2;
+    int target = LEAST_FREE + random_below(n, MORE_FREE);
+    choose_gaps(n, &gaps, cap, target < plan->stage_count ? target : plan->stage_count);
+    bool found = solve_gaps(&gaps, cap, &value, better);
+    if (found) {
+        AllocationValue now = allocation_evaluate(p, better);
+        found = now.fits && (step ? now.step < value.step : now.period < value.period);
+    }
+    n->tried++;
+    n->better += found;
+    arena_free(&arena);
+    return found;
+}

@@ -1,0 +1,18 @@
+/* Large-neighbourhood search: most stages of a plan stay, a few stretches of it are planned anew (Shaw 1998). The
+ * relaxation rejects hopeless neighbourhoods; the others are searched. */
+#ifndef PARTITIONER_NEIGHBOURHOOD_H
+#define PARTITIONER_NEIGHBOURHOOD_H
+
+#include "partitioner/problem.h"
+
+typedef struct Neighbourhood {
+    const Problem *problem;
+    uint64_t random; /* state: the same start gives the same search */
+    int64_t tried, better;
+} Neighbourhood;
+
+/* Tries one neighbourhood of a plan that fits. True if *better holds a better plan for the problem's objective. `bound`
+ * is a lower bound of the objective. */
+bool neighbourhood_try(Neighbourhood *search, const Allocation *plan, int64_t bound, Allocation *better);
+
+#endif
