@@ -58,7 +58,7 @@ static const struct {
     {OPTION_RESUME, "resume", NULL, "go on from the newest checkpoint in the --checkpoint directory, if there is one"},
     {OPTION_LOG, "log", "FILE", "write loss and speed of every step as CSV"},
     {OPTION_TRACE, "trace", "FILE", "write what every rank did when (Chrome trace JSON)"},
-    {OPTION_EMULATE, "emulate", NULL, "take as long as the devices' slowdown says"},
+    {OPTION_EMULATE, "emulate", NULL, "take as long as the devices' slowdown and the plan's links say"},
     {OPTION_TIMEOUT, "timeout", "SECONDS",
      "fail when another rank does not answer for so long (default 600, 0: never)"},
     {OPTION_RETRIES, "retries", "N", "start a failed run again up to N times, from its newest checkpoint"},

@@ -143,7 +143,7 @@ typedef struct SkyProgram {
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank;    /* per stage of the pipeline: the rank that owns it */
-    const SkyLink *links; /* per stage of the pipeline, to the next one; emulated with --emulate; the last is unused */
+    const SkyLink *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
     const char *labels_name;       /* NULL if the model computes its own loss from its inputs */
     const char *device_name;
     const char *model_hash, *plan_hash; /* all ranks must carry the same */

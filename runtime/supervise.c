@@ -14,6 +14,8 @@
 
 #include "base/diagnostics.h"
 
+enum { FINALIZE_SECONDS = 20 };
+
 /* Read by the leak sanitizer: what only MPI_Finalize would free. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libuc\nleak:libmpich\n"; }
@@ -24,7 +26,7 @@ static bool leave_launcher(void)
 {
     static const char farewell[] = "cmd=finalize\n";
     enum { ANSWER_MILLISECONDS = 5000 };
-    const char *descriptor = getenv("HYDI_CONTROL_FD") ? getenv("PMI_FD") : NULL;
+    const char *descriptor = getenv("MPI_LOCALNRANKS") ? getenv("PMI_FD") : NULL; /* the former is its own */
     if (!descriptor) return false;
     struct pollfd launcher = {.fd = atoi(descriptor), .events = POLLIN};
     char answer[64];
@@ -37,7 +39,10 @@ _Noreturn void supervised_exit(RunState *state, int exit_code)
     fflush(NULL);
     state->exit_code = exit_code;
     state->finished = true;
-    if (!leave_launcher()) MPI_Finalize();
+    if (!leave_launcher()) {
+        alarm(FINALIZE_SECONDS); /* ends this process; its parent knows that it had finished */
+        MPI_Finalize();
+    }
     exit(exit_code);
 }
 

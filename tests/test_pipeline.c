@@ -61,8 +61,8 @@ static int rank_count(const char *stages)
 /* Trains with stage i on rank stages[i]; `environment` holds further settings of the toy. */
 static int train(const char *stages, const char *environment, const char *options)
 {
-    return run("TOY_STAGES=%s %s mpiexec.mpich -n %d %s --quiet %s", stages, environment, rank_count(stages),
-               TOY_PROGRAM, options);
+    return run("TOY_STAGES=%s %s timeout 120 mpiexec.mpich -n %d %s --quiet %s", stages, environment,
+               rank_count(stages), TOY_PROGRAM, options);
 }
 
 /* The first three columns of a log: what must not depend on the plan. */
@@ -498,10 +498,10 @@ static void a_loss_that_is_no_number_ends_the_run(void **state)
 /* --- Launch files --------------------------------------------------------------------------------------------------
  */
 
-static void write_launch_files(const char *name)
+static void write_launch_files(const char *name, const char *first_host, const char *second_host)
 {
     Diagnostics diagnostics = {0};
-    const LaunchRank ranks[] = {{"stage-00", NULL, 1, NULL}, {"stage-01", "localhost", 1, ""}};
+    const LaunchRank ranks[] = {{"stage-00", first_host, 1, NULL}, {"stage-01", second_host, 1, ""}};
     assert_int_equal(
         run("mkdir '%s' && cp %s '%s/stage-00' && cp %s '%s/stage-01'", name, TOY_PROGRAM, name, TOY_PROGRAM, name), 0);
     assert_true(launch_files_write(&(LaunchPlan){ranks, 2}, name, &diagnostics));
@@ -511,7 +511,7 @@ static void launch_files_work_from_anywhere(void **state)
 {
     (void)state;
     char *expected = reference("", "--data data --steps 5");
-    write_launch_files("a place");
+    write_launch_files("a place", NULL, "localhost");
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data data --steps 5 --log log"), 0);
     assert_losses("log", expected);
     assert_printed("step 5/5  loss ");
@@ -531,11 +531,27 @@ static void launch_files_work_from_anywhere(void **state)
     free(expected);
 }
 
+/* Two hosts, as far as mpiexec knows: a script in the place of ssh runs everything here. */
+static void launch_files_reach_other_hosts(void **state)
+{
+    (void)state;
+    char *expected = reference("", "--data data --steps 3");
+    write_launch_files("far", "one.example", "two.example");
+    assert_int_equal(run("printf '#!/bin/sh\\n[ $1 != -x ] || shift\\nshift\\nexec sh -c \"$*\"\\n' > launcher && "
+                         "chmod +x launcher"),
+                     0);
+    assert_int_equal(run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
+                         "TOY_STAGES=0,1 timeout 120 far/train --data $PWD/data --steps 3 --log $PWD/log"),
+                     0);
+    assert_losses("log", expected);
+    free(expected);
+}
+
 static void a_failed_run_is_started_again(void **state)
 {
     (void)state;
     char *expected = reference("", "--data data --steps 8");
-    write_launch_files("again");
+    write_launch_files("again", NULL, NULL);
     const char *options = "--data data --steps 8 --checkpoint saved --checkpoint-every 1 --log log --quiet";
     assert_int_equal(run("TOY_STAGES=0,1 TOY_FAULT='kill 1 3' again/train %s --retries=2", options), 6);
     assert_printed("rank 1 (toy), step 7: killed by signal 9");
@@ -585,6 +601,7 @@ int main(void)
         cmocka_unit_test(a_run_over_tcp_ends),
         cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
         cmocka_unit_test(launch_files_work_from_anywhere),
+        cmocka_unit_test(launch_files_reach_other_hosts),
         cmocka_unit_test(a_failed_run_is_started_again),
         cmocka_unit_test(hosts_that_no_launcher_understands_are_refused),
     };
