@@ -165,16 +165,45 @@ void build_softmax(int64_t rows, int64_t columns)
     kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_MULTIPLY, again, scale));
 }
 
-int check_set_up(void **state)
+/* The processors that this machine can stand in for: vectors of other widths, without fused multiply-add. */
+static const char *const processors[] = {
+    "native",
+#ifdef __x86_64__
+    "x86-64-v3",
+    "x86-64",
+#endif
+};
+
+static bool can_run(const char *processor)
 {
-    (void)state;
-    return target_init(&target, (TargetOptions){0}, &diagnostics) ? 0 : -1;
+#ifdef __x86_64__
+    if (strcmp(processor, "x86-64-v3") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return processor != NULL;
 }
 
-int check_tear_down(void **state)
+static const char *chosen;
+
+static int set_up(void **state)
+{
+    (void)state;
+    return target_init(&target, (TargetOptions){.cpu = chosen}, &diagnostics) ? 0 : -1;
+}
+
+static int tear_down(void **state)
 {
     (void)state;
     target_free(&target);
     diagnostics_free(&diagnostics);
     return 0;
+}
+
+int check_run(const struct CMUnitTest *tests, size_t count)
+{
+    int failed = 0;
+    for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
+        chosen = processors[i];
+        if (can_run(chosen)) failed += _cmocka_run_group_tests(chosen, tests, count, set_up, tear_down);
+    }
+    return failed;
 }

@@ -4,7 +4,7 @@
 
 #include "codegen/codegen.h"
 
-extern Target target; /* this machine, between check_set_up and check_tear_down */
+extern Target target; /* a processor that this machine can run code for */
 extern Diagnostics diagnostics;
 extern Kernel kernel; /* the one being built */
 
@@ -21,7 +21,9 @@ void check(const Kernel *checked); /* random operands, 1e-5 */
 
 void build_softmax(int64_t rows, int64_t columns);
 
-int check_set_up(void **state);
-int check_tear_down(void **state);
+/* Runs the tests once for every processor that this machine can stand in for; the number of failures. `target` is set.
+ */
+struct CMUnitTest;
+int check_run(const struct CMUnitTest *tests, size_t count);
 
 #endif

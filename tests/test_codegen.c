@@ -418,5 +418,5 @@ int main(void)
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_empty),
     };
-    return cmocka_run_group_tests(tests, check_set_up, check_tear_down);
+    return check_run(tests, sizeof tests / sizeof *tests);
 }

@@ -281,5 +281,5 @@ int main(void)
         cmocka_unit_test(test_other_targets), cmocka_unit_test(test_unknown_targets),
         cmocka_unit_test(test_cache),
     };
-    return cmocka_run_group_tests(tests, check_set_up, check_tear_down);
+    return check_run(tests, sizeof tests / sizeof *tests);
 }
