@@ -79,11 +79,11 @@ static void print_time_left(char text[32], double seconds)
         snprintf(text, 32, "%d:%02d left", (int)(whole / 60), (int)(whole % 60));
 }
 
-static void print_line(Progress *progress, int64_t step, double seconds, double elapsed)
+static void print_line(Progress *progress, int64_t step, double seconds)
 {
     char left[32] = "", total[32] = "";
     if (progress->last_step) {
-        print_time_left(left, elapsed / (double)progress->steps_done * (double)(progress->last_step - step));
+        print_time_left(left, progress->trained / (double)progress->steps_done * (double)(progress->last_step - step));
         snprintf(total, sizeof total, "/%lld", (long long)progress->last_step);
     }
     printf("%sstep %lld%s  loss %.4f  %.0f tokens/s  %s%s", progress->terminal ? "\r" : "", (long long)step, total,
@@ -97,6 +97,7 @@ void progress_step(Progress *progress, int64_t step, double loss, double learnin
     double time = now(), seconds = time - progress->step_start, elapsed = time - progress->start;
     progress->step_start = time;
     progress->steps_done++;
+    progress->trained += seconds;
     progress->loss = loss;
     if (progress->log) {
         fprintf(progress->log, "%lld,%.9g,%.7g,%.6f,%.1f\n", (long long)step, loss, learning_rate, elapsed,
@@ -107,7 +108,7 @@ void progress_step(Progress *progress, int64_t step, double loss, double learnin
     bool notable = step == progress->first_step || step == progress->last_step;
     if (progress->quiet || (!notable && time - progress->last_print < interval)) return;
     progress->last_print = time;
-    print_line(progress, step, seconds, elapsed);
+    print_line(progress, step, seconds);
 }
 
 void progress_say(Progress *progress, const char *format, ...)
@@ -128,19 +129,20 @@ void progress_evaluation(Progress *progress, int64_t step, double loss, double a
     if (accuracy >= 0) snprintf(right, sizeof right, ", accuracy %.2f%%", 100 * accuracy);
     progress_say(progress, "evaluation after step %lld: loss %.6f%s (%lld rows)", (long long)step, loss, right,
                  (long long)count);
-    progress->step_start = now();
 }
+
+void progress_start_step(Progress *progress) { progress->step_start = now(); }
 
 bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *diagnostics)
 {
     if (progress->steps_done) {
-        double seconds = progress->step_start - progress->start, step = seconds / (double)progress->steps_done;
+        double step = progress->trained / (double)progress->steps_done;
         char predicted[64] = "";
         if (predicted_step_s > 0)
             snprintf(predicted, sizeof predicted, " (the plan predicted %.4g s)", predicted_step_s);
         progress_say(progress, "%lld steps in %.1f s: loss %.4f, %.0f tokens/s, %.4g s a step%s",
-                     (long long)progress->steps_done, seconds, progress->loss, progress->tokens_per_step / step, step,
-                     predicted);
+                     (long long)progress->steps_done, progress->trained, progress->loss,
+                     progress->tokens_per_step / step, step, predicted);
     }
     if (!progress->log || fclose(progress->log) == 0) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "the log cannot be written: %s",

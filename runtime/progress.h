@@ -12,6 +12,7 @@ typedef struct Progress {
     int64_t steps_done;
     double tokens_per_step;
     double start, step_start, last_print;
+    double trained; /* seconds in steps: without evaluations and checkpoints */
     double loss;
 } Progress;
 
@@ -20,6 +21,8 @@ typedef struct Progress {
 bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
                    double tokens_per_step, Diagnostics *diagnostics);
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate);
+/* The next step starts now: what was done since the last one was no training. */
+void progress_start_step(Progress *progress);
 /* accuracy < 0: unknown. */
 void progress_evaluation(Progress *progress, int64_t step, double loss, double accuracy, int64_t count);
 /* A line of its own, unless quiet. */

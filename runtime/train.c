@@ -258,6 +258,7 @@ static void run_steps(Training *t)
         if (options->eval_data && (last || data_order_at_epoch_end(&t->order, &t->cursor))) run_evaluation(t);
         if (options->checkpoint && (last || (options->checkpoint_every && t->step % options->checkpoint_every == 0)))
             save(t);
+        if (t->world->rank == 0) progress_start_step(&t->progress);
     }
 }
 
