@@ -11,7 +11,7 @@ _skycc_values() {
     --objective) echo step period ;;
     --schedule) echo gpipe 1f1b auto ;;
     --schedule-lr) echo constant linear cosine ;;
-    --optimizer) echo sgd momentum adam adamw ;;
+    --optimizer) echo sgd momentum adam adamw lamb ;;
     --loss) echo cross-entropy output: ;;
     --dropout) echo off ;;
     --emit) echo graph train costs plan llvm asm obj ;;

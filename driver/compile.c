@@ -19,7 +19,7 @@ static const char usage[] =
     "\n"
     "Derives the training program of a BERT-family model, partitions its layers over the devices of the cluster and\n"
     "leaves one native program per device in DIR, ready to run: DIR/train --data DATA.safetensors --steps 100\n"
-    "\n" PLAN_OPTIONS_HELP "  --optimizer SPEC      sgd, momentum, adam or adamw, with :key=value,... (default adamw)\n"
+    "\n" PLAN_OPTIONS_HELP "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
     "  --init normal:STD     draw the initial weights instead of taking the model's; --init none: the model's\n"
     "  --seed N              of the drawn weights (default 0)\n"
     "  --target-cpu NAME     generate code for this CPU on native targets (default: this machine's)\n"

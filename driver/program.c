@@ -17,7 +17,8 @@ static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
     static const SkyOptimizerKind kinds[] = {[OPTIMIZER_SGD] = SKY_SGD,
                                              [OPTIMIZER_MOMENTUM] = SKY_MOMENTUM,
                                              [OPTIMIZER_ADAM] = SKY_ADAM,
-                                             [OPTIMIZER_ADAMW] = SKY_ADAMW};
+                                             [OPTIMIZER_ADAMW] = SKY_ADAMW,
+                                             [OPTIMIZER_LAMB] = SKY_LAMB};
     return kinds[kind];
 }
 

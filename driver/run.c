@@ -25,7 +25,7 @@ static const char usage[] =
     "  --loss SPEC           write the loss: cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"
     "  --grad                write grad/PARAMETER for every parameter\n"
     "  --train N             do N steps on this one batch; write train/loss (N + 1 values) and param/PARAMETER\n"
-    "  --optimizer SPEC      sgd, momentum, adam or adamw, with :key=value,... (default adamw)\n"
+    "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
     "  --dim NAME=VALUE      bind a symbolic dimension\n"
     "  --dropout off         take out the dropout of a train-mode export\n"
     "  --no-prune            compute every token of the last block, also where only one is read\n"

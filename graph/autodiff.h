@@ -14,7 +14,13 @@
  * that has no gradient rule. */
 bool differentiate(Graph *graph, Diagnostics *diagnostics);
 
-typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
+typedef enum OptimizerKind {
+    OPTIMIZER_SGD,
+    OPTIMIZER_MOMENTUM,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_LAMB
+} OptimizerKind;
 
 typedef struct OptimizerSpec {
     OptimizerKind kind;

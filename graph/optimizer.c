@@ -14,6 +14,7 @@ static const struct {
     {"momentum", {OPTIMIZER_MOMENTUM, 1e-2, 0.9, 0, 0, 0}},
     {"adam", {OPTIMIZER_ADAM, 1e-3, 0.9, 0.999, 1e-8, 0}},
     {"adamw", {OPTIMIZER_ADAMW, 1e-3, 0.9, 0.999, 1e-8, 0.01}},
+    {"lamb", {OPTIMIZER_LAMB, 1e-3, 0.9, 0.999, 1e-6, 0.01}},
 };
 
 /* The field of `spec` that `key` names, with the least and the exclusive upper value it may take. */
@@ -49,7 +50,7 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
             known = true;
         }
     if (!known)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "use sgd, momentum, adam or adamw",
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "use sgd, momentum, adam, adamw or lamb",
                                  "unknown optimizer '%.*s'", (int)name_length, text);
     const char *rest = text + name_length + (text[name_length] == ':');
     while (*rest) {
@@ -79,6 +80,7 @@ bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diag
         [OPTIMIZER_MOMENTUM] = {OP_MomentumUpdate, 1, {"momentum", NULL}},
         [OPTIMIZER_ADAM] = {OP_AdamUpdate, 2, {"adam.m", "adam.v"}},
         [OPTIMIZER_ADAMW] = {OP_AdamUpdate, 2, {"adam.m", "adam.v"}},
+        [OPTIMIZER_LAMB] = {OP_LambUpdate, 2, {"adam.m", "adam.v"}},
     };
     ValueId scalars = graph_step_scalars(graph);
     for (ValueId p = 1; p < graph->gradient_count; p++) {

@@ -13,7 +13,7 @@
 #include "runtime/parameters.h"
 
 static const char manifest_format[] = "skycc.checkpoint/1";
-static const char *const optimizer_names[] = {"sgd", "momentum", "adam", "adamw"};
+static const char *const optimizer_names[] = {"sgd", "momentum", "adam", "adamw", "lamb"};
 enum { OPTIMIZER_COUNT = sizeof optimizer_names / sizeof *optimizer_names };
 
 /* --- Names ---------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ typedef struct SkyOptimizer {
     float learning_rate, beta1, beta2, epsilon, weight_decay;
 } SkyOptimizer;
 
-typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW } SkyOptimizerKind;
+typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW, SKY_LAMB } SkyOptimizerKind;
 
 typedef struct SkyProgram {
     uint32_t version; /* SKY_PROGRAM_VERSION */

@@ -29,7 +29,7 @@ void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer
                   double weight_decay, double loss_scale, int64_t step)
 {
     memset(scalars, 0, SKY_STEP_SCALARS * sizeof *scalars);
-    bool corrected = optimizer->kind == SKY_ADAM || optimizer->kind == SKY_ADAMW;
+    bool corrected = optimizer->kind == SKY_ADAM || optimizer->kind == SKY_ADAMW || optimizer->kind == SKY_LAMB;
     double updates = (double)(step + 1);
     step_scalars_set(scalars, SKY_STEP_LOSS_SCALE, loss_scale);
     step_scalars_set(scalars, SKY_STEP_LEARNING_RATE, learning_rate);

@@ -279,6 +279,23 @@ typedef struct Training {
 
 static const double RATE = 0.01, BETA1 = 0.9, BETA2 = 0.99, EPSILON = 1e-6, DECAY = 0.1, SCALE = 0.5;
 
+/* One step of LAMB for all weights, from the paper's Algorithm 2. */
+static void reference_lamb(int step, const double *gradient, Training *weights)
+{
+    double length = 0, step_length = 0, direction[PARAMETERS];
+    for (int i = 0; i < PARAMETERS; i++) {
+        Training *weight = &weights[i];
+        double slope = gradient[i] * SCALE;
+        weight->first = BETA1 * weight->first + (1 - BETA1) * slope;
+        weight->second = BETA2 * weight->second + (1 - BETA2) * slope * slope;
+        double mean = weight->first / (1 - pow(BETA1, step)), square = weight->second / (1 - pow(BETA2, step));
+        direction[i] = mean / (sqrt(square) + EPSILON) + DECAY * weight->parameter;
+        length += weight->parameter * weight->parameter;
+        step_length += direction[i] * direction[i];
+    }
+    for (int i = 0; i < PARAMETERS; i++) weights[i].parameter -= RATE * sqrt(length / step_length) * direction[i];
+}
+
 /* One step as torch.optim describes it. */
 static void reference_update(Opcode op, bool decoupled, int step, double gradient, Training *weight)
 {
@@ -333,8 +350,9 @@ static void check_update(Opcode op, bool decoupled)
         for (int i = 0; i < PARAMETERS; i++) {
             double value = slope.data[i] * t;
             ((double *)evaluator.buffer[gradient])[i] = value;
-            reference_update(op, decoupled, t, value, &weights[i]);
+            if (op != OP_LambUpdate) reference_update(op, decoupled, t, value, &weights[i]);
         }
+        if (op == OP_LambUpdate) reference_lamb(t, evaluator.buffer[gradient], weights);
         assert_true(evaluator_run(&evaluator));
         for (int i = 0; i < PARAMETERS; i++)
             assert_true(fabs(((double *)evaluator.buffer[parameter])[i] - weights[i].parameter) < 1e-6 * t);
@@ -345,13 +363,14 @@ static void check_update(Opcode op, bool decoupled)
     free(start.data), free(slope.data);
 }
 
-static void updates_match_torch(void **state)
+static void updates_match_their_definitions(void **state)
 {
     (void)state;
     check_update(OP_SgdUpdate, false);
     check_update(OP_MomentumUpdate, false);
     check_update(OP_AdamUpdate, false);
     check_update(OP_AdamUpdate, true);
+    check_update(OP_LambUpdate, false);
 }
 
 static void every_operator_was_checked(void **state)
@@ -366,7 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_match_the_references),
         cmocka_unit_test(gradients_match_finite_differences),
-        cmocka_unit_test(updates_match_torch),
+        cmocka_unit_test(updates_match_their_definitions),
         cmocka_unit_test(every_operator_was_checked),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -88,7 +88,8 @@
     OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 1) /* contribution -> accumulated gradient, added to it */ \
     OPERATOR(SgdUpdate, sgd_update, 3, 3, 0) /* parameter, gradient, scalars */ \
     OPERATOR(MomentumUpdate, momentum_update, 4, 4, 0) /* parameter, gradient, scalars, velocity */ \
-    OPERATOR(AdamUpdate, adam_update, 5, 5, 0) /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */
+    OPERATOR(AdamUpdate, adam_update, 5, 5, 0) /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */ \
+    OPERATOR(LambUpdate, lamb_update, 5, 5, 0) /* parameter, gradient, scalars, m, v */
 /* clang-format on */
 
 typedef enum Opcode {

@@ -168,3 +168,94 @@ void lower_adam_update(Lowering *lowering, NodeId id)
     Register corrected = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION1), first);
     step(&update, parameter, kernel_binary(update.kernel, KERNEL_DIVIDE, corrected, divisor));
 }
+
+/* --- LAMB: Adam whose step is as long as the parameter (You et al., arXiv 1904.00962) -------------------------------
+ */
+
+bool infer_lamb_update(InferContext *context) { return infer_update(context, 2); }
+
+NOT_DIFFERENTIABLE(lamb_update)
+
+/* The scalars of the step, loaded once. */
+typedef struct LambScalars {
+    Register scale, beta1, beta2, correction1, correction2, epsilon, decay, rate;
+} LambScalars;
+
+static LambScalars load_lamb_scalars(const Update *update)
+{
+    LambScalars scalars = {.scale = load_scalar(update, SKY_STEP_GRADIENT_SCALE)};
+    scalars.beta1 = load_scalar(update, SKY_STEP_BETA1);
+    scalars.beta2 = load_scalar(update, SKY_STEP_BETA2);
+    scalars.correction1 = load_scalar(update, SKY_STEP_CORRECTION1);
+    scalars.correction2 = load_scalar(update, SKY_STEP_CORRECTION2);
+    scalars.epsilon = load_scalar(update, SKY_STEP_EPSILON);
+    scalars.decay = load_scalar(update, SKY_STEP_WEIGHT_DECAY);
+    scalars.rate = load_scalar(update, SKY_STEP_LEARNING_RATE);
+    return scalars;
+}
+
+/* Adam's direction with the decay added: where the step goes, before its length is chosen. */
+static Register lamb_direction(const Update *update, const LambScalars *scalars, Register parameter, Register first,
+                               Register second)
+{
+    Register root = kernel_unary(update->kernel, KERNEL_SQRT, multiply(update, second, scalars->correction2));
+    Register divisor = add(update, root, scalars->epsilon);
+    Register corrected = multiply(update, first, scalars->correction1);
+    Register direction = kernel_binary(update->kernel, KERNEL_DIVIDE, corrected, divisor);
+    return add(update, direction, multiply(update, parameter, scalars->decay));
+}
+
+/* The rate times |parameter| / |direction|, or the rate alone where one of them is 0. */
+static Register lamb_rate(const Update *update, const LambScalars *scalars, Register squares, Register steps)
+{
+    Kernel *kernel = update->kernel;
+    Register zero = kernel_constant(kernel, update->type, 0), one = kernel_constant(kernel, update->type, 1);
+    Register length = kernel_unary(kernel, KERNEL_SQRT, squares),
+             step_length = kernel_unary(kernel, KERNEL_SQRT, steps);
+    Register ratio = kernel_binary(kernel, KERNEL_DIVIDE, length, step_length);
+    Register has_length = kernel_binary(kernel, KERNEL_LESS, zero, length);
+    Register has_step = kernel_binary(kernel, KERNEL_LESS, zero, step_length);
+    Register both = kernel_binary(kernel, KERNEL_AND, has_length, has_step);
+    return multiply(update, scalars->rate, kernel_select(kernel, both, ratio, one));
+}
+
+/* The norms need the whole tensor, so it is one row. */
+void lower_lamb_update(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
+    Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
+    int64_t elements = shape_elements(&parameter->shape);
+    Kernel *kernel = update.kernel = lower_begin(lowering, operators[node->op].name, 1, &elements);
+    int operands[4]; /* parameter, gradient, m, v: each lies densely in a buffer of its own */
+    const int inputs[4] = {0, 1, 3, 4};
+    for (int i = 0; i < 4; i++) {
+        View view = lower_view(lowering, node->inputs[inputs[i]]);
+        operands[i] = lower_operand(lowering, &view, (int64_t[]){1});
+    }
+    update.parameter = operands[0];
+    update.memory[0] = operands[2];
+    update.memory[1] = operands[3];
+    kernel_begin_phase(kernel, false);
+    LambScalars scalars = load_lamb_scalars(&update);
+
+    kernel_begin_phase(kernel, true);
+    Register gradient = multiply(&update, kernel_load(kernel, operands[1]), scalars.scale);
+    Register first = moving_average(&update, 0, scalars.beta1, gradient);
+    Register second = moving_average(&update, 1, scalars.beta2, multiply(&update, gradient, gradient));
+    Register value = kernel_load(kernel, update.parameter);
+    Register direction = lamb_direction(&update, &scalars, value, first, second);
+    Register squares = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, value, value));
+    Register steps = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, direction, direction));
+    kernel_begin_phase(kernel, false);
+    Register rate = lamb_rate(&update, &scalars, squares, steps);
+
+    kernel_begin_phase(kernel, true);
+    first = kernel_load(kernel, update.memory[0]);
+    second = kernel_load(kernel, update.memory[1]);
+    value = kernel_load(kernel, update.parameter);
+    direction = lamb_direction(&update, &scalars, value, first, second);
+    Register change = multiply(&update, rate, direction);
+    kernel_store(kernel, update.parameter, subtract(&update, value, change));
+    lower_end(lowering);
+}
