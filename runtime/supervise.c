@@ -48,11 +48,22 @@ _Noreturn void supervised_exit(RunState *state, int exit_code)
 
 static int report_signal(const SkyProgram *program, const RunState *state, int number)
 {
-    char place[48] = "before training";
+    char place[48] = "before training", line[256];
     if (state->step > 0) snprintf(place, sizeof place, "step %lld", (long long)state->step);
-    fprintf(stderr, "skycc: error: rank %u (%s), %s: killed by signal %d (%s)\n", program->rank, program->device_name,
-            place, number, strsignal(number));
+    int length = snprintf(line, sizeof line, "skycc: error: rank %u (%s), %s: killed by signal %d (%s)\n",
+                          program->rank, program->device_name, place, number, strsignal(number));
+    if (write(STDERR_FILENO, line, (size_t)length) < 0) return EXIT_RUN_FAILED; /* nobody listens */
     return EXIT_RUN_FAILED;
+}
+
+static const SkyProgram *orphan_program;
+static const RunState *orphan_state;
+
+/* In the worker, when its parent was killed. */
+static void on_orphaned(int number)
+{
+    (void)number;
+    _exit(orphan_state->finished ? orphan_state->exit_code : report_signal(orphan_program, orphan_state, SIGKILL));
 }
 
 static int watch(pid_t worker, const SkyProgram *program, const RunState *state)
@@ -71,8 +82,11 @@ RunState *supervise(const SkyProgram *program)
     if (state == MAP_FAILED) memory_exhausted();
     pid_t parent = getpid(), worker = fork();
     if (worker > 0) exit(watch(worker, program, state));
-    if (worker == 0) {                    /* else no second process could be made: work alone */
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a launcher that kills the parent means this process */
+    if (worker == 0) { /* else no second process could be made: work alone */
+        orphan_program = program;
+        orphan_state = state;
+        signal(SIGUSR2, on_orphaned);
+        prctl(PR_SET_PDEATHSIG, SIGUSR2); /* who kills the parent means this process */
         if (getppid() != parent) exit(EXIT_RUN_FAILED);
     }
     return state;

@@ -467,6 +467,9 @@ static void a_rank_that_dies_is_named(void **state)
     (void)state;
     assert_int_not_equal(train("0,1,2,3", "TOY_FAULT='kill 1 3'", "--data data --steps 5"), 0);
     assert_printed("rank 1 (toy), step 3: killed by signal 9");
+    assert_int_not_equal(train("0,1,2,3", "TOY_FAULT='orphan 2 4'", "--data data --steps 5"), 0);
+    assert_printed("rank 2 (toy), step 4: killed by signal 9");
+    assert_null(strstr(printed, "rank 1 (toy)"));
 }
 
 static void a_rank_that_hangs_is_named(void **state)
