@@ -5,7 +5,7 @@
 #include "partitioner/prices.h"
 #include "partitioner/search.h"
 
-enum { LEAST_FREE = 12, MORE_FREE = 24, WIDTH = 300, ITERATIONS = 400 };
+enum { LEAST_FREE = 12, MORE_FREE = 24, WIDTH = 100, ITERATIONS = 400 };
 
 static int random_below(Neighbourhood *n, int limit)
 {
@@ -117,7 +117,8 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, 
         cap = choose_period(n, value.period, bound - 1);
     else /* shorter, the same, or a little longer for a smaller sum */
         cap = value.period + (value.period >> 8) * (random_below(n, 5) - 2) / 2;
-    int target = LEAST_FREE + random_below(n, MORE_FREE);
+    int growth = n->failures / 16 < plan->stage_count ? n->failures / 16 : plan->stage_count;
+    int target = LEAST_FREE + random_below(n, MORE_FREE + growth);
     choose_gaps(n, &gaps, cap, target < plan->stage_count ? target : plan->stage_count);
     bool found = solve_gaps(&gaps, cap, &value, better);
     if (found) {
@@ -126,6 +127,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, 
     }
     n->tried++;
     n->better += found;
+    n->failures = found ? 0 : n->failures + 1;
     arena_free(&arena);
     return found;
 }

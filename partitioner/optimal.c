@@ -216,15 +216,19 @@ static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxati
         add_interval(open, interval.low, interval.high, least);
         return;
     }
-    /* Splitting helps while the interval is what keeps the bound below the best. */
-    bool wide = rounds * (double)width > 0.3 * (best_step(s) - least);
-    if (wide && width > 1 && rounds * (double)width > 1e-6 * least) {
+    /* Splitting helps while the interval's width is what keeps its bound low. */
+    double spread = rounds * (double)width, gap = best_step(s) - least;
+    if (width > 1 && spread > 1e-6 * least && (spread > 0.3 * gap || spread > 1e-4 * least)) {
         int64_t middle = interval.low + width / 2;
         add_interval(open, interval.low, middle, least);
         add_interval(open, middle, interval.high, prices->bound + rounds * (double)(middle + 1));
         return;
     }
-    for (int more = NARROW * 8; more <= 8 * WIDTH; more *= 8) {
+    /* Far from the bound even a wide search leaves most of the gap, unless the instance is small enough to be searched
+     * whole. */
+    bool small = (int64_t)s->problem->layer_count * s->problem->device_count <= 3000;
+    bool close = small || gap < 2e-3 * least;
+    for (int more = NARROW * 8; more <= 8 * WIDTH && close; more *= 8) {
         if (out_of_time(s)) break;
         if (search_interval(s, r, prices->price, interval.low, more).complete) return;
     }

@@ -222,10 +222,12 @@ static void clip_to_gaps(Relaxation *r, const Freeze *freeze)
         arena_new_array(&r->arena, int, (size_t)cuts); /* the lowest start of a free stage that ends there */
     r->frozen_start = arena_new_array(&r->arena, int, (size_t)cuts);
     r->frozen_device = arena_new_array(&r->arena, int, (size_t)cuts);
+    r->inside_frozen = arena_new_array(&r->arena, bool, (size_t)cuts);
     for (int cut = 0; cut < cuts; cut++) r->frozen_start[cut] = -1;
     for (int k = 0, start = 0, gap = 0; k < a->stage_count; start = a->end[k++]) {
         for (int end = start + 1; end <= a->end[k]; end++) gap_start[end] = freeze->frozen[k] ? end : gap;
         if (!freeze->frozen[k]) continue;
+        for (int end = start + 1; end < a->end[k]; end++) r->inside_frozen[end] = true;
         r->frozen_start[a->end[k]] = start;
         r->frozen_device[a->end[k]] = a->device[k];
         gap = a->end[k];
@@ -407,7 +409,7 @@ static void solve_stretched(Relaxation *r, const double *price)
     for (int end = 1; end <= r->problem->layer_count; end++) {
         r->potential[end] = RELAXATION_INFINITY;
         r->choice[end] = CLASS_NONE;
-        if (r->closed && r->closed[end]) continue;
+        if ((r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end])) continue;
         if (r->frozen_start && r->frozen_start[end] >= 0) {
             r->potential[end] = r->potential[r->frozen_start[end]];
             r->choice[end] = CLASS_FROZEN;
@@ -430,7 +432,7 @@ static void solve_cut(Relaxation *r, const double *price, int end, int behind)
     const Problem *p = r->problem;
     int regions = p->region_count;
     size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)regions * cuts + (size_t)end;
-    bool closed = r->closed && r->closed[end];
+    bool closed = (r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end]);
     if (!closed) solve_end(r, price, end, behind);
     for (int to = 0; to < regions; to++, row += cuts) {
         double least = RELAXATION_INFINITY;

@@ -50,6 +50,7 @@ typedef struct Relaxation {
     bool *closed; /* [cut]: no stage may end here; NULL without splits on cuts */
     bool maximal; /* the longest stage is always at least as good */
     int *frozen_start, *frozen_device; /* [cut]: of the frozen stage that ends here, or -1; NULL without a freeze */
+    bool *inside_frozen;               /* [cut]: no stage can end here */
     double *link;                      /* [width class][from][to]: cost, or infinity where slower than the cap */
 
     double *potential; /* [level][region][cut]: cheapest way to cover the layers before the cut, the link to a next
