@@ -217,7 +217,7 @@ static void prefetch_unpacked_a(Tile *tile, Ir k)
 
 /* What will be packed next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the
  * lines of UNROLL rows of the source, or of a few of its columns. */
-static void prefetch_source(Tile *tile, Ir k)
+static void prefetch_source(Tile *tile, Ir b_here, Ir k)
 {
     Emit *emit = tile->emit;
     LLVMBuilderRef builder = emit->builder;
@@ -232,9 +232,13 @@ static void prefetch_source(Tile *tile, Ir k)
     Ir offset = emit_add(emit, emit_mul(emit, k, along_k), emit_i64(emit, tile->panel->next_source));
     offset = emit_add(emit, offset, emit_mul(emit, turn, by_rows ? along_k : lines * along_n));
     Ir source = LLVMGetParam(tile->function, PANEL_SOURCE);
+    /* Once is enough: the last tiles do it, the others touch a line that is there. */
+    Ir later = emit_add(emit, tile->row, emit_i64(emit, turns * tile->rows));
+    Ir soon = LLVMBuildICmp(builder, LLVMIntSGE, later, LLVMGetParam(tile->function, PANEL_END), "");
     for (int64_t i = 0; i < lines; i++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, i * (by_rows ? plan->lanes : along_n)));
-        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, b->dtype), source, line), PREFETCH_LEVEL2);
+        Ir address = emit_address(emit, emit_memory_type(emit, b->dtype), source, line);
+        emit_prefetch(emit, LLVMBuildSelect(builder, soon, address, b_here, ""), PREFETCH_LEVEL2);
     }
 }
 
@@ -248,7 +252,7 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
         prefetch_unpacked_a(tile, k);
     else if (tile->a_depth == 1)
         prefetch_rows(tile, a, k);
-    if (tile->plan->b != GEMM_B_DIRECT) prefetch_source(tile, k);
+    if (tile->plan->b != GEMM_B_DIRECT) prefetch_source(tile, b_here, k);
     if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
         if (tile->a_depth != 1 && !tile->plan->pack_a) prefetch_column(tile, a_here, u);
