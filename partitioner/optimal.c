@@ -100,10 +100,13 @@ enum { WIDTH = 3000 };
 /* A first plan, whatever its period. NO: there is none. */
 static Answer find_any(Solver *s) { return s->found ? YES : decide(s, period_largest(s->problem), WIDTH); }
 
+/* Small enough to be searched whole. */
+static bool is_small(const Problem *p) { return (int64_t)p->layer_count * p->device_count <= 3000; }
+
 /* Improves the best plan until `failures` tries in a row did not, the bound is met, or time is up. */
 static void improve(Solver *s, int failures, double until)
 {
-    if (s->found && s->problem->device_count < 12) return; /* searched whole instead */
+    if (is_small(s->problem)) return;
     for (int failed = 0; failed < failures && s->found && !s->timed_out && monotonic_seconds() < until; failed++) {
         int64_t value = s->problem->objective == PLAN_OBJECTIVE_STEP ? s->value.step : s->value.period;
         if (value <= s->bound || out_of_time(s)) return;
@@ -218,15 +221,14 @@ static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxati
     }
     /* Splitting helps while the interval's width is what keeps its bound low. */
     double spread = rounds * (double)width, gap = best_step(s) - least;
-    if (width > 1 && spread > 1e-6 * least && (spread > 0.3 * gap || spread > 1e-4 * least)) {
+    bool small = is_small(s->problem);
+    if (width > 1 && spread > 1e-6 * least && (spread > 0.3 * gap || (!small && spread > 1e-4 * least))) {
         int64_t middle = interval.low + width / 2;
         add_interval(open, interval.low, middle, least);
         add_interval(open, middle, interval.high, prices->bound + rounds * (double)(middle + 1));
         return;
     }
-    /* Far from the bound even a wide search leaves most of the gap, unless the instance is small enough to be searched
-     * whole. */
-    bool small = (int64_t)s->problem->layer_count * s->problem->device_count <= 3000;
+    /* Far from the bound even a wide search leaves most of the gap. */
     bool close = small || gap < 2e-3 * least;
     for (int more = NARROW * 8; more <= 8 * WIDTH && close; more *= 8) {
         if (out_of_time(s)) break;

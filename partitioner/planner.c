@@ -73,6 +73,12 @@ static bool collect_pins(Planner *p)
     p->pins = arena_new_array(&p->arena, PlanPin, (size_t)p->request->pin_count + 2);
     for (int i = 0; i < p->request->pin_count; i++)
         if (!add_pin(p, p->request->pins[i], "--pin")) return false;
+    if (p->asked->keep_inputs && p->asked->keep_labels && strcmp(p->asked->keep_inputs, p->asked->keep_labels) == 0)
+        return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE,
+                                 "keep only one of them there, or name another device for the other",
+                                 "keep: inputs and labels both on '%s' would need two stages on one device, which this "
+                                 "version does not plan",
+                                 p->asked->keep_inputs);
     if (p->asked->keep_inputs && !add_pin(p, (PlanPin){0, 0, p->asked->keep_inputs}, "keep: inputs")) return false;
     return !p->asked->keep_labels || add_pin(p, (PlanPin){last, last, p->asked->keep_labels}, "keep: labels");
 }
@@ -95,9 +101,9 @@ typedef struct Candidates {
     OptimalResult result;
 } Candidates;
 
-static void run_allocators(const Planner *p, Problem *problem, Candidates *c)
+static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Candidates *c)
 {
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(&problem->arena, problem);
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     allocate_even(problem, &c->allocation[PLAN_EVEN]);
     c->known[PLAN_EVEN] = true;
     c->known[PLAN_SKY] = allocate_sky(problem, &c->allocation[PLAN_SKY]);
@@ -169,56 +175,68 @@ static bool report_misfit(const Planner *p, const Problem *problem, const Candid
                              "%s allocation finds nothing that fits", name);
 }
 
-/* A plan under one schedule. */
-static bool make_one(const Planner *p, PlanSchedule schedule, Plan *plan)
+/* 1F1B needs the least memory, and without stash limits both schedules have the same plans: where GPipe fits too, the
+ * simulator chooses. What bounds every 1F1B plan bounds every GPipe plan. */
+static bool switch_schedule(const Planner *p, Problem *problem, const Allocation *allocation, Plan *plan)
+{
+    Problem other;
+    Plan gpipe;
+    if (!create_problem(p, &p->costs, PLAN_GPIPE, &other)) return false;
+    bool better = allocation_evaluate(&other, allocation).fits;
+    if (better) {
+        plan_build(&gpipe, &other, allocation, plan->allocator);
+        better = gpipe.simulated_step_ns < plan->simulated_step_ns;
+        plan_free(better ? plan : &gpipe);
+        if (better) *plan = gpipe;
+    }
+    if (better) {
+        Problem swap = *problem;
+        *problem = other;
+        other = swap;
+    }
+    problem_free(&other);
+    return true;
+}
+
+static bool check_found(const Planner *p, const Problem *problem, const Candidates *c)
+{
+    PlanAllocator chosen = p->request->allocate;
+    if (c->result.infeasible) return relax_report(problem, p->diagnostics);
+    if (chosen == PLAN_OPTIMAL && !c->result.found)
+        return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --time-limit more seconds",
+                                 "no plan that fits was found in the time given, and none was excluded");
+    return chosen == PLAN_OPTIMAL || allocation_evaluate(problem, &c->allocation[chosen]).fits ||
+           report_misfit(p, problem, c);
+}
+
+static bool make_plan(const Planner *p, Plan *plan)
 {
     Problem problem;
     Candidates candidates = {0};
+    Arena arena = {0};
+    bool choose = p->request->choose_schedule;
     double deadline = monotonic_seconds() + p->request->time_limit_s;
-    if (!create_problem(p, &p->costs, schedule, &problem)) return false;
-    run_allocators(p, &problem, &candidates);
-    PlanAllocator chosen = p->request->allocate;
-    bool ok = true;
-    if (candidates.result.infeasible)
-        ok = relax_report(&problem, p->diagnostics);
-    else if (chosen == PLAN_OPTIMAL && !candidates.result.found)
-        ok = diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --time-limit more seconds",
-                               "no plan that fits was found in the time given, and none was excluded");
-    else if (chosen != PLAN_OPTIMAL && !allocation_evaluate(&problem, &candidates.allocation[chosen]).fits)
-        ok = report_misfit(p, &problem, &candidates);
+    if (!create_problem(p, &p->costs, choose ? PLAN_1F1B : p->request->schedule, &problem)) return false;
+    run_allocators(p, &problem, &arena, &candidates);
+    bool ok = check_found(p, &problem, &candidates);
     if (ok) {
-        plan_build(plan, &problem, &candidates.allocation[chosen], chosen);
+        const Allocation *chosen = &candidates.allocation[p->request->allocate];
+        plan_build(plan, &problem, chosen, p->request->allocate);
+        if (choose) ok = switch_schedule(p, &problem, chosen, plan);
         fill_comparison(plan, &problem, &candidates);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
         fill_certificate(p, plan, &problem, deadline);
     }
     problem_free(&problem);
+    arena_free(&arena);
     return ok;
-}
-
-/* 1F1B needs the least memory, so what it cannot fit GPipe cannot. */
-static bool make_best(const Planner *p, Plan *plan)
-{
-    if (!p->request->choose_schedule) return make_one(p, p->request->schedule, plan);
-    if (!make_one(p, PLAN_1F1B, plan)) return false;
-    Diagnostics ignored = {0};
-    Planner quiet = *p;
-    quiet.diagnostics = &ignored;
-    Plan other;
-    if (make_one(&quiet, PLAN_GPIPE, &other)) {
-        bool better = other.simulated_step_ns < plan->simulated_step_ns;
-        plan_free(better ? plan : &other);
-        if (better) *plan = other;
-    }
-    diagnostics_free(&ignored);
-    return true;
 }
 
 bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
     Planner p = {.asked = costs, .request = request, .diagnostics = diagnostics};
-    bool ok = leave_out(&p) && collect_pins(&p) && make_best(&p, plan);
+    bool ok = leave_out(&p) && collect_pins(&p) && make_plan(&p, plan);
     arena_free(&p.arena);
     return ok;
 }
