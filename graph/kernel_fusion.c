@@ -318,32 +318,16 @@ static bool touches(const LoweredCall *call, ValueId value)
     return false;
 }
 
-/* Whether the consumer's work may be done as early as the producer: nothing it reads or writes is touched in between in
- * a way that matters. */
-static bool may_move_up(const Fuser *fuser, size_t producer, size_t consumer)
+/* Whether the work of call `moved` may be done before or behind all calls first ... end - 1: none of them touches what it
+ * reads or writes in a way that matters. */
+static bool may_pass(const Fuser *fuser, size_t moved, size_t first, size_t end)
 {
-    const LoweredCall *moved = &fuser->lowering->calls[consumer];
-    for (size_t c = producer + 1; c < consumer; c++) {
-        const LoweredCall *between = &fuser->lowering->calls[c];
-        if (between->dead) continue;
-        for (int i = 0; i < moved->kernel->operand_count; i++) {
-            ValueId value = moved->operands[i].value;
-            if (moved->kernel->operands[i].written ? touches(between, value) : writes(between, value)) return false;
-        }
-    }
-    return true;
-}
-
-/* Whether the producer's work may wait until the consumer runs. */
-static bool may_move_down(const Fuser *fuser, size_t producer, size_t consumer)
-{
-    const LoweredCall *moved = &fuser->lowering->calls[producer];
-    for (size_t c = producer + 1; c < consumer; c++) {
-        const LoweredCall *between = &fuser->lowering->calls[c];
-        if (between->dead) continue;
-        for (int i = 0; i < moved->kernel->operand_count; i++) {
-            ValueId value = moved->operands[i].value;
-            if (moved->kernel->operands[i].written ? touches(between, value) : writes(between, value)) return false;
+    const LoweredCall *call = &fuser->lowering->calls[moved];
+    for (size_t c = first; c < end; c++) {
+        const LoweredCall *other = &fuser->lowering->calls[c];
+        for (int i = 0; !other->dead && i < call->kernel->operand_count; i++) {
+            ValueId value = call->operands[i].value;
+            if (call->kernel->operands[i].written ? touches(other, value) : writes(other, value)) return false;
         }
     }
     return true;
@@ -407,8 +391,8 @@ static bool fuse_into_producer(Fuser *fuser, size_t c, ValueId value)
         return false;
 
     bool keep = fuser->kept[value] || fuser->reader_count[value] > 1;
-    bool up = may_move_up(fuser, p, c);
-    if (!up && !may_move_down(fuser, p, c)) return false;
+    bool up = may_pass(fuser, c, p + 1, c);
+    if (!up && !may_pass(fuser, p, p + 1, c)) return false;
 
     Kernel split = *producer->kernel;
     bool inner_store = split.phases[phase_of(&split, store)].inner;
