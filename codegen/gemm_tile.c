@@ -4,10 +4,11 @@
 #include "codegen/body.h"
 
 enum {
-    UNROLL = 8,             /* of k */
-    PREFETCH_DISTANCE = 64, /* in k, of rows of A that are contiguous along k */
-    PREFETCH_COLUMNS = 8,   /* the same if they are not */
-    DIRECT_EPILOGUE = 4,    /* instructions of an epilogue that is applied to the tile in registers */
+    UNROLL = 8,              /* of k */
+    PREFETCH_DISTANCE = 64,  /* in k, of rows of A that are contiguous along k */
+    PREFETCH_ROWS_OF_B = 16, /* in k, of B in place */
+    PREFETCH_COLUMNS = 8,    /* the same if they are not */
+    DIRECT_EPILOGUE = 4,     /* instructions of an epilogue that is applied to the tile in registers */
     MAX_ACCUMULATORS = 24
 };
 
@@ -242,6 +243,23 @@ static void prefetch_source(Tile *tile, Ir b_here, Ir k)
     }
 }
 
+/* B in place, for few rows: it passes through the caches once, and its rows are too far apart for the processor to see.
+ */
+static bool streams_b(const Tile *tile)
+{
+    const Target *target = tile->emit->target;
+    size_t row = (size_t)tile->panel->vectors * (size_t)target->vector_bytes;
+    return tile->plan->b == GEMM_B_DIRECT && (size_t)tile->panel->depth * row > target->level1_bytes / 2;
+}
+
+static void prefetch_b(Tile *tile, Ir b, int64_t k)
+{
+    for (int v = 0; v < tile->panel->vectors; v++) {
+        int64_t ahead = (k + PREFETCH_ROWS_OF_B) * tile->b_depth + (int64_t)v * tile->plan->lanes;
+        emit_prefetch(tile->emit, offset_address(tile, b, ahead), PREFETCH_LEVEL1);
+    }
+}
+
 static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
 {
     Emit *emit = tile->emit;
@@ -256,6 +274,7 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir k)
     if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
         if (tile->a_depth != 1 && !tile->plan->pack_a) prefetch_column(tile, a_here, u);
+        if (streams_b(tile)) prefetch_b(tile, b_here, u);
         multiply_step(tile, a_here, b_here, u);
     }
 }
