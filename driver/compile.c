@@ -19,7 +19,8 @@ static const char usage[] =
     "\n"
     "Derives the training program of a BERT-family model, partitions its layers over the devices of the cluster and\n"
     "leaves one native program per device in DIR, ready to run: DIR/train --data DATA.safetensors --steps 100\n"
-    "\n" PLAN_OPTIONS_HELP "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
+    "\n" PLAN_OPTIONS_HELP
+    "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
     "  --init normal:STD     draw the initial weights instead of taking the model's; --init none: the model's\n"
     "  --seed N              of the drawn weights (default 0)\n"
     "  --target-cpu NAME     generate code for this CPU on native targets (default: this machine's)\n"
@@ -204,10 +205,12 @@ static bool write_chosen_report(const PlannedModel *planned, const char *path, D
 static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
 {
     const PlannedModel *planned = &compilation->planned;
-    Buffer plan = {0}, html = {0};
+    Buffer costs = {0}, plan = {0}, html = {0};
+    costs_print(&planned->costs, &costs);
     plan_print(&planned->plan, &plan);
     report_html(&planned->plan, &planned->costs, &html);
-    return write_text(compilation, "plan.json", &plan, diagnostics) &&
+    return write_text(compilation, "costs.json", &costs, diagnostics) &&
+           write_text(compilation, "plan.json", &plan, diagnostics) &&
            write_text(compilation, "report.html", &html, diagnostics) &&
            write_chosen_report(planned, compilation->options->report, diagnostics);
 }

@@ -84,13 +84,21 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
            training_model_load(&planned->model, options->model, &bound, diagnostics);
 }
 
+/* What a report calls the model: its file's name without folders and suffix. */
+static const char *model_name(Arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    return arena_string_n(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
+}
+
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     char hash[33];
     if (options->profile && !profile_read(&planned->profile, options->profile, diagnostics)) return false;
     return model_costs(
         &planned->costs, &planned->model.graph, &planned->cluster, options->profile ? &planned->profile : NULL,
-        hash_format(planned->model.imported.onnx.hash, hash), options->request.microbatches, diagnostics);
+        model_name(&planned->model.graph.arena, options->model), hash_format(planned->model.imported.onnx.hash, hash),
+        options->request.microbatches, diagnostics);
 }
 
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)

@@ -122,11 +122,11 @@ static void set_device_times(Costs *costs, int device, const Cluster *cluster, i
     to->update_s[layer] = from->slowdown * calls_s(stage->update, stage->update_count, NULL, speed, &missing);
 }
 
-bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profile *profile, const char *model_hash,
-                 int microbatches, Diagnostics *diagnostics)
+bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profile *profile, const char *name,
+                 const char *model_hash, int microbatches, Diagnostics *diagnostics)
 {
     *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count};
-    costs->name = arena_string(&costs->arena, "model");
+    costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
     set_devices(costs, cluster);

@@ -29,9 +29,9 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
 void profile_sort(Profile *profile);
 void profile_free(Profile *profile);
 
-/* Fills `costs` (free with costs_free) for a graph whose layers are assigned. `profile` may be NULL. Warns when the
- * profile lacks kernels of this model. */
-bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profile *profile, const char *model_hash,
-                 int microbatches, Diagnostics *diagnostics);
+/* Fills `costs`, called `name` (free with costs_free), for a graph whose layers are assigned. `profile` may be NULL.
+ * Warns when the profile lacks kernels of this model. */
+bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profile *profile, const char *name,
+                 const char *model_hash, int microbatches, Diagnostics *diagnostics);
 
 #endif
