@@ -11,6 +11,8 @@ int probe_main(int argc, char **argv);
 int bert_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
+int diff_main(int argc, char **argv);
+int explain_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 
 #endif

@@ -15,6 +15,8 @@ static const struct {
     {"compile", compile_main, "model and cluster in, a directory of ready-to-run programs out"},
     {"probe", probe_main, "time a model's kernels on this machine"},
     {"plan", plan_main, "assign layers to devices and prove how good that is"},
+    {"explain", explain_main, "a plan in words, beside the trace of a run"},
+    {"diff", diff_main, "what changed between two plans"},
     {"verify", verify_main, "check a plan and its proof, independently of the solver"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
     {"export", export_main, "write trained weights back into ONNX"},

@@ -66,6 +66,9 @@ int64_t report_rank_memory(const Plan *plan, int rank)
 
 /* ---- text ---- */
 
+/* A petabyte and more is a way of saying that there is no limit. */
+static bool has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
+
 static void print_bar(Buffer *buffer, double share)
 {
     enum { WIDTH = 16 };
@@ -80,15 +83,14 @@ static void print_stage_line(Buffer *buffer, const Plan *plan, const Costs *cost
     int64_t duration = stage->forward_ns + stage->backward_ns;
     snprintf(layers, sizeof layers, "%d-%d", stage->first_layer, stage->last_layer);
     buffer_print(buffer, "%5d  %-16.16s %-9s %-22.22s ", k, stage->device, layers,
-                 costs->layers[stage->first_layer].name);
+                 costs ? costs->layers[stage->first_layer].name : "");
     print_bar(buffer, plan->period_ns > 0 ? (double)duration / (double)plan->period_ns : 0);
     buffer_print(buffer, " %9s  ", report_seconds(duration, work));
-    if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
+    if (has_limit(stage))
         print_bar(buffer,
                   stage->memory_limit_bytes > 0 ? (double)stage->memory_bytes / (double)stage->memory_limit_bytes : 1);
     buffer_print(buffer, " %s", report_bytes(stage->memory_bytes, memory));
-    if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
-        buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
+    if (has_limit(stage)) buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
     buffer_print(buffer, "\n");
 }
 
@@ -151,7 +153,7 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
 static void print_unused(Buffer *buffer, const Plan *plan, const Costs *costs)
 {
     int unused = 0;
-    for (int d = 0; d < costs->device_count; d++) {
+    for (int d = 0; costs && d < costs->device_count; d++) {
         bool used = false;
         for (int r = 0; r < plan->rank_count && !used; r++)
             used = strcmp(plan->ranks[r].device, costs->devices[d].name) == 0;
@@ -167,8 +169,8 @@ void report_text(const Plan *plan, const Costs *costs, Buffer *buffer)
 {
     char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256];
     buffer_print(buffer, "%s: %d layers in %d stages on %d of %d devices, %d micro-batches, %s, %s\n", plan->name,
-                 plan->layer_count, plan->stage_count, plan->rank_count, costs->device_count, plan->microbatches,
-                 plan_schedule_name(plan->schedule), plan_allocator_name(plan->allocator));
+                 plan->layer_count, plan->stage_count, plan->rank_count, costs ? costs->device_count : plan->rank_count,
+                 plan->microbatches, plan_schedule_name(plan->schedule), plan_allocator_name(plan->allocator));
     buffer_print(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
                  report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
                  100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));

@@ -6,7 +6,8 @@
 #include "base/buffer.h"
 #include "partitioner/plan.h"
 
-/* `costs` are those the plan was made from: they name layers and the devices that are not used. */
+/* `costs` are those the plan was made from: they name layers and the devices that are not used. The text can do without
+ * (NULL). */
 void report_text(const Plan *plan, const Costs *costs, Buffer *buffer);
 void report_json(const Plan *plan, const Costs *costs, Buffer *buffer);
 void report_html(const Plan *plan, const Costs *costs, Buffer *buffer);

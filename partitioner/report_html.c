@@ -100,13 +100,13 @@ static void print_stages(const Plan *plan, const Costs *costs, Buffer *buffer)
         buffer_print(buffer, "<td>");
         print_bar(buffer, plan->period_ns > 0 ? (double)work / (double)plan->period_ns : 0, false);
         buffer_print(buffer, "%s<td>", report_seconds(work, text));
-        if (stage->memory_limit_bytes != COSTS_NO_LIMIT) {
+        if (stage->memory_limit_bytes < (int64_t)1 << 50) {
             double share =
                 stage->memory_limit_bytes > 0 ? (double)stage->memory_bytes / (double)stage->memory_limit_bytes : 2;
             print_bar(buffer, share, share > 1);
         }
         buffer_print(buffer, "%s", report_bytes(stage->memory_bytes, text));
-        if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
+        if (stage->memory_limit_bytes < (int64_t)1 << 50)
             buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, text));
         buffer_print(buffer, "<td class=n>%d</tr>\n", stage->in_flight);
     }
