@@ -1,5 +1,5 @@
 /* Random graphs, lowered as a whole with views and fused calls, and pruned, against the same graphs computed one node
- * at a time from dense values. */
+ * at a time from dense values; their gradients against central differences. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "graph/autodiff.h"
 #include "graph/kernel_fusion.h"
 #include "graph/operator.h"
 #include "graph/prune.h"
@@ -266,6 +267,8 @@ static void fuse(Generator *generator, Evaluator *evaluator)
     Lowering *lowering = &evaluator->lowering;
     bool *kept = memory_allocate(graph->value_count);
     for (size_t i = 0; i < graph->output_count; i++) kept[graph->outputs[i].value] = true;
+    for (size_t i = 0; i < graph->gradient_count; i++) kept[graph->gradients[i]] = true;
+    kept[graph->loss] = true;
     fuse_calls(lowering, 0, lowering->call_count, kept);
     free(kept);
     size_t count = 0;
@@ -375,11 +378,96 @@ static void pruning_changes_no_result(void **state)
     assert_true(after < before); /* something was pruned at all */
 }
 
+/* --- Gradients ---------------------------------------------------------------------------------------------------- */
+
+/* Makes parameters of the inputs, and of the last output a loss: the sum of its elements, each with a weight of its
+ * own. */
+static void add_loss(Generator *generator)
+{
+    Graph *graph = &generator->graph;
+    for (size_t i = 0; i < graph->input_count; i++) graph_value(graph, graph->inputs[i])->role = ROLE_PARAMETER;
+    ValueId last = graph->outputs[graph->output_count - 1].value, loss;
+    Shape shape = shape_of(generator, last);
+    ValueId inputs[2] = {last, constant(generator, &shape)};
+    Attribute keep = attribute_integer("keepdims", 0);
+    NodeOrigin origin = {.name = "loss"};
+    assert_true(graph_add_node(graph, OP_Mul, origin, inputs, 2, NULL, 0, &loss, 1, &generator->diagnostics));
+    assert_true(graph_add_node(graph, OP_ReduceSum, origin, &loss, 1, &keep, 1, &loss, 1, &generator->diagnostics));
+    graph->loss = loss;
+    graph->output_count = 0;
+}
+
+static double loss_at(Evaluator *evaluator, double *element, double value)
+{
+    double old = *element;
+    *element = value;
+    assert_true(evaluator_run(evaluator));
+    *element = old;
+    return *(double *)evaluator->buffer[evaluator->graph->loss];
+}
+
+/* Whether `got` is the derivative by `element`. Where the slopes on both sides differ there is none. */
+static bool is_derivative(Evaluator *evaluator, double *element, double got)
+{
+    double x = *element, step = 1e-6;
+    double above = loss_at(evaluator, element, x + step), here = loss_at(evaluator, element, x);
+    double below = loss_at(evaluator, element, x - step), want = (above - below) / (2 * step);
+    double scale = fmax(1, fabs(want)), bend = fabs(above - 2 * here + below) / step;
+    return fabs(want - got) <= 2e-5 * scale || bend > 1e-3 * scale;
+}
+
+/* False if the loss does not depend on the inputs. */
+static bool check_gradients(uint64_t seed)
+{
+    Generator generator;
+    generate(&generator, seed);
+    add_loss(&generator);
+    Graph *graph = &generator.graph;
+    prune_unread(graph, &generator.diagnostics);
+    Evaluator forward, evaluator;
+    evaluator_init(&forward, graph);
+    fill_inputs(&generator, &forward);
+    bool depends = differentiate(graph, &generator.diagnostics);
+    if (depends) {
+        graph_remove_dead(graph);
+        graph_verify(graph);
+        evaluator_init(&evaluator, graph);
+        fill_inputs(&generator, &evaluator);
+        fuse(&generator, &evaluator);
+        assert_true(evaluator_run(&evaluator));
+        for (size_t i = 0; i < graph->input_count; i++) {
+            ValueId input = graph->inputs[i], gradient = graph->gradients[input];
+            Shape shape = shape_of(&generator, input);
+            for (int64_t k = 0; k < shape_elements(&shape); k += 3) {
+                double *element = (double *)forward.buffer[input] + k;
+                double got = gradient ? ((double *)evaluator.buffer[gradient])[k] : 0;
+                if (!is_derivative(&forward, element, got))
+                    fail_msg("graph %d: %.10g is not the derivative by element %d of input %zu", (int)seed, got, (int)k,
+                             i);
+            }
+        }
+        evaluator_free(&evaluator);
+    }
+    evaluator_free(&forward);
+    graph_free(graph);
+    diagnostics_free(&generator.diagnostics);
+    return depends;
+}
+
+static void gradients_match_finite_differences(void **state)
+{
+    (void)state;
+    int checked = 0;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) checked += check_gradients(seed);
+    assert_true(checked > GRAPHS / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_and_fusion_change_no_result),
         cmocka_unit_test(pruning_changes_no_result),
+        cmocka_unit_test(gradients_match_finite_differences),
     };
     return cmocka_run_group_tests_name("random graphs", tests, NULL, NULL);
 }
