@@ -2,16 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <ftw.h>
 
-/* Temporary names that still exist, so that exit() can remove them. */
+/* Temporary names that still exist, so that exit() and interrupts can remove them. */
 static char **pending;
 static size_t pending_count, pending_capacity;
+static pthread_mutex_t pending_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *ftw)
 {
@@ -23,25 +26,68 @@ static void remove_tree(const char *path) { nftw(path, remove_entry, 16, FTW_DEP
 
 static void remove_pending(void)
 {
+    pthread_mutex_lock(&pending_lock);
     for (size_t i = 0; i < pending_count; i++) remove_tree(pending[i]);
+    pthread_mutex_unlock(&pending_lock);
 }
 
 static char *pending_add(const char *path)
 {
     static bool registered;
+    pthread_mutex_lock(&pending_lock);
     if (!registered) registered = atexit(remove_pending) == 0;
     size_t length = strlen(path) + 32;
     char *temporary = memory_allocate(length);
     snprintf(temporary, length, "%s.partial-%ld", path, (long)getpid());
     array_push(pending, pending_count, pending_capacity, temporary);
+    pthread_mutex_unlock(&pending_lock);
     return temporary;
 }
 
 static void pending_drop(char *temporary)
 {
+    pthread_mutex_lock(&pending_lock);
     for (size_t i = 0; i < pending_count; i++)
         if (pending[i] == temporary) pending[i] = pending[--pending_count];
+    pthread_mutex_unlock(&pending_lock);
     free(temporary);
+}
+
+static int interrupt_pipe[2];
+
+static void tell_interrupt(int signal_number)
+{
+    int saved = errno;
+    unsigned char byte = (unsigned char)signal_number;
+    if (write(interrupt_pipe[1], &byte, 1) < 0) _exit(128 + signal_number);
+    errno = saved;
+}
+
+/* Removing a tree is nothing that a signal handler may do. The lock is kept, so that nobody begins or ends an output.
+ */
+static void *wait_for_interrupt(void *unused)
+{
+    unsigned char byte;
+    while (read(interrupt_pipe[0], &byte, 1) != 1)
+        if (errno != EINTR) return unused;
+    pthread_mutex_lock(&pending_lock);
+    remove_pending();
+    signal(byte, SIG_DFL);
+    kill(getpid(), byte);
+    return unused;
+}
+
+void files_removed_by_interrupts(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    pthread_t thread;
+    if (pipe2(interrupt_pipe, O_CLOEXEC) != 0 || pthread_create(&thread, NULL, wait_for_interrupt, NULL) != 0) return;
+    pthread_detach(thread);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct sigaction action = {.sa_handler = tell_interrupt, .sa_flags = SA_RESTART}, former;
+        sigaction(signals[i], NULL, &former);
+        if (former.sa_handler != SIG_IGN) sigaction(signals[i], &action, NULL);
+    }
 }
 
 static bool io_error(Diagnostics *diagnostics, const char *path, const char *what)
@@ -134,8 +180,9 @@ bool file_commit(OutputFile *file, Diagnostics *diagnostics)
     if (fclose(file->stream) != 0 && written) saved = errno, written = false;
     file->stream = NULL;
     errno = saved;
-    bool ok = (written || io_error(diagnostics, file->path, "cannot write")) &&
-              (rename(file->temporary, file->path) == 0 || io_error(diagnostics, file->path, "cannot rename into place"));
+    bool ok =
+        (written || io_error(diagnostics, file->path, "cannot write")) &&
+        (rename(file->temporary, file->path) == 0 || io_error(diagnostics, file->path, "cannot rename into place"));
     if (!ok) unlink(file->temporary);
     pending_drop(file->temporary);
     *file = (OutputFile){0};
@@ -182,8 +229,7 @@ bool directory_create(OutputDirectory *directory, const char *path, const char *
     bool ok = true;
     if (!replaceable(name, marker))
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                               "name a new directory, or remove this one first",
-                               "exists and was not written by skycc");
+                               "name a new directory, or remove this one first", "exists and was not written by skycc");
     if (ok) {
         directory->temporary = pending_add(name);
         if (mkdir(directory->temporary, 0777) != 0) {

@@ -38,4 +38,9 @@ bool directory_create(OutputDirectory *directory, const char *path, const char *
 bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics);
 void directory_abandon(OutputDirectory *directory); /* removes it with what it holds */
 
+/* From now on SIGINT, SIGTERM and SIGHUP remove outputs that are neither committed nor abandoned before they end the
+ * process, except those that the process was started to ignore. To be called once, by a program that handles none of
+ * them itself. */
+void files_removed_by_interrupts(void);
+
 #endif

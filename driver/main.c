@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/diagnostics.h"
+#include "base/file.h"
 #include "driver/commands.h"
 
 static const struct {
@@ -49,6 +50,8 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
         return print_help(stdout), EXIT_OK;
     if (strcmp(name, "--version") == 0) return puts("skycc " SKYCC_VERSION), EXIT_OK;
+    files_removed_by_interrupts();
+    argv[1] = "skycc: error"; /* the name under which getopt_long complains */
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(name, commands[i].name) == 0) return commands[i].main(argc - 1, argv + 1);
     fprintf(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
