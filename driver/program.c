@@ -4,12 +4,17 @@
 
 #include "graph/operator.h"
 
-static int64_t classes_of_loss(const Graph *graph)
+/* What labels must stay below: the fewest classes of the losses that read them; 0: there is no such loss. */
+static int64_t label_classes(const Graph *graph)
 {
-    const Node *loss = graph_node(graph, graph_value(graph, graph->loss)->producer);
-    if (!graph->loss || loss->op != OP_CrossEntropy) return 0;
-    const Shape *logits = &graph_value(graph, loss->inputs[0])->shape;
-    return logits->dim[1];
+    int64_t least = 0;
+    for (NodeId n = 1; graph->labels && n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op != OP_CrossEntropy) continue;
+        int64_t classes = graph_value(graph, node->inputs[0])->shape.dim[1];
+        if (!least || classes < least) least = classes;
+    }
+    return least;
 }
 
 static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
@@ -37,7 +42,7 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
     program->total_parameter_count = count_parameters(graph);
     program->loss_is_summed = graph->loss_is_summed;
     program->ignore_index = graph->ignore_index;
-    program->label_classes = classes_of_loss(graph);
+    program->label_classes = label_classes(graph);
     if (graph->labels) program->labels_name = arena_string(arena, graph_value(graph, graph->labels)->name);
     /* Rows and sequence length are those of the first input, by convention [batch, sequence]. */
     if (graph->input_count) {
