@@ -129,7 +129,7 @@ int bert_main(int argc, char **argv)
     bool ok = true;
     for (int option; ok && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("bert");
         if (option == 'o')
             output = optarg;
         else

@@ -65,7 +65,7 @@ static int parse(CheckOptions *options, int argc, char **argv, Diagnostics *diag
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "vh", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("check");
         if (!parse_option(options, option, optarg, diagnostics)) return EXIT_USAGE;
     }
     if (argc - optind == 1) {

@@ -105,10 +105,10 @@ static int parse(CompileOptions *options, int argc, char **argv, Diagnostics *di
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-o:d:vqh", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("compile");
         if (option == 1 && !options->plan.model)
             options->plan.model = optarg;
-        else if (option == 1 ? !diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "what is '%s'?", optarg)
+        else if (option == 1 ? !option_unexpected(optarg, diagnostics)
                              : !parse_option(options, option, optarg, diagnostics))
             return EXIT_USAGE;
     }
@@ -215,13 +215,37 @@ static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
            write_chosen_report(planned, compilation->options->report, diagnostics);
 }
 
+/* A name as make and ninja read it. */
+static void print_depfile_name(Buffer *text, const char *name)
+{
+    for (; *name; name++) {
+        if (strchr(" #", *name)) buffer_print(text, "\\");
+        if (*name == '$') buffer_print(text, "$");
+        buffer_print(text, "%c", *name);
+    }
+}
+
 static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
 {
     const CompileOptions *options = compilation->options;
     if (!options->depfile) return true;
     Buffer text = {0};
-    buffer_print(&text, "%s/plan.json: %s %s", options->output, options->plan.model, options->plan.cluster);
-    if (options->plan.profile) buffer_print(&text, " %s", options->plan.profile);
+    print_depfile_name(&text, options->output);
+    buffer_print(&text, "/plan.json:");
+    const char *inputs[] = {options->plan.model, options->plan.cluster, options->plan.profile};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (!inputs[i] || strcmp(inputs[i], "-") == 0) continue;
+        buffer_print(&text, " ");
+        print_depfile_name(&text, inputs[i]);
+    }
+    const ImportedModel *imported = &compilation->planned.model.imported;
+    const char *last = options->plan.model; /* parameters of one file mostly follow each other */
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        const char *file = imported->parameters[i].file;
+        if (!file || strcmp(file, last) == 0) continue;
+        buffer_print(&text, " ");
+        print_depfile_name(&text, last = file);
+    }
     buffer_print(&text, "\n");
     bool ok = file_write_all(options->depfile, text.bytes, text.size, diagnostics);
     buffer_free(&text);
@@ -241,7 +265,9 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->emit};
     if (!programs_emit(&compilation->pipeline, &planned->cluster, &emit, diagnostics)) return false;
     tell_time(compilation, "code and linking");
-    if (!write_launch_files(compilation, diagnostics) || !write_reports(compilation, diagnostics)) return false;
+    bool launches = !options->emit; /* else there is nothing to start */
+    if ((launches && !write_launch_files(compilation, diagnostics)) || !write_reports(compilation, diagnostics))
+        return false;
     return directory_commit(&compilation->directory, diagnostics) && write_depfile(compilation, diagnostics);
 }
 
@@ -259,7 +285,9 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     if (!planned_model_costs(planned, &options->plan, diagnostics)) return false;
     tell_time(compilation, "costs");
     if (options->emit && strcmp(options->emit, "costs") == 0) return emit_phase(compilation, diagnostics);
-    if (!planned_model_plan(planned, &options->plan, diagnostics)) return false;
+    if (!planned_model_plan(planned, &options->plan, diagnostics) ||
+        !planned_model_check_limit(planned, &options->plan, diagnostics))
+        return false;
     tell_time(compilation, "plan");
     if (options->emit && strcmp(options->emit, "plan") == 0) return emit_phase(compilation, diagnostics);
     if (!emit_programs(compilation, diagnostics)) return false;

@@ -8,6 +8,7 @@
 
 #include "base/safetensors.h"
 #include "driver/commands.h"
+#include "driver/options.h"
 #include "frontend/export.h"
 #include "runtime/checkpoint_files.h"
 
@@ -94,7 +95,7 @@ static int parse(ExportOptions *options, int argc, char **argv, Diagnostics *dia
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("export");
         options->output = optarg;
     }
     if (argc - optind == 2 && options->output) {

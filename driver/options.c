@@ -5,6 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+int option_refused(const char *command)
+{
+    fprintf(stderr, "    hint: skycc %s --help lists the options\n", command);
+    return EXIT_USAGE;
+}
+
+bool option_unexpected(const char *argument, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "unexpected argument '%s'", argument);
+}
+
 bool option_integer(const char *option, const char *text, int64_t least, int64_t greatest, int64_t *value,
                     Diagnostics *diagnostics)
 {

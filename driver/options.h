@@ -9,6 +9,11 @@ typedef struct DimensionBindings {
     size_t count, capacity;
 } DimensionBindings;
 
+/* After getopt_long has said which argument it does not understand: names the way out and returns EXIT_USAGE. */
+int option_refused(const char *command);
+/* An argument that is no option, where none is expected any more. Returns false. */
+bool option_unexpected(const char *argument, Diagnostics *diagnostics);
+
 bool option_integer(const char *option, const char *text, int64_t least, int64_t greatest, int64_t *value,
                     Diagnostics *diagnostics);
 bool option_number(const char *option, const char *text, double least, double greatest, double *value,

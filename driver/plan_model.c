@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/pins.h"
+
 void plan_model_defaults(PlanModelOptions *options)
 {
-    *options = (PlanModelOptions){.request = PLAN_REQUEST_DEFAULT};
+    *options = (PlanModelOptions){.request = PLAN_REQUEST_DEFAULT, .fail_above = -1};
     options->request.microbatches = 8;
 }
 
@@ -61,6 +63,11 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
         options->request.choose_schedule = choice == PLAN_SCHEDULE_COUNT;
         if (choice < PLAN_SCHEDULE_COUNT) options->request.schedule = (PlanSchedule)choice;
         return true;
+    case OPTION_WITHOUT:
+        array_push(options->without, options->without_count, options->without_capacity, argument);
+        return true;
+    case OPTION_PIN: array_push(options->pins, options->pin_count, options->pin_capacity, argument); return true;
+    case OPTION_FAIL_ABOVE: return option_number("--fail-above", argument, 0, 1e9, &options->fail_above, diagnostics);
     case OPTION_LOSS: options->load.loss = argument; return true;
     case OPTION_OPTIMIZER: options->load.optimizer = argument; return true;
     case OPTION_DROPOUT: return option_dropout(&options->load.import, argument, diagnostics);
@@ -71,7 +78,12 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
     }
 }
 
-void plan_model_options_free(PlanModelOptions *options) { free(options->dimensions.items); }
+void plan_model_options_free(PlanModelOptions *options)
+{
+    free(options->dimensions.items);
+    free(options->without);
+    free(options->pins);
+}
 
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
                         Diagnostics *diagnostics)
@@ -103,11 +115,26 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
 
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
-    return plan_make(&planned->plan, &planned->costs, &options->request, diagnostics);
+    PlanRequest request = options->request;
+    request.without = options->without;
+    request.without_count = options->without_count;
+    request.pins = pins_read(options->pins, options->pin_count, &planned->costs, &planned->arena, diagnostics);
+    request.pin_count = options->pin_count;
+    return request.pins && plan_make(&planned->plan, &planned->costs, &request, diagnostics);
+}
+
+bool planned_model_check_limit(const PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    double seconds = (double)plan_value_ns(&planned->plan) / 1e9;
+    if (options->fail_above < 0 || seconds <= options->fail_above) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
+                             "the %s takes %g s, more than the %g s allowed",
+                             plan_objective_name(planned->plan.objective), seconds, options->fail_above);
 }
 
 void planned_model_free(PlannedModel *planned)
 {
+    arena_free(&planned->arena);
     plan_free(&planned->plan);
     costs_free(&planned->costs);
     profile_free(&planned->profile);

@@ -15,7 +15,10 @@ typedef struct PlanModelOptions {
     const char *model, *cluster, *profile;
     ModelOptions load; /* import.dimensions are filled in by planned_model_load */
     DimensionBindings dimensions;
-    PlanRequest request;
+    PlanRequest request;          /* without and pins are filled in by planned_model_plan */
+    const char **without, **pins; /* --without DEVICE, --pin LAYERS=DEVICE */
+    int without_count, without_capacity, pin_count, pin_capacity;
+    double fail_above; /* seconds; < 0: no limit */
 } PlanModelOptions;
 
 enum {
@@ -26,6 +29,9 @@ enum {
     OPTION_OBJECTIVE,
     OPTION_TIME_LIMIT,
     OPTION_SCHEDULE,
+    OPTION_WITHOUT,
+    OPTION_PIN,
+    OPTION_FAIL_ABOVE,
     OPTION_LOSS,
     OPTION_OPTIMIZER,
     OPTION_DROPOUT,
@@ -41,8 +47,9 @@ enum {
         {"allocate", required_argument, NULL, OPTION_ALLOCATE},                                                        \
         {"objective", required_argument, NULL, OPTION_OBJECTIVE},                                                      \
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
-        {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"loss", required_argument, NULL, OPTION_LOSS},        \
-        {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
+        {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"without", required_argument, NULL, OPTION_WITHOUT},  \
+        {"pin", required_argument, NULL, OPTION_PIN}, {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE},      \
+        {"loss", required_argument, NULL, OPTION_LOSS}, {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},      \
         {"dropout", required_argument, NULL, OPTION_DROPOUT}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},        \
         {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
     {                                                                                                                  \
@@ -58,6 +65,10 @@ enum {
     "  --objective WHAT      step or period (default step)\n"                                                          \
     "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \
     "  --schedule HOW        gpipe, 1f1b or auto: the faster in simulation (default)\n"                                \
+    "  --without DEVICE      leave a device out (may be repeated)\n"                                                   \
+    "  --pin LAYERS=DEVICE   keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or "       \
+    "number\n"                                                                                                         \
+    "  --fail-above SECONDS  exit 1 if the step (or the period, if that is the objective) is longer\n"                 \
     "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
     "  --dropout off         take out the dropout of a train-mode export\n"                                            \
     "  --no-prune            compute what nobody reads too (the last block for all tokens, not only the one read)\n"   \
@@ -69,6 +80,7 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
 void plan_model_options_free(PlanModelOptions *options);
 
 typedef struct PlannedModel {
+    Arena arena;
     Cluster cluster;
     TrainingModel model;
     Profile profile;
@@ -81,6 +93,8 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
                         Diagnostics *diagnostics);
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
+/* --fail-above: whether the plan is as fast as the user wants it (EXIT_BAD_INPUT). */
+bool planned_model_check_limit(const PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 void planned_model_free(PlannedModel *planned);
 
 #endif

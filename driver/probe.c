@@ -45,14 +45,15 @@ static int parse(ProbeOptions *options, int argc, char **argv, Diagnostics *diag
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-o:d:h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("probe");
         if (option == 'o')
             options->output = optarg;
         else if (option == OPTION_TARGET_CPU)
             options->target_cpu = optarg;
         else if (option == 1 && !options->plan.model)
             options->plan.model = optarg;
-        else if (option == 1 || !plan_model_option(&options->plan, option, optarg, diagnostics))
+        else if (option == 1 ? !option_unexpected(optarg, diagnostics)
+                             : !plan_model_option(&options->plan, option, optarg, diagnostics))
             return EXIT_USAGE;
     }
     if (options->plan.model && options->plan.cluster && options->output) return -1;

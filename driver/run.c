@@ -128,7 +128,7 @@ static int parse(RunOptions *options, int argc, char **argv, Diagnostics *diagno
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-o:vh", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("run");
         if (option == 1) {
             if (!options->model)
                 options->model = optarg;

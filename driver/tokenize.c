@@ -90,7 +90,7 @@ static int parse(TokenizeOptions *options, int argc, char **argv, Diagnostics *d
     optind = 0; /* makes getopt start anew */
     for (int option; (option = getopt_long(argc, argv, "-o:qh", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("tokenize");
         if (!take_option(options, option, optarg, diagnostics)) return EXIT_USAGE;
     }
     for (; optind < argc; optind++) /* what follows "--" */

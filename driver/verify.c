@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "driver/commands.h"
+#include "driver/options.h"
 #include "partitioner/report.h"
 #include "partitioner/verify.h"
 
@@ -56,11 +57,10 @@ static int parse(VerifyOptions *options, int argc, char **argv, Diagnostics *dia
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-qh", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?') return fputs(usage, stderr), EXIT_USAGE;
+        if (option == '?') return option_refused("verify");
         if (option == OPTION_COSTS) options->costs = optarg;
         if (option == 'q') options->quiet = true;
-        if (option == 1 && options->plan)
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "what is '%s'?", optarg), EXIT_USAGE;
+        if (option == 1 && options->plan) return option_unexpected(optarg, diagnostics), EXIT_USAGE;
         if (option == 1) options->plan = optarg;
     }
     if (options->plan && options->costs) return -1;
