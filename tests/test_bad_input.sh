@@ -89,6 +89,8 @@ expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yam
 # Inputs of run
 expect 1 'labels.safetensors: error: label 3 of row 3 is not in 0 ... 2' -- \
     "$skycc" run "$model" --inputs labels.safetensors -o out --grad
+expect 1 'labels.safetensors: error: label 3 of row 3 is not in 0 ... 2' -- \
+    "$skycc" run "$model" --inputs labels.safetensors -o out --loss cross-entropy+cross-entropy
 expect 1 'text.onnx: error:' -- "$skycc" run "$model" --inputs text.onnx -o out
 expect 1 'nowhere/out: error:' -- "$skycc" run "$model" --inputs "$inputs" -o nowhere/out
 
@@ -96,7 +98,17 @@ expect 1 'nowhere/out: error:' -- "$skycc" run "$model" --inputs "$inputs" -o no
 expect 2 'usage:' -- "$skycc"
 expect 2 "unknown command 'tran'" 'hint:' -- "$skycc" tran
 expect 2 'no output' 'hint:' -- "$skycc" compile "$model" -d cluster.yaml
-expect 2 'unrecognized option' -- "$skycc" compile "$model" -d cluster.yaml -o out --no-such-option
+for command in bert check compile export plan probe run tokenize verify; do
+    expect 2 "skycc: error: unrecognized option '--no-such-option'" "hint: skycc $command --help" -- \
+        "$skycc" $command --no-such-option
+done
+for command in compile plan probe; do
+    expect 2 "unexpected argument 'other.onnx'" -- "$skycc" $command "$model" other.onnx -d cluster.yaml -o out
+done
+expect 2 "no device is named 'c'" -- "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --without c
+expect 2 "no layers match 'tail'" -- "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --pin tail=a
+expect 1 'more than the 1e-09 s allowed' -- \
+    "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --fail-above 1e-9
 expect 2 "'2x'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 2x
 expect 2 "'0'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 0
 expect 2 'hidden size of 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o out
@@ -105,6 +117,22 @@ expect 2 'hidden size of 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -
 mkdir mine && echo "dear diary" >mine/diary
 expect 1 'mine: error: .*not written by skycc' 'hint:' -- \
     "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
+
+# An interrupt leaves nothing behind. The linker of this cluster file tells when it runs, and takes its time.
+printf '#!/bin/sh\n: >linking\nexec sleep 5\n' >slow-linker && chmod +x slow-linker
+(echo 'targets: [{name: slow, triple: x86_64-pc-linux-gnu, linker: ./slow-linker}]' &&
+    sed 's/threads: 1/threads: 1, target: slow/' cluster.yaml) >slow.yaml
+for signal in INT TERM; do
+    rm -f linking
+    env --default-signal=INT "$skycc" compile "$model" -d slow.yaml -o interrupted "${dimensions[@]}" -q &
+    compiler=$!
+    while [ ! -e linking ] && kill -0 $compiler 2>/dev/null; do sleep 0.05; done
+    [ -e linking ] || fail "the linker was not reached"
+    kill -$signal $compiler
+    wait $compiler
+    [ $? -gt 128 ] || fail "SIG$signal did not end the compiler"
+    [ -z "$(find . -name 'interrupted*')" ] || fail "SIG$signal leaves $(find . -name 'interrupted*')"
+done
 
 # Data sets of another model
 "$skycc" compile "$model" -d cluster.yaml -o programs "${dimensions[@]}" --microbatches 2 -q || fail "compile"
