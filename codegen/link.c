@@ -89,7 +89,8 @@ bool link_program(const char *output, const char *const *objects, size_t object_
             "install it as lib/skycc/libskyrt.a beside bin/skycc, or name it as a target's runtime",
             "libskyrt.a is not found");
     }
-    add_words(&words, &arena, *options->linker ? options->linker : SKYCC_LINKER);
+    add_words(&words, &arena, options->linker);
+    if (!words.count) add_words(&words, &arena, SKYCC_LINKER); /* none is named, or only blanks */
     const char *command = words.items[0];
     if (*options->sysroot) add_word(&words, arena_format(&arena, "--sysroot=%s", options->sysroot));
     add_word(&words, "-o");

@@ -118,6 +118,11 @@ mkdir mine && echo "dear diary" >mine/diary
 expect 1 'mine: error: .*not written by skycc' 'hint:' -- \
     "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
 
+# A linker of blanks is none: the usual one serves.
+(echo 'targets: [{name: blank, triple: x86_64-pc-linux-gnu, linker: " "}]' &&
+    sed 's/threads: 1/threads: 1, target: blank/' cluster.yaml) >blank.yaml
+"$skycc" compile "$model" -d blank.yaml -o blank "${dimensions[@]}" -q || fail "a blank linker"
+
 # An interrupt leaves nothing behind. The linker of this cluster file tells when it runs, and takes its time.
 printf '#!/bin/sh\n: >linking\nexec sleep 5\n' >slow-linker && chmod +x slow-linker
 (echo 'targets: [{name: slow, triple: x86_64-pc-linux-gnu, linker: ./slow-linker}]' &&
