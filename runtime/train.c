@@ -84,7 +84,7 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
     if (execution_open(&t->execution, t->program, parallel_threads(t->program->threads), NULL, diagnostics))
         parameters_initialize(&t->execution, directory, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
-    world_count_cores(t->world, t->execution.threads);
+    world_meet_hosts(t->world, t->execution.threads);
     t->trace.enabled = t->options->trace != NULL;
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
     gradients_open(&t->gradients, &t->pipeline, t->options->clip, diagnostics);

@@ -11,8 +11,13 @@
 /* Tags of the control communicator. */
 enum { TAG_QUESTION = 1, TAG_ANSWER };
 
+enum { ROUNDS_AWAKE = 8 }; /* tests before sleeping on: MPICH takes one message a test, large ones take several */
+
 static const double progress_interval = 50e-6; /* between kernels */
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
+static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
+static const double most_bell_sleep =
+    4e-3;                                  /* what does not ring: answers of large messages, collectives, other hosts */
 static const double forwarding_time = 0.1; /* for the launcher to read a message before it is told to end everything */
 static const double asking_time = 0.25;    /* share of the time-out after which a peer is asked whether it is alive */
 
@@ -65,16 +70,19 @@ static MPI_Comm ordered(const SkyProgram *program, MPI_Errhandler handler)
     return communicator;
 }
 
-static void add_request(World *world, MPI_Request request, int *pending)
+static void add_request(World *world, MPI_Request request, int *pending, bool is_send)
 {
     if (world->request_count == world->request_capacity) {
         int capacity = world->request_capacity ? 2 * world->request_capacity : 64;
         world->requests = memory_resize(world->requests, (size_t)capacity, sizeof *world->requests);
         world->pending = memory_resize(world->pending, (size_t)capacity, sizeof *world->pending);
+        world->is_send = memory_resize(world->is_send, (size_t)capacity, sizeof *world->is_send);
         world->completed = memory_resize(world->completed, (size_t)capacity, sizeof *world->completed);
         world->request_capacity = capacity;
     }
     world->requests[world->request_count] = request;
+    world->is_send[world->request_count] = is_send;
+    world->send_count += is_send;
     world->pending[world->request_count++] = pending;
     ++*pending;
 }
@@ -84,7 +92,7 @@ static void receive_on(World *world, MPI_Comm communicator, void *bytes, size_t 
     MPI_Request request;
     if (size > INT_MAX) bug("message of %zu bytes", size);
     MPI_Irecv(bytes, (int)size, MPI_BYTE, peer, tag, communicator, &request);
-    add_request(world, request, pending);
+    add_request(world, request, pending, false);
 }
 
 static void send_on(World *world, MPI_Comm communicator, const void *bytes, size_t size, int peer, int tag,
@@ -93,7 +101,8 @@ static void send_on(World *world, MPI_Comm communicator, const void *bytes, size
     MPI_Request request;
     if (size > INT_MAX) bug("message of %zu bytes", size);
     MPI_Isend(bytes, (int)size, MPI_BYTE, peer, tag, communicator, &request);
-    add_request(world, request, pending);
+    add_request(world, request, pending, true);
+    if (world->bells && world->near[peer]) doorbell_ring(&world->bells[peer]);
 }
 
 void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending)
@@ -127,25 +136,55 @@ void world_open(World *world, const SkyProgram *program, double timeout, volatil
     prctl(PR_SET_TIMERSLACK, 1000UL); /* the default adds 50 us to every short sleep */
 }
 
-void world_count_cores(World *world, int threads)
+typedef struct RankPlace {
+    char host[64], bells[DOORBELL_NAME];
+    int threads;
+} RankPlace;
+
+/* Whether `mine` holds on all ranks of this host. */
+static bool all_near(World *world, bool mine)
 {
-    char host[64] = {0};
-    gethostname(host, sizeof host - 1);
-    struct Place {
-        char host[64];
-        int threads;
-    } mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
-    memcpy(mine.host, host, sizeof host);
+    bool *all = memory_allocate((size_t)world->size), everywhere = true;
+    world_allgather(world, &mine, sizeof mine, all, "agreement on shared memory");
+    for (int r = 0; r < world->size; r++) everywhere = everywhere && (all[r] || !world->near[r]);
+    free(all);
+    return everywhere;
+}
+
+/* The first rank of each host makes its bells. */
+static void hang_bells(World *world, const RankPlace *places)
+{
+    int first = 0;
+    while (!world->near[first]) first++;
+    const char *name = places[first].bells;
+    Bell *bells = first == world->rank ? doorbell_map(name, world->size, true) : NULL;
+    world_barrier(world, "shared memory");
+    if (first != world->rank) bells = doorbell_map(name, world->size, false);
+    bool hung = all_near(world, bells != NULL);
+    if (first == world->rank) doorbell_unlink(name);
+    if (hung && world->shares_cores)
+        world->bells = bells;
+    else
+        doorbell_unmap(bells, world->size);
+}
+
+void world_meet_hosts(World *world, int threads)
+{
+    RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
+    gethostname(mine.host, sizeof mine.host - 1);
+    doorbell_name(mine.bells);
     world_allgather(world, &mine, sizeof mine, all, "hosts");
     long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
     world->one_host = true;
+    world->near = memory_allocate((size_t)world->size * sizeof *world->near);
     for (int r = 0; r < world->size; r++) {
-        bool same = memcmp(all[r].host, host, sizeof host) == 0;
-        if (same) here += all[r].threads;
-        world->one_host = world->one_host && same;
+        world->near[r] = memcmp(all[r].host, mine.host, sizeof mine.host) == 0;
+        if (world->near[r]) here += all[r].threads;
+        world->one_host = world->one_host && world->near[r];
     }
-    free(all);
     world->shares_cores = here > cores;
+    hang_bells(world, all);
+    free(all);
 }
 
 void world_close(World *world)
@@ -156,8 +195,11 @@ void world_close(World *world)
     MPI_Request_free(&world->requests[0]);
     MPI_Comm_free(&world->data);
     MPI_Comm_free(&world->control);
+    doorbell_unmap(world->bells, world->size);
+    free(world->near);
     free(world->requests);
     free(world->pending);
+    free(world->is_send);
     free(world->completed);
     world->request_count = 0;
 }
@@ -182,9 +224,12 @@ void world_progress(World *world)
         for (int i = 0; i < count && count != MPI_UNDEFINED; i++) --*world->pending[first + world->completed[i]];
     }
     int kept = 0;
+    world->send_count = 0;
     for (int i = 0; i < world->request_count; i++)
         if (world->requests[i] != MPI_REQUEST_NULL) {
             world->requests[kept] = world->requests[i];
+            world->is_send[kept] = world->is_send[i];
+            world->send_count += world->is_send[i];
             world->pending[kept++] = world->pending[i];
         }
     world->request_count = kept;
@@ -197,11 +242,43 @@ void world_progress_between(World *world)
     if (world_now() - world->last_progress >= progress_interval) world_progress(world);
 }
 
+/* What the bell of this rank shows: to be read before testing, so that a ring in between is not missed. */
+static uint32_t bell_shows(const World *world)
+{
+    return world->bells ? atomic_load(&world->bells[world->rank].rings) : 0;
+}
+
+/* A large message on its way may need this rank's help at any time, on either side. */
+static double longest_sleep(const World *world)
+{
+    if (world->send_count || world->last_progress - world->last_ring < arrival_time) return helping_sleep;
+    return world->bells ? most_bell_sleep : most_sleep;
+}
+
+/* The bell again; notes when something began to arrive. */
+static uint32_t listen(World *world, uint32_t seen)
+{
+    uint32_t shows = bell_shows(world);
+    if (shows != seen) world->last_ring = world_now();
+    return shows;
+}
+
+/* At most `seconds`, less if a message comes. */
+static void doze(World *world, uint32_t seen, double seconds)
+{
+    if (world->bells)
+        doorbell_sleep(&world->bells[world->rank], seen, seconds);
+    else
+        sleep_for(seconds);
+}
+
 void world_sleep_until(World *world, double deadline)
 {
+    uint32_t seen = bell_shows(world);
     for (double left; (left = deadline - world_now()) > 0;) {
-        sleep_for(left < most_sleep ? left : most_sleep);
-        world_progress(world);
+        doze(world, seen, left < longest_sleep(world) ? left : longest_sleep(world));
+        seen = listen(world, seen);
+        for (int i = 0; i < ROUNDS_AWAKE; i++) world_progress(world);
     }
 }
 
@@ -237,14 +314,17 @@ static void suspect(World *world, WaitReason reason)
 void world_wait(World *world, const int *pending, WaitReason reason)
 {
     if (!*pending) return;
+    uint32_t seen = bell_shows(world);
     world_progress(world);
     double start = world->last_progress, pause = least_sleep;
+    int rounds = world->shares_cores ? ROUNDS_AWAKE : 1;
     while (*pending) {
         if (world->shares_cores) {
-            sleep_for(pause);
-            pause = pause * 1.5 < most_sleep ? pause * 1.5 : most_sleep;
+            doze(world, seen, pause < longest_sleep(world) ? pause : longest_sleep(world));
+            pause = pause * 1.5 < most_bell_sleep ? pause * 1.5 : most_bell_sleep;
         }
-        world_progress(world);
+        seen = listen(world, seen);
+        for (int i = 0; i < rounds && *pending; i++) world_progress(world);
         if (world->timeout > 0 && world->last_progress - start > asking_time * world->timeout) {
             suspect(world, reason);
             start = world_now();
@@ -258,7 +338,7 @@ void world_allgather(World *world, const void *mine, size_t size, void *all, con
     int pending = 0;
     if (size > INT_MAX) bug("collective of %zu bytes", size);
     MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, world->control, &request);
-    add_request(world, request, &pending);
+    add_request(world, request, &pending, false);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 
@@ -268,7 +348,7 @@ void world_broadcast(World *world, void *bytes, size_t size, int root, const cha
     int pending = 0;
     if (size > INT_MAX) bug("collective of %zu bytes", size);
     MPI_Ibcast(bytes, (int)size, MPI_BYTE, root, world->control, &request);
-    add_request(world, request, &pending);
+    add_request(world, request, &pending, false);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 
@@ -278,7 +358,7 @@ void world_sum(World *world, double *values, size_t count, const char *what)
     int pending = 0;
     if (count > INT_MAX) bug("collective of %zu numbers", count);
     MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM, world->control, &request);
-    add_request(world, request, &pending);
+    add_request(world, request, &pending, false);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 
@@ -287,7 +367,7 @@ void world_barrier(World *world, const char *what)
     MPI_Request request;
     int pending = 0;
     MPI_Ibarrier(world->control, &request);
-    add_request(world, request, &pending);
+    add_request(world, request, &pending, false);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include "base/diagnostics.h"
+#include "runtime/doorbell.h"
 #include "runtime/program.h"
 
 /* Tags of world_send. */
@@ -20,14 +21,17 @@ typedef struct World {
     MPI_Comm data, control; /* control: questions, agreement, reports */
     bool one_host;          /* all ranks: clocks are the same */
     bool shares_cores;      /* more threads than cores on this host: sleep while waiting */
+    Bell *bells;            /* per rank; NULL if not all ranks of this host could map them, or none needs to sleep */
+    bool *near;             /* per rank: on this host */
     double timeout;         /* seconds; 0: none */
     volatile int64_t *step; /* the one being run, for messages; 0 before training */
     /* Messages under way, packed; pending[i] is decremented when requests[i] completes. */
     MPI_Request *requests;
     int **pending;
+    bool *is_send;
     int *completed; /* indices, scratch of MPI_Testsome */
-    int request_count, request_capacity;
-    double last_progress;
+    int request_count, request_capacity, send_count;
+    double last_progress, last_ring;
     struct WorldLiveness { /* who asked whether this rank is alive, and the answer */
         int question, question_pending, reply, reply_pending;
     } live;
@@ -35,8 +39,8 @@ typedef struct World {
 
 /* After MPI_Init. `step` outlives the world. */
 void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step);
-/* Settles one_host and shares_cores; collective. */
-void world_count_cores(World *world, int threads);
+/* Settles one_host, shares_cores and bells; collective. */
+void world_meet_hosts(World *world, int threads);
 void world_close(World *world); /* collective */
 
 /* Both add 1 to *pending, which must stay in place until it is 0 again. `tag` separates messages between two ranks. */
