@@ -1,4 +1,5 @@
-/* The scalars that change from step to step: the runtime sets them before every step, kernels read them. */
+/* The scalars that change from step to step: the runtime sets them before every step, kernels read them. The first row
+ * changes from micro-batch to micro-batch: it is set before every forward and backward. */
 #ifndef BASE_STEP_SCALARS_H
 #define BASE_STEP_SCALARS_H
 
@@ -6,15 +7,18 @@
  * name element 0; for the update call of a parameter that --no-decay names the runtime moves that operand to
  * SKY_STEP_GROUP. */
 enum {
-    SKY_STEP_LOSS_SCALE,      /* 1 / valid labels of the whole batch, or 1 / micro-batches */
+    SKY_STEP_LOSS_SCALE, /* 1 / valid labels of the whole batch, or 1 / micro-batches */
     SKY_STEP_LEARNING_RATE,
-    SKY_STEP_BETA1,           /* also momentum */
+    SKY_STEP_BETA1, /* also momentum */
     SKY_STEP_BETA2,
     SKY_STEP_EPSILON,
     SKY_STEP_WEIGHT_DECAY,
     SKY_STEP_CORRECTION1,     /* 1 / (1 - beta1^t), t counted from 1; 1 without bias correction */
     SKY_STEP_CORRECTION2,     /* 1 / (1 - beta2^t) */
     SKY_STEP_GRADIENT_SCALE,  /* from gradient clipping; 1 without */
+    SKY_STEP_DROPOUT = 9,     /* 1 where elements are dropped: in training; 0: every one is kept */
+    SKY_STEP_RANDOM_KEY = 10, /* an int64, in the place of two: of the random numbers of this step */
+    SKY_STEP_FIRST_ROW = 12,  /* likewise: which row of the batch the micro-batch that is being computed begins with */
     SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
     SKY_STEP_SCALARS = 32
 };

@@ -1,5 +1,6 @@
 #include "codegen/body.h"
 
+#include "base/random.h"
 #include "codegen/arithmetic.h"
 
 bool kernel_op_is_reduction(int op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
@@ -29,7 +30,8 @@ void body_analyse(Body *body)
             const KernelInstruction *instruction = kernel_instruction(kernel, (Register)r);
             uint16_t axes = 0;
             if (instruction->op == KERNEL_AXIS) axes = (uint16_t)(1 << instruction->operand);
-            if (instruction->op == KERNEL_LOAD || kernel_op_is_store(instruction->op)) {
+            if (instruction->op == KERNEL_LOAD || instruction->op == KERNEL_RANDOM ||
+                kernel_op_is_store(instruction->op)) {
                 axes = operand_axes(kernel, instruction->operand);
             }
             axes |= body->varies[instruction->a] | body->varies[instruction->b] | body->varies[instruction->c];
@@ -67,22 +69,30 @@ void body_load_operands(Body *body, Ir operand_array)
     }
 }
 
+/* Elements from the operand's address to where the outer iteration begins. */
+static Ir outer_offset(Body *body, int number)
+{
+    Emit *emit = body->emit;
+    const KernelOperand *operand = &body->kernel->operands[number];
+    Ir offset = emit_i64(emit, 0);
+    for (int axis = 0; axis < inner_axis(body); axis++) {
+        if (operand->stride[axis] == 0) continue;
+        offset = emit_add(emit, offset, emit_mul(emit, body->index[axis], operand->stride[axis]));
+    }
+    return offset;
+}
+
 void body_set_base(Body *body)
 {
     Emit *emit = body->emit;
     for (int i = 0; i < body->kernel->operand_count; i++) {
-        const KernelOperand *operand = &body->kernel->operands[i];
-        Ir offset = emit_i64(emit, 0);
-        for (int axis = 0; axis < inner_axis(body); axis++) {
-            if (operand->stride[axis] == 0) continue;
-            offset = emit_add(emit, offset, emit_mul(emit, body->index[axis], operand->stride[axis]));
-        }
-        body->base[i] = emit_address(emit, emit_memory_type(emit, operand->dtype), body->operand[i], offset);
+        LLVMTypeRef type = emit_memory_type(emit, body->kernel->operands[i].dtype);
+        body->base[i] = emit_address(emit, type, body->operand[i], outer_offset(body, i));
     }
 }
 
-/* The address of copy `copy`'s lane 0, a scalar register offset included. */
-static Ir operand_address(Body *body, int number, Register offset_register, int copy, bool inner)
+/* Elements from there to copy `copy`'s lane 0. */
+static Ir inner_offset(Body *body, int number, int copy, bool inner)
 {
     Emit *emit = body->emit;
     const KernelOperand *operand = &body->kernel->operands[number];
@@ -92,6 +102,15 @@ static Ir operand_address(Body *body, int number, Register offset_register, int 
     if (body->copy_axis >= 0 && copy > 0 && (inner || body->copy_axis != inner_axis(body))) {
         offset = emit_add(emit, offset, emit_i64(emit, copy * body->copy_step * operand->stride[body->copy_axis]));
     }
+    return offset;
+}
+
+/* The address of copy `copy`'s lane 0, a scalar register offset included. */
+static Ir operand_address(Body *body, int number, Register offset_register, int copy, bool inner)
+{
+    Emit *emit = body->emit;
+    const KernelOperand *operand = &body->kernel->operands[number];
+    Ir offset = inner_offset(body, number, copy, inner);
     if (offset_register && !body_is_vector(body, offset_register)) {
         offset = emit_add(emit, offset, body_value(body, offset_register, copy, false));
     }
@@ -202,6 +221,50 @@ static Ir constant_value(Emit *emit, const KernelInstruction *instruction)
     return LLVMConstInt(type, (uint64_t)instruction->constant.integer, true);
 }
 
+static Ir low_word(Emit *emit, Ir value)
+{
+    return LLVMBuildTrunc(emit->builder, value, emit_vector_type(emit->i32, emit_lanes(value)), "");
+}
+
+/* random_element of base/random.h. Keys and first counters are mostly scalars, and lanes stand a constant apart: then
+ * the first multiplication is done once for all lanes. */
+static Ir random_value(Body *body, const KernelInstruction *instruction, int copy, bool vector, bool inner)
+{
+    Emit *emit = body->emit;
+    LLVMBuilderRef builder = emit->builder;
+    int operand = instruction->operand, lanes = vector ? body->lanes : 1;
+    Ir key = body_value(body, instruction->a, copy, false), first = body_value(body, instruction->b, copy, false);
+    Ir position = emit_add(emit, outer_offset(body, operand), inner_offset(body, operand, copy, inner));
+    int width = emit_lanes(key) > emit_lanes(first) ? emit_lanes(key) : emit_lanes(first);
+    Ir counter = LLVMBuildAdd(builder, emit_broadcast(emit, first, width), emit_broadcast(emit, position, width), "");
+    counter = LLVMBuildAdd(builder, counter, emit_broadcast(emit, key, width), "");
+    Ir x = low_word(emit, counter);
+    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_SPREAD), "");
+    if (vector) {
+        Ir apart =
+            low_word(emit, emit_iota(emit, (int64_t)((uint32_t)lane_stride(body, operand) * RANDOM_SPREAD), lanes));
+        x = LLVMBuildAdd(builder, emit_broadcast(emit, x, lanes), apart, "");
+    }
+    Ir high = LLVMBuildLShr(builder, key, emit_integer_like(emit, key, 32), "");
+    Ir mixed = LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT1), "");
+    mixed = LLVMBuildXor(builder, mixed, emit_broadcast(emit, low_word(emit, high), lanes), "");
+    x = LLVMBuildXor(builder, x, mixed, "");
+    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER1), "");
+    x = LLVMBuildXor(builder, x, LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT2), ""), "");
+    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER2), "");
+    x = LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_DROPPED), "");
+    return LLVMBuildSIToFP(builder, x, emit_vector_type(emit->f32, lanes), "");
+}
+
+static bool in_inner_phase(const Kernel *kernel, Register r)
+{
+    for (int p = 0; p < kernel->phase_count; p++) {
+        const KernelPhase *phase = &kernel->phases[p];
+        if (r >= phase->first && r < phase->first + phase->count) return phase->inner;
+    }
+    return false;
+}
+
 static Ir compute(Body *body, Register r, int copy)
 {
     const Kernel *kernel = body->kernel;
@@ -209,6 +272,8 @@ static Ir compute(Body *body, Register r, int copy)
     bool vector = body_is_vector(body, r);
     if (instruction->op == KERNEL_CONSTANT) return constant_value(body->emit, instruction);
     if (instruction->op == KERNEL_AXIS) return axis_value(body, instruction->operand, copy, vector);
+    if (instruction->op == KERNEL_RANDOM)
+        return random_value(body, instruction, copy, vector, in_inner_phase(kernel, r));
     Ir a = body_value(body, instruction->a, copy, vector);
     DType type = kernel_type(kernel, instruction->a);
     if (instruction->op == KERNEL_CONVERT) return arithmetic_convert(body->emit, type, (DType)instruction->type, a);
@@ -223,15 +288,6 @@ static Ir compute(Body *body, Register r, int copy)
         return arithmetic_power_constant(body->emit, a, b, exponent->constant.number);
     }
     return arithmetic_binary(body->emit, instruction->op, type, a, b);
-}
-
-static bool in_inner_phase(const Kernel *kernel, Register r)
-{
-    for (int p = 0; p < kernel->phase_count; p++) {
-        const KernelPhase *phase = &kernel->phases[p];
-        if (r >= phase->first && r < phase->first + phase->count) return phase->inner;
-    }
-    return false;
 }
 
 void body_emit(Body *body, Register r)

@@ -107,8 +107,8 @@ static int wanted_copies(const Kernel *kernel)
     int weight = 0;
     for (int i = 0; i < kernel->instruction_count; i++) {
         int op = kernel->instructions[i].op;
-        bool function =
-            (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_SIGMOID) || op == KERNEL_POWER;
+        bool function = (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_SIGMOID) ||
+                        op == KERNEL_POWER || op == KERNEL_RANDOM;
         weight += function ? 10 : 1;
     }
     /* A kernel with many reductions would carry too many accumulators. */

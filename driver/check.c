@@ -15,7 +15,7 @@ static const char usage[] =
     "\n"
     "  --dim NAME=VALUE      bind a symbolic dimension (unbound ones are taken to be 8)\n"
     "  --no-weights          the files with the weights need not be there\n"
-    "  --dropout off         take out the dropout of a train-mode export\n"
+    "  --dropout P|off       as the other commands take it\n"
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
     "  --json                print JSON, errors and warnings included\n"
     "  -v, --verbose         list every parameter\n"

@@ -58,8 +58,12 @@ bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *di
 
 bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics)
 {
-    if (strcmp(text, "off") == 0) return options->dropout_off = true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                             "--dropout off takes out what a train-mode export has", "--dropout '%s' is not supported",
-                             text);
+    char *end;
+    options->dropout_off = strcmp(text, "off") == 0;
+    options->dropout_given = !options->dropout_off;
+    if (options->dropout_off) return true;
+    options->dropout = strtod(text, &end);
+    if (end != text && !*end && options->dropout >= 0 && options->dropout < 1) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                             "--dropout takes off or a number from 0 to below 1, not '%s'", text);
 }

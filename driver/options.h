@@ -20,7 +20,7 @@ bool option_number(const char *option, const char *text, double least, double gr
                    Diagnostics *diagnostics);
 /* --dim NAME=VALUE. The name points into `text`, which is cut at '='. */
 bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *diagnostics);
-/* --dropout off */
+/* --dropout off or a ratio */
 bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics);
 
 #endif

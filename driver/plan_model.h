@@ -70,7 +70,7 @@ enum {
     "number\n"                                                                                                         \
     "  --fail-above SECONDS  exit 1 if the step (or the period, if that is the objective) is longer\n"                 \
     "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
-    "  --dropout off         take out the dropout of a train-mode export\n"                                            \
+    "  --dropout P|off       drop elements with probability P in training, where BERT does, or never\n"                \
     "  --no-prune            compute what nobody reads too (the last block for all tokens, not only the one read)\n"   \
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
 

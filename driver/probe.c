@@ -17,7 +17,7 @@ static const char usage[] =
     "  -d, --cluster FILE    the devices (cluster.yaml)\n"
     "  -o, --output FILE     the profile\n"
     "  --dim NAME=VALUE      bind a symbolic dimension, as for compile\n"
-    "  --loss SPEC, --optimizer SPEC, --dropout off, --keep-ties, --untie   as for compile\n"
+    "  --loss SPEC, --optimizer SPEC, --dropout P|off, --keep-ties, --untie   as for compile\n"
     "  --target-cpu NAME     code for this CPU (default: this machine's)\n"
     "  -h, --help            this text\n";
 

@@ -27,7 +27,7 @@ static const char usage[] =
     "  --train N             do N steps on this one batch; write train/loss (N + 1 values) and param/PARAMETER\n"
     "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
     "  --dim NAME=VALUE      bind a symbolic dimension\n"
-    "  --dropout off         take out the dropout of a train-mode export\n"
+    "  --dropout P|off       drop elements with probability P (with --grad and --train), where BERT does, or never\n"
     "  --no-prune            compute every token of the last block, also where only one is read\n"
     "  --interpret           run by the interpreter instead of compiling\n"
     "  --threads N           threads to use (default: all processors)\n"
@@ -270,6 +270,7 @@ static void set_step(Run *run, int step)
     const SkyOptimizer *optimizer = &run->program.program.optimizer;
     step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay,
                  program_loss_scale(&run->program.program, &run->execution), step);
+    if (run->options->gradients || run->options->steps >= 0) step_scalars_drop(run->execution.step, 0, step);
 }
 
 static double loss_value(const Run *run)

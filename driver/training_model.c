@@ -1,5 +1,6 @@
 #include "driver/training_model.h"
 
+#include "graph/dropout.h"
 #include "graph/fusion.h"
 #include "graph/layers.h"
 #include "graph/loss.h"
@@ -19,6 +20,9 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
     if ((options->want_loss || differentiates) && !loss_attach(graph, options->loss, diagnostics)) return false;
     graph_remove_dead(graph);
     fuse_composites(graph, diagnostics);
+    if (options->import.dropout_given && options->import.dropout > 0 &&
+        !dropout_insert(graph, options->import.dropout, diagnostics))
+        return false;
     if (!options->no_pruning) prune_unread(graph, diagnostics);
     layers_assign(graph, diagnostics);
     graph_verify(graph);

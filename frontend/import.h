@@ -32,9 +32,11 @@ typedef struct ImportOptions {
     size_t input_shape_count;
     int64_t default_dimension; /* for what is still unbound, with a warning; 0: unbound dimensions are errors */
     bool keep_ties;            /* initializers shared through Identity nodes stay one parameter, constant-filled too */
-    bool untie;       /* every Identity of an initializer is a parameter of its own; equal bytes are not tied */
-    bool no_weights;  /* external data may be missing: such parameters have no data */
-    bool dropout_off; /* training-mode Dropout is left out */
+    bool untie;         /* every Identity of an initializer is a parameter of its own; equal bytes are not tied */
+    bool no_weights;    /* external data may be missing: such parameters have no data */
+    bool dropout_off;   /* training-mode Dropout is left out */
+    bool dropout_given; /* every Dropout drops `dropout` of its elements, whatever it says itself */
+    double dropout;
 } ImportOptions;
 
 /* One name under which a parameter appears in outputs and checkpoints. */

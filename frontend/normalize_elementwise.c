@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "frontend/normalize.h"
+#include "graph/dropout.h"
 
 /* The constant integers a and b, broadcast, hold no division that has no result. */
 static bool check_division(OnnxNode *node)
@@ -142,6 +143,23 @@ bool normalize_is_infinite(OnnxNode *node)
     return set_output(node, 0, emit_binary(node, OP_Equal, x, emit_scalar(node, type, infinity)));
 }
 
+/* The mask, should somebody ask for it, is where the same Dropout of ones keeps them. */
+static bool emit_dropout(OnnxNode *node, double ratio)
+{
+    ValueId x = node->inputs[0];
+    NodeOrigin origin = {.name = node->source->name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    ValueId y = dropout_add(node->graph, x, ratio, origin, node->importer->diagnostics);
+    if (!set_output(node, 0, y)) return false;
+    const Importer *importer = node->importer;
+    if (node->output_count < 2 || !importer->symbols[node->source->outputs[1]].needed) return true;
+    Node dropout = *graph_node(node->graph, graph_value(node->graph, y)->producer);
+    Shape shape = shape_of(node, x);
+    ValueId ones = emit_expand(node, emit_scalar(node, dtype_of(node, x), 1), &shape);
+    ValueId inputs[3] = {ones, dropout.inputs[1], dropout.inputs[2]};
+    ValueId kept = emit_with(node, OP_Dropout, inputs, 3, dropout.attributes, dropout.attribute_count);
+    return set_output(node, 1, emit_cast(node, kept, DTYPE_BOOL));
+}
+
 /* From opset 7 to 11 the operator is the identity; before, an attribute, and since, an input turns it on. */
 bool normalize_dropout(OnnxNode *node)
 {
@@ -156,9 +174,13 @@ bool normalize_dropout(OnnxNode *node)
     } else if (!read_float(node, "ratio", 0.5, &ratio)) {
         return false;
     }
-    if (training != 0 && ratio > 0 && !node->importer->options->dropout_off)
-        return node_unsupported(node, "give --dropout off to train without it, or export the model in evaluation mode",
-                                "drops elements at random (ratio %g), which is not supported", ratio);
+    const ImportOptions *options = node->importer->options;
+    if (options->dropout_given) {
+        ratio = options->dropout;
+        training = true;
+    }
+    if (!(ratio >= 0 && ratio < 1)) return node_error(node, NULL, "has the ratio %g, which is not in [0, 1)", ratio);
+    if (training != 0 && ratio > 0 && !options->dropout_off) return emit_dropout(node, ratio);
     if (node->output_count > 1) {
         Shape shape = shape_of(node, node->inputs[0]);
         if (!set_output(node, 1, emit_expand(node, emit_scalar(node, DTYPE_BOOL, 1), &shape))) return false;

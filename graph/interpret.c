@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/diagnostics.h"
+#include "base/random.h"
 #include "graph/interpret.h"
 
 static void fill_double(double *lanes, double value, int count)
@@ -344,6 +345,15 @@ static void interpret_axis(const Interpreter *run, Lanes *to, int of, int axis, 
         fill_integer(to->integer, run->index[of], count);
 }
 
+static void interpret_random(const Interpreter *run, Lanes *to, const KernelInstruction *instruction, int axis,
+                             int64_t start, int count)
+{
+    const int64_t *key = run->lanes[instruction->a].integer, *first = run->lanes[instruction->b].integer;
+    int64_t stride = run->kernel->operands[instruction->operand].stride[axis];
+    int64_t position = run->position[instruction->operand] + start * stride;
+    EACH(to->number, random_element((uint64_t)key[i], (uint32_t)(first[i] + position + i * stride)));
+}
+
 static bool interpret_instruction(Interpreter *run, Register r, int axis, int64_t start, int count)
 {
     const KernelInstruction *instruction = kernel_instruction(run->kernel, r);
@@ -361,6 +371,8 @@ static bool interpret_instruction(Interpreter *run, Register r, int axis, int64_
             fill_integer(to->integer, instruction->constant.integer, count);
     } else if (op == KERNEL_AXIS) {
         interpret_axis(run, to, instruction->operand, axis, start, count);
+    } else if (op == KERNEL_RANDOM) {
+        interpret_random(run, to, instruction, axis, start, count);
     } else if (is_reduction(op)) {
         if (is_float)
             reduce_float(op, to->number, a->number, count);

@@ -123,6 +123,13 @@ Register kernel_reduce(Kernel *kernel, KernelOp op, Register a)
     return append(kernel, (KernelInstruction){.op = (uint8_t)op, .type = (uint8_t)kernel_type(kernel, a), .a = a});
 }
 
+Register kernel_random(Kernel *kernel, int operand, Register key, Register first)
+{
+    return append(kernel,
+                  (KernelInstruction){
+                      .op = KERNEL_RANDOM, .type = DTYPE_F32, .operand = (uint16_t)operand, .a = key, .b = first});
+}
+
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a)
 {
     DType type = op == KERNEL_IS_NAN ? DTYPE_BOOL : kernel_type(kernel, a);
@@ -201,6 +208,16 @@ static void verify_access(const Verifier *verifier, Register r, const KernelInst
     }
 }
 
+static void verify_random(const Verifier *verifier, Register r, const KernelInstruction *instruction)
+{
+    REQUIRE(instruction->operand < verifier->kernel->operand_count, "there is no such operand");
+    verify_use(verifier, r, instruction->a);
+    verify_use(verifier, r, instruction->b);
+    REQUIRE(instruction->type == DTYPE_F32 && type_of(verifier, instruction->a) == DTYPE_I64 &&
+                type_of(verifier, instruction->b) == DTYPE_I64,
+            "its types do not fit");
+}
+
 static bool is_boolean_op(KernelOp op) { return op == KERNEL_NOT || op == KERNEL_AND || op == KERNEL_OR; }
 static bool is_float_op(KernelOp op) { return op >= KERNEL_EXP && op <= KERNEL_SIGMOID; }
 
@@ -243,6 +260,7 @@ static void verify_instruction(const Verifier *verifier, Register r)
     case KERNEL_LOAD:
     case KERNEL_STORE:
     case KERNEL_STORE_ADD: verify_access(verifier, r, instruction); break;
+    case KERNEL_RANDOM: verify_random(verifier, r, instruction); break;
     default: verify_arithmetic(verifier, r, instruction);
     }
 }

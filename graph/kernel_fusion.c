@@ -229,7 +229,8 @@ static Register join_instruction(Join *join, KernelInstruction instruction, cons
 
 static bool uses_operand(const KernelInstruction *instruction)
 {
-    return instruction->op == KERNEL_LOAD || instruction->op == KERNEL_STORE || instruction->op == KERNEL_STORE_ADD;
+    return instruction->op == KERNEL_LOAD || instruction->op == KERNEL_RANDOM || instruction->op == KERNEL_STORE ||
+           instruction->op == KERNEL_STORE_ADD;
 }
 
 /* The consumer's body, with its loads of `value` replaced by the producer's register. */

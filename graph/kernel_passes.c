@@ -86,6 +86,11 @@ static void drop_unit_axes(Kernel *kernel, bool pure_map)
         for (int i = 0; i < kernel->operand_count; i++) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
 }
 
+static bool uses_operand(const KernelInstruction *instruction)
+{
+    return is_access(instruction) || instruction->op == KERNEL_RANDOM;
+}
+
 /* The inner strides of operands that only scalar phases touch mean nothing; 0 makes equal kernels equal. */
 static void clear_unused_inner_strides(Kernel *kernel)
 {
@@ -93,7 +98,7 @@ static void clear_unused_inner_strides(Kernel *kernel)
     for (int phase = 0; phase < kernel->phase_count; phase++)
         for (int i = 0; kernel->phases[phase].inner && i < kernel->phases[phase].count; i++) {
             const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
-            if (is_access(instruction)) inner[instruction->operand] = true;
+            if (uses_operand(instruction)) inner[instruction->operand] = true;
         }
     for (int i = 0; i < kernel->operand_count; i++)
         if (!inner[i]) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
@@ -226,6 +231,7 @@ static double operation_flops(const KernelInstruction *instruction)
     case KERNEL_TANH:
     case KERNEL_SIGMOID: return 24;
     case KERNEL_POWER: return 32;
+    case KERNEL_RANDOM: return 8;
     case KERNEL_SQRT:
     case KERNEL_DIVIDE:
     case KERNEL_RECIPROCAL:

@@ -6,6 +6,7 @@ static const char *const names[KERNEL_OP_COUNT] = {
     [KERNEL_CONSTANT] = "constant",
     [KERNEL_AXIS] = "axis",
     [KERNEL_LOAD] = "load",
+    [KERNEL_RANDOM] = "random",
     [KERNEL_STORE] = "store",
     [KERNEL_STORE_ADD] = "store_add",
     [KERNEL_SUM] = "sum",
@@ -66,7 +67,8 @@ static void print_instruction(Buffer *buffer, const Kernel *kernel, Register r)
         buffer_print(buffer, "    r%d = %s.%s", r, names[instruction->op], dtype_name((DType)instruction->type));
     if (instruction->op == KERNEL_CONSTANT) print_constant(buffer, instruction);
     if (instruction->op == KERNEL_AXIS) buffer_print(buffer, " %d", instruction->operand);
-    if (instruction->op == KERNEL_LOAD || store) buffer_print(buffer, " operand%d", instruction->operand);
+    if (instruction->op == KERNEL_LOAD || instruction->op == KERNEL_RANDOM || store)
+        buffer_print(buffer, " operand%d", instruction->operand);
     Register offset = instruction->op == KERNEL_LOAD ? instruction->a : store ? instruction->b : 0;
     if (offset) buffer_print(buffer, "[+r%d]", offset);
     if (store) {

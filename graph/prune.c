@@ -204,6 +204,7 @@ static bool input_axes(const Graph *graph, const Node *node, int axis, int *axes
     case OP_Softmax:
     case OP_LogSoftmax:
     case OP_LayerNormalization: axes[0] = axis; return axis != result->rank - 1;
+    case OP_Dropout: axes[0] = axis; return true;
     case OP_Reshape: axes[0] = reshaped_axis(shape, result, axis); return axes[0] >= 0;
     case OP_Transpose: {
         const Attribute *perm = node_attribute(node, "perm");
@@ -300,6 +301,10 @@ static void shrink(Pruner *pruner, Node *node, const Demand *demand)
     free(axes);
     if (node->op == OP_Reshape || node->op == OP_Slice)
         change_attribute(graph, node, "shape", demand->axis, demand->count);
+    if (node->op == OP_Dropout) { /* elements keep the positions that they have in the whole tensor */
+        const int64_t *positions = node_attribute(node, "positions")->integers;
+        change_attribute(graph, node, "positions", 0, positions[0] + demand->start * positions[1 + demand->axis]);
+    }
     if (node->op == OP_Expand) {
         Shape target = *shape_of(graph, node->outputs[0]), given;
         node_shape(node, "shape", &given);

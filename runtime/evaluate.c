@@ -95,6 +95,7 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, int64_t rows, int64_t 
             valid = dataset_valid_labels(dataset, program, batch_rows, batch);
         double scale = !program->loss_is_summed ? 1.0 / program->microbatch_count : valid ? 1.0 / (double)valid : 0;
         step_scalars_set(pipeline->execution->step, SKY_STEP_LOSS_SCALE, scale);
+        step_scalars_set(pipeline->execution->step, SKY_STEP_DROPOUT, 0);
         PipelineBatch work = {
             .dataset = dataset, .rows = batch_rows, .step = step, .after_forward = count_correct, .context = &counting};
         ok = pipeline_evaluate(pipeline, &work, diagnostics);

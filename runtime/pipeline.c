@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/step.h"
+
 enum { RECEIVES_AHEAD = 4 };
 
 static bool is_receive(uint32_t op) { return op == SKY_RECEIVE_FORWARD || op == SKY_RECEIVE_BACKWARD; }
@@ -333,6 +335,12 @@ static void stretch(Pipeline *pipeline, Stopwatch start)
     world_sleep_until(pipeline->world, start.wall + worked * pipeline->program->slowdown);
 }
 
+/* For kernels that number the rows of the batch. */
+static void begin_microbatch(Pipeline *pipeline, uint32_t microbatch)
+{
+    step_scalars_first_row(pipeline->execution->step, (int64_t)microbatch * pipeline->program->microbatch_size);
+}
+
 static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
                     Diagnostics *diagnostics)
 {
@@ -350,6 +358,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
         dataset_fill(batch->dataset, program, &stage->inputs[i],
                      batch->rows + (size_t)item->microbatch * program->microbatch_size,
                      execution_address(execution, local, item->slot, stage->inputs[i].location));
+    begin_microbatch(pipeline, item->microbatch);
     if (!execution_forward(execution, local, item->slot, diagnostics)) return false;
     if (stage->has_loss)
         pipeline->losses[item->microbatch] =
@@ -365,6 +374,7 @@ static bool backward(Pipeline *pipeline, const SkyInstruction *item, Diagnostics
     const SkyStage *stage = &pipeline->program->stages[local];
     await_sends(pipeline, item, false);
     Stopwatch start = stopwatch_start();
+    begin_microbatch(pipeline, item->microbatch);
     if (!execution_backward(pipeline->execution, (uint32_t)local, item->slot, diagnostics)) return false;
     stretch(pipeline, start);
     int before = local_stage(pipeline, (int64_t)item->stage - 1); /* its slot is held: push before ours is reused */

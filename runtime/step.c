@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
+
 const char *schedule_name(ScheduleKind kind)
 {
     static const char *const names[SCHEDULE_COUNT] = {"constant", "linear", "cosine"};
@@ -23,6 +25,19 @@ void step_scalars_set(float scalars[SKY_STEP_SCALARS], int element, double value
 {
     scalars[element] = (float)value;
     scalars[element + SKY_STEP_GROUP] = (float)value;
+}
+
+void step_scalars_drop(float scalars[SKY_STEP_SCALARS], uint64_t seed, int64_t step)
+{
+    RandomStream stream = random_substream(random_stream(seed, "dropout"), (uint64_t)step);
+    uint32_t key[2] = {random_word(stream, 0), random_word(stream, 1)};
+    memcpy(&scalars[SKY_STEP_RANDOM_KEY], key, sizeof key);
+    scalars[SKY_STEP_DROPOUT] = 1;
+}
+
+void step_scalars_first_row(float scalars[SKY_STEP_SCALARS], int64_t row)
+{
+    memcpy(&scalars[SKY_STEP_FIRST_ROW], &row, sizeof row);
 }
 
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,

@@ -23,6 +23,10 @@ double learning_rate_at(const LearningRateSchedule *schedule, int64_t step);
 /* Fills both groups of the step space for the `step`-th update (from 0). The second group's weight decay is 0. */
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
                   double weight_decay, double loss_scale, int64_t step);
+/* Turns dropout on for the `step`-th update (from 0) of a run with this seed. */
+void step_scalars_drop(float scalars[SKY_STEP_SCALARS], uint64_t seed, int64_t step);
+/* The row of the batch with which the micro-batch begins that is computed next. */
+void step_scalars_first_row(float scalars[SKY_STEP_SCALARS], int64_t row);
 void step_scalars_set(float scalars[SKY_STEP_SCALARS], int element, double value); /* in both groups */
 
 #endif

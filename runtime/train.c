@@ -194,6 +194,7 @@ static double run_step(Training *t, double learning_rate)
     Diagnostics diagnostics = {0};
     data_order_next(&t->order, &t->cursor, t->batch_rows);
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, loss_scale(t), t->step);
+    step_scalars_drop(t->execution.step, t->seed, t->step);
     execution_zero_gradients(&t->execution);
     PipelineBatch batch = {.dataset = &t->data,
                            .rows = t->batch_rows,

@@ -26,6 +26,7 @@ static int64_t operand_elements(const Kernel *checked, int i)
 {
     const KernelOperand *operand = &checked->operands[i];
     int64_t last = 0;
+    if (!operand->read && !operand->written) return 0;
     for (int axis = 0; axis < checked->axis_count; axis++) {
         if (checked->extent[axis] > 0) last += (checked->extent[axis] - 1) * operand->stride[axis];
     }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "runtime/program.h"
 #include "tests/operator_cases.h"
 
@@ -294,6 +295,30 @@ void reference_cross_entropy(const Case *test, const Tensor *input, Tensor *outp
         int64_t label = (int64_t)input[1].data[row];
         if (label != ignored)
             output[0].data[0] += (log(sum) - input->data[row * classes + label]) * input[2].data[SKY_STEP_LOSS_SCALE];
+    }
+}
+
+/* The int64 that stands in the place of two scalars. */
+static int64_t wide_scalar(const Tensor *scalars, int element)
+{
+    float words[2] = {(float)scalars->data[element], (float)scalars->data[element + 1]};
+    int64_t value;
+    memcpy(&value, words, sizeof value);
+    return value;
+}
+
+void reference_dropout(const Case *test, const Tensor *input, Tensor *output)
+{
+    const double ratio = test->attributes[0].number, active = input[2].data[SKY_STEP_DROPOUT];
+    const int64_t *positions = test->attributes[2].integers;
+    uint64_t key = (uint64_t)((int64_t)input[1].data[0] + wide_scalar(&input[2], SKY_STEP_RANDOM_KEY));
+    uint64_t row = (uint64_t)wide_scalar(&input[2], SKY_STEP_FIRST_ROW);
+    FOR_EACH_ELEMENT(i, output)
+    {
+        uint64_t position = row * (uint64_t)test->attributes[1].integer + (uint64_t)positions[0];
+        for (int axis = 0; axis < 3; axis++) position += (uint64_t)(at[axis] * positions[1 + axis]);
+        bool dropped = random_element(key, (uint32_t)position) < (float)(ratio * RANDOM_ELEMENT_RANGE) * active;
+        output->data[i] = dropped ? 0 : input->data[i] * (1 + (float)(1 / (1 - ratio) - 1) * active);
     }
 }
 

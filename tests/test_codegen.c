@@ -391,6 +391,29 @@ static void test_transposes(void **state)
     }
 }
 
+/* Numbers in a map whose lanes lie along any axis, of keys and places that vary or not, and behind a reduction. */
+static void test_random_numbers(void **state)
+{
+    (void)state;
+    static const int64_t strides[][2] = {{37, 1}, {1, 7}, {1000003, 0}, {0, 5000000011}};
+    for (int s = 0; s < 4; s++) {
+        for (int varied = 0; varied < 4; varied++) {
+            int64_t extent[] = {7, 37}, both[] = {37, 1}, none[] = {0, 0}, row[] = {1, 0};
+            kernel_begin(&kernel, "random", 2, extent);
+            Register key = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, varied & 1 ? both : none));
+            Register first = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, varied & 2 ? both : none));
+            Register word = kernel_constant_integer(&kernel, 0x7f4a7c159e3779b9);
+            key = kernel_binary(&kernel, KERNEL_MULTIPLY, key, word);
+            Register number = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, strides[s]), key, first);
+            kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, both), number);
+            Register sum = kernel_reduce(&kernel, KERNEL_SUM, number);
+            kernel_begin_phase(&kernel, false);
+            kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, row), sum);
+            check(&kernel);
+        }
+    }
+}
+
 static void test_empty(void **state)
 {
     (void)state;
@@ -416,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_transposes),
+        cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_empty),
     };
     return check_run(tests, sizeof tests / sizeof *tests);

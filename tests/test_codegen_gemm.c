@@ -21,6 +21,7 @@ typedef enum Epilogue {
     RESIDUAL_SCALED,
     COLUMN_SCATTERED,
     MASKED_TWICE,
+    DROPPED,
     EPILOGUES
 } Epilogue;
 
@@ -65,6 +66,15 @@ static void build_product(const Product *p)
         Register shift = kernel_load(&kernel, kernel_operand(&kernel, p->type, bias));
         Register z = kernel_binary(&kernel, KERNEL_ADD, sum, shift);
         kernel_store(&kernel, out, p->epilogue == BIAS || p->type != DTYPE_F32 ? z : gelu(z));
+        break;
+    }
+    case DROPPED: {
+        Register key = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, (int64_t[4]){0}));
+        Register number = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, c), key, key);
+        Register bound = kernel_constant(&kernel, DTYPE_F32, 0x1p22);
+        Register zero = kernel_constant(&kernel, p->type, 0);
+        Register dropped = kernel_binary(&kernel, KERNEL_LESS, number, bound);
+        kernel_store(&kernel, out, kernel_select(&kernel, dropped, zero, sum));
         break;
     }
     case RESIDUAL_SCALED: {

@@ -343,13 +343,36 @@ static void all_unsupported_operators_are_listed(void **state)
     unlink(scratch.path);
 }
 
-static void dropout_is_refused_unless_taken_out(void **state)
+static int count_dropouts(const Graph *graph, double ratio)
+{
+    int count = 0;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op != OP_Dropout) continue;
+        assert_true(fabs(node_float(node, "ratio", 0) - ratio) < 1e-7);
+        count++;
+    }
+    return count;
+}
+
+static void dropout_is_kept_changed_or_taken_out(void **state)
 {
     (void)state;
-    Imported imported;
-    import(&imported, data_path("bert/bert-nano-seqcls-opset13-dyn-traindrop"), (ImportOptions){0});
-    assert_reported(&imported, EXIT_UNSUPPORTED_OPERATOR, "--dropout off");
-    release(&imported);
+    static const struct {
+        ImportOptions options;
+        int count;
+        double ratio;
+    } cases[] = {{{0}, 8, 0.1},
+                 {{.dropout_off = true}, 0, 0},
+                 {{.dropout_given = true, .dropout = 0.25}, 8, 0.25},
+                 {{.dropout_given = true, .dropout = 0}, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Imported imported;
+        import(&imported, data_path("bert/bert-nano-seqcls-opset13-dyn-traindrop"), cases[i].options);
+        assert_true(imported.ok);
+        assert_int_equal(count_dropouts(&imported.graph, cases[i].ratio), cases[i].count);
+        release(&imported);
+    }
 }
 
 /* --- Export ----------------------------------------------------------------------------------------------------------
@@ -427,7 +450,7 @@ int main(void)
         cmocka_unit_test(dimensions_come_from_options_then_inputs_then_the_default),
         cmocka_unit_test(other_files_are_refused_with_the_reason),
         cmocka_unit_test(all_unsupported_operators_are_listed),
-        cmocka_unit_test(dropout_is_refused_unless_taken_out),
+        cmocka_unit_test(dropout_is_kept_changed_or_taken_out),
         cmocka_unit_test(export_gives_every_split_an_initializer),
         cmocka_unit_test(export_misses_no_parameter_silently),
     };

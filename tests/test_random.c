@@ -98,9 +98,38 @@ static void bounded_numbers_stay_below_their_bound(void **state)
     }
 }
 
+/* Dropping a tenth: how often, how often two at a distance, how often two of different keys. */
+static void elements_are_dropped_independently(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 18, DISTANCES = 140, KEYS = 8 };
+    static unsigned char dropped[2][COUNT];
+    const uint32_t bound = (uint32_t)(0.1 * RANDOM_ELEMENT_RANGE);
+    RandomStream stream = random_stream(3, "elements");
+    for (int k = 0; k < KEYS; k++) {
+        uint64_t key = (uint64_t)random_word(stream, (uint64_t)k)
+                       << (k % 2 ? 32 : 0); /* differ in one half at a time */
+        double one = 0, two = 0;
+        for (uint32_t i = 0; i < COUNT; i++) {
+            one += dropped[k % 2][i] = random_element(key, i) < bound;
+            two += dropped[0][i] & dropped[1][i];
+        }
+        assert_true(fabs(one - 0.1 * COUNT) < 5 * sqrt(0.09 * COUNT));
+        if (k > 0) assert_true(fabs(two - 0.01 * COUNT) < 5 * sqrt(0.0099 * COUNT));
+        for (uint32_t d = 1; d < DISTANCES; d++) {
+            uint32_t distance = d < 40 ? d : d < 80 ? (d - 39) * 128 : (d - 79) * 1024; /* along a row, and of rows */
+            double both = 0, pairs = COUNT - distance;
+            for (uint32_t i = 0; i + distance < COUNT; i++) both += dropped[k % 2][i] & dropped[k % 2][i + distance];
+            if (fabs(both - 0.01 * pairs) > 5 * sqrt(0.0099 * pairs))
+                fail_msg("key %d, distance %u: %g pairs of %g", k, distance, both, pairs);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_are_dropped_independently),
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(streams_are_independent_of_order_and_of_each_other),
         cmocka_unit_test(numbers_have_the_moments_of_their_distribution),

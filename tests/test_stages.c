@@ -61,13 +61,13 @@ static void write_data(const SafeTensors *reference)
     assert_true(safetensors_write(writer, "data.safetensors", &diagnostics));
 }
 
-static void write_cluster(int devices)
+static void write_cluster(int devices, int threads)
 {
     FILE *file = fopen("cluster.yaml", "w");
     assert_non_null(file);
     fputs("devices:\n", file);
     for (int i = 0; i < devices; i++)
-        fprintf(file, "  - {name: device-%d, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}\n", i);
+        fprintf(file, "  - {name: device-%d, threads: %d, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}\n", i, threads);
     fclose(file);
 }
 
@@ -133,15 +133,19 @@ static void expect_reference(const char *text)
 typedef struct Cut {
     int stages;
     const char *schedule;
+    const char *options; /* further ones of skycc compile */
+    int threads, microbatches;
 } Cut;
+
+enum { ROWS = 8 };
 
 static void compile(const Cut *cut, const char *allocation)
 {
-    write_cluster(cut->stages);
-    run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 --microbatches 4"
+    write_cluster(cut->stages, cut->threads);
+    run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=%d --dim seq=16 --microbatches %d"
                       " --allocate %s --schedule %s"
-                      " --optimizer adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q",
-        allocation, cut->schedule);
+                      " --optimizer adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q %s",
+        ROWS / cut->microbatches, cut->microbatches, allocation, cut->schedule, cut->options);
 }
 
 static void losses_are_the_same(void **state)
@@ -159,9 +163,50 @@ static void losses_are_the_same(void **state)
     assert_string_equal(losses, expected_losses);
 }
 
+/* With dropout, every cut sees the losses of the first one to the last digit, and other micro-batches and another
+ * optimisation of the graph but for rounding. */
+static char dropped_losses[sizeof expected_losses];
+
+static void train_with_dropout(const Cut *cut, const char *options, char losses[static sizeof expected_losses])
+{
+    compile(cut, "even");
+    run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet %s", LOSSES, options);
+    read_losses("log.csv", losses);
+}
+
+static void losses_with_dropout_are_the_same(void **state)
+{
+    char losses[sizeof expected_losses];
+    train_with_dropout(*state, "", losses);
+    if (!dropped_losses[0]) strcpy(dropped_losses, losses);
+    assert_string_equal(losses, dropped_losses);
+    assert_string_not_equal(losses, expected_losses);
+}
+
+static void losses_with_dropout_are_close(void **state)
+{
+    char losses[sizeof expected_losses], *found = losses, *expected = dropped_losses;
+    train_with_dropout(*state, "", losses);
+    for (int i = 0; i < LOSSES; i++) assert_true(fabs(strtod(found, &found) - strtod(expected, &expected)) < 1e-4);
+}
+
+static void dropout_depends_on_the_seed_and_ends_with_training(void **state)
+{
+    static const Cut cut = {2, "1f1b", "--dropout 0.1", 1, 4}, without = {2, "1f1b", "", 1, 4};
+    char losses[sizeof expected_losses];
+    (void)state;
+    train_with_dropout(&cut, "--seed 1", losses);
+    assert_string_not_equal(losses, dropped_losses);
+    compile(&cut, "even");
+    run("programs/train --data data.safetensors --eval-data data.safetensors --lr 0 --steps 1 >with.txt");
+    compile(&without, "even");
+    run("programs/train --data data.safetensors --eval-data data.safetensors --lr 0 --steps 1 >without.txt");
+    run("grep -h eval with.txt >a && grep -h eval without.txt >b && cmp a b");
+}
+
 static void what_was_trained_can_be_exported_and_evaluated(void **state)
 {
-    const Cut cut = {4, "1f1b"};
+    const Cut cut = {4, "1f1b", "", 1, 4};
     (void)state;
     compile(&cut, "optimal");
     run("programs/train --data data.safetensors --no-shuffle --steps %d --checkpoint checkpoints --quiet", STEPS);
@@ -182,15 +227,27 @@ static void what_was_trained_can_be_exported_and_evaluated(void **state)
 
 int main(void)
 {
-    static Cut cuts[] = {{1, "1f1b"}, {1, "gpipe"}, {2, "1f1b"}, {2, "gpipe"},
-                         {4, "1f1b"}, {4, "gpipe"}, {8, "1f1b"}, {8, "gpipe"}};
-    enum { CUTS = sizeof cuts / sizeof *cuts };
-    struct CMUnitTest tests[CUTS + 1];
-    char names[CUTS][64];
-    for (int i = 0; i < CUTS; i++) {
-        snprintf(names[i], sizeof names[i], "%d stages, %s", cuts[i].stages, cuts[i].schedule);
-        tests[i] = (struct CMUnitTest){names[i], losses_are_the_same, NULL, NULL, &cuts[i]};
+    static Cut cuts[] = {{1, "1f1b", "", 1, 4}, {1, "gpipe", "", 1, 4}, {2, "1f1b", "", 1, 4}, {2, "gpipe", "", 1, 4},
+                         {4, "1f1b", "", 1, 4}, {4, "gpipe", "", 1, 4}, {8, "1f1b", "", 1, 4}, {8, "gpipe", "", 1, 4}};
+    static Cut dropped[] = {{1, "gpipe", "--dropout 0.1", 1, 4},
+                            {2, "1f1b", "--dropout 0.1", 2, 4},
+                            {4, "gpipe", "--dropout 0.1", 1, 4},
+                            {4, "1f1b", "--dropout 0.1", 1, 4}};
+    static Cut nearly[] = {{2, "1f1b", "--dropout 0.1", 1, 2}, {1, "1f1b", "--dropout 0.1 --no-prune", 1, 8}};
+    enum { CUTS = sizeof cuts / sizeof *cuts, DROPPED = sizeof dropped / sizeof *dropped, NEARLY = 2 };
+    struct CMUnitTest tests[CUTS + DROPPED + NEARLY + 2];
+    char names[CUTS + DROPPED + NEARLY][96];
+    int count = 0;
+    for (int i = 0; i < CUTS + DROPPED + NEARLY; i++) {
+        Cut *cut = i < CUTS ? &cuts[i] : i < CUTS + DROPPED ? &dropped[i - CUTS] : &nearly[i - CUTS - DROPPED];
+        snprintf(names[i], sizeof names[i], "%d stages, %s, %d micro-batches%s%s", cut->stages, cut->schedule,
+                 cut->microbatches, *cut->options ? ", " : "", cut->options);
+        CMUnitTestFunction test = i < CUTS             ? losses_are_the_same
+                                  : i < CUTS + DROPPED ? losses_with_dropout_are_the_same
+                                                       : losses_with_dropout_are_close;
+        tests[count++] = (struct CMUnitTest){names[i], test, NULL, NULL, cut};
     }
-    tests[CUTS] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(dropout_depends_on_the_seed_and_ends_with_training);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

@@ -80,6 +80,9 @@
     OPERATOR(LayerNormalization, layer_norm, 2, 3, 3) /* x, gain, bias -> y, mean, inverse deviation; epsilon */ \
     OPERATOR(LayerNormGradient, layer_norm_gradient, 5, 5, 1) /* x, gain, mean, inverse deviation, dy -> dx */ \
     OPERATOR(LayerNormGainGradient, layer_norm_gain_gradient, 4, 4, 1) /* x, mean, inverse deviation, dy -> dgain */ \
+    /* dropout.c */ \
+    OPERATOR(Dropout, dropout, 3, 3, 1) /* x, key, scalars; ratio; row: elements of one row of the batch; positions: of the \
+        first element in the whole tensor, then the stride of each axis */ \
     /* cross_entropy.c: logits [rows, classes], integer labels [rows]; ignore_index */ \
     OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2) /* logits, labels, scalars -> scaled sum, log-sum-exp [rows] */ \
     OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1) /* logits, labels, log-sum-exp, scalars -> dlogits */ \

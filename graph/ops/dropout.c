@@ -1,0 +1,86 @@
+/* Dropout (Srivastava et al., JMLR 15, 2014), scaled by 1 / (1 - ratio) in training so that evaluation is the identity.
+ *
+ * Nothing is stored: whether an element is kept is a function of the step's random key, of the node's own key, and of
+ * the element's position in the tensor of the whole batch. Forward and backward compute it anew. */
+#include "base/random.h"
+#include "base/step_scalars.h"
+#include "graph/operator.h"
+
+bool infer_dropout(InferContext *context)
+{
+    const Value *key = infer_input(context, 1), *scalars = infer_input(context, 2);
+    const Attribute *positions = node_attribute(context->node, "positions");
+    double ratio = node_float(context->node, "ratio", 0);
+    if (!infer_float_inputs(context, 1)) return false;
+    if (key->dtype != DTYPE_I64 || shape_elements(&key->shape) != 1)
+        return operator_error(context, NULL, "its key is not one int64");
+    if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
+        return operator_error(context, NULL, "its last input is not the scalars of a step");
+    if (!(ratio >= 0 && ratio < 1)) return operator_error(context, NULL, "the ratio %g is not in [0, 1)", ratio);
+    if (!positions || positions->count != 1 + infer_input(context, 0)->shape.rank)
+        return operator_error(context, NULL, "its positions do not fit the input");
+    return infer_same(context);
+}
+
+bool differentiate_dropout(Differentiation *differentiation, NodeId id)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    ValueId inputs[3] = {gradient_of(differentiation, node.outputs[0]), node.inputs[1], node.inputs[2]};
+    gradient_add(differentiation, node.inputs[0],
+                 gradient_node(differentiation, OP_Dropout, inputs, 3, node.attributes, node.attribute_count));
+    return true;
+}
+
+/* A scalar of the step, or the int64 that stands in the place of two. */
+static Register load_step(Lowering *lowering, ValueId scalars, int element, DType dtype)
+{
+    View view = lower_view(lowering, scalars);
+    view.offset += element;
+    int operand = lower_operand(lowering, &view, (int64_t[KERNEL_MAX_AXES]){0});
+    lowering->kernel->operands[operand].dtype = dtype;
+    return kernel_load(lowering->kernel, operand);
+}
+
+/* The number of the element, uniform in 0 ... RANDOM_ELEMENT_RANGE - 1. */
+static Register draw(Lowering *lowering, const Node *node, int axes)
+{
+    Kernel *kernel = lowering->kernel;
+    const int64_t *positions = node_attribute(node, "positions")->integers;
+    int64_t stride[KERNEL_MAX_AXES] = {0};
+    for (int i = 0; i < axes && node_attribute(node, "positions")->count > 1; i++) stride[i] = positions[1 + i];
+    View scalars = lower_view(lowering, node->inputs[2]), own = lower_view(lowering, node->inputs[1]);
+    int place = lower_operand(lowering, &scalars, stride);
+    /* The node's own key is an operand, not a constant of the kernel: nodes share code. */
+    Register own_key = kernel_load(kernel, lower_operand(lowering, &own, (int64_t[KERNEL_MAX_AXES]){0}));
+    Register step_key = load_step(lowering, node->inputs[2], SKY_STEP_RANDOM_KEY, DTYPE_I64);
+    Register key = kernel_binary(kernel, KERNEL_ADD, own_key, step_key);
+    Register row = load_step(lowering, node->inputs[2], SKY_STEP_FIRST_ROW, DTYPE_I64);
+    Register first = lower_scaled(kernel, row, node_integer(node, "row", 0), positions[0]);
+    return kernel_random(kernel, place, key, first);
+}
+
+/* y = number < ratio * range ? 0 : x / (1 - ratio), where the ratio is 0 outside training. */
+void lower_dropout(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
+    double ratio = node_float(node, "ratio", 0);
+    int64_t extent[KERNEL_MAX_AXES];
+    int axes = lower_axes(&y.shape, extent);
+    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    Register value = lower_load(lowering, &x), number = draw(lowering, node, axes);
+    Register active = load_step(lowering, node->inputs[2], SKY_STEP_DROPOUT, DTYPE_F32);
+    Register bound = kernel_constant(kernel, DTYPE_F32, (float)(ratio * RANDOM_ELEMENT_RANGE));
+    bound = kernel_binary(kernel, KERNEL_MULTIPLY, bound, active);
+    Register dropped = kernel_binary(kernel, KERNEL_LESS, number, bound);
+    Register more = kernel_constant(kernel, DTYPE_F32, (float)(1 / (1 - ratio) - 1));
+    Register one = kernel_constant(kernel, DTYPE_F32, 1);
+    more = kernel_binary(kernel, KERNEL_MULTIPLY, more, active);
+    Register scale = kernel_binary(kernel, KERNEL_ADD, one, more);
+    scale = kernel_convert(kernel, kernel_type(kernel, value), scale);
+    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, value, scale);
+    Register zero = kernel_constant(kernel, kernel_type(kernel, value), 0);
+    kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_select(kernel, dropped, zero, scaled));
+    lower_end(lowering);
+}
