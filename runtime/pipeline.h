@@ -25,7 +25,7 @@ typedef struct InstructionList {
 } InstructionList;
 
 typedef struct SlotSends {
-    int forward, backward; /* messages under way from this slot */
+    int forward, backward;            /* messages under way from this slot */
     double forward_due, backward_due; /* what they carry where links are emulated */
 } SlotSends;
 
@@ -41,7 +41,7 @@ typedef struct Pipeline {
     InstructionList training, evaluation;
     bool emulate, emulate_links;
     double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
-    double *losses; /* [micro-batch], of the stage with the loss; zeros elsewhere */
+    double *losses;    /* [micro-batch], of the stage with the loss; zeros elsewhere */
 } Pipeline;
 
 /* What one batch needs. */

@@ -10,7 +10,7 @@
 
 /* Shared by the two. */
 typedef struct RunState {
-    volatile int64_t step; /* being run, from 1; 0 before training */
+    volatile int64_t step;  /* being run, from 1; 0 before training */
     volatile bool finished; /* all ranks are done, with exit_code */
     volatile int exit_code;
 } RunState;
@@ -18,8 +18,8 @@ typedef struct RunState {
 /* Returns in the process that is to work; the other one stays behind, and exits as that one does. Before MPI_Init. */
 RunState *supervise(const SkyProgram *program);
 
-/* Ends the process that worked. MPI_Finalize is left out where MPICH's launcher can be told so: over TCP it often does not
- * return, and with many ranks it takes seconds. All ranks must have agreed that nothing is under way any more. */
+/* Ends the process that worked. MPI_Finalize is left out where MPICH's launcher can be told so: over TCP it often does
+ * not return, and with many ranks it takes seconds. All ranks must have agreed that nothing is under way any more. */
 _Noreturn void supervised_exit(RunState *state, int exit_code);
 
 #endif
