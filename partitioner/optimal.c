@@ -49,6 +49,13 @@ static void store_prices(Solver *s, const Relaxation *r, const double *price)
     for (int d = 0; d < s->problem->device_count; d++) s->type_price[s->problem->type_of[d]] = price[r->class_of[d]];
 }
 
+/* One question may take a third of what is left. */
+static double price_deadline(const Solver *s)
+{
+    double time = monotonic_seconds();
+    return time + (s->deadline - time) / 3;
+}
+
 /* ---- can there be a plan of this period? ---- */
 
 typedef enum Answer { NO, YES, UNKNOWN } Answer;
@@ -70,7 +77,7 @@ static Answer decide(Solver *s, int64_t cap, int width)
 {
     Relaxation r;
     relaxation_create(&r, s->problem, cap, false, NULL, 0);
-    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
+    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = price_deadline(s)};
     load_prices(s, &r, prices.price);
     prices_solve(&prices, &r, 0, 20000, NULL, NULL);
     Answer answer = prices.bound > 0 ? NO : UNKNOWN;
@@ -103,6 +110,9 @@ static Answer find_any(Solver *s) { return s->found ? YES : decide(s, period_lar
 /* Small enough to be searched whole. */
 static bool is_small(const Problem *p) { return (int64_t)p->layer_count * p->device_count <= 3000; }
 
+/* So large that searching it whole takes longer than it is worth. */
+static bool is_large(const Problem *p) { return (int64_t)p->layer_count * p->device_count > 50000; }
+
 /* Improves the best plan until `failures` tries in a row did not, the bound is met, or time is up. */
 static void improve(Solver *s, int failures, double until)
 {
@@ -122,7 +132,10 @@ static void bisect(Solver *s)
         int64_t high = unknown < s->value.period ? unknown : s->value.period, low = s->bound - 1;
         if (low + 1 >= high) break;
         int64_t cap = low + (high - low) / 2;
-        Answer answer = decide(s, cap, unknown < INT64_MAX ? 16 : WIDTH);
+        Answer answer = decide(s, cap,
+                               unknown == INT64_MAX   ? (is_large(s->problem) ? 64 : WIDTH)
+                               : is_large(s->problem) ? 0
+                                                      : 16);
         if (answer == NO)
             s->bound = period_above(s->problem, cap);
         else if (answer == UNKNOWN)
@@ -160,6 +173,11 @@ static int64_t solve_period(Solver *s)
     Answer any = find_any(s);
     if (any != YES) return any == NO ? INT64_MAX : s->bound;
     bisect(s);
+    if (is_large(
+            s->problem)) { /* better plans narrow the questions, and neighbourhoods find them sooner than searches do */
+        improve(s, 400, monotonic_seconds() + (s->deadline - monotonic_seconds()) / 2);
+        bisect(s);
+    }
     close_gap(s);
     return s->bound < s->value.period ? s->bound : s->value.period;
 }
@@ -242,7 +260,7 @@ static void examine(Solver *s, Intervals *open, Interval interval)
     const Problem *p = s->problem;
     Relaxation r;
     relaxation_create(&r, p, interval.high, true, NULL, 0);
-    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
+    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = price_deadline(s)};
     load_prices(s, &r, prices.price);
     double target = best_step(s) - (double)(p->microbatches - 1) * (double)(interval.low + 1);
     prices_solve(&prices, &r, target - 0.5, 20000, NULL, NULL);

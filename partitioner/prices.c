@@ -10,6 +10,9 @@
  *     row c + 1   sum uses_pc x_p - size_c * excess + slack_c = size_c (sums) or 0 (feasibility), perturbed
  * In the feasibility form costs are 0 and the penalty 1: `excess` is the least multiple of the cluster that suffices.
  */
+/* From the first number on the simplex is given a better start, from the second on it would stall and is left out. */
+enum { MANY_CLASSES = 100, TOO_MANY_CLASSES = 200 };
+
 typedef enum ColumnKind { COLUMN_PATH, COLUMN_SLACK, COLUMN_EXCESS } ColumnKind;
 
 typedef struct Column {
@@ -310,6 +313,7 @@ static bool enough(const Prices *prices, double target) { return prices->bound >
 static void generate(Master *m, Prices *prices, double target, int max_iterations, double *real)
 {
     while (prices->iterations < max_iterations) {
+        if (prices->deadline > 0 && prices->iterations % 16 < 2 && monotonic_seconds() > prices->deadline) return;
         settle_slacks(m);
         if (m->pivots > 300) {
             refactor(m);
@@ -327,6 +331,38 @@ static void generate(Master *m, Prices *prices, double target, int max_iteration
             return;
         }
     }
+}
+
+/* With hundreds of classes the simplex takes thousands of pivots to get near; multiplicative updates (mirror ascent
+ * over the prices that sum to 1) get near in hundreds of shortest paths. Feasibility form only. */
+static void ascend(Master *m, Prices *prices, double target, double *real)
+{
+    enum { ROUNDS = 1500, PATIENCE = 12 };
+    Relaxation *r = m->relaxation;
+    double rate = 0.3, *use = memory_allocate((size_t)r->class_count * sizeof *use);
+    double best = prices->total > 0 ? prices->path / prices->total : 0;
+    for (int round = 0, idle = 0; round < ROUNDS && rate > 1e-4 && !enough(prices, target); round++) {
+        if (prices->deadline > 0 && round % 16 == 0 && monotonic_seconds() > prices->deadline) break;
+        memset(use, 0, (size_t)r->class_count * sizeof *use);
+        relaxation_path(r, &m->path);
+        for (int k = 0; k < m->path.stage_count; k++) use[m->path.class_used[k]]++;
+        double total = 0;
+        for (int c = 0; c < r->class_count; c++) {
+            real[c] = (real[c] > 1e-9 ? real[c] : 1e-9) * exp(rate * (use[c] / r->class_size[c] - 1));
+            total += real[c] * r->class_size[c];
+        }
+        for (int c = 0; c < r->class_count; c++) real[c] /= total;
+        evaluate(m, prices, real);
+        double now = prices->path / prices->total;
+        idle = now > best + 1e-7 ? 0 : idle + 1;
+        if (now > best) best = now;
+        if (idle < PATIENCE) continue;
+        idle = 0;
+        rate *= 0.7; /* on from the best, in smaller steps */
+        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / prices->total;
+        evaluate(m, prices, real);
+    }
+    free(use);
 }
 
 void prices_solve(Prices *prices, Relaxation *r, double target, int max_iterations, const Path *incumbent,
@@ -360,7 +396,12 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
     else
         start_prices(r, r->sums ? 4 : 1, real);
     evaluate(&m, prices, real);
-    if (!enough(prices, target)) {
+    if (!r->sums && r->class_count > MANY_CLASSES) {
+        ascend(&m, prices, target, real);
+        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m.scale;
+        if (!enough(prices, target)) evaluate(&m, prices, real);
+    }
+    if (!enough(prices, target) && (r->sums || r->class_count <= TOO_MANY_CLASSES)) {
         m.penalty = r->sums ? 1e4 : 1;
         for (int c = 0; c < r->class_count; c++) add_column(&m, (Column){.kind = COLUMN_SLACK, .index = c});
         add_column(&m, (Column){.kind = COLUMN_EXCESS, .cost = m.penalty});

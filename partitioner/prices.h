@@ -17,6 +17,7 @@ typedef struct Prices {
     double bound;
     bool solved; /* the master program was solved to its optimum: these prices are (nearly) the best there are */
     int iterations;
+    double deadline; /* set by the caller: on the monotonic clock, when to stop; 0: never */
 } Prices;
 
 /* Scale of the prices of a feasibility question: they sum to about this. */

@@ -43,7 +43,8 @@ static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int i
     relaxation_create(r, p->problem, p->cap, p->sums, p->splits, p->depth);
     size_t entries = (size_t)r->class_count * (size_t)(p->problem->layer_count + 1);
     *mixture = mix ? arena_new_array(&r->arena, double, entries) : NULL;
-    *prices = (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count)};
+    *prices =
+        (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count), .deadline = p->limits.deadline};
     for (int d = p->problem->device_count - 1; d >= 0; d--)
         if (r->class_of[d] >= 0) prices->price[r->class_of[d]] = price[d];
     prices_solve(prices, r, p->target, iterations, NULL, *mixture);

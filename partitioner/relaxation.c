@@ -23,14 +23,15 @@ static void fill_low(const Problem *p, int type, int64_t cap, int to_end, int *l
     }
 }
 
-static void fill_rows(Relaxation *r, const int *type_of_row, int rows, int *low)
+static void fill_rows(Relaxation *r, const int *type_of_row, const int *size, int rows, int *low)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
     int levels = r->levels > 0 ? r->levels : 1;
     for (int level = 0; level < levels; level++)
         for (int k = 0; k < rows; k++)
-            fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
+            if (size[k] > 0)
+                fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
 }
 
 /* Levels whose reach is that of the level before them everywhere are dropped from the end. */
@@ -141,7 +142,7 @@ static void make_classes(Relaxation *r, const Split *splits, int split_count, co
     Hash *hash = arena_new_array(&scratch, Hash, rows);
     int *first_row = arena_new_array(&scratch, int, rows);
     r->levels = p->level_limit;
-    fill_rows(r, g.type_of_row, g.rows, low);
+    fill_rows(r, g.type_of_row, g.size, g.rows, low);
     if (!p->holes) collapse_levels(r, g.rows, low);
     r->class_size = arena_new_array(&r->arena, int, rows);
     r->class_type = arena_new_array(&r->arena, int, rows);
@@ -150,7 +151,7 @@ static void make_classes(Relaxation *r, const Split *splits, int split_count, co
         int c = r->class_count, region = p->type_region[g.type_of_row[k]];
         class_of_row[k] = CLASS_NONE;
         if (g.size[k] == 0 || !open[region]) continue; /* all of its devices are frozen, or out of reach */
-        hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
+        if (!r->sums) hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
         if (!r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
             for (c = 0; c < r->class_count; c++)
                 if (r->class_region[c] == region && hash[first_row[c]].low == hash[k].low &&

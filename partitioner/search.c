@@ -13,6 +13,9 @@ typedef struct Label {
     int parent, class_index, start, level, region;
 } Label;
 
+/* Bytes for the kept labels' lists of used devices; narrower searches where it would be more. */
+enum { MEMORY = 1 << 28 };
+
 typedef struct Bucket {
     Label *items;
     int count, capacity;
@@ -270,6 +273,8 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
     Arena arena = {0};
     const Problem *p = relaxation->problem;
     Search s = {.relaxation = relaxation, .problem = p, .price = price, .limits = limits, .goal = -1};
+    int64_t room = MEMORY / (2 * ((int64_t)p->layer_count + 1) * (relaxation->class_count + 1));
+    if (s.limits.width > room) s.limits.width = room > 16 ? (int)room : 16;
     s.update_low = least_update(relaxation);
     s.random = arena_new_array(&arena, uint64_t, (size_t)relaxation->class_count);
     uint64_t state = 0x243f6a8885a308d3u;
@@ -280,7 +285,7 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
         s.random[c] = z ^ (z >> 31);
     }
     s.buckets = arena_new_array(&arena, Bucket, (size_t)p->layer_count + 1);
-    s.table_size = 2 * (limits.width < 100000 ? limits.width : 100000) + 1;
+    s.table_size = 2 * (s.limits.width < 100000 ? s.limits.width : 100000) + 1;
     s.table = arena_new_array(&arena, int, (size_t)s.table_size);
     extend_all(&s, -1);
     for (int cut = p->layer_count - 1; cut > 0 && !(s.goal >= 0 && !relaxation->sums); cut--) {

@@ -119,7 +119,7 @@ static void compare_with_brute_force(const Costs *costs, PlanObjective objective
 static void small_instances_match_brute_force(void **state)
 {
     (void)state;
-    enum { ROUNDS = 30 };
+    enum { ROUNDS = 40 };
     for (int seed = 0; seed < ROUNDS * VARIANTS; seed++) {
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed);
