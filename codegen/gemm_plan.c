@@ -9,7 +9,9 @@ enum {
     LEAST_DEPTH_PACKED = 256,    /* shorter sums read A in place */
     LEAST_SIDE_PACKED = 256,     /* and so do small products: packing would not pay */
     PACKED_UNIT_ROWS = 384,      /* packed A stays in the second-level cache */
-    PACKED_UNIT_PANELS = 8,
+    PACKED_UNIT_PANELS = 24,     /* packed A is used for so many panels */
+    FEW_UNIT_PANELS = 8,         /* fewer only for the sake of a second thread */
+    WANTED_PACKED_UNITS = 4,
     ROW_GRANULE = 24,   /* a multiple of every tile height */
     WANTED_ROWS = 1024, /* per unit: packing a panel of B is paid once for so many rows */
     LEAST_ROWS = 384,   /* not cut further for the sake of parallelism */
@@ -109,10 +111,12 @@ static void choose_units(GemmPlan *plan, const Kernel *kernel)
     plan->panel_columns = (int64_t)plan->vectors * plan->lanes;
     int64_t panels = (plan->columns + plan->panel_columns - 1) / plan->panel_columns, per_unit = 1, chunks;
     if (plan->pack_a) {
-        per_unit = panels < PACKED_UNIT_PANELS ? panels : PACKED_UNIT_PANELS;
         chunks = (plan->rows + PACKED_UNIT_ROWS - 1) / PACKED_UNIT_ROWS;
-        if (batches * chunks == 1 && per_unit == panels && panels > 1)
-            per_unit = (panels + 1) / 2; /* for two threads */
+        per_unit = panels < PACKED_UNIT_PANELS ? panels : PACKED_UNIT_PANELS;
+        for (int64_t units; per_unit > 1; per_unit = (per_unit + 1) / 2) {
+            units = batches * chunks * ((panels + per_unit - 1) / per_unit);
+            if (units >= WANTED_PACKED_UNITS || (units > 1 && per_unit <= FEW_UNIT_PANELS)) break;
+        }
     } else {
         chunks = (plan->rows + WANTED_ROWS - 1) / WANTED_ROWS;
         while (batches * panels * chunks < WANTED_UNITS && plan->rows / (chunks + 1) >= LEAST_ROWS) chunks++;
