@@ -289,7 +289,8 @@ static int64_t solve_step(Solver *s)
         int index = lowest(&open);
         Interval interval = open.items[index];
         bound = interval.bound;
-        if (bound >= best_step(s) || interval.stuck || out_of_time(s)) break;
+        if (bound >= best_step(s) || interval.stuck || (out_of_time(s) && bound > 0))
+            break; /* some bound there is always */
         open.items[index] = open.items[--open.count];
         examine(s, &open, interval);
     }
