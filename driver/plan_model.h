@@ -35,6 +35,7 @@ enum {
     OPTION_LOSS,
     OPTION_OPTIMIZER,
     OPTION_DROPOUT,
+    OPTION_PRECISION,
     OPTION_NO_PRUNE,
     OPTION_KEEP_TIES,
     OPTION_UNTIE
@@ -50,7 +51,8 @@ enum {
         {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"without", required_argument, NULL, OPTION_WITHOUT},  \
         {"pin", required_argument, NULL, OPTION_PIN}, {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE},      \
         {"loss", required_argument, NULL, OPTION_LOSS}, {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},      \
-        {"dropout", required_argument, NULL, OPTION_DROPOUT}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},        \
+        {"dropout", required_argument, NULL, OPTION_DROPOUT},                                                          \
+        {"precision", required_argument, NULL, OPTION_PRECISION}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},    \
         {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
     {                                                                                                                  \
         "untie", no_argument, NULL, OPTION_UNTIE                                                                       \
@@ -71,6 +73,7 @@ enum {
     "  --fail-above SECONDS  exit 1 if the step (or the period, if that is the objective) is longer\n"                 \
     "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
     "  --dropout P|off       drop elements with probability P in training, where BERT does, or never\n"                \
+    "  --precision f32       of all computation; f32 is the only one so far\n"                                         \
     "  --no-prune            compute what nobody reads too (the last block for all tokens, not only the one read)\n"   \
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/safetensors.h"
 
 static const ImportedParameter *own_name(const ImportedModel *imported, ValueId value)
@@ -97,6 +98,7 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
         const char *file = source && source->file && strcmp(source->file, "-") != 0
                                ? reference_to(&code->arena, options, source->file)
                                : NULL;
+        if (value->data) parameters[i].initial_check = hash_bytes(value->data, parameters[i].value.bytes).low;
         if (file && source->bytes == parameters[i].value.bytes) {
             parameters[i].initial_file = file;
             parameters[i].initial_offset = source->offset;

@@ -110,6 +110,23 @@ static ValueId input_behind(const Graph *graph, ValueId value)
     return graph_value(graph, value)->role == ROLE_INPUT ? value : 0;
 }
 
+/* The cross-entropy that `value` is computed from; NULL if there is none. */
+static const Node *cross_entropy_behind(const Graph *graph, ValueId value)
+{
+    bool *above = memory_allocate(graph->value_count);
+    const Node *found = NULL;
+    above[value] = true;
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0 && !found; n--) {
+        const Node *node = graph_node(graph, n);
+        bool reached = false;
+        for (int i = 0; node->op != OP_NONE && i < node->output_count; i++) reached |= above[node->outputs[i]];
+        if (reached && node->op == OP_CrossEntropy) found = node;
+        for (int i = 0; reached && i < node->input_count; i++) above[node->inputs[i]] = true;
+    }
+    free(above);
+    return found;
+}
+
 static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnostics)
 {
     ValueId value = find_output(graph, name);
@@ -122,11 +139,12 @@ static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnosti
         Attribute scalar = attribute_integers("shape", NULL, 0);
         value = append(graph, OP_Reshape, &value, 1, &scalar, 1, diagnostics);
     }
-    /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself. */
-    const Node *producer = graph_node(graph, graph_value(graph, value)->producer);
-    if (producer->op == OP_CrossEntropy) {
-        graph->labels = input_behind(graph, producer->inputs[1]);
-        graph->ignore_index = node_integer(producer, "ignore_index", graph->ignore_index);
+    /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself, also where the
+     * loss is computed on from there. */
+    const Node *entropy = cross_entropy_behind(graph, value);
+    if (entropy) {
+        graph->labels = input_behind(graph, entropy->inputs[1]);
+        graph->ignore_index = node_integer(entropy, "ignore_index", graph->ignore_index);
         graph->loss_is_summed = graph->labels != 0;
         return value;
     }

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/random.h"
 
 void parameter_draw(const char *name, uint64_t seed, float deviation, float *values, size_t count)
@@ -71,7 +72,13 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
                                  "the file is shorter than when the program was compiled");
     }
-    memcpy(bytes, initial->file.bytes + parameter->initial_offset, value->bytes);
+    const unsigned char *source = initial->file.bytes + parameter->initial_offset;
+    if (hash_bytes(source, value->bytes).low != parameter->initial_check) {
+        Place place = {.file = initial->path, .object = value->name};
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
+                                 "the file is not the one that the program was compiled from");
+    }
+    memcpy(bytes, source, value->bytes);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* What a compiled program consists of: the contract between codegen, which emits it as constant data beside the kernels,
- * and the runtime, which interprets it. Also built in memory by `skycc run`.
+/* What a compiled program consists of: the contract between codegen, which emits it as constant data beside the
+ * kernels, and the runtime, which interprets it. Also built in memory by `skycc run`.
  *
  * A rank is one process on one device; it owns one or more stages. Every buffer lies in one of a few spaces, each one
  * allocation made at start-up; calls name buffers by space and offset. Nothing here is changed at run time. */
@@ -27,18 +27,18 @@ typedef struct SkyLocation {
     uint64_t offset; /* bytes */
 } SkyLocation;
 
-/* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread and
- * has SkyStage.thread_scratch_bytes, aligned to 64. */
+/* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread
+ * and has SkyStage.thread_scratch_bytes, aligned to 64. */
 typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
 
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
     uint32_t operand_count;
-    uint32_t layer;     /* for traces */
-    int64_t units;      /* independent pieces of work, in any order, on any thread */
-    int64_t grain;      /* least units worth a thread of their own */
-    const char *name;   /* of the ONNX node and the kernel, for traces */
+    uint32_t layer;          /* for traces */
+    int64_t units;           /* independent pieces of work, in any order, on any thread */
+    int64_t grain;           /* least units worth a thread of their own */
+    const char *name;        /* of the ONNX node and the kernel, for traces */
     const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
 
@@ -54,16 +54,17 @@ typedef struct SkyTensor {
 
 typedef struct SkyParameter {
     SkyTensor value;
-    SkyLocation gradient;         /* float32, like the value */
-    uint32_t state_count;         /* 0 SGD, 1 momentum, 2 Adam */
-    uint32_t update;              /* number of its call in SkyStage.update */
-    SkyLocation states[2];        /* adam.m, adam.v, or momentum */
-    uint32_t decay_exempt_class;  /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
-    uint32_t global_index;        /* position among all parameters of the model: the order of global reductions */
-    const char *initial_file;     /* where the initial value is, relative to the program's directory; may be NULL */
-    uint64_t initial_offset;      /* bytes into that file */
-    float initial_deviation;      /* without a file: normal with this standard deviation, drawn from SkyProgram.seed by
-                                     name (parameter_draw of runtime/parameters.h); 0: zeros */
+    SkyLocation gradient;        /* float32, like the value */
+    uint32_t state_count;        /* 0 SGD, 1 momentum, 2 Adam */
+    uint32_t update;             /* number of its call in SkyStage.update */
+    SkyLocation states[2];       /* adam.m, adam.v, or momentum */
+    uint32_t decay_exempt_class; /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
+    uint32_t global_index;       /* position among all parameters of the model: the order of global reductions */
+    const char *initial_file;    /* where the initial value is, relative to the program's directory; may be NULL */
+    uint64_t initial_offset;     /* bytes into that file */
+    uint64_t initial_check;  /* the low word of hash_bytes of the value's bytes there: the file must not have changed */
+    float initial_deviation; /* without a file: normal with this standard deviation, drawn from SkyProgram.seed by
+                                name (parameter_draw of runtime/parameters.h); 0: zeros */
 } SkyParameter;
 
 typedef struct SkyStage {
@@ -80,33 +81,33 @@ typedef struct SkyStage {
     const SkyTensor *receive_forward, *send_forward, *receive_backward, *send_backward;
     uint32_t receive_forward_count, send_forward_count, receive_backward_count, send_backward_count;
     uint32_t has_loss;
-    SkyLocation loss; /* float32: the micro-batch's share; in the slot */
-    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot */
+    SkyLocation loss;                         /* float32: the micro-batch's share; in the slot */
+    uint64_t space_bytes[SKY_SPACE_COUNT];    /* slot: of one slot */
     uint64_t gradient_offset, gradient_bytes; /* the run of the state space that holds all accumulated gradients */
     uint64_t thread_scratch_bytes;
     const void *constants;
 } SkyStage;
 
-/* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at any
- * time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by another
- * micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the slot is free
- * and its sends are complete. Between stages of one rank there are no sends and receives: the runtime copies
- * send_forward[i] to receive_forward[i] and so on. UPDATE leaves gradients undefined: the runtime zeroes the gradient run
- * before every step. */
+/* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at
+ * any time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by
+ * another micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the
+ * slot is free and its sends are complete. Between stages of one rank there are no sends and receives: the runtime
+ * copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves gradients undefined: the runtime zeroes the
+ * gradient run before every step. */
 typedef enum SkyInstructionOp {
-    SKY_RECEIVE_FORWARD,  /* post or complete the activations of (stage, micro-batch) */
+    SKY_RECEIVE_FORWARD, /* post or complete the activations of (stage, micro-batch) */
     SKY_FORWARD,
     SKY_SEND_FORWARD,
     SKY_RECEIVE_BACKWARD,
     SKY_BACKWARD,
     SKY_SEND_BACKWARD,
-    SKY_UPDATE,           /* all parameters of the stage */
-    SKY_REDUCE            /* gradients of parameters that several stages hold (same global_index) are summed */
+    SKY_UPDATE, /* all parameters of the stage */
+    SKY_REDUCE  /* gradients of parameters that several stages hold (same global_index) are summed */
 } SkyInstructionOp;
 
 typedef struct SkyInstruction {
     uint32_t op;
-    uint32_t stage;      /* index of the stage among all stages */
+    uint32_t stage; /* index of the stage among all stages */
     uint32_t microbatch;
     uint32_t slot;
 } SkyInstruction;
@@ -127,27 +128,28 @@ typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW, SKY_
 typedef struct SkyProgram {
     uint32_t version; /* SKY_PROGRAM_VERSION */
     uint32_t rank, rank_count;
-    uint32_t stage_count;          /* of this rank */
-    uint32_t total_stage_count;    /* of the pipeline */
-    uint32_t instruction_count;    /* one training step */
-    uint32_t microbatch_count;     /* per step */
-    uint32_t microbatch_size;      /* rows */
+    uint32_t stage_count;       /* of this rank */
+    uint32_t total_stage_count; /* of the pipeline */
+    uint32_t instruction_count; /* one training step */
+    uint32_t microbatch_count;  /* per step */
+    uint32_t microbatch_size;   /* rows */
     uint32_t sequence_length;
-    uint32_t threads;              /* of the device; 0: as many as cores are available */
-    uint32_t loss_is_summed;       /* scale 1 / valid labels of the batch; else 1 / micro-batches */
+    uint32_t threads;        /* of the device; 0: as many as cores are available */
+    uint32_t loss_is_summed; /* scale 1 / valid labels of the batch; else 1 / micro-batches */
     uint32_t total_parameter_count;
     int64_t ignore_index;
-    int64_t label_classes;         /* labels must be in 0 ... label_classes - 1, or ignore_index; 0: unchecked */
-    uint64_t seed;                 /* of initial values that are drawn */
-    double slowdown;               /* emulated with --emulate: every piece of work takes this many times as long */
+    int64_t label_classes; /* labels must be in 0 ... label_classes - 1, or ignore_index; 0: unchecked */
+    uint64_t seed;         /* of initial values that are drawn */
+    double slowdown;       /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
-    const uint32_t *stage_rank;    /* per stage of the pipeline: the rank that owns it */
-    const SkyLink *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
-    const char *labels_name;       /* NULL if the model computes its own loss from its inputs */
+    const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */
+    const SkyLink
+        *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
+    const char *labels_name; /* NULL if the model computes its own loss from its inputs */
     const char *device_name;
     const char *model_hash, *plan_hash; /* all ranks must carry the same */
-    const double *predicted_step_s; /* one element: what the plan predicts; reported beside the measured time */
+    const double *predicted_step_s;     /* one element: what the plan predicts; reported beside the measured time */
     SkyOptimizer optimizer;
 } SkyProgram;
 
