@@ -150,5 +150,14 @@ expect 1 'vocab.txt: error:' -- "${train[@]}" --data vocab.txt
 "${train[@]}" --data data.safetensors || fail "training on the right data"
 [ -s log.csv ] || fail "no log"
 
+# Weights that are not those the programs were compiled from: of another export, and cut short
+cp "$model" changing.onnx
+"$skycc" compile changing.onnx -d cluster.yaml -o others "${dimensions[@]}" --microbatches 2 -q || fail "compile"
+cp "$2/bert/bert-nano-seqcls-opset11-dyn.onnx" changing.onnx
+expect 1 'changing.onnx: error:' 'not the one that the program was compiled from' 'hint:' -- \
+    others/train --steps 1 --quiet --data data.safetensors
+head -c 1000 "$model" >changing.onnx
+expect 1 'changing.onnx: error:' 'shorter than when' 'hint:' -- others/train --steps 1 --quiet --data data.safetensors
+
 [ $failures = 0 ] && echo "every bad input was refused as it should be"
 exit $((failures > 0))

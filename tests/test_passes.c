@@ -208,6 +208,30 @@ static void packed_buffers_never_overlap_while_alive(void **state)
     }
 }
 
+/* The operator that a SoftmaxCrossEntropyLoss became applies the scale: what is computed on from it is not scaled
+ * again. */
+static void losses_of_the_model_are_scaled_once(void **state)
+{
+    (void)state;
+    Model model;
+    load(&model, "bert-nano-seqcls-opset17-dyn-loss");
+    Graph *graph = &model.graph;
+    ValueId own = graph->loss, half = 0;
+    assert_int_equal(graph_node(graph, graph_value(graph, own)->producer)->op, OP_CrossEntropy);
+    ValueId inputs[] = {own, graph_constant_scalar(graph, DTYPE_F32, 0.5)};
+    NodeOrigin origin = {"half", PHASE_FORWARD, 0, LAYER_NONE};
+    assert_true(graph_add_node(graph, OP_Mul, origin, inputs, 2, NULL, 0, &half, 1, &model.diagnostics));
+    graph_add_output(graph, "half", half);
+    graph->labels = 0;
+    graph->loss_is_summed = false;
+    assert_true(loss_attach(graph, "output:half", &model.diagnostics));
+    assert_int_equal(graph->loss, half);
+    assert_int_equal(count_nodes(graph, OP_ScaleLoss), 0);
+    assert_true(graph->loss_is_summed);
+    assert_string_equal(graph_value(graph, graph->labels)->name, "labels");
+    unload(&model);
+}
+
 static void malformed_losses_and_optimizers_are_usage_errors(void **state)
 {
     (void)state;
@@ -247,6 +271,7 @@ int main(void)
         cmocka_unit_test(neighbouring_stages_agree_on_what_crosses),
         cmocka_unit_test(equal_layers_share_their_kernels),
         cmocka_unit_test(packed_buffers_never_overlap_while_alive),
+        cmocka_unit_test(losses_of_the_model_are_scaled_once),
         cmocka_unit_test(malformed_losses_and_optimizers_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
