@@ -1,6 +1,7 @@
 /* Where a training step's time goes, kernel by kernel, on one thread:
  *
- *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128
+ *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
+ *                                                 --dropout=P drops elements
  *
  * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
  * element once. */
@@ -169,6 +170,11 @@ int main(int argc, char **argv)
         char *equals = strchr(argv[i], '=');
         if (!equals) break;
         *equals = 0;
+        if (strcmp(argv[i], "--dropout") == 0) {
+            options.import.dropout_given = true;
+            options.import.dropout = atof(equals + 1);
+            continue;
+        }
         bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
     }
     if (argc < 2) return fputs("usage: bench_kernels MODEL.onnx [NAME=VALUE ...]\n", stderr), EXIT_USAGE;

@@ -58,19 +58,20 @@ static bool is_map(const Kernel *kernel)
     return true;
 }
 
-/* The one instruction that stores into `operand`, at its strided place; 0 if there are several or others. */
-static Register only_store(const Kernel *kernel, int operand)
+/* The instruction that stores the final elements of `operand`, at their strided place; 0 if that cannot be told. The
+ * kernel may have used the operand for intermediate results before, as softmax does. */
+static Register final_store(const Kernel *kernel, int operand)
 {
-    Register found = 0;
+    Register last = 0;
     for (Register r = 1; r <= kernel->instruction_count; r++) {
         const KernelInstruction *instruction = kernel_instruction(kernel, r);
+        bool load = instruction->op == KERNEL_LOAD;
         bool stores = instruction->op == KERNEL_STORE || instruction->op == KERNEL_STORE_ADD;
-        if ((stores || instruction->op == KERNEL_LOAD) && instruction->operand == operand) {
-            if (found || instruction->op != KERNEL_STORE || instruction->b) return 0;
-            found = r;
-        }
+        if ((!load && !stores) || instruction->operand != operand) continue;
+        if (instruction->op == KERNEL_STORE_ADD || (load ? instruction->a : instruction->b)) return 0;
+        last = r;
     }
-    return found;
+    return last && kernel_instruction(kernel, last)->op == KERNEL_STORE ? last : 0;
 }
 
 static int phase_of(const Kernel *kernel, Register r)
@@ -319,8 +320,8 @@ static bool touches(const LoweredCall *call, ValueId value)
     return false;
 }
 
-/* Whether the work of call `moved` may be done before or behind all calls first ... end - 1: none of them touches what it
- * reads or writes in a way that matters. */
+/* Whether the work of call `moved` may be done before or behind all calls first ... end - 1: none of them touches what
+ * it reads or writes in a way that matters. */
 static bool may_pass(const Fuser *fuser, size_t moved, size_t first, size_t end)
 {
     const LoweredCall *call = &fuser->lowering->calls[moved];
@@ -363,11 +364,16 @@ static bool independent(const LoweredCall *producer, const LoweredCall *consumer
     return true;
 }
 
+/* The one operand of the producer that is `value`, if it writes it; else -1. */
 static int writing_operand(const LoweredCall *call, ValueId value)
 {
-    for (int i = 0; i < call->kernel->operand_count; i++)
-        if (call->operands[i].value == value) return call->kernel->operands[i].written ? i : -1;
-    return -1;
+    int found = -1;
+    for (int i = 0; i < call->kernel->operand_count; i++) {
+        if (call->operands[i].value != value) continue;
+        if (found >= 0 || !call->kernel->operands[i].written) return -1;
+        found = i;
+    }
+    return found;
 }
 
 /* Tries to fuse call `c`, a map, into the producer of its operand `value`. */
@@ -384,7 +390,7 @@ static bool fuse_into_producer(Fuser *fuser, size_t c, ValueId value)
     int load = reading_operand(consumer, value), store_operand = writing_operand(producer, value);
     if (load < 0 || store_operand < 0 || consumer->operands[load].offset != producer->operands[store_operand].offset)
         return false;
-    Register store = only_store(producer->kernel, store_operand);
+    Register store = final_store(producer->kernel, store_operand);
     if (!store || !independent(producer, consumer, value)) return false;
     /* What is stored and loaded back has the type of the value, and so must what is passed in a register. */
     if (kernel_type(producer->kernel, kernel_instruction(producer->kernel, store)->a) !=

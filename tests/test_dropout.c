@@ -12,6 +12,7 @@
 #include "frontend/import.h"
 #include "graph/dropout.h"
 #include "graph/fusion.h"
+#include "graph/kernel_fusion.h"
 #include "graph/operator.h"
 #include "graph/prune.h"
 #include "runtime/step.h"
@@ -95,6 +96,47 @@ static void steps_and_nodes_have_masks_of_their_own(void **state)
     }
     assert_memory_not_equal(graph_value(&graph, key[0])->data, graph_value(&graph, key[1])->data, sizeof(int64_t));
     graph_free(&graph);
+}
+
+/* Dropout of what a softmax makes: joined to it, whether or not something else reads that too. */
+static void dropout_joins_what_makes_its_input(void **state)
+{
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        Graph graph;
+        Evaluator evaluator;
+        Diagnostics diagnostics = {0};
+        float result[2][ELEMENTS];
+        graph_init(&graph, "test");
+        ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &(Shape){2, {ROWS, WIDTH}}), y;
+        NodeOrigin origin = {.name = "n"};
+        assert_true(graph_add_node(&graph, OP_Softmax, origin, &x, 1, NULL, 0, &y, 1, &diagnostics));
+        ValueId dropped = dropout_add(&graph, y, 0.25, origin, &diagnostics);
+        graph_add_output(&graph, "dropped", dropped);
+        for (int fused = 0; fused < 2; fused++) {
+            evaluator_init(&evaluator, &graph);
+            bool *keep = memory_allocate(graph.value_count);
+            keep[dropped] = true;
+            keep[y] = kept;
+            size_t count = evaluator.lowering.call_count, live = 0;
+            if (fused) fuse_calls(&evaluator.lowering, 0, count, keep);
+            for (size_t i = 0; i < count; i++)
+                if (!evaluator.lowering.calls[i].dead) evaluator.lowering.calls[live++] = evaluator.lowering.calls[i];
+            evaluator.lowering.call_count = live;
+            assert_int_equal(live, fused ? 1 : 2);
+            for (int i = 0; i < ELEMENTS; i++) ((float *)evaluator.buffer[x])[i] = (float)sin(i);
+            step_scalars_drop(evaluator.buffer[graph.scalars], 1, 2);
+            assert_true(evaluator_run(&evaluator));
+            memcpy(result[fused], evaluator.buffer[dropped], sizeof result[fused]);
+            double sum = 0;
+            for (int i = 0; i < ELEMENTS; i++) sum += ((float *)evaluator.buffer[y])[i];
+            if (kept) assert_true(fabs(sum - ROWS) < 1e-5);
+            free(keep);
+            evaluator_free(&evaluator);
+        }
+        for (int i = 0; i < ELEMENTS; i++) assert_true(fabsf(result[0][i] - result[1][i]) < 1e-7f);
+        graph_free(&graph);
+    }
 }
 
 /* --- Places --------------------------------------------------------------------------------------------------------
@@ -202,6 +244,7 @@ int main(void)
         cmocka_unit_test(micro_batches_have_the_mask_of_the_batch),
         cmocka_unit_test(elements_are_kept_and_scaled_or_dropped),
         cmocka_unit_test(steps_and_nodes_have_masks_of_their_own),
+        cmocka_unit_test(dropout_joins_what_makes_its_input),
         cmocka_unit_test(dropout_goes_where_bert_has_it),
         cmocka_unit_test(all_families_have_places),
     };
