@@ -35,7 +35,7 @@ static void print_verdict(const Plan *plan, const Verified *verified)
     else
         printf("no lower bound is certified\n");
     if (plan->lower_bound_ns > verified->certified_ns)
-        printf("not certified: the plan's own bound of %s, which an exhaustive search found\n",
+        printf("not certified: the rest of the plan's own bound, %s, which rests on the solver's search\n",
                report_seconds(plan->lower_bound_ns, bound));
 }
 
