@@ -333,7 +333,7 @@ static void write_gradients(Run *run)
 {
     const SkyStage *stage = &run->code.stage;
     for (uint32_t i = 0; i < stage->parameter_count; i++)
-        if (run->model.graph.gradients[run->code.parameter_values[i]])
+        if (graph_gradient(&run->model.graph, run->code.parameter_values[i]))
             write_parameter(run, "grad", run->code.parameter_values[i],
                             execution_address(&run->execution, 0, 0, stage->parameters[i].gradient));
 }

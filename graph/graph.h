@@ -105,14 +105,13 @@ typedef struct Graph {
     int64_t ignore_index; /* labels with this value do not count */
     bool loss_is_summed;  /* scaled by 1 / (valid labels of the whole batch); otherwise by 1 / micro-batches */
     ValueId scalars;      /* ROLE_SCALARS */
-    ValueId
-        *gradients; /* per value id up to value_count at differentiation: accumulated gradient of a parameter, or 0 */
+    ValueId *gradients;   /* per value id up to gradient_count; read with graph_gradient */
     size_t gradient_count;
 
     const char **layer_names; /* set by layer assignment */
     int layer_count;
 
-    size_t folded_bytes;      /* what constant folding made so far, and how much it computed: both are limited (fold.h) */
+    size_t folded_bytes; /* what constant folding made so far, and how much it computed: both are limited (fold.h) */
     double folded_iterations;
 } Graph;
 
@@ -121,6 +120,11 @@ void graph_free(Graph *graph);
 
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
 static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }
+/* The accumulated gradient of a parameter; 0: the loss does not depend on it, or nothing was differentiated yet. */
+static inline ValueId graph_gradient(const Graph *graph, ValueId parameter)
+{
+    return parameter < graph->gradient_count ? graph->gradients[parameter] : 0;
+}
 
 /* New values. Names are copied. */
 ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape *shape);

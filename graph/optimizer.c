@@ -84,20 +84,21 @@ bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diag
     };
     ValueId scalars = graph_step_scalars(graph);
     for (ValueId p = 1; p < graph->gradient_count; p++) {
-        if (!graph->gradients[p]) continue;
+        ValueId gradient = graph_gradient(graph, p);
+        if (!gradient) continue;
         const char *name = graph_value(graph, p)->name;
         if (graph_value(graph, p)->dtype != DTYPE_F32)
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = graph->file, .object = name},
                                      "export the model in float32", "is a parameter of type %s; only f32 is trained",
                                      dtype_name(graph_value(graph, p)->dtype));
-        ValueId inputs[5] = {p, graph->gradients[p], scalars};
+        ValueId inputs[5] = {p, gradient, scalars};
         int count = 3;
         for (int i = 0; i < updates[spec->kind].states; i++) {
             const char *state = arena_format(&graph->arena, "%s/%s", updates[spec->kind].state_names[i], name);
             inputs[count++] = graph_add_state(graph, state, p);
         }
         Attribute decoupled = attribute_integer("decoupled", spec->kind == OPTIMIZER_ADAMW);
-        const Node *last = graph_node(graph, graph_value(graph, graph->gradients[p])->producer);
+        const Node *last = graph_node(graph, graph_value(graph, gradient)->producer);
         NodeOrigin origin = {name, PHASE_UPDATE, last->differentiates, last->layer};
         if (!graph_add_node(graph, updates[spec->kind].op, origin, inputs, count, &decoupled, 1, NULL, 0, diagnostics))
             return false;

@@ -1,0 +1,69 @@
+/* Internal to stages: what the parts of stage_build share while one stage is made. In order: nodes and boundaries
+ * (stage_nodes.c), lowering and fusion (stage.c), places (stage_places.c), tables (stage_tables.c). */
+#ifndef CODEGEN_STAGE_BUILDER_H
+#define CODEGEN_STAGE_BUILDER_H
+
+#include "codegen/stage.h"
+#include "graph/lower.h"
+
+typedef struct NodeList {
+    NodeId *nodes;
+    size_t count, capacity;
+} NodeList;
+
+typedef struct ValueList {
+    ValueId *values;
+    size_t count, capacity;
+} ValueList;
+
+void value_list_add(ValueList *list, ValueId value);
+
+typedef struct KernelEntry {
+    Hash hash;
+    const Kernel *kernel;
+} KernelEntry;
+
+typedef struct StageBuilder {
+    StageCode *code;
+    Graph *graph;
+    int first_layer, last_layer;
+    Lowering lowering;
+    NodeList forward, backward, update;
+    ValueList receive_forward, send_forward, receive_backward, send_backward, outputs, parameters;
+    size_t forward_end, backward_end, update_end; /* in lowering.calls */
+    bool *kept;                                   /* per value: lives in the slot, or in the state */
+    SkyLocation *location;                        /* per value, where placed */
+    bool *placed;
+    KernelEntry *kernels; /* those the call tables point to */
+    size_t kernel_count, kernel_capacity;
+    Buffer constants;
+    uint64_t state_bytes, slot_bytes;
+} StageBuilder;
+
+/* --- stage_nodes.c --- */
+void stage_collect_nodes(StageBuilder *builder);
+void stage_collect_boundaries(StageBuilder *builder);
+/* Parameters that the stage's nodes read, in the order of the model. */
+void stage_collect_parameters(StageBuilder *builder);
+bool stage_is_last(const StageBuilder *builder);
+bool stage_has_loss(const StageBuilder *builder);
+/* The node that updates the parameter and, unless NULL, its position among the stage's updates; NULL: none does. */
+const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint32_t *index);
+/* Of an update's inputs the first that is optimiser state; before it stand value, gradient and scalars. */
+enum { UPDATE_FIRST_STATE = 3 };
+
+/* --- stage_places.c --- */
+uint64_t stage_value_bytes(const Graph *graph, ValueId id);
+/* Whether the value lasts from step to step: a parameter, its gradient, or the optimiser's. */
+bool stage_lives_in_state(const Value *value);
+void stage_place_parameters(StageBuilder *builder);
+/* Everything else that is not scratch. */
+void stage_place_lasting(StageBuilder *builder);
+/* Temporaries of the calls first ... end - 1, packed by lifetime. Returns the bytes they need. */
+uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end);
+
+/* --- stage_tables.c --- */
+/* Fills builder->code from all of the above. */
+void stage_make_tables(StageBuilder *builder);
+
+#endif

@@ -1,0 +1,123 @@
+/* Where a stage's values live: state, slots, constants, and temporaries packed by lifetime. */
+#include <stdlib.h>
+
+#include "codegen/memory.h"
+#include "codegen/stage_builder.h"
+
+bool stage_lives_in_state(const Value *value)
+{
+    return value->role == ROLE_PARAMETER || value->role == ROLE_STATE ||
+           (value->role == ROLE_ACTIVATION && value->parameter);
+}
+
+uint64_t stage_value_bytes(const Graph *graph, ValueId id)
+{
+    const Value *value = graph_value(graph, id);
+    return (uint64_t)shape_elements(&value->shape) * dtype_size(value->dtype);
+}
+
+static void place(StageBuilder *builder, ValueId value, SkySpace space, uint64_t *used)
+{
+    if (builder->placed[value]) return;
+    builder->placed[value] = true;
+    builder->location[value] = (SkyLocation){.space = (uint32_t)space, .offset = *used};
+    *used += align_bytes(stage_value_bytes(builder->graph, value));
+}
+
+static void place_constant(StageBuilder *builder, ValueId value)
+{
+    if (builder->placed[value]) return;
+    buffer_align(&builder->constants, BUFFER_ALIGNMENT);
+    uint64_t used = builder->constants.size;
+    place(builder, value, SKY_SPACE_CONSTANT, &used);
+    buffer_append(&builder->constants, graph_value(builder->graph, value)->data,
+                  stage_value_bytes(builder->graph, value));
+}
+
+/* The state: all values, then all gradients, then the optimiser's. */
+void stage_place_parameters(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    const ValueList *parameters = &builder->parameters;
+    SkyStage *stage = &builder->code->stage;
+    for (size_t i = 0; i < parameters->count; i++)
+        place(builder, parameters->values[i], SKY_SPACE_STATE, &builder->state_bytes);
+    stage->gradient_offset = builder->state_bytes;
+    for (size_t i = 0; i < parameters->count; i++) {
+        ValueId gradient = graph_gradient(graph, parameters->values[i]);
+        if (gradient) place(builder, gradient, SKY_SPACE_STATE, &builder->state_bytes);
+    }
+    stage->gradient_bytes = builder->state_bytes - stage->gradient_offset;
+    for (size_t i = 0; i < parameters->count; i++) {
+        const Node *update = stage_update_of(builder, parameters->values[i], NULL);
+        for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
+            place(builder, update->inputs[k], SKY_SPACE_STATE, &builder->state_bytes);
+    }
+}
+
+void stage_place_lasting(StageBuilder *builder)
+{
+    const Lowering *lowering = &builder->lowering;
+    Graph *graph = builder->graph;
+    uint64_t step = 0;
+    for (size_t i = 0; i < builder->receive_forward.count; i++)
+        place(builder, builder->receive_forward.values[i], SKY_SPACE_SLOT, &builder->slot_bytes);
+    for (size_t i = 0; i < builder->receive_backward.count; i++)
+        place(builder, builder->receive_backward.values[i], SKY_SPACE_SLOT, &builder->slot_bytes);
+    for (size_t c = 0; c < lowering->call_count; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
+            ValueId id = call->operands[i].value;
+            const Value *value = graph_value(graph, id);
+            if (value->role == ROLE_CONSTANT)
+                place_constant(builder, id);
+            else if (value->role == ROLE_SCALARS)
+                place(builder, id, SKY_SPACE_STEP, &step);
+            else if (value->role == ROLE_INPUT || (builder->kept[id] && !stage_lives_in_state(value)))
+                place(builder, id, SKY_SPACE_SLOT, &builder->slot_bytes);
+        }
+    }
+    /* Outputs that are inputs or constants unchanged still need a place to be read from. */
+    for (size_t i = 0; i < builder->outputs.count; i++) {
+        ValueId id = builder->outputs.values[i];
+        if (graph_value(graph, id)->role == ROLE_CONSTANT)
+            place_constant(builder, id);
+        else
+            place(builder, id, SKY_SPACE_SLOT, &builder->slot_bytes);
+    }
+}
+
+uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end)
+{
+    const Lowering *lowering = &builder->lowering;
+    size_t count = 0, capacity = 0;
+    BufferLifetime *lifetimes = NULL;
+    ValueList values = {0};
+    size_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
+    for (size_t c = first; c < end; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
+            ValueId value = call->operands[i].value;
+            if (builder->placed[value]) continue;
+            if (!index[value]) {
+                if (!call->kernel->operands[i].written)
+                    bug("call %zu (%s of '%s') reads value %u before anything writes it", c, call->kernel->label,
+                        graph_node(builder->graph, call->node)->name, value);
+                BufferLifetime lifetime = {.bytes = stage_value_bytes(builder->graph, value), .first = c};
+                array_push(lifetimes, count, capacity, lifetime);
+                value_list_add(&values, value);
+                index[value] = count;
+            }
+            lifetimes[index[value] - 1].last = c;
+        }
+    }
+    uint64_t bytes = memory_pack(lifetimes, count);
+    for (size_t i = 0; i < count; i++) {
+        builder->placed[values.values[i]] = true;
+        builder->location[values.values[i]] = (SkyLocation){.space = SKY_SPACE_SCRATCH, .offset = lifetimes[i].offset};
+    }
+    free(values.values);
+    free(lifetimes);
+    free(index);
+    return bytes;
+}

@@ -1,0 +1,184 @@
+/* The tables of a stage (runtime/program.h): calls, tensors, parameters. */
+#include <string.h>
+
+#include "codegen/stage_builder.h"
+#include "graph/operator.h"
+
+static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
+{
+    kernel_canonicalize(kernel);
+    kernel_verify(kernel);
+    Hash hash = kernel_hash(kernel);
+    for (size_t i = 0; i < builder->kernel_count; i++)
+        if (builder->kernels[i].hash.high == hash.high && builder->kernels[i].hash.low == hash.low)
+            return builder->kernels[i].kernel;
+    Kernel *copy = arena_copy(&builder->code->arena, kernel, sizeof *kernel);
+    copy->label = arena_string(&builder->code->arena, kernel->label);
+    KernelEntry entry = {hash, copy};
+    array_push(builder->kernels, builder->kernel_count, builder->kernel_capacity, entry);
+    return copy;
+}
+
+static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end, uint32_t *count)
+{
+    const Graph *graph = builder->graph;
+    Arena *arena = &builder->code->arena;
+    SkyCall *calls = arena_new_array(arena, SkyCall, end - first);
+    *count = 0;
+    for (size_t c = first; c < end; c++) {
+        const LoweredCall *lowered = &builder->lowering.calls[c];
+        if (lowered->dead) continue;
+        int operands = lowered->kernel->operand_count;
+        SkyLocation *locations = arena_new_array(arena, SkyLocation, (size_t)operands);
+        for (int i = 0; i < operands; i++) {
+            ValueId value = lowered->operands[i].value;
+            locations[i] = builder->location[value];
+            locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
+        }
+        const Node *node = graph_node(graph, lowered->node);
+        calls[(*count)++] = (SkyCall){
+            .operands = locations,
+            .operand_count = (uint32_t)operands,
+            .layer = (uint32_t)(node->layer == LAYER_NONE ? builder->first_layer : node->layer),
+            .units = 1,
+            .grain = 1,
+            .name = arena_format(arena, "%s %s", node->name, lowered->kernel->label),
+            .interpreted = intern_kernel(builder, lowered->kernel),
+        };
+    }
+    return calls;
+}
+
+static SkyTensor tensor_of(StageBuilder *builder, ValueId id, const char *name)
+{
+    const Value *value = graph_value(builder->graph, id);
+    SkyTensor tensor = {.dtype = value->dtype,
+                        .rank = (uint32_t)value->shape.rank,
+                        .bytes = stage_value_bytes(builder->graph, id),
+                        .location = builder->location[id]};
+    tensor.name = name ? arena_string(&builder->code->arena, name) : arena_format(&builder->code->arena, "%%%u", id);
+    memcpy(tensor.dim, value->shape.dim, (size_t)value->shape.rank * sizeof tensor.dim[0]);
+    return tensor;
+}
+
+static const SkyTensor *tensor_table(StageBuilder *builder, const ValueList *list, uint32_t *count)
+{
+    SkyTensor *tensors = arena_new_array(&builder->code->arena, SkyTensor, list->count);
+    for (size_t i = 0; i < list->count; i++)
+        tensors[i] = tensor_of(builder, list->values[i], graph_value(builder->graph, list->values[i])->name);
+    *count = (uint32_t)list->count;
+    return tensors;
+}
+
+/* The least extent of a table that the input indexes, directly or reshaped or converted; 0 if it indexes none. */
+static int64_t index_limit(const Graph *graph, ValueId input)
+{
+    int64_t limit = 0;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op != OP_Gather) continue;
+        ValueId source = node->inputs[1];
+        while (graph_value(graph, source)->producer) {
+            const Node *producer = graph_node(graph, graph_value(graph, source)->producer);
+            if (producer->input_count != 1) break;
+            source = producer->inputs[0];
+        }
+        const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
+        int64_t axis = node_integer(node, "axis", 0);
+        int64_t extent = shape->dim[axis < 0 ? axis + shape->rank : axis];
+        if (source == input && (!limit || extent < limit)) limit = extent;
+    }
+    return limit;
+}
+
+static void input_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    SkyStage *stage = &builder->code->stage;
+    SkyTensor *inputs = arena_new_array(&builder->code->arena, SkyTensor, graph->input_count);
+    for (size_t i = 0; i < graph->input_count; i++) {
+        ValueId id = graph->inputs[i];
+        if (!builder->placed[id]) continue;
+        SkyTensor *tensor = &inputs[stage->input_count++];
+        *tensor = tensor_of(builder, id, graph_value(graph, id)->name);
+        tensor->value_limit = index_limit(graph, id);
+    }
+    stage->inputs = inputs;
+}
+
+static void output_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    SkyStage *stage = &builder->code->stage;
+    SkyTensor *outputs = arena_new_array(&builder->code->arena, SkyTensor, builder->outputs.count);
+    for (size_t i = 0; i < graph->output_count; i++)
+        for (size_t k = 0; k < builder->outputs.count; k++)
+            if (builder->outputs.values[k] == graph->outputs[i].value && stage->output_count < builder->outputs.count) {
+                outputs[stage->output_count++] = tensor_of(builder, graph->outputs[i].value, graph->outputs[i].name);
+                break;
+            }
+    stage->outputs = outputs;
+}
+
+/* 1: a bias; 2: gain or bias of a normalisation; 0: everything else. */
+static uint32_t decay_exempt_class(const Graph *graph, ValueId parameter)
+{
+    const Value *value = graph_value(graph, parameter);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_LayerNormalization &&
+            (node->inputs[1] == parameter || (node->input_count > 2 && node->inputs[2] == parameter)))
+            return 2;
+    }
+    return value->shape.rank == 1 ? 1 : 0;
+}
+
+static void parameter_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    const ValueList *parameters = &builder->parameters;
+    StageCode *code = builder->code;
+    SkyParameter *table = arena_new_array(&code->arena, SkyParameter, parameters->count);
+    uint32_t global_index = 0;
+    size_t count = 0;
+    for (ValueId v = 1; v < graph->value_count && count < parameters->count; v++) {
+        if (graph_value(graph, v)->role != ROLE_PARAMETER) continue;
+        uint32_t index = global_index++;
+        if (parameters->values[count] != v) continue;
+        SkyParameter *parameter = &table[count++];
+        parameter->value = tensor_of(builder, v, graph_value(graph, v)->name);
+        parameter->global_index = index;
+        parameter->decay_exempt_class = decay_exempt_class(graph, v);
+        ValueId gradient = graph_gradient(graph, v);
+        if (gradient) parameter->gradient = builder->location[gradient];
+        const Node *update = stage_update_of(builder, v, &parameter->update);
+        for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
+            parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
+    }
+    code->stage.parameters = table;
+    code->stage.parameter_count = (uint32_t)parameters->count;
+    code->parameter_values = arena_copy(&code->arena, parameters->values, parameters->count * sizeof(ValueId));
+}
+
+void stage_make_tables(StageBuilder *builder)
+{
+    SkyStage *stage = &builder->code->stage;
+    stage->forward = call_table(builder, 0, builder->forward_end, &stage->forward_count);
+    stage->backward = call_table(builder, builder->forward_end, builder->backward_end, &stage->backward_count);
+    stage->update = call_table(builder, builder->backward_end, builder->update_end, &stage->update_count);
+    if (stage->update_count != builder->update.count) bug("an update takes one call");
+    stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);
+    stage->send_forward = tensor_table(builder, &builder->send_forward, &stage->send_forward_count);
+    stage->receive_backward = tensor_table(builder, &builder->receive_backward, &stage->receive_backward_count);
+    stage->send_backward = tensor_table(builder, &builder->send_backward, &stage->send_backward_count);
+    parameter_table(builder);
+    input_table(builder);
+    output_table(builder);
+    stage->has_loss = stage_has_loss(builder);
+    if (stage->has_loss) stage->loss = builder->location[builder->graph->loss];
+    stage->constants = arena_copy(&builder->code->arena, buffer_text(&builder->constants), builder->constants.size);
+    stage->space_bytes[SKY_SPACE_CONSTANT] = builder->constants.size;
+    stage->space_bytes[SKY_SPACE_STATE] = builder->state_bytes;
+    stage->space_bytes[SKY_SPACE_SLOT] = builder->slot_bytes;
+    stage->space_bytes[SKY_SPACE_STEP] = SKY_STEP_SCALARS * sizeof(float);
+}
