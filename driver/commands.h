@@ -13,6 +13,7 @@ int run_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
 int diff_main(int argc, char **argv);
 int explain_main(int argc, char **argv);
+int plot_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 
 #endif

@@ -19,6 +19,7 @@ static const struct {
     {"explain", explain_main, "a plan in words, beside the trace of a run"},
     {"diff", diff_main, "what changed between two plans"},
     {"verify", verify_main, "check a plan and its proof, independently of the solver"},
+    {"plot", plot_main, "the losses of a run, drawn"},
     {"run", run_main, "run a model here: outputs, loss, gradients, some training steps"},
     {"export", export_main, "write trained weights back into ONNX"},
     {"tokenize", tokenize_main, "turn rows of text into a data set of token ids"},

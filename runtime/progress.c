@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 
-static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second\n";
+static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,eval_loss,eval_accuracy\n";
 static const double terminal_interval = 0.1, line_interval = 5; /* seconds between prints */
 
 static double now(void)
@@ -19,7 +19,16 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* The lines of an earlier log that stand before `first_step`. */
+/* A row stays open until it is known whether the step was evaluated. */
+static void end_row(Progress *progress, const char *rest)
+{
+    if (!progress->row_open) return;
+    fprintf(progress->log, "%s\n", rest);
+    fflush(progress->log);
+    progress->row_open = false;
+}
+
+/* The lines of an earlier log that stand before `first_step`. A run that was killed left its last row open. */
 static void keep_lines(Buffer *kept, const char *path, int64_t first_step)
 {
     Diagnostics ignored = {0};
@@ -28,13 +37,15 @@ static void keep_lines(Buffer *kept, const char *path, int64_t first_step)
         const char *text = (const char *)file.bytes, *end = text + file.size;
         for (const char *line = text, *next; line < end; line = next) {
             next = memchr(line, '\n', (size_t)(end - line));
-            if (!next) break;
-            next++;
+            bool whole = next != NULL;
+            next = whole ? next + 1 : end;
             char *number_end;
             char number[24] = {0};
             memcpy(number, line, (size_t)(next - line) < sizeof number - 1 ? (size_t)(next - line) : sizeof number - 1);
             long long step = strtoll(number, &number_end, 10);
-            if (number_end > number && step > 0 && step < first_step) buffer_append(kept, line, (size_t)(next - line));
+            if (number_end == number || step <= 0 || step >= first_step) continue;
+            buffer_append(kept, line, (size_t)(next - line));
+            if (!whole) buffer_print(kept, ",,\n");
         }
         file_unmap(&file);
     }
@@ -100,9 +111,11 @@ void progress_step(Progress *progress, int64_t step, double loss, double learnin
     progress->trained += seconds;
     progress->loss = loss;
     if (progress->log) {
-        fprintf(progress->log, "%lld,%.9g,%.7g,%.6f,%.1f\n", (long long)step, loss, learning_rate, elapsed,
+        end_row(progress, ",,");
+        fprintf(progress->log, "%lld,%.9g,%.7g,%.6f,%.1f", (long long)step, loss, learning_rate, elapsed,
                 progress->tokens_per_step / seconds);
         fflush(progress->log);
+        progress->row_open = true;
     }
     double interval = progress->terminal ? terminal_interval : line_interval;
     bool notable = step == progress->first_step || step == progress->last_step;
@@ -126,7 +139,13 @@ void progress_say(Progress *progress, const char *format, ...)
 void progress_evaluation(Progress *progress, int64_t step, double loss, double accuracy, int64_t count)
 {
     char right[48] = "";
-    if (accuracy >= 0) snprintf(right, sizeof right, ", accuracy %.2f%%", 100 * accuracy);
+    char columns[64] = "";
+    int length = snprintf(columns, sizeof columns, ",%.9g,", loss);
+    if (accuracy >= 0) {
+        snprintf(columns + length, sizeof columns - (size_t)length, "%.6f", accuracy);
+        snprintf(right, sizeof right, ", accuracy %.2f%%", 100 * accuracy);
+    }
+    end_row(progress, columns);
     progress_say(progress, "evaluation after step %lld: loss %.6f%s (%lld rows)", (long long)step, loss, right,
                  (long long)count);
 }
@@ -144,6 +163,7 @@ bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *di
                      (long long)progress->steps_done, progress->trained, progress->loss,
                      progress->tokens_per_step / step, step, predicted);
     }
+    end_row(progress, ",,");
     if (!progress->log || fclose(progress->log) == 0) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "the log cannot be written: %s",
                              strerror(errno));

@@ -8,6 +8,7 @@ typedef struct Progress {
     bool quiet, terminal; /* terminal: one line that is overwritten; else a line now and then */
     bool line_open;
     FILE *log;                     /* NULL: none */
+    bool row_open;                 /* of the log */
     int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
     int64_t steps_done;
     double tokens_per_step;
@@ -23,7 +24,7 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate);
 /* The next step starts now: what was done since the last one was no training. */
 void progress_start_step(Progress *progress);
-/* accuracy < 0: unknown. */
+/* Belongs to the row of the step before it. accuracy < 0: unknown. */
 void progress_evaluation(Progress *progress, int64_t step, double loss, double accuracy, int64_t count);
 /* A line of its own, unless quiet. */
 void progress_say(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,374 @@
+/* skycc plot: the loss of a run over its steps, from the CSV log, as one SVG picture. */
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/units.h"
+#include "driver/commands.h"
+#include "driver/options.h"
+
+static const char usage[] =
+    "usage: skycc plot LOG.csv [-o LOSS.svg]\n"
+    "\n"
+    "Draws the losses that DIR/train --log FILE wrote, and those of evaluations: one SVG file that needs nothing else\n"
+    "and follows the reader's light or dark colours. A log that a run is still writing is drawn as far as it goes.\n"
+    "\n"
+    "  -o, --output FILE   the picture (default: standard output)\n"
+    "  -h, --help          this text\n";
+
+/* ---- the log ---- */
+
+enum { LOSS, EVAL_LOSS, EVAL_ACCURACY, SERIES_COUNT };
+
+static const char *const series_columns[SERIES_COUNT] = {"loss", "eval_loss", "eval_accuracy"};
+
+typedef struct Row {
+    double step, value[SERIES_COUNT]; /* NaN: none */
+} Row;
+
+typedef struct Log {
+    Row *rows;
+    size_t count, capacity;
+    int step_column, column[SERIES_COUNT], columns; /* -1: the log has none */
+} Log;
+
+typedef struct Line {
+    const char *file;
+    int number;
+    const char *text, *end;
+    bool whole; /* ends with a newline */
+    Diagnostics *diagnostics;
+} Line;
+
+static bool refuse(const Line *line, const char *what, const char *text)
+{
+    Place place = {.file = line->file, .line = line->number};
+    return diagnostics_error(line->diagnostics, EXIT_BAD_INPUT, place, NULL, what, text);
+}
+
+/* Cuts the next field off the line into `field`; false at the end of the line, or (reporting) if it is too long. */
+static bool next_field(const Line *line, const char **position, char field[static 64])
+{
+    if (!*position) return false;
+    const char *comma = memchr(*position, ',', (size_t)(line->end - *position));
+    const char *end = comma ? comma : line->end;
+    size_t length = (size_t)(end - *position);
+    if (length >= 64 || memchr(*position, '\0', length)) return refuse(line, "%s", "a field is no number and no name");
+    memcpy(field, *position, length);
+    field[length] = '\0';
+    *position = comma ? comma + 1 : NULL;
+    return true;
+}
+
+static bool read_header(Log *log, const Line *line)
+{
+    const char *position = line->text;
+    char field[64];
+    log->step_column = -1;
+    for (int s = 0; s < SERIES_COUNT; s++) log->column[s] = -1;
+    for (; next_field(line, &position, field); log->columns++) {
+        if (strcmp(field, "step") == 0) log->step_column = log->columns;
+        for (int s = 0; s < SERIES_COUNT; s++)
+            if (strcmp(field, series_columns[s]) == 0) log->column[s] = log->columns;
+    }
+    if (line->diagnostics->errors) return false;
+    return (log->step_column >= 0 && log->column[LOSS] >= 0) ||
+           refuse(line, "the first line must name the columns, %s among them", "step and loss");
+}
+
+/* A run that diverges logs nan and inf: gaps in the curve, as where a column is empty. */
+static bool read_value(const Line *line, const char *field, double *value)
+{
+    const char *word = *field == '-' ? field + 1 : field;
+    bool gap = !*field || strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0;
+    *value = NAN;
+    return gap || units_parse_number(field, value) || refuse(line, "'%s' is not a number", field);
+}
+
+static bool read_row(Log *log, const Line *line)
+{
+    const char *position = line->text;
+    char field[64];
+    int column = 0;
+    Row row = {NAN, {NAN, NAN, NAN}};
+    for (; next_field(line, &position, field); column++) {
+        if (column == log->step_column && !read_value(line, field, &row.step)) return false;
+        for (int s = 0; s < SERIES_COUNT; s++)
+            if (column == log->column[s] && !read_value(line, field, &row.value[s])) return false;
+    }
+    if (line->diagnostics->errors) return false;
+    if (column > log->columns) return refuse(line, "has %s fields than the first line", "more");
+    if (column < log->columns && line->whole) return refuse(line, "has %s fields than the first line", "fewer");
+    if (!(row.step >= 0)) return line->whole ? refuse(line, "has %s", "no step") : true;
+    if (log->count && row.step <= log->rows[log->count - 1].step)
+        return refuse(line, "%s", "its step is not after that of the line before");
+    array_push(log->rows, log->count, log->capacity, row);
+    return true;
+}
+
+static bool read_log(Log *log, const char *path, Diagnostics *diagnostics)
+{
+    MappedFile file;
+    if (!file_map(&file, path, diagnostics)) return false;
+    const char *text = (const char *)file.bytes, *end = text + file.size;
+    Line line = {.file = path, .diagnostics = diagnostics};
+    bool ok = true;
+    while (ok && text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        line.number++;
+        line.text = text;
+        line.whole = newline != NULL;
+        line.end = newline ? newline : end;
+        text = newline ? newline + 1 : end;
+        if (line.end > line.text && line.end[-1] == '\r') line.end--;
+        if (line.end == line.text) continue;
+        ok = log->columns ? read_row(log, &line) : read_header(log, &line);
+    }
+    bool drawable = false;
+    for (size_t i = 0; i < log->count && !drawable; i++) drawable = !isnan(log->rows[i].value[LOSS]);
+    if (ok && !drawable)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "there is no loss to draw");
+    file_unmap(&file);
+    return ok;
+}
+
+/* ---- axes ---- */
+
+/* A range of values on a range of the picture. */
+typedef struct Axis {
+    double low, high, tick;
+    double from, to;
+} Axis;
+
+static double at(const Axis *axis, double value)
+{
+    return axis->from + (value - axis->low) / (axis->high - axis->low) * (axis->to - axis->from);
+}
+
+/* 1, 2 or 5 times a power of ten, so that there are about `count` of them. */
+static double nice_tick(double range, int count)
+{
+    double power = pow(10, floor(log10(range / count))), share = range / count / power;
+    return power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+}
+
+static Axis make_axis(double low, double high, double from, double to, int ticks, double least_tick)
+{
+    if (high - low < 1e-9 * fmax(fabs(high), least_tick)) {
+        double margin = fmax(least_tick, 0.05 * fabs(high));
+        low -= margin;
+        high += margin;
+    }
+    double tick = fmax(nice_tick(high - low, ticks), least_tick);
+    return (Axis){floor(low / tick + 1e-9) * tick, ceil(high / tick - 1e-9) * tick, tick, from, to};
+}
+
+static Axis value_axis(const Log *log, const int *series, int count, double from, double to, int ticks)
+{
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    for (int s = 0; s < count; s++)
+        for (size_t i = 0; i < log->count; i++) {
+            double value = log->rows[i].value[series[s]];
+            if (value < low) low = value;
+            if (value > high) high = value;
+        }
+    return make_axis(low, high, from, to, ticks, 1e-300);
+}
+
+/* As many decimals as the tick needs; its power of ten where numbers get long. */
+static void print_number(Buffer *svg, double value, double tick)
+{
+    int decimals = (int)ceil(-log10(tick) - 1e-9);
+    if (fabs(value) < tick * 1e-6) value = 0;
+    if (decimals > 6 || fabs(value) >= 1e7)
+        buffer_print(svg, "%.3g", value);
+    else
+        buffer_print(svg, "%.*f", decimals > 0 ? decimals : 0, value);
+}
+
+/* ---- the picture ---- */
+
+enum { WIDTH = 860, LEFT = 76, RIGHT = 836, LOSS_TOP = 64, LOSS_BOTTOM = 384, ACCURACY_HEIGHT = 110, GAP = 34 };
+
+static const char style[] =
+    ":root{color-scheme:light dark}"
+    "svg{--ink:#1c2430;--soft:#4d5766;--line:#d5dae1;--back:#fff;--loss:#2460a7;--eval:#a85b00;background:var(--back)}"
+    "@media(prefers-color-scheme:dark){svg{--ink:#e4e8ee;--soft:#aab4c2;--line:#39424f;--back:#14181e;--loss:#6aa5ee;"
+    "--eval:#e6ab4d}}"
+    "text{font:13px system-ui,sans-serif;fill:var(--soft)}.t{font-size:17px;font-weight:600;fill:var(--ink)}"
+    ".g{stroke:var(--line);fill:none}.l{stroke:var(--loss);stroke-width:1.6}.e{stroke:var(--eval);stroke-width:1.8}"
+    ".l,.e{fill:none;stroke-linejoin:round}.m{fill:var(--eval)}";
+
+static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *title, bool percent, bool steps)
+{
+    double middle = (y->from + y->to) / 2;
+    for (int k = 0; k <= (int)((y->high - y->low) / y->tick + 0.5); k++) {
+        double value = y->low + k * y->tick, position = at(y, value);
+        buffer_print(svg, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT,
+                     position, RIGHT, LEFT - 8, position + 4.5);
+        print_number(svg, percent ? 100 * value : value, percent ? 100 * y->tick : y->tick);
+        buffer_print(svg, "%s</text>\n", percent ? "%" : "");
+    }
+    buffer_print(svg, "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", middle,
+                 title);
+    for (double tick = ceil(x->low / x->tick - 1e-9); tick * x->tick <= x->high * (1 + 1e-12) && steps; tick++) {
+        double position = at(x, tick * x->tick);
+        buffer_print(svg, "<path class=\"g\" d=\"M%.1f %.1fv5\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
+                     position, y->from, position, y->from + 20);
+        print_number(svg, tick * x->tick, x->tick);
+        buffer_print(svg, "</text>\n");
+    }
+    if (steps)
+        buffer_print(svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">optimiser steps</text>\n",
+                     (LEFT + RIGHT) / 2, y->from + 42);
+}
+
+/* A line through the values; of the many that may fall on one column of pixels only the first, the least, the greatest
+ * and the last in their order. */
+static void print_curve(Buffer *svg, const Log *log, int series, const Axis *x, const Axis *y, const char *class)
+{
+    const char *move = "M";
+    buffer_print(svg, "<path class=\"%s\" d=\"", class);
+    for (size_t i = 0, next; i < log->count; i = next) {
+        double column = floor(2 * at(x, log->rows[i].step));
+        size_t keep[4] = {i, i, i, i}; /* first, least, greatest, last */
+        bool gap = isnan(log->rows[i].value[series]);
+        for (next = i + 1; next < log->count && floor(2 * at(x, log->rows[next].step)) == column; next++) {
+            double value = log->rows[next].value[series];
+            if (isnan(value) != gap) break;
+            if (value < log->rows[keep[1]].value[series]) keep[1] = next;
+            if (value > log->rows[keep[2]].value[series]) keep[2] = next;
+            keep[3] = next;
+        }
+        /* A column that evaluations leave empty between two of them is no gap of the curve. */
+        if (gap && series == LOSS) move = "M";
+        if (gap) continue;
+        if (keep[1] > keep[2]) {
+            size_t later = keep[1];
+            keep[1] = keep[2];
+            keep[2] = later;
+        }
+        for (int k = 0; k < 4; k++) {
+            if (k > 0 && keep[k] == keep[k - 1]) continue;
+            buffer_print(svg, "%s%.1f %.1f", move, at(x, log->rows[keep[k]].step),
+                         at(y, log->rows[keep[k]].value[series]));
+            move = "L";
+        }
+    }
+    buffer_print(svg, "\"/>\n");
+}
+
+static void print_points(Buffer *svg, const Log *log, int series, const Axis *x, const Axis *y)
+{
+    double last = -HUGE_VAL;
+    for (size_t i = 0; i < log->count; i++) {
+        double position = at(x, log->rows[i].step);
+        if (isnan(log->rows[i].value[series]) || position - last < 2) continue;
+        last = position;
+        buffer_print(svg, "<circle class=\"m\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"/>", position,
+                     at(y, log->rows[i].value[series]));
+    }
+    buffer_print(svg, "\n");
+}
+
+static bool has_values(const Log *log, int series)
+{
+    for (size_t i = 0; i < log->count; i++)
+        if (!isnan(log->rows[i].value[series])) return true;
+    return false;
+}
+
+static const Row *last_with(const Log *log, int series)
+{
+    size_t i = log->count;
+    while (i-- > 0)
+        if (!isnan(log->rows[i].value[series])) return &log->rows[i];
+    return NULL;
+}
+
+/* The title says the numbers that a reader looks for first; the key stands at the right. */
+static void print_heading(Buffer *svg, const Log *log, bool evaluated)
+{
+    const Row *last = last_with(log, LOSS), *evaluation = last_with(log, EVAL_LOSS);
+    buffer_print(svg, "<text class=\"t\" x=\"%d\" y=\"26\">Training loss</text>\n<text x=\"%d\" y=\"46\">", LEFT, LEFT);
+    buffer_print(svg, "%.4g after step %.0f", last->value[LOSS], last->step);
+    if (evaluated)
+        buffer_print(svg, "; evaluation %.4g after step %.0f", evaluation->value[EVAL_LOSS], evaluation->step);
+    buffer_print(svg, "</text>\n<path class=\"l\" d=\"M%d 22h22\"/><text x=\"%d\" y=\"26\">training</text>\n",
+                 RIGHT - 210, RIGHT - 182);
+    if (evaluated)
+        buffer_print(svg,
+                     "<path class=\"e\" d=\"M%d 22h22\"/><circle class=\"m\" cx=\"%d\" cy=\"22\" r=\"3.2\"/>"
+                     "<text x=\"%d\" y=\"26\">evaluation</text>\n",
+                     RIGHT - 100, RIGHT - 89, RIGHT - 72);
+}
+
+static void print_picture(Buffer *svg, const Log *log)
+{
+    static const int losses[] = {LOSS, EVAL_LOSS}, accuracies[] = {EVAL_ACCURACY};
+    bool evaluated = has_values(log, EVAL_LOSS), accuracy = has_values(log, EVAL_ACCURACY);
+    int bottom = LOSS_BOTTOM + (accuracy ? GAP + ACCURACY_HEIGHT : 0), height = bottom + 56;
+    Axis x = make_axis(log->rows[0].step, log->rows[log->count - 1].step, LEFT, RIGHT, 8, 1);
+    x.low = fmin(log->rows[0].step, x.high - 1); /* time starts where the log does */
+    x.high = fmax(log->rows[log->count - 1].step, x.low + 1);
+    Axis y = value_axis(log, losses, evaluated ? 2 : 1, LOSS_BOTTOM, LOSS_TOP, 6);
+    buffer_print(svg,
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                 "aria-labelledby=\"title summary\">\n<title id=\"title\">Training loss by step</title>\n"
+                 "<desc id=\"summary\">%zu steps; the last loss is %.6g.</desc>\n<style>%s</style>\n",
+                 WIDTH, height, log->count, last_with(log, LOSS)->value[LOSS], style);
+    print_heading(svg, log, evaluated);
+    print_axes(svg, &x, &y, "loss (nats, if a cross-entropy)", false, !accuracy);
+    print_curve(svg, log, LOSS, &x, &y, "l");
+    if (evaluated) {
+        print_curve(svg, log, EVAL_LOSS, &x, &y, "e");
+        print_points(svg, log, EVAL_LOSS, &x, &y);
+    }
+    if (accuracy) {
+        Axis share = value_axis(log, accuracies, 1, bottom, LOSS_BOTTOM + GAP, 3);
+        print_axes(svg, &x, &share, "accuracy", true, true);
+        print_curve(svg, log, EVAL_ACCURACY, &x, &share, "e");
+        print_points(svg, log, EVAL_ACCURACY, &x, &share);
+    }
+    buffer_print(svg, "</svg>\n");
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, const char **input, const char **output, Diagnostics *diagnostics)
+{
+    static const struct option long_options[] = {
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "-o:h", long_options, NULL)) != -1;) {
+        if (option == 'h') return fputs(usage, stdout), EXIT_OK;
+        if (option == '?') return option_refused("plot");
+        if (option == 'o') *output = optarg;
+        if (option == 1 && *input) return option_unexpected(optarg, diagnostics), EXIT_USAGE;
+        if (option == 1) *input = optarg;
+    }
+    if (*input) return -1;
+    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "DIR/train --log FILE writes one", "no log is named");
+    return EXIT_USAGE;
+}
+
+int plot_main(int argc, char **argv)
+{
+    Diagnostics diagnostics = {0};
+    Log log = {0};
+    Buffer svg = {0};
+    const char *input = NULL, *output = "-";
+    int code = parse(argc, argv, &input, &output, &diagnostics);
+    if (code < 0) {
+        bool ok = read_log(&log, input, &diagnostics);
+        if (ok) print_picture(&svg, &log);
+        code = ok && file_write_all(output, svg.bytes, svg.size, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
+    }
+    diagnostics_print(&diagnostics, stderr);
+    buffer_free(&svg);
+    free(log.rows);
+    diagnostics_free(&diagnostics);
+    return code;
+}

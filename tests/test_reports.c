@@ -1,0 +1,139 @@
+/* What people read of plans and runs: plots, reports, comparisons, as the commands print them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/scratch.h"
+
+static char directory[] = "/tmp/skycc-test-reports-XXXXXX";
+
+static int prepare(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
+}
+
+static int clean_up(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", directory);
+    return chdir("/") == 0 ? system(command) : -1;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+typedef struct Answer {
+    int code;
+    char *text; /* standard output and standard error, as they came */
+} Answer;
+
+/* Runs skycc with these arguments. */
+static Answer skycc(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static Answer skycc(const char *format, ...)
+{
+    char arguments[2048], command[4096];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(arguments, sizeof arguments, format, values);
+    va_end(values);
+    snprintf(command, sizeof command, SKYCC_PROGRAM " %s 2>&1", arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    Answer answer = {0};
+    size_t size = 0;
+    FILE *text = open_memstream(&answer.text, &size);
+    for (int c; (c = fgetc(pipe)) != EOF;) fputc(c, text);
+    fclose(text);
+    int status = pclose(pipe);
+    answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return answer;
+}
+
+/* Frees the answer. */
+static void expect(Answer answer, int code, const char *const *texts)
+{
+    if (answer.code != code) fail_msg("exit code %d instead of %d: %s", answer.code, code, answer.text);
+    for (; *texts; texts++)
+        if (!strstr(answer.text, *texts)) fail_msg("'%s' is missing in: %s", *texts, answer.text);
+    free(answer.text);
+}
+
+#define EXPECT(answer, code, ...) expect(answer, code, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- plots ---- */
+
+static void losses_are_drawn(void **state)
+{
+    (void)state;
+    write_text("log.csv",
+               "step,loss,learning_rate,seconds,tokens_per_second,eval_loss,eval_accuracy\n"
+               "1,2.5,0.1,1,10,,\n2,2,0.1,2,10,2.25,0.5\n3,nan,0.1,3,10,,\n4,1.5,0.1,4,10,1.75,0.75\n5,1.25");
+    EXPECT(skycc("plot log.csv"), 0, "<svg ", "1.25 after step 5", "evaluation 1.75 after step 4", ">optimiser steps<",
+           ">2.0</text>", ">75%</text>", "prefers-color-scheme:dark", "</svg>");
+    EXPECT(skycc("plot log.csv -o a.svg && " SKYCC_PROGRAM " plot - -o b.svg <log.csv && cmp a.svg b.svg"), 0, "");
+    write_text("log.csv", "step,loss\r\n7,0.5\r\n");
+    EXPECT(skycc("plot log.csv"), 0, "0.5 after step 7", "</svg>");
+}
+
+static void long_logs_make_small_pictures(void **state)
+{
+    (void)state;
+    FILE *file = fopen("long.csv", "w");
+    assert_non_null(file);
+    fputs("step,loss\n", file);
+    for (int step = 1; step <= 200000; step++) fprintf(file, "%d,%d\n", step, step == 77777 ? 9 : step % 2);
+    fclose(file);
+    Answer answer = skycc("plot long.csv");
+    assert_in_range(strlen(answer.text), 1000, 200000);
+    EXPECT(answer, 0, ">8</text>"); /* the one high value is still there */
+}
+
+static void malformed_logs_are_refused_with_their_line(void **state)
+{
+    static const char *const cases[][2] = {
+        {"1,2\n", "log.csv:1: error: the first line must name the columns"},
+        {"step,loss\n1,2\n2,x\n", "log.csv:3: error: 'x' is not a number"},
+        {"step,loss\n1,0x10\n", "log.csv:2: error: '0x10' is not a number"},
+        {"step,loss\n1\n", "log.csv:2: error: has fewer fields"},
+        {"step,loss\n1,2,3\n", "log.csv:2: error: has more fields"},
+        {"step,loss\n\n,2\n", "log.csv:3: error: has no step"},
+        {"step,loss\n2,1\n2,1\n", "log.csv:3: error: its step is not after"},
+        {"step,loss\n1,1111111111111111111111111111111111111111111111111111111111111111\n",
+         "log.csv:2: error: a field"},
+        {"step,loss\n1,nan\n", "log.csv: error: there is no loss to draw"},
+        {"", "log.csv: error: there is no loss to draw"},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        write_text("log.csv", cases[k][0]);
+        EXPECT(skycc("plot log.csv -o refused.svg"), 1, cases[k][1]);
+    }
+    assert_int_equal(access("refused.svg", F_OK), -1);
+    EXPECT(skycc("plot"), 2, "no log is named");
+    EXPECT(skycc("plot a b"), 2, "unexpected argument 'b'");
+    EXPECT(skycc("plot missing.csv"), 1, "missing.csv: error: cannot open");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_drawn),
+        cmocka_unit_test(long_logs_make_small_pictures),
+        cmocka_unit_test(malformed_logs_are_refused_with_their_line),
+    };
+    return cmocka_run_group_tests(tests, prepare, clean_up);
+}
