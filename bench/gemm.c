@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         diagnostics_print(&diagnostics, stderr);
         return diagnostics.exit_code;
     }
-    peak = bench_peak_gflops(&target);
+    peak = bench_peak_gflops(&target, 1);
     printf("%s, vectors of %d bytes, peak %.1f GFLOP/s on one core\n", target.cpu, target.vector_bytes, peak);
     printf("    K     N     M            NN              NT              TN\n");
     static const int64_t weights[][2] = {{128, 128},  {128, 512},  {512, 128},   {256, 1024},  {768, 768},

@@ -4,63 +4,134 @@
 #include <time.h>
 
 #include "codegen/emit.h"
+#include "runtime/memory.h"
+#include "runtime/parallel.h"
 
-enum { ACCUMULATORS = 12, ROUNDS = 2000000, TRIES = 12 };
+enum {
+    ACCUMULATORS = 12,
+    ROUNDS = 2000000,
+    TRIES = 12,
+    UPDATE_VECTORS = 8, /* of one round */
+    UPDATE_BYTES = 1 << 30
+};
 
-double bench_seconds(void)
+static double read_clock(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* void peak(float *p): ROUNDS times ACCUMULATORS fused multiply-adds. */
+double bench_seconds(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+/* void probe(float *p, i64 begin, i64 end): what one thread does between two readings of the clock. */
+typedef void Probe(float *, int64_t, int64_t);
+typedef void EmitProbe(Emit *emit, int lanes);
+
+/* ACCUMULATORS fused multiply-adds in each of end - begin rounds. */
 static void emit_peak(Emit *emit, int lanes)
 {
-    emit_function(emit, "peak", LLVMFunctionType(emit->void_type, &emit->pointer, 1, false), false);
     Ir p = LLVMGetParam(emit->function, 0), sum[ACCUMULATORS];
     Ir factor = emit_broadcast(emit, emit_load(emit, emit->f32, p, NULL, 4), lanes);
     for (int i = 0; i < ACCUMULATORS; i++) sum[i] = emit_float_like(emit, factor, i);
     Loop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, ROUNDS), 1, ACCUMULATORS, sum);
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, ACCUMULATORS,
+                    sum);
     for (int i = 0; i < ACCUMULATORS; i++) sum[i] = emit_fma(emit, loop.carried[i], factor, factor);
     emit_loop_end(emit, &loop, sum);
     Ir total = loop.carried[0];
     for (int i = 1; i < ACCUMULATORS; i++) total = LLVMBuildFAdd(emit->builder, total, loop.carried[i], "");
     emit_store(emit, total, p, NULL, 4);
-    LLVMBuildRetVoid(emit->builder);
 }
 
-double bench_peak_gflops(const Target *target)
+/* Elements begin ... end - 1, in place. */
+static void emit_update(Emit *emit, int lanes)
 {
-    int lanes = target->vector_bytes / 4;
+    Ir p = LLVMGetParam(emit->function, 0);
+    LLVMTypeRef vector = emit_vector_type(emit->f32, lanes);
+    Loop loop;
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2),
+                    (int64_t)lanes * UPDATE_VECTORS, 0, NULL);
+    for (int i = 0; i < UPDATE_VECTORS; i++) {
+        Ir address = emit_address(emit, emit->f32, p, emit_add(emit, loop.index, emit_i64(emit, (int64_t)i * lanes)));
+        Ir x = emit_load(emit, vector, address, NULL, 4);
+        emit_store(emit, emit_fma(emit, x, emit_float_like(emit, x, 0.5), emit_float_like(emit, x, 1)), address, NULL,
+                   4);
+    }
+    emit_loop_end(emit, &loop, NULL);
+}
+
+static LLVMMemoryBufferRef compile_probe(const Target *target, EmitProbe *body)
+{
     LLVMTargetMachineRef machine = target_machine(target);
     Emit emit;
     emit_init(&emit, target, machine);
-    emit_peak(&emit, lanes);
+    LLVMTypeRef parameters[] = {emit.pointer, emit.i64, emit.i64};
+    emit_function(&emit, "probe", LLVMFunctionType(emit.void_type, parameters, 3, false), false);
+    body(&emit, target->vector_bytes / 4);
+    LLVMBuildRetVoid(emit.builder);
     LLVMMemoryBufferRef object;
     char *message = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(machine, emit.module, LLVMObjectFile, &message, &object))
         bug("%s", message);
     emit_free(&emit);
     LLVMDisposeTargetMachine(machine);
+    return object;
+}
+
+typedef struct Run {
+    Probe *probe;
+    float *data;   /* of all threads; NULL: each has its own */
+    int64_t count; /* rounds of every thread, or elements of all */
+} Run;
+
+static void run_share(void *context, int thread, int threads)
+{
+    const Run *run = context;
+    float own[16] = {1e-9F};
+    if (run->data) {
+        int64_t blocks = run->count / 4096;
+        run->probe(run->data, parallel_begin(blocks, thread, threads) * 4096,
+                   parallel_begin(blocks, thread + 1, threads) * 4096);
+    } else {
+        run->probe(own, 0, run->count);
+    }
+}
+
+/* Seconds of the fastest try. */
+static double time_probe(const Target *target, EmitProbe *body, Run run, int threads)
+{
     LLVMOrcLLJITRef jit;
     if (LLVMOrcCreateLLJIT(&jit, NULL)) bug("no LLJIT");
     LLVMOrcExecutorAddress address;
-    if (LLVMOrcLLJITAddObjectFile(jit, LLVMOrcLLJITGetMainJITDylib(jit), object) ||
-        LLVMOrcLLJITLookup(jit, &address, "peak")) {
+    if (LLVMOrcLLJITAddObjectFile(jit, LLVMOrcLLJITGetMainJITDylib(jit), compile_probe(target, body)) ||
+        LLVMOrcLLJITLookup(jit, &address, "probe")) {
         bug("the probe does not load");
     }
-    void (*peak)(float *) = (void (*)(float *))(uintptr_t)address;
-    float data[16];
+    run.probe = (Probe *)(uintptr_t)address;
     double best = 0;
     for (int i = 0; i < TRIES; i++) {
-        data[0] = 1e-9F;
-        double start = bench_seconds();
-        peak(data);
-        double rate = 2e-9 * ROUNDS * ACCUMULATORS * lanes / (bench_seconds() - start);
-        if (rate > best) best = rate;
+        double start = read_clock(CLOCK_MONOTONIC);
+        parallel_run(threads, run_share, &run);
+        double seconds = read_clock(CLOCK_MONOTONIC) - start;
+        if (i == 0 || seconds < best) best = seconds;
     }
     LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
     return best;
+}
+
+double bench_peak_gflops(const Target *target, int threads)
+{
+    double seconds = time_probe(target, emit_peak, (Run){.count = ROUNDS}, threads);
+    return 2e-9 * ROUNDS * ACCUMULATORS * (target->vector_bytes / 4) * threads / seconds;
+}
+
+double bench_update_gigabytes(const Target *target, int threads, Diagnostics *diagnostics)
+{
+    MemoryRegion region;
+    if (!memory_map(&region, UPDATE_BYTES, threads, "the measurement of bandwidth", diagnostics)) return 0;
+    Run run = {.data = (float *)(void *)region.bytes, .count = UPDATE_BYTES / (int64_t)sizeof(float)};
+    double seconds = time_probe(target, emit_update, run, threads);
+    memory_unmap(&region);
+    return 2e-9 * UPDATE_BYTES / seconds;
 }

@@ -6,7 +6,11 @@
 
 double bench_seconds(void); /* processor time of this thread: other programs disturb it less */
 
-/* Float32 fused multiply-adds on independent registers, one thread, GFLOP/s: the best of some tries. */
-double bench_peak_gflops(const Target *target);
+/* Float32 fused multiply-adds on independent registers by so many threads, GFLOP/s: the best of some tries. */
+double bench_peak_gflops(const Target *target, int threads);
+
+/* An array larger than the caches, on huge pages, updated in place (x = a x + b): bytes read and bytes written, GB/s,
+ * the best of some tries; 0 after reporting that there is no memory for it. */
+double bench_update_gigabytes(const Target *target, int threads, Diagnostics *diagnostics);
 
 #endif

@@ -1,0 +1,43 @@
+/* The limits of this machine that the other benchmarks compare with:
+ *
+ *   bench_limits [THREADS ...]     default: 1 and 2 threads
+ *
+ * A row per number of threads: float32 fused multiply-adds, and bytes of an update in place of an array on huge pages
+ * (what is read and what is written both count). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/peak.h"
+#include "runtime/parallel.h"
+
+static bool print_row(const Target *target, int threads, Diagnostics *diagnostics)
+{
+    double rate = bench_update_gigabytes(target, threads, diagnostics);
+    if (rate == 0) return false;
+    printf("%7d  %11.1f  %11.1f\n", threads, bench_peak_gflops(target, threads), rate);
+    fflush(stdout);
+    return true;
+}
+
+static bool print_limits(int count, char **threads, Diagnostics *diagnostics)
+{
+    Target target;
+    if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
+    printf("%s, vectors of %d bytes, %d processors\n", target.cpu, target.vector_bytes, parallel_processors());
+    printf("threads  FMA GFLOP/s  update GB/s\n");
+    bool ok = true;
+    if (count == 0) ok = print_row(&target, 1, diagnostics) && print_row(&target, 2, diagnostics);
+    for (int i = 0; i < count && ok; i++) ok = print_row(&target, atoi(threads[i]), diagnostics);
+    target_free(&target);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    Diagnostics diagnostics = {0};
+    for (int i = 1; i < argc; i++)
+        if (atoi(argv[i]) < 1) return fputs("usage: bench_limits [THREADS ...]\n", stderr), EXIT_USAGE;
+    print_limits(argc - 1, argv + 1, &diagnostics);
+    diagnostics_print(&diagnostics, stderr);
+    return diagnostics.exit_code;
+}
