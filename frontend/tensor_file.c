@@ -8,6 +8,8 @@ bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape
     OnnxModel file = {.path = path, .external = {.model_path = path}};
     if (!file_map(&file.file, path, diagnostics)) return false;
     const MappedFile *mapped = &file.file;
+    if (!mapped->size)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is empty, not an ONNX tensor");
     OnnxTensor tensor;
     bool ok = wire_scan(mapped->bytes, mapped->size, &onnx__tensor_proto__descriptor, path, diagnostics);
     Onnx__TensorProto *proto = NULL;

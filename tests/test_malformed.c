@@ -19,6 +19,7 @@
 #include "graph/fusion.h"
 #include "graph/layers.h"
 #include "models/bert.h"
+#include "tests/model_changes.h"
 #include "tests/scratch.h"
 
 #define CRAFTED SKY_TEST_DATA "/malformed/crafted"
@@ -326,110 +327,10 @@ static void random_mutations_are_survived(void **state)
 /* --- Models that are well-formed messages, but mean something else ---------------------------------------------------
  */
 
-static int64_t odd_number(RandomStream stream, uint64_t draw)
-{
-    static const int64_t numbers[] = {0,         1,           -1,        2,         3,         -2,
-                                      7,         8,           9,         64,        -100,      1 << 20,
-                                      INT32_MAX, INT32_MIN,   1LL << 40, INT64_MAX, INT64_MIN, INT64_MAX - 1,
-                                      1LL << 62, -(1LL << 62)};
-    return numbers[random_below(stream, draw, sizeof numbers / sizeof *numbers)];
-}
-
-static void change_tensor(Onnx__TensorProto *tensor, RandomStream stream, uint64_t draw)
-{
-    size_t elements = tensor->raw_data.len / sizeof(int64_t);
-    if (random_below(stream, draw, 3) == 0 && tensor->n_dims)
-        tensor->dims[random_below(stream, draw + 1, tensor->n_dims)] = odd_number(stream, draw + 2);
-    else if (random_below(stream, draw + 1, 4) == 0)
-        tensor->data_type = (int32_t)random_below(stream, draw + 2, 17);
-    else if (elements) {
-        int64_t number = odd_number(stream, draw + 2);
-        memcpy(tensor->raw_data.data + 8 * random_below(stream, draw + 3, elements), &number, sizeof number);
-    } else if (tensor->n_int64_data)
-        tensor->int64_data[random_below(stream, draw + 3, tensor->n_int64_data)] = odd_number(stream, draw + 2);
-}
-
-static void change_attribute(Onnx__AttributeProto *attribute, RandomStream stream, uint64_t draw)
-{
-    attribute->i = odd_number(stream, draw);
-    if (attribute->n_ints)
-        attribute->ints[random_below(stream, draw + 1, attribute->n_ints)] = odd_number(stream, draw + 2);
-    if (attribute->t) change_tensor(attribute->t, stream, draw + 1);
-}
-
-/* The name of some value of the graph, or of none. */
-static char *some_value(const Onnx__GraphProto *graph, RandomStream stream, uint64_t draw)
-{
-    const Onnx__NodeProto *node = graph->node[random_below(stream, draw, graph->n_node)];
-    if (node->n_input && random_word(stream, draw + 1) % 2)
-        return node->input[random_below(stream, draw + 2, node->n_input)];
-    return node->n_output ? node->output[0] : (char *)"";
-}
-
-static void change_node(const Onnx__GraphProto *graph, Onnx__NodeProto *node, RandomStream stream, uint64_t draw)
-{
-    static const char *const ops[] = {"Add",
-                                      "MatMul",
-                                      "Gather",
-                                      "Slice",
-                                      "Reshape",
-                                      "Transpose",
-                                      "Expand",
-                                      "Concat",
-                                      "Where",
-                                      "Softmax",
-                                      "Tile",
-                                      "Pad",
-                                      "CumSum",
-                                      "Split",
-                                      "Range",
-                                      "ConstantOfShape",
-                                      "OneHot",
-                                      "Trilu",
-                                      "LayerNormalization",
-                                      "ReduceMean",
-                                      "Gemm",
-                                      "Cast",
-                                      "Unsqueeze",
-                                      "Squeeze",
-                                      "Flatten",
-                                      "SoftmaxCrossEntropyLoss",
-                                      "Mod",
-                                      "Shape",
-                                      "Equal"};
-    switch (random_below(stream, draw, 4)) {
-    case 0: node->op_type = (char *)ops[random_below(stream, draw + 1, sizeof ops / sizeof *ops)]; return;
-    case 1:
-        if (node->n_input)
-            node->input[random_below(stream, draw + 1, node->n_input)] = some_value(graph, stream, draw + 2);
-        return;
-    case 2:
-        if (node->n_input) node->n_input -= random_below(stream, draw + 1, node->n_input + 1) != 0;
-        return;
-    default:
-        if (node->n_attribute)
-            change_attribute(node->attribute[random_below(stream, draw + 1, node->n_attribute)], stream, draw + 2);
-    }
-}
-
-static void change_model(Onnx__ModelProto *model, RandomStream stream, uint64_t draw)
-{
-    Onnx__GraphProto *graph = model->graph;
-    uint64_t choice = random_below(stream, draw, 12);
-    if (choice == 0)
-        model->opset_import[0]->version = 5 + (int64_t)random_below(stream, draw + 1, 22);
-    else if (choice == 1 && graph->n_initializer)
-        change_tensor(graph->initializer[random_below(stream, draw + 1, graph->n_initializer)], stream, draw + 2);
-    else if (choice == 2 && graph->n_input)
-        graph->input[0]->type->tensor_type->shape->dim[0]->dim_value = odd_number(stream, draw + 1);
-    else if (graph->n_node)
-        change_node(graph, graph->node[random_below(stream, draw + 1, graph->n_node)], stream, draw + 2);
-}
-
 static void changes_of_meaning_are_survived(void **state)
 {
     (void)state;
-    enum { CHANGES = 2000, DRAWS = 16 };
+    enum { CHANGES = 2000 };
     size_t size;
     unsigned char *bytes = small_model(&size);
     for (size_t i = 0; i < CHANGES; i++) {
@@ -438,7 +339,7 @@ static void changes_of_meaning_are_survived(void **state)
         ProtobufCAllocator allocator = onnx_allocator(&arena); /* names are moved around, so nothing is freed singly */
         Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, size, bytes);
         size_t changes = 1 + (size_t)random_below(stream, 0, 3);
-        for (size_t c = 0; c < changes; c++) change_model(model, stream, 1 + c * DRAWS);
+        for (size_t c = 0; c < changes; c++) model_change(model, &arena, stream, 1 + c * MODEL_CHANGE_DRAWS);
         size_t packed = onnx__model_proto__get_packed_size(model);
         unsigned char *changed = memory_allocate(packed);
         onnx__model_proto__pack(model, changed);
