@@ -48,5 +48,6 @@ int64_t onnx_shape_volume(const Shape *shape);
 DType onnx_dtype(int32_t data_type);
 int32_t onnx_data_type(DType dtype); /* its inverse */
 const char *onnx_data_type_name(int32_t data_type);
+int32_t onnx_data_type_named(const char *name, size_t length); /* 0 if there is no such data type */
 
 #endif

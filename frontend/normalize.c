@@ -54,13 +54,13 @@ static const Normalization table[] = {
     {"", "Range", normalize_range, OP_NONE, 3, 3, STOPS_GRADIENTS},
     {"", "Shape", normalize_shape, OP_NONE, 1, 1, STOPS_GRADIENTS},
     {"", "Size", normalize_size, OP_NONE, 1, 1, STOPS_GRADIENTS},
-    {"", "Reshape", normalize_reshape, OP_NONE, 2, 2, PASSES_GRADIENTS},
+    {"", "Reshape", normalize_reshape, OP_NONE, 1, 2, PASSES_GRADIENTS},
     {"", "Flatten", normalize_flatten, OP_NONE, 1, 1, PASSES_GRADIENTS},
     {"", "Squeeze", normalize_squeeze, OP_NONE, 1, 2, PASSES_GRADIENTS},
     {"", "Unsqueeze", normalize_unsqueeze, OP_NONE, 1, 2, PASSES_GRADIENTS},
     {"", "Transpose", normalize_transpose, OP_NONE, 1, 1, PASSES_GRADIENTS},
     {"", "Expand", normalize_expand, OP_NONE, 2, 2, PASSES_GRADIENTS},
-    {"", "Tile", normalize_tile, OP_NONE, 2, 2, PASSES_GRADIENTS},
+    {"", "Tile", normalize_tile, OP_NONE, 2, 3, PASSES_GRADIENTS},
     {"", "Slice", normalize_slice, OP_NONE, 1, 5, PASSES_GRADIENTS},
     {"", "Split", normalize_split, OP_NONE, 1, 2, PASSES_GRADIENTS},
     {"", "Concat", normalize_concat, OP_NONE, 1, -1, PASSES_GRADIENTS},
@@ -135,6 +135,7 @@ bool normalize_node(OnnxNode *node)
     for (int i = 0; i < rule->least_inputs; i++)
         if (!node->inputs[i]) return node_error(node, NULL, "input %d is missing", i);
     if (node->output_count < 1) return node_error(node, NULL, "has no output");
+    if (node->opset < 7 && !*rule->domain && !modernize_node(node)) return false;
     return rule->apply(node) && check_attributes(node);
 }
 

@@ -96,6 +96,7 @@ ValueId emit_expand(OnnxNode *node, ValueId a, const Shape *shape);
 ValueId emit_transpose(OnnxNode *node, ValueId a, const int64_t *perm);
 ValueId emit_swap_axes(OnnxNode *node, ValueId a, int first, int second);
 ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64_t *steps, const Shape *shape);
+ValueId emit_tile(OnnxNode *node, ValueId a, const int64_t *repeats); /* one number for each axis */
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims);
 ValueId emit_scalar(OnnxNode *node, DType dtype, double value);
 
@@ -118,6 +119,10 @@ ValueId emit_counting(OnnxNode *node, int64_t count);
 
 NormalizeRule normalize_direct; /* the canonical operator of the table's row, inputs as they are */
 NormalizeRule normalize_alias;  /* the first input itself */
+/* Before opset 7 the second operand of a binary operator broadcast only if told to, from an axis on: brings it into the
+ * shape that broadcasts by itself. Also drops what else only old nodes say. normalize_legacy.c */
+bool modernize_node(OnnxNode *node);
+NormalizeRule normalize_old_tile; /* before opset 6 */
 NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, normalize_variadic, normalize_mean,
     normalize_clip, normalize_leaky_relu, normalize_softplus, normalize_gelu, normalize_cast, normalize_cast_like,
     normalize_is_infinite, normalize_dropout; /* normalize_elementwise.c */

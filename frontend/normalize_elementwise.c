@@ -115,13 +115,19 @@ bool normalize_gelu(OnnxNode *node)
 bool normalize_cast(OnnxNode *node)
 {
     int64_t to;
+    const char *word = NULL;
     ignore_attribute(node, "saturate"); /* for 8-bit floats */
-    if (!read_integer(node, "to", 0, &to)) return false;
-    DType dtype = to > 0 && to < INT32_MAX ? onnx_dtype((int32_t)to) : DTYPE_NONE;
-    if (dtype == DTYPE_NONE)
+    if (node->opset < 6) {
+        if (!read_string(node, "to", "", &word)) return false;
+        to = onnx_data_type_named(word, strlen(word));
+    } else if (!read_integer(node, "to", 0, &to)) {
+        return false;
+    }
+    int32_t number = to > 0 && to < INT32_MAX ? (int32_t)to : -1;
+    if (onnx_dtype(number) == DTYPE_NONE)
         return node_unsupported(node, NULL, "casts to %s (%lld), which is not supported",
-                                onnx_data_type_name(to > 0 && to < INT32_MAX ? (int32_t)to : -1), (long long)to);
-    return set_output(node, 0, emit_cast(node, node->inputs[0], dtype));
+                                word ? word : onnx_data_type_name(number), (long long)to);
+    return set_output(node, 0, emit_cast(node, node->inputs[0], onnx_dtype(number)));
 }
 
 bool normalize_cast_like(OnnxNode *node)

@@ -38,7 +38,8 @@ bool normalize_gemm(OnnxNode *node)
     if (transpose_b) b = emit_swap_axes(node, b, 0, 1);
     ValueId result = scaled(node, emit_binary(node, OP_MatMul, a, b), alpha);
     if (!result || !has_input(node, 2) || beta == 0) return set_output(node, 0, result);
-    ValueId addend = scaled(node, node->inputs[2], beta);
+    /* Old files add doubles to floats. */
+    ValueId addend = scaled(node, emit_cast(node, node->inputs[2], dtype_of(node, result)), beta);
     Shape shape = shape_of(node, result), other = shape_of(node, node->inputs[2]);
     if (other.rank > 2) return node_error(node, NULL, "adds a tensor of rank %d to a matrix", other.rank);
     ValueId sum = emit_binary(node, OP_Add, result, addend);

@@ -13,7 +13,9 @@ bool normalize_reshape(OnnxNode *node)
     const int64_t *dims;
     int count, unknown = -1;
     int64_t allow_zero;
-    if (!read_integer(node, "allowzero", 0, &allow_zero) || !constant_integers(node, 1, &dims, &count)) return false;
+    if (!read_integer(node, "allowzero", 0, &allow_zero) || !integers_since(node, 5, "shape", 1, &dims, &count))
+        return false;
+    if (count < 0) return node_error(node, NULL, "has no shape");
     if (count > MAX_RANK) return too_many_dimensions(node, count);
     Shape present = shape_of(node, node->inputs[0]), shape = {.rank = count};
     for (int i = 0; i < count; i++) {
@@ -119,26 +121,31 @@ bool normalize_expand(OnnxNode *node)
 }
 
 /* One axis at a time, the tensor is seen as [before, 1, rest], expanded along the middle, and seen whole again. */
-bool normalize_tile(OnnxNode *node)
+ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats)
 {
-    const int64_t *repeats;
-    int count;
-    if (!constant_integers(node, 1, &repeats, &count)) return false;
-    ValueId value = node->inputs[0];
     Shape shape = shape_of(node, value);
     bool constant = graph_value(node->graph, value)->role == ROLE_CONSTANT;
-    if (count != shape.rank) return node_error(node, NULL, "has %d repeats for a tensor of rank %d", count, shape.rank);
     for (int axis = shape.rank - 1; axis >= 0; axis--) {
         Shape parts = {3, {1, 1, 1}};
         for (int i = 0; i < shape.rank; i++) parts.dim[i < axis ? 0 : 2] *= shape.dim[i];
         value = emit_reshape(node, value, &parts);
         parts.dim[1] = repeats[axis];
-        if (!check_size(node, &parts, constant)) return false;
+        if (!check_size(node, &parts, constant)) return 0;
         value = emit_expand(node, value, &parts);
         shape.dim[axis] *= repeats[axis];
         value = emit_reshape(node, value, &shape);
     }
-    return set_output(node, 0, value);
+    return value;
+}
+
+bool normalize_tile(OnnxNode *node)
+{
+    if (node->opset < 6) return normalize_old_tile(node);
+    const int64_t *repeats;
+    int count, rank = shape_of(node, node->inputs[0]).rank;
+    if (!constant_integers(node, 1, &repeats, &count)) return false;
+    if (count != rank) return node_error(node, NULL, "has %d repeats for a tensor of rank %d", count, rank);
+    return set_output(node, 0, emit_tile(node, node->inputs[0], repeats));
 }
 
 /* The elements [start, end) by `step` of an axis of extent `dim`, in numpy's reading. */
@@ -257,8 +264,8 @@ bool normalize_concat(OnnxNode *node)
         Shape shape = shape_of(node, node->inputs[i]);
         parts[i] = shape.rank ? node->inputs[i] : emit_reshape(node, node->inputs[i], &(Shape){1, {1}});
     }
-    if (!attribute_present(node, "axis")) return node_error(node, NULL, "has no axis");
-    if (!read_integer(node, "axis", 0, &axis)) return false;
+    if (node->opset >= 4 && !attribute_present(node, "axis")) return node_error(node, NULL, "has no axis");
+    if (!read_integer(node, "axis", 1, &axis)) return false;
     if (!parts[0] || !check_axis(node, &axis, shape_of(node, parts[0]).rank)) return false;
     if (node->input_count == 1) return set_output(node, 0, parts[0]);
     Attribute attribute = attribute_integer("axis", axis);
@@ -296,7 +303,7 @@ bool normalize_pad(OnnxNode *node)
     if (!read_string(node, "mode", "constant", &mode)) return false;
     if (strcmp(mode, "constant") != 0) return node_unsupported(node, NULL, "the mode '%s' is not supported", mode);
     if (node->opset < 11 && !read_float(node, "value", 0, &number)) return false;
-    if (!integers_since(node, 11, "pads", 1, &pads, &count)) return false;
+    if (!integers_since(node, 11, node->opset < 2 ? "paddings" : "pads", 1, &pads, &count)) return false;
     if (node->opset >= 18 && !constant_integers(node, 3, &axes, &axis_count)) return false;
     bool marked[MAX_RANK];
     if (axis_count >= 0 && !mark_axes(node, axes, axis_count, shape.rank, marked)) return false;

@@ -2,7 +2,7 @@
 
 #include "frontend/normalize.h"
 
-enum { LEAST_OPSET = 5 };
+enum { NEWEST_OPSET = 26 }; /* that skycc was tested with */
 
 Place source_place(const Importer *importer, const SourceNode *node, char text[static 512])
 {
@@ -74,10 +74,14 @@ static bool check_opset(Importer *importer)
     if (opset == 0 && !importer->model->onnx.proto->n_opset_import)
         return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL,
                                  "does not say which opset it uses");
-    if (opset != 0 && opset < LEAST_OPSET)
-        return diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR, place,
-                                 "convert it with onnx.version_converter, or export it anew",
-                                 "uses opset %lld; the oldest supported is %d", (long long)opset, LEAST_OPSET);
+    if (opset < 0)
+        return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL, "uses opset %lld, which is none",
+                                 (long long)opset);
+    if (opset > NEWEST_OPSET)
+        diagnostics_warning(importer->diagnostics, place, NULL,
+                            "uses opset %lld, which may mean by an operator something else than opset %d, the newest "
+                            "known here",
+                            (long long)opset, NEWEST_OPSET);
     return true;
 }
 
@@ -190,14 +194,20 @@ static bool order_nodes(Importer *importer)
 /* --- What outputs depend on ------------------------------------------------------------------------------------------
  */
 
+/* What a Cast casts to, as a number or, before opset 6, as a word. */
+static DType cast_target(const Onnx__AttributeProto *to)
+{
+    if (to->s.len) return onnx_dtype(onnx_data_type_named((const char *)to->s.data, to->s.len));
+    return to->i < 0 || to->i > INT32_MAX ? DTYPE_NONE : onnx_dtype((int32_t)to->i);
+}
+
 static bool stops_gradients(const SourceNode *node)
 {
     if (node->rule->gradients == STOPS_GRADIENTS) return true;
     if (node->rule->apply != normalize_cast) return false;
     for (size_t i = 0; i < node->proto->n_attribute; i++) {
         const Onnx__AttributeProto *attribute = node->proto->attribute[i];
-        if (attribute->name && strcmp(attribute->name, "to") == 0)
-            return attribute->i < 0 || attribute->i > INT32_MAX || !dtype_is_float(onnx_dtype((int32_t)attribute->i));
+        if (attribute->name && strcmp(attribute->name, "to") == 0) return !dtype_is_float(cast_target(attribute));
     }
     return true;
 }

@@ -44,9 +44,23 @@ int32_t onnx_data_type(DType dtype)
     return ONNX__TENSOR_PROTO__DATA_TYPE__UNDEFINED;
 }
 
+/* Names without anything else: the types that ONNX has added since. */
+static const char *const newer_data_types[] = {
+    "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",
+    "INT4",         "FLOAT4E2M1",     "FLOAT8E8M0", "UINT2",          "INT2"};
+enum { KNOWN_DATA_TYPES = DATA_TYPES + sizeof newer_data_types / sizeof *newer_data_types };
+
 const char *onnx_data_type_name(int32_t data_type)
 {
-    return data_type >= 0 && data_type < DATA_TYPES ? data_types[data_type].name : "unknown";
+    if (data_type < 0 || data_type >= KNOWN_DATA_TYPES) return "unknown";
+    return data_type < DATA_TYPES ? data_types[data_type].name : newer_data_types[data_type - DATA_TYPES];
+}
+
+int32_t onnx_data_type_named(const char *name, size_t length)
+{
+    for (int32_t i = 1; i < DATA_TYPES; i++)
+        if (strlen(data_types[i].name) == length && memcmp(data_types[i].name, name, length) == 0) return i;
+    return ONNX__TENSOR_PROTO__DATA_TYPE__UNDEFINED;
 }
 
 int64_t onnx_shape_volume(const Shape *shape)

@@ -3,10 +3,11 @@
  *
  *   conformance [--compiled] FOLDER...
  *
- * A folder holds cases.json, a list of {"case", "ops", "elem_types"}, and a folder per case with model.onnx and
- * test_data_set_0/{input,output}_N.pb. Prints a line for every case that is not passed and a summary: passed, failed,
- * refused (a diagnostic says why), outside (operators or element types that skycc does not list). Ends with 1 if a case
- * failed. */
+ * A folder holds cases.json, a list of {"case"}, and a folder per case with model.onnx and
+ * test_data_set_0/{input,output}_N.pb. ONNX's tolerances hold, or |error| <= "tolerance" where a case has that; the
+ * largest error is printed then. Prints a line for every case that is not passed, with the reason, and a summary:
+ * passed, failed, refused (a shape depends on what is computed), excused (nobody could pass), outside (operators or
+ * element types that skycc does not promise). Ends with 1 if a case failed. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,52 +18,141 @@
 #include "base/step_scalars.h"
 #include "codegen/codegen.h"
 #include "frontend/import.h"
-#include "frontend/tensor.h"
+#include "tests/conformance_scope.h"
 #include "tests/graph_evaluator.h"
 
 enum { MOST_TENSORS = 64 };
 
-typedef enum Verdict { PASSED, FAILED, REFUSED, OUTSIDE, VERDICTS } Verdict;
+typedef enum Verdict { PASSED, FAILED, REFUSED, EXCUSED, OUTSIDE, VERDICTS } Verdict;
 
-typedef struct CaseTensor {
-    DType dtype;
-    Shape shape;
-    const void *data;
-} CaseTensor;
+static bool compiled; /* --compiled */
 
-static int read_tensors(const char *folder, const char *kind, Arena *arena, CaseTensor *tensors,
-                        Diagnostics *diagnostics)
+/* A test case, and what is read of it. */
+typedef struct Case {
+    const char *folder;
+    double tolerance; /* absolute; 0: ONNX's own tolerances */
+    bool random;      /* only what chance leaves no doubt about is checked */
+    Arena arena;
+    OnnxModel files[2 * MOST_TENSORS]; /* of the tensors below */
+    OnnxTensor inputs[MOST_TENSORS], outputs[MOST_TENSORS];
+    int input_count, output_count;
+    double largest_error;
+} Case;
+
+/* --- Reading
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* The element type that the model declares for a value; 0 if it is no tensor. */
+static int32_t declared_type(const Onnx__ValueInfoProto *value)
 {
-    for (int i = 0;; i++) {
-        char path[1024];
-        snprintf(path, sizeof path, "%s/test_data_set_0/%s_%d.pb", folder, kind, i);
-        if (i == MOST_TENSORS || access(path, R_OK) != 0) return i;
-        CaseTensor *tensor = &tensors[i];
-        if (!onnx_tensor_read(path, arena, &tensor->dtype, &tensor->shape, &tensor->data, diagnostics)) return -1;
-    }
+    const Onnx__TypeProto *type = value->type;
+    return type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ? type->tensor_type->elem_type : 0;
 }
 
-static bool close_enough(const CaseTensor *expected, const Value *value, const void *data)
+/* Brings a tensor whose type is not the declared one into that. */
+static void convert_tensor(Case *test, OnnxTensor *tensor, DType dtype)
 {
-    if (expected->dtype != value->dtype || !shape_equal(&expected->shape, &value->shape)) {
-        char a[256], b[256];
-        printf("expected %s %s, got %s %s: ", dtype_name(expected->dtype), shape_format(&expected->shape, a),
-               dtype_name(value->dtype), shape_format(&value->shape, b));
-        return false;
+    if (tensor->dtype == dtype || dtype == DTYPE_NONE) return;
+    int64_t elements = shape_elements(&tensor->shape);
+    void *data = arena_allocate(&test->arena, (size_t)elements * dtype_size(dtype));
+    for (int64_t i = 0; i < elements; i++)
+        element_store_double(dtype, data, i, element_as_double(tensor->dtype, tensor->data, i));
+    tensor->data = data;
+    tensor->dtype = dtype;
+}
+
+/* ONNX before 1.13 wrote bfloat16 elements as uint16. */
+static Verdict read_tensor(Case *test, OnnxModel *file, const char *path, int32_t declared, OnnxTensor *tensor,
+                           Diagnostics *diagnostics)
+{
+    *file = (OnnxModel){.path = path, .external = {.model_path = path}};
+    const MappedFile *mapped = &file->file;
+    ProtobufCAllocator allocator = onnx_allocator(&file->arena);
+    char reason[256];
+    if (!file_map(&file->file, path, diagnostics)) return FAILED;
+    Onnx__TensorProto *proto = onnx__tensor_proto__unpack(&allocator, mapped->size, mapped->bytes);
+    if (!proto) return printf("%s is no tensor", path), FAILED;
+    if (declared == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16 &&
+        proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT16)
+        proto->data_type = declared;
+    if (scope_of_type(proto->data_type, reason)) return printf("%s", reason), OUTSIDE;
+    if (!onnx_tensor_elements(file, proto, NULL, path, tensor, diagnostics)) return FAILED;
+    if (!tensor->data) tensor->data = ""; /* no elements */
+    convert_tensor(test, tensor, onnx_dtype(declared));
+    return PASSED;
+}
+
+static Verdict read_tensors(Case *test, const char *kind, Onnx__ValueInfoProto *const *declared, size_t declared_count,
+                            OnnxModel *files, OnnxTensor *tensors, int *count, Diagnostics *diagnostics)
+{
+    for (*count = 0; *count < MOST_TENSORS && (size_t)*count < declared_count; (*count)++) {
+        const char *path = arena_format(&test->arena, "%s/test_data_set_0/%s_%d.pb", test->folder, kind, *count);
+        if (access(path, R_OK) != 0) break;
+        Verdict verdict =
+            read_tensor(test, &files[*count], path, declared_type(declared[*count]), &tensors[*count], diagnostics);
+        if (verdict != PASSED) return verdict;
     }
-    double relative = expected->dtype == DTYPE_F16 || expected->dtype == DTYPE_BF16 ? 1e-2 : 1e-3;
+    return *count || strcmp(kind, "output") != 0 ? PASSED : (printf("there is no output to compare with"), FAILED);
+}
+
+/* --- Checking
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool same_kind(const OnnxTensor *expected, const Value *value)
+{
+    char a[256], b[256];
+    if (expected->dtype == value->dtype && shape_equal(&expected->shape, &value->shape)) return true;
+    printf("expected %s %s, got %s %s", dtype_name(expected->dtype), shape_format(&expected->shape, a),
+           dtype_name(value->dtype), shape_format(&value->shape, b));
+    return false;
+}
+
+static bool close_enough(Case *test, const OnnxTensor *expected, const void *data)
+{
+    bool half = expected->dtype == DTYPE_F16 || expected->dtype == DTYPE_BF16;
+    double relative = test->tolerance > 0 ? 0 : half ? 1e-2 : 1e-3;
+    double absolute = test->tolerance > 0 ? test->tolerance : 1e-7;
     for (int64_t i = 0; i < shape_elements(&expected->shape); i++) {
         double want = element_as_double(expected->dtype, expected->data, i),
-               got = element_as_double(value->dtype, data, i);
+               got = element_as_double(expected->dtype, data, i), error = fabs(want - got);
         if ((isnan(want) && isnan(got)) || want == got) continue;
-        if (fabs(want - got) <= 1e-7 + relative * fabs(want)) continue;
-        printf("element %lld is %g instead of %g: ", (long long)i, got, want);
-        return false;
+        if (!(error <= absolute + relative * fabs(want))) {
+            printf("element %lld is %g instead of %g", (long long)i, got, want);
+            return false;
+        }
+        if (error > test->largest_error) test->largest_error = error;
     }
     return true;
 }
 
-static bool compiled; /* --compiled */
+/* Which elements a Dropout drops is chance; how many is less so (six standard deviations), and what becomes of each,
+ * and of the mask, is certain. Inputs: data, ratio (0.5), training. */
+static bool plausible_dropout(const Case *test, const void *result, const void *mask)
+{
+    const OnnxTensor *x = &test->inputs[0], *ratio = test->input_count > 1 ? &test->inputs[1] : NULL;
+    double p = ratio ? element_as_double(ratio->dtype, ratio->data, 0) : 0.5;
+    int64_t elements = shape_elements(&x->shape), kept = 0;
+    for (int64_t i = 0; i < elements; i++) {
+        double before = element_as_double(x->dtype, x->data, i), after = element_as_double(x->dtype, result, i);
+        bool here = mask ? element_as_integer(DTYPE_BOOL, mask, i) != 0 : after != 0;
+        double want = here ? before / (1 - p) : 0;
+        if (fabs(after - want) > 1e-6 * fabs(want)) {
+            printf("element %lld is %g instead of %g", (long long)i, after, want);
+            return false;
+        }
+        kept += here;
+    }
+    double mean = (double)elements * (1 - p), deviation = sqrt((double)elements * p * (1 - p));
+    if (fabs((double)kept - mean) <= 6 * deviation) return true;
+    printf("%lld of %lld elements were kept at ratio %g", (long long)kept, (long long)elements, p);
+    return false;
+}
+
+/* --- Running
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 /* Runs all calls as compiled for this machine. */
 static bool run_compiled(Evaluator *evaluator)
@@ -88,63 +178,95 @@ static bool run_compiled(Evaluator *evaluator)
     return jit != NULL;
 }
 
-static Verdict evaluate(Graph *graph, const CaseTensor *inputs, int input_count, const CaseTensor *outputs,
-                        int output_count)
+/* What nothing reads (the second input of CastLike, whose type counts alone) need not have the declared shape. */
+static bool is_read(const Graph *graph, ValueId value)
+{
+    for (NodeId n = 1; n < graph->node_count; n++)
+        for (int i = 0; graph_node(graph, n)->op != OP_NONE && i < graph_node(graph, n)->input_count; i++)
+            if (graph_node(graph, n)->inputs[i] == value) return true;
+    for (size_t i = 0; i < graph->output_count; i++)
+        if (graph->outputs[i].value == value) return true;
+    return false;
+}
+
+static bool set_inputs(const Case *test, Evaluator *evaluator)
+{
+    Graph *graph = evaluator->graph;
+    for (int i = 0; i < test->input_count && (size_t)i < graph->input_count; i++) {
+        const Value *value = graph_value(graph, graph->inputs[i]);
+        if (!is_read(graph, graph->inputs[i])) continue;
+        if (!same_kind(&test->inputs[i], value)) return false;
+        size_t bytes = (size_t)shape_elements(&value->shape) * dtype_size(value->dtype);
+        if (bytes) memcpy(evaluator->buffer[graph->inputs[i]], test->inputs[i].data, bytes);
+    }
+    if (!graph->scalars) return true;
+    float scalars[SKY_STEP_SCALARS] = {[SKY_STEP_DROPOUT] = 1};
+    int64_t valid = 0;
+    const void *labels = evaluator->buffer[graph->labels];
+    for (int64_t i = 0; graph->labels && i < shape_elements(&graph_value(graph, graph->labels)->shape); i++)
+        valid += element_as_integer(graph_value(graph, graph->labels)->dtype, labels, i) != graph->ignore_index;
+    scalars[SKY_STEP_LOSS_SCALE] = valid ? 1.0f / (float)valid : 1;
+    memcpy(evaluator->buffer[graph->scalars], scalars, sizeof scalars);
+    return true;
+}
+
+static bool evaluate(Case *test, Graph *graph)
 {
     Evaluator evaluator;
     graph_remove_dead(graph);
     evaluator_init(&evaluator, graph);
-    for (int i = 0; i < input_count && (size_t)i < graph->input_count; i++) {
-        const Value *value = graph_value(graph, graph->inputs[i]);
-        if (value->dtype != inputs[i].dtype || !shape_equal(&value->shape, &inputs[i].shape))
-            return printf("input %d: ", i), FAILED;
-        memcpy(evaluator.buffer[graph->inputs[i]], inputs[i].data,
-               (size_t)shape_elements(&value->shape) * dtype_size(value->dtype));
-    }
-    if (graph->scalars) {
-        float scalars[SKY_STEP_SCALARS] = {0};
-        int64_t valid = 0;
-        const void *labels = evaluator.buffer[graph->labels];
-        for (int64_t i = 0; graph->labels && i < shape_elements(&graph_value(graph, graph->labels)->shape); i++)
-            valid += element_as_integer(graph_value(graph, graph->labels)->dtype, labels, i) != graph->ignore_index;
-        scalars[0] = valid ? 1.0f / (float)valid : 1;
-        memcpy(evaluator.buffer[graph->scalars], scalars, sizeof scalars);
-    }
-    if (!(compiled ? run_compiled : evaluator_run)(&evaluator)) return printf("did not run: "), FAILED;
-    for (int i = 0; i < output_count; i++) {
+    bool ok = set_inputs(test, &evaluator);
+    if (ok && !(compiled ? run_compiled : evaluator_run)(&evaluator)) ok = (printf("did not run"), false);
+    void *result[MOST_TENSORS] = {0};
+    for (int i = 0; ok && i < test->output_count; i++) {
         ValueId value = graph->outputs[i].value;
-        if (!close_enough(&outputs[i], graph_value(graph, value), evaluator.buffer[value])) return FAILED;
+        result[i] = evaluator.buffer[value];
+        ok = same_kind(&test->outputs[i], graph_value(graph, value)) &&
+             (test->random || close_enough(test, &test->outputs[i], result[i]));
     }
+    if (ok && test->random) ok = plausible_dropout(test, result[0], result[1]);
     evaluator_free(&evaluator);
-    return PASSED;
+    return ok;
 }
 
-static Verdict run_case(const char *folder)
+/* A refusal is good only where a shape depends on the numbers computed. */
+static Verdict refused(const Diagnostics *diagnostics)
+{
+    diagnostics_print(diagnostics, stdout);
+    for (const Diagnostic *d = diagnostics->first; d; d = d->next)
+        if (d->is_error && !strstr(d->message, "must be known at compile time")) return FAILED;
+    return REFUSED;
+}
+
+static Verdict run_case(Case *test)
 {
     Diagnostics diagnostics = {0};
-    Arena arena = {0};
-    CaseTensor inputs[MOST_TENSORS], outputs[MOST_TENSORS];
-    const char *path = arena_format(&arena, "%s/model.onnx", folder);
-    int input_count = read_tensors(folder, "input", &arena, inputs, &diagnostics);
-    int output_count = read_tensors(folder, "output", &arena, outputs, &diagnostics);
+    const char *path = arena_format(&test->arena, "%s/model.onnx", test->folder);
+    char reason[256];
+    OnnxModel model;
+    if (!onnx_model_open(&model, path, false, &diagnostics)) return diagnostics_print(&diagnostics, stdout), FAILED;
+    if (scope_of_model(model.proto, reason)) return printf("%s", reason), OUTSIDE;
+    const Onnx__GraphProto *proto = model.proto->graph;
+    Verdict verdict = read_tensors(test, "input", proto->input, proto->n_input, test->files, test->inputs,
+                                   &test->input_count, &diagnostics);
+    if (verdict == PASSED)
+        verdict = read_tensors(test, "output", proto->output, proto->n_output, test->files + MOST_TENSORS,
+                               test->outputs, &test->output_count, &diagnostics);
+    if (verdict != PASSED) return diagnostics_print(&diagnostics, stdout), verdict;
+
     Graph graph;
-    ImportedModel model;
+    ImportedModel imported;
     InputShape shapes[MOST_TENSORS];
-    ImportOptions options = {.input_shapes = shapes, .dropout_off = false};
-    for (int i = 0; i < input_count; i++)
-        shapes[options.input_shape_count++] = (InputShape){NULL, inputs[i].shape, inputs[i].dtype, inputs[i].data};
+    for (int i = 0; i < test->input_count; i++)
+        shapes[i] = (InputShape){NULL, test->inputs[i].shape, test->inputs[i].dtype, test->inputs[i].data};
+    ImportOptions options = {.input_shapes = shapes, .input_shape_count = (size_t)test->input_count};
     graph_init(&graph, path);
-    bool imported = diagnostics.errors == 0 && import_onnx(&graph, &model, path, &options, &diagnostics);
-    Verdict verdict = REFUSED;
-    if (imported)
-        verdict = evaluate(&graph, inputs, input_count, outputs, output_count);
-    else
-        diagnostics_print(&diagnostics, stdout);
-    return verdict;
+    if (!import_onnx(&graph, &imported, path, &options, &diagnostics)) return refused(&diagnostics);
+    return evaluate(test, &graph) ? PASSED : FAILED;
 }
 
 /* In a process of its own: a crash is one failed case. Its output goes into `text`. */
-static Verdict run_apart(const char *folder, char *text, size_t size)
+static Verdict run_apart(Case *test, char *text, size_t size)
 {
     int ends[2];
     if (pipe(ends) != 0) abort();
@@ -153,7 +275,8 @@ static Verdict run_apart(const char *folder, char *text, size_t size)
     if (child == 0) {
         dup2(ends[1], STDOUT_FILENO);
         dup2(ends[1], STDERR_FILENO);
-        Verdict verdict = run_case(folder);
+        Verdict verdict = run_case(test);
+        if (verdict == PASSED && test->tolerance > 0) printf("largest error %.2g", test->largest_error);
         fflush(stdout);
         _exit((int)verdict);
     }
@@ -167,18 +290,9 @@ static Verdict run_apart(const char *folder, char *text, size_t size)
     return WIFEXITED(status) && WEXITSTATUS(status) < VERDICTS ? (Verdict)WEXITSTATUS(status) : FAILED;
 }
 
-#define DROPOUT_REASON "its elements were dropped by the random numbers of another program"
-
-/* Cases that contradict themselves, or that nobody can fulfil, by the end of their path. */
-static const struct {
-    const char *name, *reason;
-} broken_cases[] = {
-    {"/node/test_training_dropout", DROPOUT_REASON},
-    {"/node/test_training_dropout_default", DROPOUT_REASON},
-    {"/node/test_training_dropout_mask", DROPOUT_REASON},
-    {"/node/test_training_dropout_default_mask", DROPOUT_REASON},
-    {"1.12/node/test_adam_multiple", "its model lacks the epsilon that its outputs were computed with"},
-};
+/* --- All cases
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -186,62 +300,60 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Why a case is none of skycc's business; NULL if it is. */
-static const char *outside(const char *path, const json_t *description, char reason[static 256])
+/* Cases whose elements are dropped by the random numbers of another program. */
+static bool is_random(const char *path)
 {
-    for (size_t i = 0; i < sizeof broken_cases / sizeof broken_cases[0]; i++)
-        if (ends_with(path, broken_cases[i].name)) return broken_cases[i].reason;
-    const char *op;
-    json_t *count;
-    json_object_foreach(json_object_get(description, "ops"), op, count)
-    {
-        const char *colons = strstr(op, "::");
-        char domain[128] = "";
-        if (colons) snprintf(domain, sizeof domain, "%.*s", (int)(colons - op), op);
-        if (!onnx_operator_supported(domain, colons ? colons + 2 : op)) {
-            snprintf(reason, 256, "operator %s", op);
-            return reason;
-        }
+    static const char *const ends[] = {"/test_training_dropout", "/test_training_dropout_default",
+                                       "/test_training_dropout_mask", "/test_training_dropout_default_mask"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(path, ends[i])) return true;
+    return false;
+}
+
+/* Why nobody can pass a case; NULL if one can. */
+static const char *excuse(const char *path)
+{
+    if (ends_with(path, "1.12/node/test_adam_multiple"))
+        return "its model lacks the epsilon that its outputs were computed with";
+    return NULL;
+}
+
+static void run_folder(const char *folder, int counts[VERDICTS])
+{
+    static const char *const words[VERDICTS] = {"passed", "failed", "refused", "excused", "outside"};
+    char path[1024], text[8192];
+    snprintf(path, sizeof path, "%s/cases.json", folder);
+    json_t *cases = json_load_file(path, 0, NULL), *description;
+    if (!cases) {
+        printf("failed %s: cannot be read\n", path);
+        counts[FAILED]++;
     }
     size_t i;
-    json_t *type;
-    json_array_foreach(json_object_get(description, "elem_types"), i, type)
+    json_array_foreach(cases, i, description)
     {
-        int32_t number = (int32_t)json_integer_value(type);
-        if (onnx_dtype(number) == DTYPE_NONE) {
-            snprintf(reason, 256, "type %s", onnx_data_type_name(number));
-            return reason;
-        }
+        snprintf(path, sizeof path, "%s/%s", folder, json_string_value(json_object_get(description, "case")));
+        Case test = {.folder = path,
+                     .tolerance = json_number_value(json_object_get(description, "tolerance")),
+                     .random = is_random(path)};
+        const char *why = excuse(path);
+        Verdict verdict = why ? EXCUSED : run_apart(&test, text, sizeof text);
+        counts[verdict]++;
+        if (!why) why = text;
+        if (verdict != PASSED || *why)
+            printf("%s %s: %s%s", words[verdict], path, why, ends_with(why, "\n") ? "" : "\n");
     }
-    return NULL;
+    json_decref(cases);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const words[VERDICTS] = {"passed", "failed", "refused", "outside"};
     int counts[VERDICTS] = {0}, first = 1;
     if (argc > 1 && strcmp(argv[1], "--compiled") == 0) {
         compiled = true;
         first++;
     }
-    for (int a = first; a < argc; a++) {
-        char path[1024], text[8192], reason[256];
-        snprintf(path, sizeof path, "%s/cases.json", argv[a]);
-        json_t *cases = json_load_file(path, 0, NULL), *description;
-        size_t i;
-        json_array_foreach(cases, i, description)
-        {
-            const char *name = json_string_value(json_object_get(description, "case"));
-            snprintf(path, sizeof path, "%s/%s", argv[a], name);
-            text[0] = '\0';
-            const char *why = outside(path, description, reason);
-            Verdict verdict = why ? OUTSIDE : run_apart(path, text, sizeof text);
-            counts[verdict]++;
-            if (verdict != PASSED) printf("%s %s: %s\n", words[verdict], path, why ? why : text);
-        }
-        json_decref(cases);
-    }
-    printf("%d passed, %d failed, %d refused, %d outside\n", counts[PASSED], counts[FAILED], counts[REFUSED],
-           counts[OUTSIDE]);
-    return counts[FAILED] > 0;
+    for (int a = first; a < argc; a++) run_folder(argv[a], counts);
+    printf("%d passed, %d failed, %d refused, %d excused, %d outside\n", counts[PASSED], counts[FAILED],
+           counts[REFUSED], counts[EXCUSED], counts[OUTSIDE]);
+    return counts[FAILED] > 0 || counts[PASSED] == 0;
 }
