@@ -1,4 +1,4 @@
-/* skycc probe: times the kernels of a model on this machine, for plans that rest on measurements. */
+/* skycc probe: measures this machine, a model's kernels on it and, started by mpiexec, all devices and their links. */
 #include <getopt.h>
 #include <stdlib.h>
 
@@ -6,13 +6,17 @@
 #include "driver/plan_model.h"
 #include "driver/program.h"
 #include "profiler/measure.h"
+#include "profiler/probe_world.h"
+#include "runtime/parallel.h"
 
 static const char usage[] =
-    "usage: skycc probe MODEL.onnx -d CLUSTER.yaml -o PROFILE.json [options]\n"
+    "usage: skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]\n"
+    "       mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]\n"
     "\n"
-    "Measures the compiled kernels of the model on one thread of this machine. With the profile, skycc plan and "
-    "compile use\n"
-    "these times, multiplied by each device's slowdown, instead of estimates from the device specifications.\n"
+    "Measures this machine and, of a model, its compiled kernels. With the profile, skycc plan and compile use these\n"
+    "times, multiplied by each device's slowdown, instead of estimates from the device specifications. Where mpiexec\n"
+    "starts one process per device, in the order of the cluster file, every device gets times of its own, and the\n"
+    "links between hosts are measured too.\n"
     "\n"
     "  -d, --cluster FILE    the devices (cluster.yaml)\n"
     "  -o, --output FILE     the profile\n"
@@ -56,31 +60,120 @@ static int parse(ProbeOptions *options, int argc, char **argv, Diagnostics *diag
                              : !plan_model_option(&options->plan, option, optarg, diagnostics))
             return EXIT_USAGE;
     }
-    if (options->plan.model && options->plan.cluster && options->output) return -1;
+    if (options->plan.cluster && options->output) return -1;
     diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc probe --help lists the options",
-                      "a model, a cluster (-d) and an output (-o) are needed");
+                      "a cluster (-d) and an output (-o) are needed");
     return EXIT_USAGE;
 }
 
+typedef struct Probe {
+    const ProbeOptions *options;
+    PlannedModel planned;
+    ProbeWorld world;
+    Profile profile;
+} Probe;
+
 /* All layers, each as a stage of its own: the kernels that any plan may use. */
-static bool probe_layers(Profile *profile, TrainingModel *model, const char *cpu, Diagnostics *diagnostics)
+static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
-    Graph *graph = &model->graph;
+    Graph *graph = &probe->planned.model.graph;
     for (int layer = 0; layer < graph->layer_count; layer++) {
         StageCode code;
         Program program;
         stage_build(&code, graph, layer, layer);
-        program_for_run(&program, model, &code);
-        bool ok = program_compile(&program, cpu, diagnostics);
-        if (ok) {
-            measure_kernels(profile, program.kernels, program.jit);
-            if (!profile->target) profile->target = arena_string(&profile->arena, program.target.cpu);
-        }
+        program_for_run(&program, &probe->planned.model, &code);
+        bool ok = program_compile(&program, probe->options->target_cpu, diagnostics);
+        if (ok) measure_kernels(machine, &probe->profile.arena, program.kernels, program.jit);
         program_free(&program);
         stage_free(&code);
         if (!ok) return false;
     }
     return true;
+}
+
+/* This machine with so many threads. */
+static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
+{
+    Target target;
+    *machine = (MachineProfile){.threads = threads};
+    if (!target_init(&target, (TargetOptions){.cpu = probe->options->target_cpu}, diagnostics)) return false;
+    machine->target = arena_string(&probe->profile.arena, target.cpu);
+    bool ok = measure_machine(machine, &target, diagnostics);
+    target_free(&target);
+    return ok && measure_layers(probe, machine, diagnostics);
+}
+
+static void warn_of_threads(const ClusterDevice *device, Diagnostics *diagnostics)
+{
+    if (device->threads > parallel_processors())
+        diagnostics_warning(diagnostics, (Place){.object = device->name}, NULL,
+                            "has %d threads, but this process may use %d processors only", device->threads,
+                            parallel_processors());
+}
+
+/* Alone, this machine stands for all of them; devices with more threads are measured with as many. */
+static int probe_alone(Probe *probe, Diagnostics *diagnostics)
+{
+    Profile *profile = &probe->profile;
+    const Cluster *cluster = &probe->planned.cluster;
+    if (!measure(probe, &profile->reference, 1, diagnostics)) return diagnostics->exit_code;
+    profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        if (device->threads == 1) continue;
+        MachineProfile *machine = &profile->devices[profile->device_count];
+        const MachineProfile *same = NULL;
+        for (size_t i = 0; i < profile->device_count; i++)
+            if (profile->devices[i].threads == device->threads) same = &profile->devices[i];
+        if (!same) warn_of_threads(device, diagnostics);
+        if (same)
+            *machine = *same;
+        else if (!measure(probe, machine, device->threads, diagnostics))
+            return diagnostics->exit_code;
+        machine->device = device->name;
+        profile->device_count++;
+    }
+    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+}
+
+static bool check_processes(const Probe *probe, Diagnostics *diagnostics)
+{
+    int devices = probe->planned.cluster.device_count, processes = probe->world.size;
+    if (!probe->world.distributed || processes == devices) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(probe->options->plan.cluster),
+                             "start one process per device, in the order of the file",
+                             "describes %d devices, but the launcher started %d processes", devices, processes);
+}
+
+/* One of several: this process is the device of its rank. */
+static int probe_together(Probe *probe, Diagnostics *diagnostics)
+{
+    const ProbeWorld *world = &probe->world;
+    const Cluster *cluster = &probe->planned.cluster;
+    Profile *profile = &probe->profile;
+    const ClusterDevice *device = &cluster->devices[world->rank];
+    MachineProfile own;
+    probe_world_begin_turn(world, cluster);
+    warn_of_threads(device, diagnostics);
+    bool ok = measure(probe, &own, device->threads, diagnostics);
+    if (world->rank == 0) {
+        profile->reference = own;
+        if (device->threads > 1) ok = ok && measure(probe, &profile->reference, 1, diagnostics);
+    }
+    probe_world_end_turn(world, cluster);
+    int code = probe_world_agree(world, ok ? EXIT_OK : diagnostics->exit_code);
+    if (code) return code;
+    probe_world_gather(world, cluster, &own, profile);
+    probe_world_measure_links(world, cluster, profile);
+    if (world->rank > 0) return EXIT_OK;
+    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+}
+
+static bool load(Probe *probe, Diagnostics *diagnostics)
+{
+    const PlanModelOptions *options = &probe->options->plan;
+    if (!options->model) return cluster_read(&probe->planned.cluster, options->cluster, diagnostics);
+    return planned_model_load(&probe->planned, options, &options->load, diagnostics);
 }
 
 int probe_main(int argc, char **argv)
@@ -89,14 +182,15 @@ int probe_main(int argc, char **argv)
     ProbeOptions options;
     int code = parse(&options, argc, argv, &diagnostics);
     if (code < 0) {
-        PlannedModel planned = {0};
-        Profile profile = {0};
-        bool ok = planned_model_load(&planned, &options.plan, &options.plan.load, &diagnostics) &&
-                  probe_layers(&profile, &planned.model, options.target_cpu, &diagnostics) &&
-                  profile_write(&profile, options.output, &diagnostics);
-        code = ok ? EXIT_OK : diagnostics.exit_code;
-        profile_free(&profile);
-        planned_model_free(&planned);
+        Probe probe = {.options = &options};
+        probe_world_open(&probe.world);
+        bool ok = load(&probe, &diagnostics) && check_processes(&probe, &diagnostics);
+        code = probe_world_agree(&probe.world, ok ? EXIT_OK : diagnostics.exit_code);
+        if (!code)
+            code = probe.world.distributed ? probe_together(&probe, &diagnostics) : probe_alone(&probe, &diagnostics);
+        profile_free(&probe.profile);
+        planned_model_free(&probe.planned);
+        probe_world_close(&probe.world);
     }
     diagnostics_print(&diagnostics, stderr);
     diagnostics_free(&diagnostics);

@@ -4,13 +4,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/parallel.h"
+
 enum { SAMPLES = 7 };
 static const double sample_s = 2e-3, budget_s = 0.5; /* least length of a sample; most time for one kernel */
 
-static double now_s(void)
+/* One thread is charged only for its own work, not for what else the machine does meanwhile. */
+static double now_s(int threads)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); /* not the time that other work on this machine takes */
+    clock_gettime(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
@@ -23,11 +26,30 @@ static size_t operand_elements(const Kernel *kernel, const KernelOperand *operan
     return (size_t)(last + 1 > operand->elements ? last + 1 : operand->elements);
 }
 
-static double run_s(SkyKernel *function, void *const *operands, const CompiledKernel *kernel, void *scratch, int times)
+/* A compiled kernel over its own buffers. */
+typedef struct Bench {
+    SkyKernel *function;
+    void *operands[KERNEL_MAX_OPERANDS];
+    char *scratch; /* scratch_bytes for every thread */
+    size_t scratch_bytes;
+    int64_t units;
+    int threads;
+} Bench;
+
+static void run_share(void *context, int thread, int threads)
 {
-    double start = now_s();
-    for (int i = 0; i < times; i++) function(operands, 0, kernel->units, scratch);
-    return (now_s() - start) / times;
+    const Bench *bench = context;
+    int64_t begin = parallel_begin(bench->units, thread, threads);
+    int64_t end = parallel_begin(bench->units, thread + 1, threads);
+    if (begin < end)
+        bench->function(bench->operands, begin, end, bench->scratch + (size_t)thread * bench->scratch_bytes);
+}
+
+static double run_s(Bench *bench, int times)
+{
+    double start = now_s(bench->threads);
+    for (int i = 0; i < times; i++) parallel_run(bench->threads, run_share, bench);
+    return (now_s(bench->threads) - start) / times;
 }
 
 static int ascending(const void *a, const void *b)
@@ -36,46 +58,98 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double measure(const Kernel *source, const CompiledKernel *kernel, SkyKernel *function)
+static void *new_buffer(size_t bytes)
 {
-    void *operands[KERNEL_MAX_OPERANDS], *scratch = NULL;
-    for (int i = 0; i < source->operand_count; i++) {
-        size_t bytes = operand_elements(source, &source->operands[i]) * dtype_size(source->operands[i].dtype);
-        if (posix_memalign(&operands[i], 64, bytes + 64) != 0) memory_exhausted();
-        memset(operands[i], 0, bytes + 64);
-    }
-    if (posix_memalign(&scratch, 64, kernel->scratch_bytes + 64) != 0) memory_exhausted();
+    void *buffer;
+    if (posix_memalign(&buffer, 64, bytes + 64) != 0) memory_exhausted();
+    memset(buffer, 0, bytes + 64);
+    return buffer;
+}
 
-    double begun = now_s(), once = run_s(function, operands, kernel, scratch, 1);
+static double measure(const Kernel *source, const CompiledKernel *kernel, SkyKernel *function, int threads)
+{
+    int most = kernel->grain > 0 ? (int)(kernel->units / kernel->grain) : 1;
+    Bench bench = {.function = function, .units = kernel->units, .threads = most < threads ? most : threads};
+    if (bench.threads < 1) bench.threads = 1;
+    for (int i = 0; i < source->operand_count; i++)
+        bench.operands[i] =
+            new_buffer(operand_elements(source, &source->operands[i]) * dtype_size(source->operands[i].dtype));
+    bench.scratch_bytes = (kernel->scratch_bytes + 63) / 64 * 64;
+    bench.scratch = new_buffer(bench.scratch_bytes * (size_t)bench.threads);
+
+    double begun = now_s(bench.threads), once = run_s(&bench, 1);
     int times = once > sample_s ? 1 : (int)(sample_s / (once + 1e-8)) + 1;
     double samples[SAMPLES];
     int count = 0;
-    do samples[count++] = run_s(function, operands, kernel, scratch, times);
-    while (count < SAMPLES && now_s() - begun < budget_s);
+    do samples[count++] = run_s(&bench, times);
+    while (count < SAMPLES && now_s(bench.threads) - begun < budget_s);
     qsort(samples, (size_t)count, sizeof *samples, ascending);
 
-    free(scratch);
-    for (int i = 0; i < source->operand_count; i++) free(operands[i]);
+    free(bench.scratch);
+    for (int i = 0; i < source->operand_count; i++) free(bench.operands[i]);
     return samples[count / 2];
 }
 
-static bool known(const Profile *profile, Hash hash)
+void measure_kernels(MachineProfile *machine, Arena *arena, const CompiledKernels *compiled, const JitProgram *jit)
 {
-    for (size_t i = 0; i < profile->kernel_count; i++)
-        if (profile->kernels[i].kernel.high == hash.high && profile->kernels[i].kernel.low == hash.low) return true;
-    return false;
-}
-
-void measure_kernels(Profile *profile, const CompiledKernels *compiled, const JitProgram *jit)
-{
-    KernelTime *times = arena_new_array(&profile->arena, KernelTime, profile->kernel_count + compiled->count);
-    if (profile->kernel_count) memcpy(times, profile->kernels, profile->kernel_count * sizeof *times);
-    profile->kernels = times;
+    KernelTime *times = arena_new_array(arena, KernelTime, machine->kernel_count + compiled->count);
+    if (machine->kernel_count) memcpy(times, machine->kernels, machine->kernel_count * sizeof *times);
+    machine->kernels = times;
+    size_t known = machine->kernel_count;
     for (size_t i = 0; i < compiled->count; i++) {
         const CompiledKernel *kernel = &compiled->kernels[i];
-        if (known(profile, kernel->hash)) continue;
-        double seconds = measure(compiled->sources[i], kernel, jit_find(jit, kernel));
-        times[profile->kernel_count++] = (KernelTime){kernel->hash, seconds};
+        MachineProfile before = {.kernels = times, .kernel_count = known};
+        if (machine_profile_seconds(&before, kernel->hash) >= 0) continue;
+        double seconds = measure(compiled->sources[i], kernel, jit_find(jit, kernel), machine->threads);
+        times[machine->kernel_count++] = (KernelTime){kernel->hash, seconds};
     }
-    profile_sort(profile);
+    machine_profile_sort(machine);
+}
+
+/* --- The machine as such -------------------------------------------------------------------------------------------
+ */
+
+enum { PRODUCT_ROWS = 512, PRODUCT_SIZE = 1024, SUM_ELEMENTS = 1 << 24 };
+
+static void describe_product(Kernel *kernel)
+{
+    int64_t extent[] = {PRODUCT_ROWS, PRODUCT_SIZE, PRODUCT_SIZE};
+    kernel_begin(kernel, "product", 3, extent);
+    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 0, 1}));
+    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){0, 1, PRODUCT_SIZE}));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, a, b));
+    kernel_begin_phase(kernel, false);
+    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 1, 0}), sum);
+    kernel_canonicalize(kernel);
+}
+
+static void describe_sum(Kernel *kernel)
+{
+    kernel_begin(kernel, "sum", 1, (int64_t[]){SUM_ELEMENTS});
+    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
+    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
+    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}), kernel_binary(kernel, KERNEL_ADD, a, b));
+    kernel_canonicalize(kernel);
+}
+
+bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    Kernel *product = arena_new(&arena, Kernel), *sum = arena_new(&arena, Kernel);
+    describe_product(product);
+    describe_sum(sum);
+    const Kernel *kernels[] = {product, sum};
+    CompiledKernels *compiled = codegen_compile(kernels, 2, target, codegen_default_options(&arena), diagnostics);
+    JitProgram *jit = compiled ? jit_load(compiled, diagnostics) : NULL;
+    if (jit) {
+        MachineProfile times = {.threads = machine->threads};
+        measure_kernels(&times, &arena, compiled, jit);
+        machine->gflops = 1e-9 * kernel_flops(product) / machine_profile_seconds(&times, kernel_hash(product));
+        machine->bandwidth_Bps = kernel_bytes(sum) / machine_profile_seconds(&times, kernel_hash(sum));
+    }
+    bool ok = jit;
+    jit_free(jit);
+    if (compiled) codegen_free(compiled);
+    arena_free(&arena);
+    return ok;
 }

@@ -1,7 +1,6 @@
 #include "profiler/model_costs.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what
@@ -18,32 +17,16 @@ static double roofline_s(const Kernel *kernel, Speed speed)
     return seconds_per_call + fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
 }
 
-static int by_hash(const void *a, const void *b)
-{
-    const Hash *x = &((const KernelTime *)a)->kernel, *y = &((const KernelTime *)b)->kernel;
-    if (x->high != y->high) return x->high < y->high ? -1 : 1;
-    return x->low < y->low ? -1 : x->low > y->low;
-}
-
-void profile_sort(Profile *profile)
-{
-    if (profile->kernel_count) qsort(profile->kernels, profile->kernel_count, sizeof *profile->kernels, by_hash);
-}
-
-static const KernelTime *find_time(const Profile *profile, const Kernel *kernel)
-{
-    KernelTime key = {.kernel = kernel_hash(kernel)};
-    return profile->kernel_count ? bsearch(&key, profile->kernels, profile->kernel_count, sizeof key, by_hash) : NULL;
-}
-
-static double calls_s(const SkyCall *calls, uint32_t count, const Profile *profile, Speed speed, size_t *missing)
+/* What a call list takes on a machine. `measured` may be NULL; *missing counts the calls that it lacks. */
+static double calls_s(const SkyCall *calls, uint32_t count, const MachineProfile *measured, Speed speed,
+                      size_t *missing)
 {
     double seconds = 0;
     for (uint32_t i = 0; i < count; i++) {
         const Kernel *kernel = calls[i].interpreted;
-        const KernelTime *time = profile ? find_time(profile, kernel) : NULL;
-        if (profile && !time) ++*missing;
-        seconds += time ? time->seconds : roofline_s(kernel, speed);
+        double time = measured ? machine_profile_seconds(measured, kernel_hash(kernel)) : -1;
+        if (time < 0 && measured && measured->kernel_count) ++*missing;
+        seconds += time >= 0 ? time : roofline_s(kernel, speed);
     }
     return seconds;
 }
@@ -66,16 +49,19 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
                            tensors_bytes(stage->send_backward, stage->send_backward_count);
 }
 
-static Speed device_speed(const ClusterDevice *device)
+/* Measured, else specified, else assumed. Both arguments may be NULL. */
+static Speed machine_speed(const ClusterDevice *device, const MachineProfile *measured)
 {
     int threads = device ? device->threads : 1;
     Speed speed = {default_gflops_per_thread * 1e9 * threads, default_bandwidth_per_thread * threads};
     if (device && device->gflops > 0) speed.flops = device->gflops * 1e9;
     if (device && device->bandwidth_Bps > 0) speed.bytes = device->bandwidth_Bps;
+    if (measured && measured->gflops > 0) speed.flops = measured->gflops * 1e9;
+    if (measured && measured->bandwidth_Bps > 0) speed.bytes = measured->bandwidth_Bps;
     return speed;
 }
 
-static void set_devices(Costs *costs, const Cluster *cluster)
+static void set_devices(Costs *costs, const Cluster *cluster, bool linked)
 {
     costs->device_count = cluster->device_count;
     costs->devices = arena_new_array(&costs->arena, DeviceCost, (size_t)cluster->device_count);
@@ -84,9 +70,12 @@ static void set_devices(Costs *costs, const Cluster *cluster)
         costs->devices[d] = (DeviceCost){.name = arena_string(&costs->arena, device->name),
                                          .slowdown = device->slowdown,
                                          .memory_bytes = device->memory_bytes,
-                                         .region = cluster->has_links ? device->zone : -1};
+                                         .region = linked ? device->zone : -1};
     }
-    if (!cluster->has_links) return;
+}
+
+static void set_links(Costs *costs, const Cluster *cluster)
+{
     int zones = cluster->zone_count;
     costs->region_count = zones;
     costs->region_names = arena_new_array(&costs->arena, const char *, (size_t)zones);
@@ -99,27 +88,40 @@ static void set_devices(Costs *costs, const Cluster *cluster)
     }
 }
 
+/* What was measured between two devices holds for all devices of their zones. */
+static void set_measured_links(Costs *costs, const Cluster *cluster, const Profile *profile)
+{
+    for (size_t l = 0; l < profile->link_count; l++) {
+        const LinkProfile *link = &profile->links[l];
+        int from = cluster_find_device(cluster, link->between[0]), to = cluster_find_device(cluster, link->between[1]);
+        if (from < 0 || to < 0) continue; /* a device that has left the cluster since */
+        int a = cluster->devices[from].zone, b = cluster->devices[to].zone, zones = cluster->zone_count;
+        costs->latency_s[a * zones + b] = costs->latency_s[b * zones + a] = link->latency_s;
+        costs->bandwidth_Bps[a * zones + b] = costs->bandwidth_Bps[b * zones + a] = link->bandwidth_Bps;
+    }
+}
+
 static const char *device_name(Costs *costs, int device) { return device < 0 ? NULL : costs->devices[device].name; }
 
-/* Times of the device's own, where its specification differs from the reference's. */
+/* The times of one layer on a device that is not just a slower reference machine. */
 static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
-                             const Profile *profile)
+                             const Profile *profile, size_t *missing)
 {
     const ClusterDevice *from = &cluster->devices[device];
     DeviceCost *to = &costs->devices[device];
+    const MachineProfile *own = profile ? profile_device(profile, from->name) : NULL;
     bool specified = from->gflops > 0 || from->bandwidth_Bps > 0 || from->threads > 1;
-    if (profile || !specified) return;
+    if (profile ? !own : !specified) return;
     if (!to->forward_s) {
         size_t layers = (size_t)costs->layer_count;
         to->forward_s = arena_new_array(&costs->arena, double, layers);
         to->backward_s = arena_new_array(&costs->arena, double, layers);
         to->update_s = arena_new_array(&costs->arena, double, layers);
     }
-    Speed speed = device_speed(from);
-    size_t missing = 0;
-    to->forward_s[layer] = from->slowdown * calls_s(stage->forward, stage->forward_count, NULL, speed, &missing);
-    to->backward_s[layer] = from->slowdown * calls_s(stage->backward, stage->backward_count, NULL, speed, &missing);
-    to->update_s[layer] = from->slowdown * calls_s(stage->update, stage->update_count, NULL, speed, &missing);
+    Speed speed = machine_speed(from, own);
+    to->forward_s[layer] = from->slowdown * calls_s(stage->forward, stage->forward_count, own, speed, missing);
+    to->backward_s[layer] = from->slowdown * calls_s(stage->backward, stage->backward_count, own, speed, missing);
+    to->update_s[layer] = from->slowdown * calls_s(stage->update, stage->update_count, own, speed, missing);
 }
 
 bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profile *profile, const char *name,
@@ -129,11 +131,15 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
-    set_devices(costs, cluster);
+    bool measured_links = profile && profile->link_count;
+    set_devices(costs, cluster, cluster->has_links || measured_links);
+    if (cluster->has_links || measured_links) set_links(costs, cluster);
+    if (measured_links) set_measured_links(costs, cluster, profile);
     costs->keep_inputs = device_name(costs, cluster->keep_inputs);
     costs->keep_labels = device_name(costs, cluster->keep_labels);
 
-    Speed reference = device_speed(NULL);
+    const MachineProfile *reference = profile ? &profile->reference : NULL;
+    Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
     for (int l = 0; l < graph->layer_count; l++) {
         StageCode code;
@@ -141,10 +147,11 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
         layer_memory(layer, &code.stage);
-        layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, profile, reference, &missing);
-        layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, profile, reference, &missing);
-        layer->update_s = calls_s(code.stage.update, code.stage.update_count, profile, reference, &missing);
-        for (int d = 0; d < cluster->device_count; d++) set_device_times(costs, d, cluster, l, &code.stage, profile);
+        layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, reference, speed, &missing);
+        layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, reference, speed, &missing);
+        layer->update_s = calls_s(code.stage.update, code.stage.update_count, reference, speed, &missing);
+        for (int d = 0; d < cluster->device_count; d++)
+            set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
         stage_free(&code);
     }
     if (missing)
