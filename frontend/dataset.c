@@ -109,6 +109,12 @@ static int glue_position(const Job *job, int position)
     return position < count ? position : NO_COLUMN;
 }
 
+static const char *naming_hint(const Task *task)
+{
+    return task->texts == 2 ? "name the columns sentence1, sentence2 and label in the first line"
+                            : "name the columns sentence and label in the first line";
+}
+
 /* Decides from the first line, which stands in the reader, where everything is. *is_header: the line is no example. */
 static bool find_columns(Job *job, bool *is_header)
 {
@@ -123,22 +129,25 @@ static bool find_columns(Job *job, bool *is_header)
     columns->text[0] = find_column(&job->reader, task->texts == 2 ? first : only);
     columns->text[1] = task->texts == 2 || mlm ? find_column(&job->reader, second) : NO_COLUMN;
     columns->label = mlm ? NO_COLUMN : find_column(&job->reader, labels);
-    bool texts_named = columns->text[0] >= 0 && (task->texts == 1 || columns->text[1] >= 0);
-    if (texts_named) return *is_header = true;
     bool named = columns->text[0] >= 0 || columns->text[1] >= 0 || columns->label >= 0;
-    for (int i = 0; i < task->texts; i++)
-        if (columns->text[i] < 0) columns->text[i] = glue_position(job, task->text_position[i]);
-    if (columns->label < 0) columns->label = glue_position(job, task->label_position);
-    *is_header =
-        named || (task->has_header && !(columns->label >= 0 && find_label(task, job->reader.fields[columns->label])));
-    if (mlm && !named) columns->count = 0; /* plain text: a tab is nothing special */
-    for (int i = 0; i < task->texts; i++)
+    for (int i = 0; named && i < task->texts; i++)
         if (columns->text[i] < 0)
-            return tsv_error(&job->reader,
-                             task->texts == 2 ? "name the columns sentence1, sentence2 and label in the first line"
-                                              : "name the columns sentence and label in the first line",
+            return tsv_error(&job->reader, naming_hint(task), "names columns, but none is %s",
+                             task->texts == 1 ? "sentence"
+                             : i              ? "sentence2"
+                                              : "sentence1");
+    *is_header = named;
+    if (named) return true;
+    for (int i = 0; i < task->texts; i++) {
+        columns->text[i] = glue_position(job, task->text_position[i]);
+        if (columns->text[i] < 0)
+            return tsv_error(&job->reader, naming_hint(task),
                              "the text is expected in column %d, but there are only %zu", task->text_position[i] + 1,
                              job->reader.field_count);
+    }
+    columns->label = glue_position(job, task->label_position);
+    *is_header = task->has_header && !(columns->label >= 0 && find_label(task, job->reader.fields[columns->label]));
+    if (mlm) columns->count = 0; /* plain text: a tab is nothing special */
     return true;
 }
 

@@ -1,14 +1,16 @@
 /* Data sets: rows of text in, padded token ids with their labels out, as the stage programs read them.
  *
  * Columns are found by name (sentence1, sentence2, sentence, text; gold_label, label; also MRPC's "#1 String", "#2
- * String", "Quality"), else by the positions GLUE gives the task. A first line without any such name is a header only
- * if the task's files have one and the line holds no label where a label would stand.
+ * String", "Quality"): a first line with one of these must name all texts. Else they are found by the positions GLUE
+ * gives the task, and the first line is a header only if the task's files have one and it holds no label where a label
+ * would stand.
  *
- *   task    text                    labels
- *   mnli    sentence1, sentence2    contradiction 0, entailment 1, neutral 2; rows labelled "-" (no agreement) are left
- * out mrpc    sentence1, sentence2    0, 1 (or not_equivalent, equivalent) sst2    sentence                0, 1 pair
- * sentence1, sentence2    whole numbers as they are, or names, numbered in byte order single  sentence the same mlm
- * sentence(1), sentence2  the masked tokens' own ids, -100 elsewhere; any further columns are ignored
+ *   mnli      sentence1, sentence2: contradiction 0, entailment 1, neutral 2; rows with "-" (no agreement) are left out
+ *   mrpc      sentence1, sentence2: 0, 1 (or not_equivalent, equivalent)
+ *   sst2      sentence: 0, 1
+ *   pair      sentence1, sentence2: whole numbers as they are, or names, numbered in byte order
+ *   single    sentence: the same
+ *   mlm       sentence(1), sentence2: the masked tokens' own ids, -100 elsewhere; further columns are ignored
  *
  * Where there is no label column (test sets) no labels are written, with a warning. */
 #ifndef FRONTEND_DATASET_H

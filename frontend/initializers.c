@@ -96,7 +96,9 @@ static void split_initializer(Importer *importer, const Initializer *initializer
             parameter.identity = (size_t)node + 1;
         }
         ValueId value = add_parameter(importer, initializer, parameter);
-        importer->symbols[importer->nodes[node].outputs[0]].value = value;
+        Symbol *passed_on = &importer->symbols[importer->nodes[node].outputs[0]];
+        passed_on->value = value;
+        graph_value(importer->graph, value)->use = arena_string(&importer->graph->arena, passed_on->name);
         if (!symbol->value) symbol->value = value;
     }
     char place[512];

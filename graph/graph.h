@@ -32,6 +32,7 @@ typedef struct Value {
     NodeId producer;   /* 0 unless produced by a node */
     const void *data;  /* constants and parameters: row-major elements */
     ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; else 0 */
+    const char *use;   /* parameters: what its only use is called, where that says more than `name`; else NULL */
 } Value;
 
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;

@@ -140,6 +140,14 @@ static size_t common_components(const char *a, const char *b, size_t length)
 /* Names that exporters invent ("onnx::MatMul_336") say nothing about where a parameter belongs. */
 static bool speaks(const char *name) { return strchr(name, '.') && !strstr(name, "::"); }
 
+/* What a parameter is called where it is used; NULL if that says nothing. */
+static const char *speaking_name(const Graph *graph, ValueId parameter)
+{
+    const Value *value = graph_value(graph, parameter);
+    const char *name = value->use ? value->use : value->name;
+    return parameter && speaks(name) ? name : NULL;
+}
+
 static const char *layer_name(Graph *graph, const NodeId *nodes, size_t count, int number)
 {
     const char *first = NULL, *other = NULL;
@@ -147,15 +155,14 @@ static const char *layer_name(Graph *graph, const NodeId *nodes, size_t count, i
     for (size_t i = 0; i < count; i++) {
         const Node *node = graph_node(graph, nodes[i]);
         for (int k = 0; k < node->input_count; k++) {
-            ValueId parameter = parameter_behind(graph, node->inputs[k]);
-            const Value *value = graph_value(graph, parameter);
-            if (!parameter || !speaks(value->name)) continue;
+            const char *name = speaking_name(graph, parameter_behind(graph, node->inputs[k]));
+            if (!name) continue;
             if (!first) {
-                first = value->name;
+                first = name;
                 length = (size_t)(strrchr(first, '.') - first);
             } else {
-                size_t common = common_components(first, value->name, length);
-                if (common < length) other = value->name;
+                size_t common = common_components(first, name, length);
+                if (common < length) other = name;
                 length = common;
             }
         }

@@ -76,14 +76,19 @@ static void layers_are_the_parts_of_a_bert(void **state)
                                            "bert.encoder.layer.1.intermediate+output",
                                            "bert.pooler.dense",
                                            "classifier"};
-    Model model;
-    load(&model, "bert-nano-seqcls-opset17-dyn");
-    fuse_composites(&model.graph, &model.diagnostics);
-    prune_unread(&model.graph, &model.diagnostics);
-    layers_assign(&model.graph, &model.diagnostics);
-    assert_int_equal(model.graph.layer_count, 7);
-    for (int i = 0; i < 7; i++) assert_string_equal(model.graph.layer_names[i], expected[i]);
-    unload(&model);
+    /* Of the second most biases are one initializer, and no matrix has a name. */
+    static const char *const names[] = {"bert-nano-seqcls-opset17-dyn",
+                                        "bert-nano-seqcls-opset17-dyn-dedup-trap-eval-fold"};
+    for (int m = 0; m < 2; m++) {
+        Model model;
+        load(&model, names[m]);
+        fuse_composites(&model.graph, &model.diagnostics);
+        prune_unread(&model.graph, &model.diagnostics);
+        layers_assign(&model.graph, &model.diagnostics);
+        assert_int_equal(model.graph.layer_count, 7);
+        for (int i = 0; i < 7; i++) assert_string_equal(model.graph.layer_names[i], expected[i]);
+        unload(&model);
+    }
 }
 
 static void load_training(Model *model, const char *name)
