@@ -234,14 +234,15 @@ void codegen_print(const CompiledKernels *compiled, CodegenText form, Buffer *te
  */
 
 typedef struct CallLists {
-    const SkyCall *calls[3];
-    uint32_t count[3];
+    const SkyCall *calls[4];
+    uint32_t count[4];
 } CallLists;
 
 static CallLists call_lists(const SkyStage *stage)
 {
-    return (CallLists){{stage->forward, stage->backward, stage->update},
-                       {stage->forward_count, stage->backward_count, stage->update_count}};
+    return (CallLists){
+        {stage->forward, stage->backward, stage->weight_gradient, stage->update},
+        {stage->forward_count, stage->backward_count, stage->weight_gradient_count, stage->update_count}};
 }
 
 CompiledKernels *codegen_compile_program(const SkyProgram *program, const Target *target, CodegenOptions options,
@@ -251,7 +252,7 @@ CompiledKernels *codegen_compile_program(const SkyProgram *program, const Target
     size_t count = 0, capacity = 0;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         CallLists lists = call_lists(&program->stages[s]);
-        for (int l = 0; l < 3; l++) {
+        for (int l = 0; l < 4; l++) {
             for (uint32_t c = 0; c < lists.count[l]; c++) {
                 array_push(kernels, count, capacity, (const Kernel *)lists.calls[l][c].interpreted);
             }
@@ -267,7 +268,7 @@ void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyPro
     for (uint32_t s = 0; s < program->stage_count; s++) {
         SkyStage *stage = (SkyStage *)&program->stages[s];
         CallLists lists = call_lists(stage);
-        for (int l = 0; l < 3; l++) {
+        for (int l = 0; l < 4; l++) {
             for (uint32_t c = 0; c < lists.count[l]; c++) {
                 SkyCall *call = (SkyCall *)&lists.calls[l][c];
                 const CompiledKernel *kernel = codegen_find(compiled, call->interpreted);

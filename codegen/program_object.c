@@ -64,6 +64,7 @@ static const Record call_record = {sizeof(SkyCall),
 static const Record stage_record = {
     sizeof(SkyStage), (const Field[]){ARRAY(SkyStage, forward, call_record, forward_count),
                                       ARRAY(SkyStage, backward, call_record, backward_count),
+                                      ARRAY(SkyStage, weight_gradient, call_record, weight_gradient_count),
                                       ARRAY(SkyStage, update, call_record, update_count),
                                       ARRAY(SkyStage, inputs, tensor_record, input_count),
                                       ARRAY(SkyStage, outputs, tensor_record, output_count),

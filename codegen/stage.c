@@ -1,6 +1,7 @@
 #include "codegen/stage.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "codegen/stage_builder.h"
 #include "graph/kernel_fusion.h"
@@ -32,10 +33,70 @@ static void lower_stage(StageBuilder *builder)
         lowering_stop_at(lowering, builder->receive_backward.values[i]);
     lowering_run(lowering, builder->backward.nodes, builder->backward.count);
     materialize_all(builder, &builder->send_backward);
-    builder->backward_end = lowering->call_count;
+    builder->backward_end = builder->weight_gradient_end = lowering->call_count;
 
     lowering_run(lowering, builder->update.nodes, builder->update.count);
     builder->update_end = lowering->call_count;
+}
+
+/* Chooses, among the calls first ... end - 1, those that write a needed value; what they touch is needed too. Returns
+ * whether it chose any that was not. */
+static bool choose_needed(const Lowering *lowering, size_t first, size_t end, bool *needed, bool *chosen)
+{
+    bool more = false;
+    for (size_t c = end; c-- > first;) {
+        const LoweredCall *call = &lowering->calls[c];
+        bool wanted = chosen[c];
+        for (int i = 0; !call->dead && i < call->kernel->operand_count; i++)
+            wanted |= call->kernel->operands[i].written && needed[call->operands[i].value];
+        for (int i = 0; wanted && i < call->kernel->operand_count; i++) needed[call->operands[i].value] = true;
+        more |= wanted && !chosen[c];
+        chosen[c] = wanted;
+    }
+    return more;
+}
+
+/* Moves what the stage before does not wait for behind the rest of backward. Until nothing changes: a gradient that
+ * both halves would add to is the first one's alone, or micro-batches would be summed in another order. */
+static void split_backward(StageBuilder *builder)
+{
+    Lowering *lowering = &builder->lowering;
+    size_t first = builder->forward_end, end = builder->backward_end, count = 0;
+    bool *needed = memory_allocate(builder->graph->value_count), *chosen = memory_allocate(lowering->call_count);
+    for (size_t i = 0; i < builder->send_backward.count; i++) needed[builder->send_backward.values[i]] = true;
+    while (choose_needed(lowering, first, end, needed, chosen)) continue;
+    LoweredCall *later = memory_allocate((end - first + 1) * sizeof *later);
+    size_t kept = first;
+    for (size_t c = first; c < end; c++)
+        if (chosen[c])
+            lowering->calls[kept++] = lowering->calls[c];
+        else
+            later[count++] = lowering->calls[c];
+    memcpy(lowering->calls + kept, later, count * sizeof *later);
+    builder->backward_end = kept;
+    free(needed);
+    free(chosen);
+    free(later);
+}
+
+/* The fused calls of forward that make what backward reads. */
+static void choose_recomputed(StageBuilder *builder)
+{
+    const Lowering *lowering = &builder->lowering;
+    bool *needed = memory_allocate(builder->graph->value_count);
+    builder->recomputed = memory_allocate(lowering->call_count);
+    for (size_t c = builder->forward_end; c < builder->backward_end; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        builder->recomputed[c] = true;
+        for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) needed[call->operands[i].value] = true;
+    }
+    choose_needed(lowering, 0, builder->forward_end, needed, builder->recomputed);
+    free(needed);
+}
+
+static int list_of(const StageBuilder *builder, size_t call)
+{
+    return call < builder->forward_end ? 0 : call < builder->backward_end ? 1 : 2;
 }
 
 /* Marks what must outlive the list of calls it is written by. */
@@ -44,15 +105,14 @@ static void mark_kept(StageBuilder *builder)
     const Lowering *lowering = &builder->lowering;
     size_t values = builder->graph->value_count;
     builder->kept = memory_allocate(values);
-    bool *written = memory_allocate(values);
-    for (size_t c = 0; c < builder->backward_end; c++) {
+    char *written = memory_allocate(values); /* 1 + the first list of calls that writes it; 0: none */
+    for (size_t c = 0; c < builder->weight_gradient_end; c++) {
         const LoweredCall *call = &lowering->calls[c];
+        int list = list_of(builder, c);
         for (int i = 0; i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;
-            if (c < builder->forward_end)
-                written[value] |= call->kernel->operands[i].written;
-            else if (written[value])
-                builder->kept[value] = true;
+            if (!written[value] && call->kernel->operands[i].written) written[value] = (char)(1 + list);
+            if (written[value] && written[value] <= list) builder->kept[value] = true;
         }
     }
     for (ValueId v = 1; v < values; v++)
@@ -79,6 +139,7 @@ static void free_builder(StageBuilder *builder)
     free(builder->outputs.values);
     free(builder->parameters.values);
     free(builder->kept);
+    free(builder->recomputed);
     free(builder->location);
     free(builder->placed);
     free(builder->kernels);
@@ -89,25 +150,36 @@ static uint64_t greatest(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer)
 {
+    stage_build_as(code, graph, first_layer, last_layer, STAGE_PLAIN);
+}
+
+void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_layer, StageForm form)
+{
     *code = (StageCode){0};
     code->stage.first_layer = (uint32_t)first_layer;
     code->stage.last_layer = (uint32_t)last_layer;
-    StageBuilder builder = {.code = code, .graph = graph, .first_layer = first_layer, .last_layer = last_layer};
+    StageBuilder builder = {
+        .code = code, .graph = graph, .first_layer = first_layer, .last_layer = last_layer, .form = form};
     stage_collect_nodes(&builder);
     stage_collect_boundaries(&builder);
     stage_collect_parameters(&builder);
     lower_stage(&builder);
+    if (form == STAGE_SPLIT) split_backward(&builder);
     mark_kept(&builder);
     fuse_calls(&builder.lowering, 0, builder.forward_end, builder.kept);
     fuse_calls(&builder.lowering, builder.forward_end, builder.backward_end, builder.kept);
+    fuse_calls(&builder.lowering, builder.backward_end, builder.weight_gradient_end, builder.kept);
+    if (form == STAGE_RECOMPUTE) choose_recomputed(&builder);
 
     builder.location = memory_allocate(graph->value_count * sizeof *builder.location);
     builder.placed = memory_allocate(graph->value_count);
     stage_place_parameters(&builder);
     stage_place_lasting(&builder);
-    uint64_t scratch = stage_place_scratch(&builder, 0, builder.forward_end);
-    scratch = greatest(scratch, stage_place_scratch(&builder, builder.forward_end, builder.backward_end));
-    scratch = greatest(scratch, stage_place_scratch(&builder, builder.backward_end, builder.update_end));
+    size_t ends[] = {0, builder.forward_end, builder.backward_end, builder.weight_gradient_end, builder.update_end};
+    uint64_t scratch = 0;
+    for (int list = 0; list < 4; list++)
+        scratch = greatest(
+            scratch, stage_place_scratch(&builder, ends[list], ends[list + 1], list < 2 ? builder.stash_bytes : 0));
     code->stage.space_bytes[SKY_SPACE_SCRATCH] = scratch;
     stage_make_tables(&builder);
     free_builder(&builder);

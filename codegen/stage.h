@@ -14,9 +14,19 @@ typedef struct StageCode {
     const ValueId *parameter_values; /* of stage.parameters; their initial_* fields are the caller's to fill */
 } StageCode;
 
+/* What a stage keeps of a micro-batch between forward and backward, and how backward runs. All forms compute the same
+ * bits. */
+typedef enum StageForm {
+    STAGE_PLAIN,    /* the stash; one backward */
+    STAGE_SPLIT,    /* backward computes what the stage before waits for, weight_gradient the rest (Qi et al. 2023) */
+    STAGE_RECOMPUTE /* boundaries and inputs alone; backward begins with as much of forward as it needs (Chen et al.
+                       2016) */
+} StageForm;
+
 /* Builds the stage of layers first_layer ... last_layer (inclusive). Index and slot_count are the caller's to fill.
  * Without differentiation there are only forward calls. */
-void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer);
+void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_layer, StageForm form);
+void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer); /* STAGE_PLAIN */
 void stage_free(StageCode *code);
 
 /* The bytes a rank needs for this stage with so many micro-batches in flight. */

@@ -27,17 +27,20 @@ typedef struct StageBuilder {
     StageCode *code;
     Graph *graph;
     int first_layer, last_layer;
+    StageForm form;
     Lowering lowering;
     NodeList forward, backward, update;
     ValueList receive_forward, send_forward, receive_backward, send_backward, outputs, parameters;
-    size_t forward_end, backward_end, update_end; /* in lowering.calls */
-    bool *kept;                                   /* per value: lives in the slot, or in the state */
-    SkyLocation *location;                        /* per value, where placed */
+    size_t forward_end, backward_end, weight_gradient_end, update_end; /* in lowering.calls */
+    bool *kept;                                                        /* per value: outlives the list that writes it */
+    bool *recomputed;      /* per forward call: backward runs it again; NULL: none */
+    SkyLocation *location; /* per value, where placed */
     bool *placed;
     KernelEntry *kernels; /* those the call tables point to */
     size_t kernel_count, kernel_capacity;
     Buffer constants;
     uint64_t state_bytes, slot_bytes;
+    uint64_t stash_bytes; /* the stash where it is recomputed: the beginning of the scratch of forward and backward */
 } StageBuilder;
 
 /* --- stage_nodes.c --- */
@@ -57,10 +60,10 @@ uint64_t stage_value_bytes(const Graph *graph, ValueId id);
 /* Whether the value lasts from step to step: a parameter, its gradient, or the optimiser's. */
 bool stage_lives_in_state(const Value *value);
 void stage_place_parameters(StageBuilder *builder);
-/* Everything else that is not scratch. */
+/* Everything else that outlives a list of calls. */
 void stage_place_lasting(StageBuilder *builder);
-/* Temporaries of the calls first ... end - 1, packed by lifetime. Returns the bytes they need. */
-uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end);
+/* Temporaries of the calls first ... end - 1, packed by lifetime from `base` on. Returns where they end. */
+uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, uint64_t base);
 
 /* --- stage_tables.c --- */
 /* Fills builder->code from all of the above. */

@@ -55,6 +55,26 @@ void stage_place_parameters(StageBuilder *builder)
     }
 }
 
+static bool contains(const ValueList *list, ValueId value)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->values[i] == value) return true;
+    return false;
+}
+
+/* What is read by a later list of calls, or from outside. Where backward makes the stash again, the former is scratch
+ * that lives through all of backward. */
+static void place_kept(StageBuilder *builder, ValueId value)
+{
+    bool seen = graph_value(builder->graph, value)->role == ROLE_INPUT || contains(&builder->send_forward, value) ||
+                contains(&builder->send_backward, value) || contains(&builder->outputs, value) ||
+                value == builder->graph->loss;
+    if (builder->form == STAGE_RECOMPUTE && !seen)
+        place(builder, value, SKY_SPACE_SCRATCH, &builder->stash_bytes);
+    else
+        place(builder, value, SKY_SPACE_SLOT, &builder->slot_bytes);
+}
+
 void stage_place_lasting(StageBuilder *builder)
 {
     const Lowering *lowering = &builder->lowering;
@@ -74,7 +94,7 @@ void stage_place_lasting(StageBuilder *builder)
             else if (value->role == ROLE_SCALARS)
                 place(builder, id, SKY_SPACE_STEP, &step);
             else if (value->role == ROLE_INPUT || (builder->kept[id] && !stage_lives_in_state(value)))
-                place(builder, id, SKY_SPACE_SLOT, &builder->slot_bytes);
+                place_kept(builder, id);
         }
     }
     /* Outputs that are inputs or constants unchanged still need a place to be read from. */
@@ -87,7 +107,7 @@ void stage_place_lasting(StageBuilder *builder)
     }
 }
 
-uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end)
+uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, uint64_t base)
 {
     const Lowering *lowering = &builder->lowering;
     size_t count = 0, capacity = 0;
@@ -114,10 +134,11 @@ uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end)
     uint64_t bytes = memory_pack(lifetimes, count);
     for (size_t i = 0; i < count; i++) {
         builder->placed[values.values[i]] = true;
-        builder->location[values.values[i]] = (SkyLocation){.space = SKY_SPACE_SCRATCH, .offset = lifetimes[i].offset};
+        builder->location[values.values[i]] =
+            (SkyLocation){.space = SKY_SPACE_SCRATCH, .offset = base + lifetimes[i].offset};
     }
     free(values.values);
     free(lifetimes);
     free(index);
-    return bytes;
+    return base + bytes;
 }

@@ -19,7 +19,8 @@ static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
     return copy;
 }
 
-static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end, uint32_t *count)
+/* Calls first ... end - 1, those of them that `chosen` says; NULL: all. */
+static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end, const bool *chosen, uint32_t *count)
 {
     const Graph *graph = builder->graph;
     Arena *arena = &builder->code->arena;
@@ -27,7 +28,7 @@ static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end
     *count = 0;
     for (size_t c = first; c < end; c++) {
         const LoweredCall *lowered = &builder->lowering.calls[c];
-        if (lowered->dead) continue;
+        if (lowered->dead || (chosen && !chosen[c])) continue;
         int operands = lowered->kernel->operand_count;
         SkyLocation *locations = arena_new_array(arena, SkyLocation, (size_t)operands);
         for (int i = 0; i < operands; i++) {
@@ -163,9 +164,13 @@ static void parameter_table(StageBuilder *builder)
 void stage_make_tables(StageBuilder *builder)
 {
     SkyStage *stage = &builder->code->stage;
-    stage->forward = call_table(builder, 0, builder->forward_end, &stage->forward_count);
-    stage->backward = call_table(builder, builder->forward_end, builder->backward_end, &stage->backward_count);
-    stage->update = call_table(builder, builder->backward_end, builder->update_end, &stage->update_count);
+    size_t backward_begin = builder->recomputed ? 0 : builder->forward_end;
+    stage->forward = call_table(builder, 0, builder->forward_end, NULL, &stage->forward_count);
+    stage->backward =
+        call_table(builder, backward_begin, builder->backward_end, builder->recomputed, &stage->backward_count);
+    stage->weight_gradient =
+        call_table(builder, builder->backward_end, builder->weight_gradient_end, NULL, &stage->weight_gradient_count);
+    stage->update = call_table(builder, builder->weight_gradient_end, builder->update_end, NULL, &stage->update_count);
     if (stage->update_count != builder->update.count) bug("an update takes one call");
     stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);
     stage->send_forward = tensor_table(builder, &builder->send_forward, &stage->send_forward_count);

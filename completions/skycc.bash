@@ -9,7 +9,7 @@ _skycc_values() {
     case $1 in
     --allocate) echo even sky heuristic optimal ;;
     --objective) echo step period ;;
-    --schedule) echo gpipe 1f1b auto ;;
+    --schedule) echo gpipe 1f1b zb auto ;;
     --schedule-lr) echo constant linear cosine ;;
     --optimizer) echo sgd momentum adam adamw lamb ;;
     --loss) echo cross-entropy output: ;;

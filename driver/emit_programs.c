@@ -42,6 +42,7 @@ static bool compile_kernels(Emission *emission, Diagnostics *diagnostics)
             const SkyStage *stage = &program->stages[s];
             add_kernels(stage->forward, stage->forward_count, &kernels, &count, &capacity);
             add_kernels(stage->backward, stage->backward_count, &kernels, &count, &capacity);
+            add_kernels(stage->weight_gradient, stage->weight_gradient_count, &kernels, &count, &capacity);
             add_kernels(stage->update, stage->update_count, &kernels, &count, &capacity);
         }
     }

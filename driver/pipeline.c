@@ -13,10 +13,10 @@ static SkyInstruction instruction_of(const PlanInstruction *from)
         [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
         [PLAN_BACKWARD] = SKY_BACKWARD,
         [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
+        [PLAN_WEIGHT_GRADIENT] = SKY_WEIGHT_GRADIENT,
         [PLAN_REDUCE] = SKY_REDUCE,
         [PLAN_UPDATE] = SKY_UPDATE,
     };
-    if (from->op == PLAN_WEIGHT_GRADIENT) bug("split backward reached the program");
     return (SkyInstruction){.op = ops[from->op],
                             .stage = (uint32_t)from->stage,
                             .microbatch = from->microbatch < 0 ? 0 : (uint32_t)from->microbatch,
@@ -32,7 +32,8 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
     for (int s = 0; s < plan->stage_count; s++) {
         const PlanStage *planned = &plan->stages[s];
         StageCode *code = &pipeline->stages[s];
-        stage_build(code, &model->graph, planned->first_layer, planned->last_layer);
+        stage_build_as(code, &model->graph, planned->first_layer, planned->last_layer,
+                       planned->weight_gradient_ns > 0 ? STAGE_SPLIT : STAGE_PLAIN);
         code->stage.index = (uint32_t)s;
         code->stage.slot_count = (uint32_t)planned->in_flight;
         uint64_t bytes = stage_bytes(&code->stage, code->stage.slot_count);

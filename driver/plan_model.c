@@ -29,10 +29,7 @@ static bool parse_choice(const char *option, const char *text, const char *(*nam
 
 static const char *allocator_name(int i) { return plan_allocator_name((PlanAllocator)i); }
 static const char *objective_name(int i) { return plan_objective_name((PlanObjective)i); }
-static const char *schedule_name(int i)
-{
-    return i < PLAN_SCHEDULE_COUNT ? plan_schedule_name((PlanSchedule)i) : "auto";
-}
+static const char *schedule_name(int i) { return plan_schedule_name((PlanSchedule)i); }
 
 bool plan_model_option(PlanModelOptions *options, int option, char *argument, Diagnostics *diagnostics)
 {
@@ -58,10 +55,9 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
     case OPTION_TIME_LIMIT:
         return option_number("--time-limit", argument, 0, 1e9, &options->request.time_limit_s, diagnostics);
     case OPTION_SCHEDULE:
-        if (!parse_choice("--schedule", argument, schedule_name, PLAN_SCHEDULE_COUNT + 1, &choice, diagnostics))
+        if (!parse_choice("--schedule", argument, schedule_name, PLAN_SCHEDULE_COUNT, &choice, diagnostics))
             return false;
-        options->request.choose_schedule = choice == PLAN_SCHEDULE_COUNT;
-        if (choice < PLAN_SCHEDULE_COUNT) options->request.schedule = (PlanSchedule)choice;
+        options->request.schedule = (PlanSchedule)choice;
         return true;
     case OPTION_WITHOUT:
         array_push(options->without, options->without_count, options->without_capacity, argument);

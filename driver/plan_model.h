@@ -66,7 +66,7 @@ enum {
     "  --allocate HOW        even, sky, heuristic or optimal (default optimal)\n"                                      \
     "  --objective WHAT      step or period (default step)\n"                                                          \
     "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \
-    "  --schedule HOW        gpipe, 1f1b or auto: the faster in simulation (default)\n"                                \
+    "  --schedule HOW        gpipe, 1f1b, zb (backward split) or auto: the fastest in simulation (default)\n"                                \
     "  --without DEVICE      leave a device out (may be repeated)\n"                                                   \
     "  --pin LAYERS=DEVICE   keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or "       \
     "number\n"                                                                                                         \

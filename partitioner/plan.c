@@ -26,7 +26,7 @@ const char *plan_allocator_name(PlanAllocator allocator)
 
 const char *plan_schedule_name(PlanSchedule schedule)
 {
-    static const char *const names[PLAN_SCHEDULE_COUNT] = {"gpipe", "1f1b"};
+    static const char *const names[PLAN_SCHEDULE_COUNT] = {"gpipe", "1f1b", "zb", "auto"};
     return names[schedule];
 }
 

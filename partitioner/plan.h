@@ -24,7 +24,8 @@
 
 typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD } PlanObjective;
 typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, PLAN_ALLOCATOR_COUNT } PlanAllocator;
-typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_SCHEDULE_COUNT } PlanSchedule;
+/* AUTO: whatever order order_search finds; ZB: the same with backward split. */
+typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_ZB, PLAN_AUTO, PLAN_SCHEDULE_COUNT } PlanSchedule;
 
 /* What a rank does, in order. Receives and sends name the stage that does them:
  *   RECEIVE_FORWARD   stage s gets micro-batch m's activations from stage s-1
@@ -33,7 +34,8 @@ typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_SCHEDULE_COUNT } PlanSch
  *   RECEIVE_BACKWARD  stage s gets m's gradient from stage s+1
  *   BACKWARD          stage s runs backward of m from `slot`, which is then free; parameter gradients accumulate
  *   SEND_BACKWARD     stage s sends m's gradient to stage s-1
- *   WEIGHT_GRADIENT   the half of a split backward that only this stage needs (split schedules only)
+ *   WEIGHT_GRADIENT   the half of a split backward that only this stage needs (where weight_gradient_ns is not 0):
+ *                     then it accumulates the parameter gradients, in micro-batch order, and frees the slot
  *   REDUCE            gradients of parameters that several stages or replicas share are summed; once per stage and step
  *   UPDATE            the optimiser; once per stage and step
  * Micro-batch and slot are -1 for REDUCE and UPDATE. Receives and sends between stages of one rank are left out: the
@@ -64,6 +66,7 @@ typedef struct PlanStage {
     int rank;
     int first_layer, last_layer; /* inclusive, from 0 */
     int64_t forward_ns, backward_ns, update_ns;
+    int64_t weight_gradient_ns; /* the part of backward_ns that WEIGHT_GRADIENT takes; 0: backward is not split */
     int64_t memory_bytes;
     int64_t memory_limit_bytes; /* the device's; COSTS_NO_LIMIT if none (left out of the file) */
     int in_flight;              /* micro-batches whose stash is kept at once: the number of slots */
@@ -138,7 +141,7 @@ typedef struct Plan {
 
 const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
 const char *plan_allocator_name(PlanAllocator allocator); /* "even", "sky", "heuristic", "optimal" */
-const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b" */
+const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b", "zb", "auto" */
 const char *plan_objective_name(PlanObjective objective); /* "step", "period" */
 bool plan_allocator_from_name(const char *name, PlanAllocator *allocator);
 bool plan_objective_from_name(const char *name, PlanObjective *objective);

@@ -22,6 +22,7 @@ static void print_stage(Buffer *buffer, const PlanStage *stage)
     print_seconds(buffer, "forward_s", stage->forward_ns);
     print_seconds(buffer, "backward_s", stage->backward_ns);
     print_seconds(buffer, "update_s", stage->update_ns);
+    if (stage->weight_gradient_ns > 0) print_seconds(buffer, "weight_gradient_s", stage->weight_gradient_ns);
     buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)stage->memory_bytes);
     if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
         buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)stage->memory_limit_bytes);
@@ -214,6 +215,15 @@ static int op_index(const char *text)
     return -1;
 }
 
+/* weight_gradient_s: a part of backward_s; absent where backward is not split. */
+static bool get_split(const Reading *r, const json_t *object, const char *path, PlanStage *stage)
+{
+    if (!json_object_get(object, "weight_gradient_s")) return true;
+    if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;
+    return stage->weight_gradient_ns <= stage->backward_ns ||
+           refuse(r, arena_format(r->arena, "%s.weight_gradient_s", path), "is more than all of backward");
+}
+
 static bool read_stage(const Reading *r, const json_t *object, int k)
 {
     PlanStage *stage = &r->plan->stages[k];
@@ -229,7 +239,7 @@ static bool read_stage(const Reading *r, const json_t *object, int k)
            get_time(r, object, path, "forward_s", &stage->forward_ns) &&
            get_time(r, object, path, "backward_s", &stage->backward_ns) &&
            get_time(r, object, path, "update_s", &stage->update_ns) &&
-           get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
+           get_split(r, object, path, stage) && get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
            json_optional_integer(r->json, object, path, "memory_limit_bytes", &stage->memory_limit_bytes) &&
            get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
 }

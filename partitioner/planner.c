@@ -175,29 +175,6 @@ static bool report_misfit(const Planner *p, const Problem *problem, const Candid
                              "%s allocation finds nothing that fits", name);
 }
 
-/* 1F1B needs the least memory, and without stash limits both schedules have the same plans: where GPipe fits too, the
- * simulator chooses. What bounds every 1F1B plan bounds every GPipe plan. */
-static bool switch_schedule(const Planner *p, Problem *problem, const Allocation *allocation, Plan *plan)
-{
-    Problem other;
-    Plan gpipe;
-    if (!create_problem(p, &p->costs, PLAN_GPIPE, &other)) return false;
-    bool better = allocation_evaluate(&other, allocation).fits;
-    if (better) {
-        plan_build(&gpipe, &other, allocation, plan->allocator);
-        better = gpipe.simulated_step_ns < plan->simulated_step_ns;
-        plan_free(better ? plan : &gpipe);
-        if (better) *plan = gpipe;
-    }
-    if (better) {
-        Problem swap = *problem;
-        *problem = other;
-        other = swap;
-    }
-    problem_free(&other);
-    return true;
-}
-
 static bool check_found(const Planner *p, const Problem *problem, const Candidates *c)
 {
     PlanAllocator chosen = p->request->allocate;
@@ -214,15 +191,13 @@ static bool make_plan(const Planner *p, Plan *plan)
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
-    bool choose = p->request->choose_schedule;
     double deadline = monotonic_seconds() + p->request->time_limit_s;
-    if (!create_problem(p, &p->costs, choose ? PLAN_1F1B : p->request->schedule, &problem)) return false;
+    if (!create_problem(p, &p->costs, p->request->schedule, &problem)) return false;
     run_allocators(p, &problem, &arena, &candidates);
     bool ok = check_found(p, &problem, &candidates);
     if (ok) {
         const Allocation *chosen = &candidates.allocation[p->request->allocate];
         plan_build(plan, &problem, chosen, p->request->allocate);
-        if (choose) ok = switch_schedule(p, &problem, chosen, plan);
         fill_comparison(plan, &problem, &candidates);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);

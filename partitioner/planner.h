@@ -8,7 +8,6 @@ typedef struct PlanRequest {
     PlanAllocator allocate;
     PlanObjective objective;
     PlanSchedule schedule;
-    bool choose_schedule; /* by simulation; `schedule` is then ignored */
     int microbatches;     /* 0: those of the costs */
     double time_limit_s;  /* for the optimal allocator */
     /* Names of devices that must not be used, and layers that must be on a device. */
@@ -20,7 +19,7 @@ typedef struct PlanRequest {
 
 #define PLAN_REQUEST_DEFAULT                                                                                           \
     ((PlanRequest){                                                                                                    \
-        .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .choose_schedule = true, .time_limit_s = 30})
+        .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .schedule = PLAN_AUTO, .time_limit_s = 30})
 
 /* Fills *plan (free with plan_free). Fails with EXIT_NO_PLAN when nothing fits - the message then names the smallest
  * memory on one device, and the smallest number of further devices, that would do - or when the chosen allocator's

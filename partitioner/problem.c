@@ -132,7 +132,7 @@ static void fill_memory(Problem *p)
     if (__builtin_add_overflow(most, 2 * widest, &most)) most = COSTS_NO_LIMIT;
     for (int t = 0; t < p->type_count; t++) p->has_limits |= p->type_limit[t] < most;
     p->holes = uneven && p->has_limits;
-    if (p->schedule == PLAN_1F1B && stash && p->has_limits)
+    if (p->schedule != PLAN_GPIPE && stash && p->has_limits)
         p->level_limit = p->microbatches < p->device_count ? p->microbatches : p->device_count;
 }
 

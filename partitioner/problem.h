@@ -36,7 +36,7 @@ typedef struct Problem {
     int64_t *scratch_bytes;              /* [power][layer]: sparse table of range maxima; NULL if all are 0 */
     int64_t *boundary_in, *boundary_out; /* [cut]: buffers of a stage that starts, or ends, there */
     bool has_limits;                     /* some device has a limit that a stage could exceed */
-    int level_limit; /* 1F1B with stash: stages-to-the-end from which on the in-flight count is constant; else 0 */
+    int level_limit; /* other schedules than GPipe, with stash: stages-to-the-end from which on the in-flight count is constant; else 0 */
     bool holes;      /* a longer stage may fit where a shorter one does not (narrower cut) */
 
     /* Links. */
@@ -64,7 +64,8 @@ void problem_free(Problem *problem);
 /* Layers first ... last may run on `device` only. */
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
 
-/* Micro-batches in flight in a stage that has `to_end` stages from itself to the end, itself included. */
+/* Micro-batches in flight at least in a stage that has `to_end` stages from itself to the end, itself included: all of
+ * them under GPipe, else as many as 1F1B needs. Searched orders take more where there is room. */
 int problem_in_flight(const Problem *problem, int to_end);
 /* Bytes a stage needs with that many micro-batches in flight. */
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight);

@@ -1,116 +1,170 @@
 #include "partitioner/schedule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the order of forwards and backwards of one stage ---- */
-
-typedef struct Step {
-    bool backward;
-    int microbatch;
-} Step;
-
-/* GPipe: all forwards, then all backwards (arXiv 1811.06965). 1F1B: as many forwards as there are stages behind, then
- * one backward per forward (PipeDream-flush, arXiv 2006.09503). */
-static void stage_order(const Plan *plan, int stage, Step *steps)
-{
-    int n = plan->microbatches, warm_up = plan->schedule == PLAN_GPIPE ? n : plan->stage_count - stage, count = 0;
-    if (warm_up > n) warm_up = n;
-    for (int m = 0; m < warm_up; m++) steps[count++] = (Step){false, m};
-    for (int m = 0; m < n; m++) {
-        steps[count++] = (Step){true, m};
-        if (m + warm_up < n) steps[count++] = (Step){false, m + warm_up};
-    }
-}
+#include "partitioner/order.h"
 
 /* ---- instruction lists ---- */
 
-typedef struct Builder {
-    Plan *plan;
-    Step **steps;                       /* [stage][2 * microbatches] */
-    int *done;                          /* [stage]: how many of them are emitted */
-    bool *forward_done, *backward_done; /* [stage * microbatches + microbatch] */
-} Builder;
-
-static void emit(const Builder *b, PlanRank *rank, PlanOp op, int stage, int microbatch)
+static void emit(Plan *plan, PlanRank *rank, PlanOp op, int stage, int microbatch)
 {
-    int slot = microbatch < 0 ? -1 : microbatch % b->plan->stages[stage].in_flight;
+    int slot = microbatch < 0 ? -1 : microbatch % plan->stages[stage].in_flight;
     rank->instructions[rank->instruction_count++] = (PlanInstruction){op, stage, microbatch, slot};
 }
 
-static bool is_ready(const Builder *b, int stage)
+/* A piece of work with the messages around it; between stages of one rank there are none. */
+static void emit_step(Plan *plan, PlanRank *rank, OrderStep step)
 {
-    int n = b->plan->microbatches, last = b->plan->stage_count - 1;
-    if (b->done[stage] == 2 * n) return false;
-    Step step = b->steps[stage][b->done[stage]];
-    if (!step.backward) return stage == 0 || b->forward_done[(size_t)(stage - 1) * (size_t)n + (size_t)step.microbatch];
-    return stage == last || b->backward_done[(size_t)(stage + 1) * (size_t)n + (size_t)step.microbatch];
+    int s = step.stage, m = step.microbatch;
+    bool from_before = s > 0 && plan->stages[s - 1].rank != plan->stages[s].rank;
+    bool from_behind = s + 1 < plan->stage_count && plan->stages[s + 1].rank != plan->stages[s].rank;
+    if (step.op == PLAN_FORWARD && from_before) emit(plan, rank, PLAN_RECEIVE_FORWARD, s, m);
+    if (step.op == PLAN_BACKWARD && from_behind) emit(plan, rank, PLAN_RECEIVE_BACKWARD, s, m);
+    emit(plan, rank, step.op, s, m);
+    if (step.op == PLAN_FORWARD && from_behind) emit(plan, rank, PLAN_SEND_FORWARD, s, m);
+    if (step.op == PLAN_BACKWARD && from_before) emit(plan, rank, PLAN_SEND_BACKWARD, s, m);
 }
 
-static void emit_step(Builder *b, int stage)
+static void build_instructions(Plan *plan, const Order *order)
 {
-    Plan *plan = b->plan;
-    PlanRank *rank = &plan->ranks[plan->stages[stage].rank];
-    Step step = b->steps[stage][b->done[stage]++];
-    int m = step.microbatch, last = plan->stage_count - 1;
-    bool from_before = stage > 0 && plan->stages[stage - 1].rank != plan->stages[stage].rank;
-    bool from_behind = stage < last && plan->stages[stage + 1].rank != plan->stages[stage].rank;
-    size_t index = (size_t)stage * (size_t)plan->microbatches + (size_t)m;
-    if (!step.backward) {
-        if (from_before) emit(b, rank, PLAN_RECEIVE_FORWARD, stage, m);
-        emit(b, rank, PLAN_FORWARD, stage, m);
-        if (from_behind) emit(b, rank, PLAN_SEND_FORWARD, stage, m);
-        b->forward_done[index] = true;
-    } else {
-        if (from_behind) emit(b, rank, PLAN_RECEIVE_BACKWARD, stage, m);
-        emit(b, rank, PLAN_BACKWARD, stage, m);
-        if (from_before) emit(b, rank, PLAN_SEND_BACKWARD, stage, m);
-        b->backward_done[index] = true;
-    }
-}
-
-/* Rounds over the ranks; in each a rank does one ready step, the stage nearest the end first. That gives stages of one
- * rank an order that cannot deadlock, and leaves a stage alone on its rank with exactly its own order. */
-static void emit_all(Builder *b)
-{
-    Plan *plan = b->plan;
-    bool *ready = memory_allocate((size_t)plan->rank_count * sizeof *ready);
-    int *chosen = memory_allocate((size_t)plan->rank_count * sizeof *chosen);
-    for (int64_t left = 2 * (int64_t)plan->microbatches * plan->stage_count; left > 0;) {
-        for (int r = 0; r < plan->rank_count; r++) {
-            ready[r] = false;
-            for (int k = plan->ranks[r].stage_count - 1; k >= 0 && !ready[r]; k--)
-                if (is_ready(b, plan->ranks[r].stages[k])) ready[r] = true, chosen[r] = plan->ranks[r].stages[k];
-        }
-        int64_t before = left;
-        for (int r = 0; r < plan->rank_count; r++)
-            if (ready[r]) emit_step(b, chosen[r]), left--;
-        if (left == before) bug("the schedule deadlocks");
-    }
-    free(ready);
-    free(chosen);
     for (int r = 0; r < plan->rank_count; r++) {
         PlanRank *rank = &plan->ranks[r];
-        for (int k = 0; k < rank->stage_count; k++) emit(b, rank, PLAN_REDUCE, rank->stages[k], -1);
-        for (int k = 0; k < rank->stage_count; k++) emit(b, rank, PLAN_UPDATE, rank->stages[k], -1);
+        size_t most = 3 * (size_t)order->count[r] + 2 * (size_t)rank->stage_count;
+        rank->instructions = arena_new_array(&plan->arena, PlanInstruction, most);
+        for (int i = 0; i < order->count[r]; i++) emit_step(plan, rank, order->steps[r][i]);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_REDUCE, rank->stages[k], -1);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_UPDATE, rank->stages[k], -1);
     }
 }
 
-static void build_instructions(Plan *plan)
+/* ---- how many micro-batches may be in flight ---- */
+
+static int64_t bytes_with(const Plan *plan, const Problem *problem, int stage, int in_flight)
+{
+    const PlanStage *s = &plan->stages[stage];
+    int64_t bytes = problem_stage_bytes(problem, s->first_layer, s->last_layer + 1, in_flight), split = 0, more;
+    for (int l = s->first_layer; s->weight_gradient_ns > 0 && l <= s->last_layer; l++)
+        split += problem->costs->layers[l].split_bytes;
+    if (__builtin_mul_overflow(split, in_flight, &more) || __builtin_add_overflow(bytes, more, &bytes))
+        return COSTS_NO_LIMIT - 1; /* more than any limit but none */
+    return bytes;
+}
+
+/* Whether the rank's stages fit in its memory with `more` micro-batches in flight than each needs at least. */
+static bool rank_has_room(const Plan *plan, const Problem *problem, const PlanRank *rank, const int *least, int more)
+{
+    int64_t total = 0;
+    for (int k = 0; k < rank->stage_count; k++) {
+        int stage = rank->stages[k], wanted = least[stage] + more;
+        int64_t bytes = bytes_with(plan, problem, stage, wanted < plan->microbatches ? wanted : plan->microbatches);
+        if (__builtin_add_overflow(total, bytes, &total)) return false;
+    }
+    return total <= plan->stages[rank->stages[0]].memory_limit_bytes;
+}
+
+/* As many as the memory of every device holds, but no fewer than `least`. */
+static void fill_most(const Plan *plan, const Problem *problem, const int *least, int *most)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        const PlanRank *rank = &plan->ranks[r];
+        int low = 0, high = plan->microbatches; /* so many more fit, do not fit */
+        while (low + 1 < high) {
+            int middle = low + (high - low) / 2;
+            if (rank_has_room(plan, problem, rank, least, middle))
+                low = middle;
+            else
+                high = middle;
+        }
+        for (int k = 0; k < rank->stage_count; k++) {
+            int stage = rank->stages[k];
+            most[stage] = least[stage] + low < plan->microbatches ? least[stage] + low : plan->microbatches;
+        }
+    }
+}
+
+/* What of a stage's backward can be put off. Nothing before the first stage waits for its backward, so all of it is one
+ * piece. */
+static int64_t weight_gradient_ns(const Costs *costs, bool known, const PlanStage *stage, int device)
+{
+    double total = 0;
+    for (int l = stage->first_layer; stage->first_layer > 0 && l <= stage->last_layer; l++) {
+        const LayerCost *layer = &costs->layers[l];
+        double share = !known ? 0.5 : layer->backward_s > 0 ? layer->weight_gradient_s / layer->backward_s : 0;
+        total += floor(share * ceil(costs_backward_s(costs, device, l) * 1e9));
+    }
+    return (int64_t)total;
+}
+
+/* Splits backward where the device has room for what that keeps with the micro-batches it needs in flight. */
+static void split_backward(Plan *plan, const Problem *problem, const Allocation *allocation, const int *least)
+{
+    const Costs *costs = problem->costs;
+    bool known = false;
+    for (int l = 0; l < costs->layer_count && !known; l++) known = costs->layers[l].weight_gradient_s > 0;
+    for (int k = 0; k < plan->stage_count; k++)
+        plan->stages[k].weight_gradient_ns = weight_gradient_ns(costs, known, &plan->stages[k], allocation->device[k]);
+    for (int r = 0; r < plan->rank_count; r++) {
+        const PlanRank *rank = &plan->ranks[r];
+        for (int k = rank->stage_count - 1; k >= 0 && !rank_has_room(plan, problem, rank, least, 0); k--)
+            plan->stages[rank->stages[k]].weight_gradient_ns = 0;
+    }
+}
+
+/* A less simple order has to be worth it: by more than a thousandth of the step. */
+static bool is_quicker(int64_t step, int64_t than) { return than - step > than / 1000; }
+
+/* 1F1B, the order that is found, or one with backward split: the simplest of the quickest. */
+static void search_schedule(Plan *plan, const Problem *problem, const Allocation *allocation, Order *order,
+                            const int *least, Arena *arena)
+{
+    int *most = arena_new_array(arena, int, (size_t)plan->stage_count);
+    bool choose = plan->schedule == PLAN_AUTO;
+    Order found;
+    order_create(&found, plan, arena);
+    if (choose) {
+        plan->schedule = PLAN_1F1B;
+        order_follow(order, plan, &(OrderRule){.depth = least, .strict = true});
+        fill_most(plan, problem, least, most);
+        order_search(&found, plan, least, most, arena);
+        if (is_quicker(found.step_ns, order->step_ns)) {
+            Order swap = *order;
+            *order = found;
+            found = swap;
+            plan->schedule = PLAN_AUTO;
+        }
+    }
+    split_backward(plan, problem, allocation, least);
+    if (!choose || is_quicker(order_bound(plan), order->step_ns)) {
+        fill_most(plan, problem, least, most);
+        order_search(&found, plan, least, most, arena);
+        if (!choose || is_quicker(found.step_ns, order->step_ns)) {
+            *order = found;
+            plan->schedule = PLAN_ZB;
+            return;
+        }
+    }
+    for (int k = 0; k < plan->stage_count; k++) plan->stages[k].weight_gradient_ns = 0;
+}
+
+static void build_schedule(Plan *plan, const Problem *problem, const Allocation *allocation)
 {
     Arena scratch = {0};
-    size_t stages = (size_t)plan->stage_count, n = (size_t)plan->microbatches;
-    Builder b = {plan, arena_new_array(&scratch, Step *, stages), arena_new_array(&scratch, int, stages),
-                 arena_new_array(&scratch, bool, stages *n), arena_new_array(&scratch, bool, stages *n)};
-    for (int s = 0; s < plan->stage_count; s++) {
-        b.steps[s] = arena_new_array(&scratch, Step, 2 * n);
-        stage_order(plan, s, b.steps[s]);
+    Order order;
+    int *least = arena_new_array(&scratch, int, (size_t)plan->stage_count);
+    order_create(&order, plan, &scratch);
+    for (int k = 0; k < plan->stage_count; k++) least[k] = problem_in_flight(problem, plan->stage_count - k);
+    if (plan->schedule == PLAN_AUTO || plan->schedule == PLAN_ZB)
+        search_schedule(plan, problem, allocation, &order, least, &scratch);
+    else
+        order_follow(&order, plan, &(OrderRule){.depth = least, .strict = true});
+    for (int k = 0; k < plan->stage_count; k++) {
+        PlanStage *stage = &plan->stages[k];
+        stage->in_flight = order.in_flight[k];
+        stage->memory_bytes = bytes_with(plan, problem, k, stage->in_flight);
     }
-    for (int r = 0; r < plan->rank_count; r++) {
-        PlanRank *rank = &plan->ranks[r];
-        rank->instructions = arena_new_array(&plan->arena, PlanInstruction, (size_t)rank->stage_count * (6 * n + 2));
-    }
-    emit_all(&b);
+    build_instructions(plan, &order);
     arena_free(&scratch);
 }
 
@@ -129,8 +183,6 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
     stage->forward_ns = forward[end] - forward[start];
     stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
     stage->update_ns = problem_update(problem, type, start, end);
-    stage->in_flight = problem_in_flight(problem, allocation->stage_count - k);
-    stage->memory_bytes = problem_stage_bytes(problem, start, end, stage->in_flight);
     stage->memory_limit_bytes = problem->type_limit[type];
 }
 
@@ -189,7 +241,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);
     build_ranks(plan, problem, allocation);
     build_links(plan, problem, allocation);
-    build_instructions(plan);
+    build_schedule(plan, problem, allocation);
     AllocationValue value = allocation_evaluate(problem, allocation);
     plan->period_ns = value.period;
     plan->step_ns = value.step;

@@ -14,7 +14,7 @@ typedef struct Simulator {
     int64_t *arrival[2];
     int64_t *link_free[2]; /* [direction][link] */
     int **slot;            /* [stage][in_flight]: micro-batch that occupies it, or -1 */
-    char *state;           /* [stage * microbatches + microbatch]: 0, F done, B done, W done */
+    char *state;           /* [stage * microbatches + microbatch]: how many of forward, backward, weight gradient */
     char *finished;        /* [stage]: updates done */
     char *received[2];     /* [direction][stage * microbatches + microbatch] */
     const char *problem;   /* why an instruction is wrong; NULL: it only has to wait */
@@ -101,15 +101,29 @@ static bool do_backward(Simulator *s, int rank, const PlanInstruction *i)
     if (available(s, 1, i->stage, i->microbatch) < 0) return false;
     if (s->state[message(s, i->stage, i->microbatch)] != 1) return wrong(s, "runs backward without its forward");
     if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "runs backward from another micro-batch's stash");
-    s->slot[i->stage][i->slot] = -1;
+    if (stage->weight_gradient_ns == 0) s->slot[i->stage][i->slot] = -1;
     s->state[message(s, i->stage, i->microbatch)] = 2;
-    return compute(s, rank, stage->backward_ns);
+    return compute(s, rank, stage->backward_ns - stage->weight_gradient_ns);
+}
+
+static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
+{
+    const PlanStage *stage = &s->plan->stages[i->stage];
+    if (stage->weight_gradient_ns == 0) return wrong(s, "is of a stage whose backward is not split");
+    if (s->state[message(s, i->stage, i->microbatch)] != 2) return wrong(s, "runs without its backward, or twice");
+    if (i->microbatch > 0 && s->state[message(s, i->stage, i->microbatch - 1)] != 3)
+        return wrong(s, "sums gradients in another order than that of the micro-batches");
+    if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "reads another micro-batch's stash");
+    s->slot[i->stage][i->slot] = -1;
+    s->state[message(s, i->stage, i->microbatch)] = 3;
+    return compute(s, rank, stage->weight_gradient_ns);
 }
 
 static bool do_update(Simulator *s, int rank, const PlanInstruction *i)
 {
+    int complete = s->plan->stages[i->stage].weight_gradient_ns > 0 ? 3 : 2;
     for (int m = 0; m < s->plan->microbatches; m++)
-        if (s->state[message(s, i->stage, m)] != 2) return wrong(s, "updates before every backward is done");
+        if (s->state[message(s, i->stage, m)] != complete) return wrong(s, "updates before every backward is done");
     if (s->finished[i->stage]++) return wrong(s, "updates twice");
     return compute(s, rank, s->plan->stages[i->stage].update_ns);
 }
@@ -130,9 +144,9 @@ static bool do_instruction(Simulator *s, int rank, const PlanInstruction *i)
     case PLAN_RECEIVE_BACKWARD: return do_receive(s, rank, i, 1);
     case PLAN_BACKWARD: return do_backward(s, rank, i);
     case PLAN_SEND_BACKWARD: return do_send(s, rank, i, 1);
+    case PLAN_WEIGHT_GRADIENT: return do_weight_gradient(s, rank, i);
     case PLAN_REDUCE: return true;
     case PLAN_UPDATE: return do_update(s, rank, i);
-    case PLAN_WEIGHT_GRADIENT:
     case PLAN_OP_COUNT: break;
     }
     return wrong(s, "is not known to this schedule");

@@ -44,6 +44,21 @@ static int in_flight(const Verifier *v, int to_end)
     return v->plan->schedule == PLAN_GPIPE || to_end > v->plan->microbatches ? v->plan->microbatches : to_end;
 }
 
+/* What a stage whose backward is split puts off, and keeps per micro-batch until then. */
+static int64_t split_off(const Verifier *v, int device, int start, int end, int64_t *kept)
+{
+    const LayerCost *layers = v->costs->layers;
+    bool known = false;
+    double time = 0;
+    for (int l = 0; l < v->layers && !known; l++) known = layers[l].weight_gradient_s > 0;
+    for (int l = start; l < end; l++) {
+        double share = !known ? 0.5 : layers[l].backward_s > 0 ? layers[l].weight_gradient_s / layers[l].backward_s : 0;
+        time += floor(share * (double)up(costs_backward_s(v->costs, device, l)));
+        *kept += layers[l].split_bytes;
+    }
+    return (int64_t)time;
+}
+
 static int64_t stage_bytes(const Verifier *v, int start, int end, int flights)
 {
     const LayerCost *layers = v->costs->layers;
@@ -130,6 +145,7 @@ static bool check_stage(Verifier *v, int k, int device)
     const PlanStage *stage = &v->plan->stages[k];
     const char *object = arena_format(&v->arena, "stages[%d]", k);
     int start = stage->first_layer, end = stage->last_layer + 1, flights = in_flight(v, v->plan->stage_count - k);
+    if (v->plan->schedule > PLAN_1F1B) flights = stage->in_flight; /* check_schedule sees whether they are enough */
     int64_t forward = 0, bytes = stage_bytes(v, start, end, flights), limit = v->costs->devices[device].memory_bytes;
     for (int l = start; l < end; l++) {
         forward += up(costs_forward_s(v->costs, device, l));
@@ -141,6 +157,13 @@ static bool check_stage(Verifier *v, int k, int device)
     if (stage->forward_ns != forward || stage->backward_ns != work - forward || stage->update_ns != update)
         return refuse(v, object, "forward, backward and update take %lld, %lld and %lld ns", (long long)forward,
                       (long long)(work - forward), (long long)update);
+    if (stage->weight_gradient_ns > 0) {
+        int64_t kept = 0, later = split_off(v, device, start, end, &kept);
+        if (k == 0 || v->plan->schedule != PLAN_ZB || stage->weight_gradient_ns != later)
+            return refuse(v, object, "%lld ns of backward can be put off", k > 0 ? (long long)later : 0);
+        if (__builtin_mul_overflow(kept, flights, &kept) || __builtin_add_overflow(bytes, kept, &bytes))
+            bytes = COSTS_NO_LIMIT - 1;
+    }
     if (stage->in_flight != flights) return refuse(v, object, "%d micro-batches are in flight", flights);
     if (stage->memory_bytes != bytes) return refuse(v, object, "needs %lld bytes of memory", (long long)bytes);
     if (stage->memory_limit_bytes != limit)
@@ -363,7 +386,7 @@ static bool check_certificate(Verifier *v)
     bool stash = false;
     for (int l = 0; l < v->layers; l++) stash |= v->costs->layers[l].stash_bytes > 0;
     int most = v->plan->microbatches < v->devices ? v->plan->microbatches : v->devices;
-    v->levels = v->plan->schedule == PLAN_1F1B && stash && most > 1 ? most + 1 : 1;
+    v->levels = v->plan->schedule != PLAN_GPIPE && stash && most > 1 ? most + 1 : 1;
     v->path = arena_new_array(&v->arena, int64_t, (size_t)v->levels * (size_t)v->regions * (size_t)(v->layers + 1));
     if (!check_cover(v)) return false;
     v->part = arena_new_array(&v->arena, int, (size_t)v->regions);

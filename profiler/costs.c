@@ -87,10 +87,12 @@ static bool read_layer(const Reading *r, const json_t *object, int index)
            json_get_number(r->json, object, path, "forward_s", &layer->forward_s) &&
            json_get_number(r->json, object, path, "backward_s", &layer->backward_s) &&
            json_optional_number(r->json, object, path, "update_s", &layer->update_s) &&
+           json_optional_number(r->json, object, path, "weight_gradient_s", &layer->weight_gradient_s) &&
            json_optional_integer(r->json, object, path, "memory_bytes", &layer->memory_bytes) &&
            json_optional_integer(r->json, object, path, "state_bytes", &layer->state_bytes) &&
            json_optional_integer(r->json, object, path, "stash_bytes", &layer->stash_bytes) &&
            json_optional_integer(r->json, object, path, "scratch_bytes", &layer->scratch_bytes) &&
+           json_optional_integer(r->json, object, path, "split_bytes", &layer->split_bytes) &&
            json_optional_integer(r->json, object, path, "output_bytes", &layer->output_bytes);
 }
 
@@ -249,10 +251,14 @@ static bool check_layer(Checking *c, const Costs *costs, int i)
     const char *object = arena_format(&c->scratch, "layers[%d] '%s'", i, l->name);
     return check_seconds(c, object, "forward_s", l->forward_s) &&
            check_seconds(c, object, "backward_s", l->backward_s) && check_seconds(c, object, "update_s", l->update_s) &&
+           check_seconds(c, object, "weight_gradient_s", l->weight_gradient_s) &&
+           (l->weight_gradient_s <= l->backward_s ||
+            wrong(c, object, "weight_gradient_s must not be more than backward_s")) &&
            check_bytes(c, object, "memory_bytes", l->memory_bytes) &&
            check_bytes(c, object, "state_bytes", l->state_bytes) &&
            check_bytes(c, object, "stash_bytes", l->stash_bytes) &&
            check_bytes(c, object, "scratch_bytes", l->scratch_bytes) &&
+           check_bytes(c, object, "split_bytes", l->split_bytes) &&
            check_bytes(c, object, "output_bytes", l->output_bytes);
 }
 
@@ -358,11 +364,13 @@ static void print_layer(Buffer *buffer, const LayerCost *layer)
     print_member(buffer, "forward_s", layer->forward_s);
     print_member(buffer, "backward_s", layer->backward_s);
     print_member(buffer, "update_s", layer->update_s);
+    if (layer->weight_gradient_s > 0) print_member(buffer, "weight_gradient_s", layer->weight_gradient_s);
     if (layer->resident)
         buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)layer->memory_bytes);
     else
         buffer_print(buffer, ",\"state_bytes\":%lld,\"stash_bytes\":%lld,\"scratch_bytes\":%lld",
                      (long long)layer->state_bytes, (long long)layer->stash_bytes, (long long)layer->scratch_bytes);
+    if (layer->split_bytes > 0) buffer_print(buffer, ",\"split_bytes\":%lld", (long long)layer->split_bytes);
     buffer_print(buffer, ",\"output_bytes\":%lld}", (long long)layer->output_bytes);
 }
 

@@ -25,6 +25,9 @@ typedef struct LayerCost {
     /* On the reference device. */
     double forward_s, backward_s;
     double update_s; /* of the optimiser, once per step */
+    /* The part of backward_s that only the layer's own parameters need, which a split backward may put off; 0 for all
+     * layers: not known, and taken for half of it. */
+    double weight_gradient_s;
     /* Either memory_bytes is what the layer occupies whatever the schedule and the other three are 0 (`resident`), or:
      */
     bool resident;
@@ -33,6 +36,7 @@ typedef struct LayerCost {
     int64_t stash_bytes;   /* kept by each micro-batch between its forward and its backward, the layer's input included
                               where backward reads it */
     int64_t scratch_bytes; /* working memory that the layers of a stage share */
+    int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
     int64_t output_bytes;  /* crosses the cut behind this layer, forward, and as many come back */
 } LayerCost;
 

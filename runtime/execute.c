@@ -90,6 +90,12 @@ bool execution_backward(Execution *execution, uint32_t stage, uint32_t slot, Dia
     return run_list(execution, s->backward, s->backward_count, stage, slot, diagnostics);
 }
 
+bool execution_weight_gradient(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics)
+{
+    const SkyStage *s = execution->stages[stage].stage;
+    return run_list(execution, s->weight_gradient, s->weight_gradient_count, stage, slot, diagnostics);
+}
+
 bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnostics)
 {
     const StageSpaces *spaces = &execution->stages[stage];
@@ -144,6 +150,7 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
         const SkyStage *stage = &program->stages[i];
         check_calls(stage, stage->forward, stage->forward_count, execution);
         check_calls(stage, stage->backward, stage->backward_count, execution);
+        check_calls(stage, stage->weight_gradient, stage->weight_gradient_count, execution);
         check_calls(stage, stage->update, stage->update_count, execution);
         if (stage->space_bytes[SKY_SPACE_SCRATCH] > scratch) scratch = stage->space_bytes[SKY_SPACE_SCRATCH];
         if (stage->thread_scratch_bytes > thread_scratch) thread_scratch = stage->thread_scratch_bytes;

@@ -44,6 +44,7 @@ void *execution_address(const Execution *execution, uint32_t stage, uint32_t slo
  */
 bool execution_forward(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics);
 bool execution_backward(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics);
+bool execution_weight_gradient(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics);
 bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnostics);
 
 void execution_zero_gradients(Execution *execution);

@@ -384,6 +384,17 @@ static bool backward(Pipeline *pipeline, const SkyInstruction *item, Diagnostics
     return true;
 }
 
+static bool weight_gradient(Pipeline *pipeline, const SkyInstruction *item, Diagnostics *diagnostics)
+{
+    Stopwatch start = stopwatch_start();
+    begin_microbatch(pipeline, item->microbatch);
+    if (!execution_weight_gradient(pipeline->execution, (uint32_t)pipeline->local[item->stage], item->slot,
+                                   diagnostics))
+        return false;
+    stretch(pipeline, start);
+    return true;
+}
+
 bool pipeline_update(Pipeline *pipeline, uint32_t local, int64_t step, Diagnostics *diagnostics)
 {
     SkyInstruction item = {.op = SKY_UPDATE, .stage = pipeline->program->stages[local].index};
@@ -410,6 +421,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         case SKY_SEND_BACKWARD: send(pipeline, item); break;
         case SKY_FORWARD: ok = forward(pipeline, batch, item, diagnostics); break;
         case SKY_BACKWARD: ok = backward(pipeline, item, diagnostics); break;
+        case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, item, diagnostics); break;
         case SKY_UPDATE:
             if (!batch->finish)
                 ok = pipeline_update(pipeline, (uint32_t)pipeline->local[item->stage], batch->step, diagnostics);

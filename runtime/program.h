@@ -10,7 +10,7 @@
 
 #include "base/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 1, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 2, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -71,8 +71,8 @@ typedef struct SkyStage {
     uint32_t index; /* among all stages of the pipeline */
     uint32_t first_layer, last_layer;
     uint32_t slot_count; /* micro-batches in flight at most */
-    const SkyCall *forward, *backward, *update;
-    uint32_t forward_count, backward_count, update_count;
+    const SkyCall *forward, *backward, *weight_gradient, *update;
+    uint32_t forward_count, backward_count, weight_gradient_count, update_count;
     uint32_t input_count, parameter_count, output_count;
     const SkyTensor *inputs;  /* graph inputs this stage reads, labels included; in the slot */
     const SkyTensor *outputs; /* graph outputs this stage computes; in the slot */
@@ -91,7 +91,7 @@ typedef struct SkyStage {
 /* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at
  * any time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by
  * another micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the
- * slot is free and its sends are complete. Between stages of one rank there are no sends and receives: the runtime
+ * slot is free and its sends are complete. Receive_backward stays until the slot is free. Between stages of one rank there are no sends and receives: the runtime
  * copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves gradients undefined: the runtime zeroes the
  * gradient run before every step. */
 typedef enum SkyInstructionOp {
@@ -101,6 +101,7 @@ typedef enum SkyInstructionOp {
     SKY_RECEIVE_BACKWARD,
     SKY_BACKWARD,
     SKY_SEND_BACKWARD,
+    SKY_WEIGHT_GRADIENT, /* of stages whose backward is split: the other half; the slot is in use until then */
     SKY_UPDATE, /* all parameters of the stage */
     SKY_REDUCE  /* gradients of parameters that several stages hold (same global_index) are summed */
 } SkyInstructionOp;

@@ -18,6 +18,7 @@ const char *instruction_name(uint32_t op)
                                         [SKY_RECEIVE_BACKWARD] = "receive gradients",
                                         [SKY_BACKWARD] = "backward",
                                         [SKY_SEND_BACKWARD] = "send gradients",
+                                        [SKY_WEIGHT_GRADIENT] = "weight gradient",
                                         [SKY_UPDATE] = "update",
                                         [SKY_REDUCE] = "reduce"};
     return names[op];

@@ -228,7 +228,8 @@ static void what_was_trained_can_be_exported_and_evaluated(void **state)
 int main(void)
 {
     static Cut cuts[] = {{1, "1f1b", "", 1, 4}, {1, "gpipe", "", 1, 4}, {2, "1f1b", "", 1, 4}, {2, "gpipe", "", 1, 4},
-                         {4, "1f1b", "", 1, 4}, {4, "gpipe", "", 1, 4}, {8, "1f1b", "", 1, 4}, {8, "gpipe", "", 1, 4}};
+                         {4, "1f1b", "", 1, 4}, {4, "gpipe", "", 1, 4}, {8, "1f1b", "", 1, 4}, {8, "gpipe", "", 1, 4},
+                         {4, "zb", "", 1, 4},   {8, "zb", "", 1, 4},   {4, "auto", "", 1, 4}};
     static Cut dropped[] = {{1, "gpipe", "--dropout 0.1", 1, 4},
                             {2, "1f1b", "--dropout 0.1", 2, 4},
                             {4, "gpipe", "--dropout 0.1", 1, 4},

@@ -20,7 +20,6 @@ static PlanRequest request_of(PlanObjective objective, int k)
 {
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     request.objective = objective;
-    request.choose_schedule = false;
     request.schedule = k & 1 ? PLAN_GPIPE : PLAN_1F1B;
     request.time_limit_s = 1e9;
     return request;
