@@ -100,6 +100,9 @@ ValueId emit_tile(OnnxNode *node, ValueId a, const int64_t *repeats); /* one num
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims);
 ValueId emit_scalar(OnnxNode *node, DType dtype, double value);
 
+/* A matrix product as numpy has it: vectors are a row on the left, a column on the right. */
+ValueId emit_matmul(OnnxNode *node, ValueId a, ValueId b);
+
 /* For a rule's end: sets the output; false if the value is 0. */
 bool set_output(OnnxNode *node, int output, ValueId value);
 
@@ -129,9 +132,9 @@ NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, nor
 NormalizeRule normalize_constant, normalize_constant_of_shape, normalize_range, normalize_shape,
     normalize_size; /* normalize_constant.c */
 NormalizeRule normalize_reshape, normalize_flatten, normalize_squeeze, normalize_unsqueeze, normalize_transpose,
-    normalize_expand, normalize_tile, normalize_slice, normalize_split, normalize_concat,
-    normalize_pad;                                                                    /* normalize_movement.c */
-NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot; /* normalize_index.c */
+    normalize_expand, normalize_tile, normalize_slice, normalize_split, normalize_concat; /* normalize_movement.c */
+NormalizeRule normalize_pad;                                                              /* normalize_pad.c */
+NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot;     /* normalize_index.c */
 NormalizeRule normalize_gather_elements, normalize_gather_nd, normalize_scatter_elements, normalize_scatter_nd,
     normalize_arg_max, normalize_non_zero; /* normalize_scatter.c */
 NormalizeRule normalize_packed_attention, normalize_bias_gelu, normalize_fast_gelu, normalize_fused_matmul,

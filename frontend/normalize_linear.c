@@ -1,21 +1,26 @@
 #include "frontend/normalize.h"
 
 /* Vectors become matrices of one row or column; the canonical operator knows no others. */
-bool normalize_matmul(OnnxNode *node)
+ValueId emit_matmul(OnnxNode *node, ValueId a, ValueId b)
 {
-    ValueId a = node->inputs[0], b = node->inputs[1];
+    if (!a || !b) return 0;
     Shape left = shape_of(node, a), right = shape_of(node, b);
     if (left.rank == 0 || right.rank == 0)
-        return node_error(node, NULL, "multiplies a scalar; it takes vectors and matrices");
+        return node_error(node, NULL, "multiplies a scalar; it takes vectors and matrices"), 0;
     if (left.rank == 1) a = emit_reshape(node, a, &(Shape){2, {1, left.dim[0]}});
     if (right.rank == 1) b = emit_reshape(node, b, &(Shape){2, {right.dim[0], 1}});
     ValueId product = emit_binary(node, OP_MatMul, a, b);
-    if (!product || (left.rank > 1 && right.rank > 1)) return set_output(node, 0, product);
+    if (!product || (left.rank > 1 && right.rank > 1)) return product;
     Shape padded = shape_of(node, product), shape = {0};
     for (int i = 0; i < padded.rank; i++)
         if (!(left.rank == 1 && i == padded.rank - 2) && !(right.rank == 1 && i == padded.rank - 1))
             shape.dim[shape.rank++] = padded.dim[i];
-    return set_output(node, 0, emit_reshape(node, product, &shape));
+    return emit_reshape(node, product, &shape);
+}
+
+bool normalize_matmul(OnnxNode *node)
+{
+    return set_output(node, 0, emit_matmul(node, node->inputs[0], node->inputs[1]));
 }
 
 static ValueId scaled(OnnxNode *node, ValueId value, double factor)

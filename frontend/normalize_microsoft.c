@@ -23,7 +23,19 @@ bool normalize_fast_gelu(OnnxNode *node)
     return set_output(node, 0, emit_gelu(node, x, true));
 }
 
-/* alpha * A * B, either with its last two dimensions exchanged. */
+/* An operand of FusedMatMul: `batches` puts its first dimension before its last, and then `exchange` exchanges the last
+ * two. Vectors stay as they are. */
+static ValueId arrange_operand(OnnxNode *node, ValueId value, bool batches, bool exchange)
+{
+    int rank = shape_of(node, value).rank;
+    if (rank < 2) return value;
+    int64_t perm[MAX_RANK];
+    for (int i = 0; i < rank; i++) perm[i] = !batches || i == rank - 1 ? i : i == rank - 2 ? 0 : i + 1;
+    value = emit_transpose(node, value, perm);
+    return exchange ? emit_swap_axes(node, value, rank - 2, rank - 1) : value;
+}
+
+/* alpha * A * B */
 bool normalize_fused_matmul(OnnxNode *node)
 {
     int64_t transpose[2], batches[2];
@@ -32,15 +44,8 @@ bool normalize_fused_matmul(OnnxNode *node)
         !read_integer(node, "transB", 0, &transpose[1]) || !read_integer(node, "transBatchA", 0, &batches[0]) ||
         !read_integer(node, "transBatchB", 0, &batches[1]))
         return false;
-    if (batches[0] || batches[1]) return node_unsupported(node, NULL, "exchanges batch dimensions");
-    ValueId factors[2];
-    for (int i = 0; i < 2; i++) {
-        factors[i] = node->inputs[i];
-        int rank = shape_of(node, factors[i]).rank;
-        if (rank < 2) return node_error(node, NULL, "takes matrices, not a tensor of rank %d", rank);
-        if (transpose[i]) factors[i] = emit_swap_axes(node, factors[i], rank - 2, rank - 1);
-    }
-    ValueId product = emit_binary(node, OP_MatMul, factors[0], factors[1]);
+    ValueId a = arrange_operand(node, node->inputs[0], batches[0] != 0, transpose[0] != 0);
+    ValueId product = emit_matmul(node, a, arrange_operand(node, node->inputs[1], batches[1] != 0, transpose[1] != 0));
     if (product && alpha != 1)
         product = emit_binary(node, OP_Mul, product, emit_scalar(node, dtype_of(node, product), alpha));
     return set_output(node, 0, product);

@@ -2,7 +2,7 @@
 
 #include "frontend/normalize.h"
 
-enum { NEWEST_OPSET = 26 }; /* that skycc was tested with */
+enum { NEWEST_OPSET = 27 }; /* that skycc was tested with */
 
 Place source_place(const Importer *importer, const SourceNode *node, char text[static 512])
 {
