@@ -104,7 +104,19 @@ static int by_count(const void *a, const void *b)
     return order ? order : strcmp(left->domain, right->domain);
 }
 
-static void count_operator(Census *census, const char *domain, const char *op)
+/* Whether the model defines the operator itself; its import reports what is not supported in the definition. */
+static bool is_function(const Onnx__ModelProto *model, const char *domain, const char *op)
+{
+    for (size_t i = 0; i < model->n_functions; i++) {
+        const Onnx__FunctionProto *function = model->functions[i];
+        if (function->name && strcmp(function->name, op) == 0 &&
+            strcmp(function->domain ? function->domain : "", domain) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void count_operator(Census *census, const Onnx__ModelProto *model, const char *domain, const char *op)
 {
     for (size_t i = 0; i < census->operator_count; i++) {
         OperatorCount *known = &census->operators[i];
@@ -113,7 +125,7 @@ static void count_operator(Census *census, const char *domain, const char *op)
             return;
         }
     }
-    OperatorCount first = {domain, op, 1, onnx_operator_supported(domain, op)};
+    OperatorCount first = {domain, op, 1, onnx_operator_supported(domain, op) || is_function(model, domain, op)};
     array_push(census->operators, census->operator_count, census->operator_capacity, first);
 }
 
@@ -122,7 +134,7 @@ static void take_census(Census *census, const TrainingModel *model)
     const Onnx__ModelProto *proto = model->imported.onnx.proto;
     for (size_t i = 0; proto && i < proto->graph->n_node; i++) {
         const Onnx__NodeProto *node = proto->graph->node[i];
-        count_operator(census, node->domain ? node->domain : "", node->op_type ? node->op_type : "");
+        count_operator(census, proto, node->domain ? node->domain : "", node->op_type ? node->op_type : "");
     }
     if (census->operator_count) qsort(census->operators, census->operator_count, sizeof *census->operators, by_count);
     for (size_t i = 0; i < model->imported.parameter_count; i++) {

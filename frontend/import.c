@@ -53,7 +53,7 @@ static bool import_nodes(Importer *importer)
 {
     enum { MOST_ERRORS = 100 };
     bool ok = true;
-    for (size_t i = 0; i < importer->proto->n_node && importer->diagnostics->errors < MOST_ERRORS; i++) {
+    for (size_t i = 0; i < importer->node_count && importer->diagnostics->errors < MOST_ERRORS; i++) {
         const SourceNode *node = &importer->nodes[importer->order[i]];
         if (node->needed) ok = import_node(importer, node) && ok;
     }

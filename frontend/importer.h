@@ -19,12 +19,15 @@ typedef struct Symbol {
 
 struct Normalization;
 
+/* A node of the model, or of the body of a function that it calls. */
 typedef struct SourceNode {
     const Onnx__NodeProto *proto;
-    const char *name;                 /* never empty */
-    const struct Normalization *rule; /* how to import it; NULL: unsupported */
-    int64_t opset;                    /* of its domain */
-    uint32_t *inputs, *outputs;       /* symbols; 0: absent */
+    const Onnx__FunctionProto *function; /* whose body it stands in; NULL: the graph itself */
+    size_t number;                       /* 1 + its place in the graph; 0: in a body */
+    const char *name;                    /* never empty */
+    const struct Normalization *rule;    /* how to import it; NULL: unsupported */
+    int64_t opset;                       /* of its domain */
+    uint32_t *inputs, *outputs;          /* symbols; 0: absent */
     bool needed;
 } SourceNode;
 
@@ -39,14 +42,18 @@ typedef struct Importer {
     Symbol *symbols; /* [0] is unused */
     size_t symbol_count, symbol_capacity;
     SourceNode *nodes;
+    size_t node_count;
     uint32_t *order; /* of nodes, producers first */
 } Importer;
 
 /* "node 'NAME' (OP, opset N)" */
 Place source_place(const Importer *importer, const SourceNode *node, char text[static 512]);
 
-/* resolve.c: fills names, symbols, nodes and order; marks what is needed. Reports everything that is wrong: undefined
- * and repeated names, cycles, unsupported operators. */
+/* functions.c: makes the nodes, bodies of functions in the place of their calls. */
+bool expand_functions(Importer *importer);
+
+/* resolve.c: fills names, symbols, nodes and their order; marks what is needed. Reports everything that is wrong:
+ * undefined and repeated names, cycles, unsupported operators. */
 bool resolve_names(Importer *importer);
 
 /* inputs.c: graph inputs, with their dimensions bound. */

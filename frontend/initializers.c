@@ -41,14 +41,14 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
 
 static void find_uses(Importer *importer, Initializer *initializers)
 {
-    for (size_t n = 0; n < importer->proto->n_node; n++) {
+    for (size_t n = 0; n < importer->node_count; n++) {
         const SourceNode *node = &importer->nodes[n];
         if (!node->needed) continue;
         for (size_t i = 0; i < node->proto->n_input; i++) {
             const Symbol *symbol = &importer->symbols[node->inputs[i]];
             if (symbol->kind != SYMBOL_INITIALIZER) continue;
             Initializer *initializer = &initializers[symbol->index];
-            if (node->rule->apply == normalize_alias && node->proto->n_output == 1)
+            if (node->rule->apply == normalize_alias && node->proto->n_output == 1 && node->number)
                 array_push(initializer->identities, initializer->identity_count, initializer->identity_capacity,
                            (uint32_t)n);
             else
@@ -93,7 +93,7 @@ static void split_initializer(Importer *importer, const Initializer *initializer
             do parameter.name = arena_format(&importer->arena, "%s#%d", initializer->name, ++number);
             while (string_map_find(&importer->names, parameter.name));
             parameter.split = number;
-            parameter.identity = (size_t)node + 1;
+            parameter.identity = importer->nodes[node].number;
         }
         ValueId value = add_parameter(importer, initializer, parameter);
         Symbol *passed_on = &importer->symbols[importer->nodes[node].outputs[0]];

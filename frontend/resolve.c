@@ -55,22 +55,30 @@ static bool declare_inputs(Importer *importer)
     return importer->diagnostics->errors == errors;
 }
 
-static int64_t opset_of(const Importer *importer, const char *domain)
+/* The version among the imports; 0 if they lack the domain. */
+static int64_t imported_version(Onnx__OperatorSetIdProto *const *imports, size_t count, const char *domain)
 {
-    const Onnx__ModelProto *model = importer->model->onnx.proto;
     if (strcmp(domain, "ai.onnx") == 0) domain = "";
-    for (size_t i = 0; i < model->n_opset_import; i++) {
-        const char *imported = model->opset_import[i]->domain ? model->opset_import[i]->domain : "";
+    for (size_t i = 0; i < count; i++) {
+        const char *imported = imports[i]->domain ? imports[i]->domain : "";
         if (strcmp(imported, "ai.onnx") == 0) imported = "";
-        if (strcmp(imported, domain) == 0) return model->opset_import[i]->version;
+        if (strcmp(imported, domain) == 0) return imports[i]->version;
     }
     return 0;
+}
+
+/* A function says itself what it uses; what it does not say is the model's. */
+static int64_t opset_of(const Importer *importer, const Onnx__FunctionProto *function, const char *domain)
+{
+    const Onnx__ModelProto *model = importer->model->onnx.proto;
+    int64_t version = function ? imported_version(function->opset_import, function->n_opset_import, domain) : 0;
+    return version ? version : imported_version(model->opset_import, model->n_opset_import, domain);
 }
 
 static bool check_opset(Importer *importer)
 {
     Place place = PLACE_FILE(importer->graph->file);
-    int64_t opset = importer->model->opset = opset_of(importer, "");
+    int64_t opset = importer->model->opset = opset_of(importer, NULL, "");
     if (opset == 0 && !importer->model->onnx.proto->n_opset_import)
         return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL,
                                  "does not say which opset it uses");
@@ -91,14 +99,13 @@ static bool check_opset(Importer *importer)
 static void declare_node(Importer *importer, size_t index)
 {
     SourceNode *node = &importer->nodes[index];
-    const Onnx__NodeProto *proto = importer->proto->node[index];
-    node->proto = proto;
+    const Onnx__NodeProto *proto = node->proto;
     node->name = proto->name && *proto->name ? proto->name : NULL;
     if (!node->name && proto->n_output && *proto->output[0])
         node->name = arena_format(&importer->arena, "#%zu -> %s", index, proto->output[0]);
     if (!node->name) node->name = arena_format(&importer->arena, "#%zu", index);
     const char *domain = proto->domain ? proto->domain : "";
-    node->opset = opset_of(importer, domain);
+    node->opset = opset_of(importer, node->function, domain);
     node->rule = normalization_find(domain, proto->op_type ? proto->op_type : "");
     char place[512];
     if (!node->rule)
@@ -182,7 +189,7 @@ static bool order_from(Importer *importer, uint32_t root, unsigned char *visits,
 
 static bool order_nodes(Importer *importer)
 {
-    size_t count = importer->proto->n_node, ordered = 0;
+    size_t count = importer->node_count, ordered = 0;
     importer->order = arena_new_array(&importer->arena, uint32_t, count);
     unsigned char *visits = arena_new_array(&importer->arena, unsigned char, count);
     Frame *stack = arena_new_array(&importer->arena, Frame, count);
@@ -218,7 +225,7 @@ static void mark_needed(Importer *importer)
         Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, importer->proto->output[i]->name)];
         symbol->needed = symbol->trained = true;
     }
-    for (size_t i = importer->proto->n_node; i-- > 0;) {
+    for (size_t i = importer->node_count; i-- > 0;) {
         SourceNode *node = &importer->nodes[importer->order[i]];
         bool trained = false;
         for (size_t j = 0; j < node->proto->n_output; j++) {
@@ -238,14 +245,13 @@ static void mark_needed(Importer *importer)
 
 bool resolve_names(Importer *importer)
 {
-    const Onnx__GraphProto *graph = importer->proto;
     array_push(importer->symbols, importer->symbol_count, importer->symbol_capacity, (Symbol){.kind = SYMBOL_INPUT});
     if (!check_opset(importer)) return false;
     bool ok = declare_inputs(importer);
     int errors = importer->diagnostics->errors;
-    importer->nodes = arena_new_array(&importer->arena, SourceNode, graph->n_node);
-    for (size_t i = 0; i < graph->n_node; i++) declare_node(importer, i);
-    for (size_t i = 0; i < graph->n_node; i++) resolve_inputs(importer, &importer->nodes[i]);
+    if (!expand_functions(importer)) return false;
+    for (size_t i = 0; i < importer->node_count; i++) declare_node(importer, i);
+    for (size_t i = 0; i < importer->node_count; i++) resolve_inputs(importer, &importer->nodes[i]);
     ok = check_outputs(importer) && ok && importer->diagnostics->errors == errors;
     if (!ok || !order_nodes(importer)) return false;
     mark_needed(importer);

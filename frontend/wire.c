@@ -205,6 +205,15 @@ bool wire_scan(const unsigned char *bytes, size_t size, const ProtobufCMessageDe
     return scan_message(&scan, bytes, bytes + size, type, 0);
 }
 
+const unsigned char *wire_payload(const unsigned char *data, size_t available, size_t *size)
+{
+    uint64_t length;
+    const unsigned char *payload = read_varint(data, data + available, &length);
+    if (!payload || length > (uint64_t)(data + available - payload)) return NULL;
+    *size = (size_t)length;
+    return payload;
+}
+
 /* Field numbers of onnx.proto. */
 enum { MODEL_GRAPH = 7, GRAPH_INITIALIZER = 5, TENSOR_RAW_DATA = 9 };
 

@@ -18,6 +18,10 @@
 bool wire_scan(const unsigned char *bytes, size_t size, const ProtobufCMessageDescriptor *type, const char *path,
                Diagnostics *diagnostics);
 
+/* The content of a string, bytes or message field whose length stands before it at `data`; NULL if it is not all there.
+ */
+const unsigned char *wire_payload(const unsigned char *data, size_t available, size_t *size);
+
 typedef struct WireSpan {
     size_t offset, size; /* into the file */
     bool present;
