@@ -35,7 +35,7 @@ static const char usage[] =
 typedef struct CompileOptions {
     PlanModelOptions plan;
     const char *output, *target_cpu, *emit, *report, *depfile;
-    float deviation; /* < 0: the model's weights */
+    WeightInit init;
     int64_t seed;
     bool verbose, quiet;
 } CompileOptions;
@@ -67,24 +67,14 @@ static bool parse_emit(CompileOptions *options, const char *text, Diagnostics *d
                              "there is no phase '%s' to emit", text);
 }
 
-static bool parse_init(CompileOptions *options, const char *text, Diagnostics *diagnostics)
-{
-    double deviation = 0;
-    if (strcmp(text, "none") == 0) return options->deviation = -1, true;
-    if (strncmp(text, "normal:", 7) != 0)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write none or normal:0.02",
-                                 "unknown initialisation '%s'", text);
-    if (!option_number("--init normal:", text + 7, 0, 1e6, &deviation, diagnostics)) return false;
-    options->deviation = (float)deviation;
-    options->plan.load.import.no_weights = true;
-    return true;
-}
-
 static bool parse_option(CompileOptions *options, int option, char *argument, Diagnostics *diagnostics)
 {
     switch (option) {
     case 'o': options->output = argument; return true;
-    case OPTION_INIT: return parse_init(options, argument, diagnostics);
+    case OPTION_INIT:
+        if (!weights_parse_init(&options->init, argument, diagnostics)) return false;
+        options->plan.load.import.no_weights = options->init.drawn;
+        return true;
     case OPTION_SEED: return option_integer("--seed", argument, 0, INT64_MAX, &options->seed, diagnostics);
     case OPTION_TARGET_CPU: options->target_cpu = argument; return true;
     case OPTION_EMIT: return parse_emit(options, argument, diagnostics);
@@ -99,7 +89,7 @@ static bool parse_option(CompileOptions *options, int option, char *argument, Di
 /* -1: go on; else the exit code. */
 static int parse(CompileOptions *options, int argc, char **argv, Diagnostics *diagnostics)
 {
-    *options = (CompileOptions){.deviation = -1};
+    *options = (CompileOptions){0};
     plan_model_defaults(&options->plan);
     options->plan.load.train = true;
     optind = 1;
@@ -257,7 +247,7 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     const CompileOptions *options = compilation->options;
     PlannedModel *planned = &compilation->planned;
     if (!directory_create(&compilation->directory, options->output, "plan.json", diagnostics)) return false;
-    WeightOptions weights = {compilation->directory.temporary, options->output, options->deviation};
+    WeightOptions weights = {compilation->directory.temporary, options->output, options->init};
     if (!pipeline_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
                         (uint64_t)options->seed, diagnostics))
         return false;

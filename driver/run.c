@@ -10,8 +10,10 @@
 #include "driver/program.h"
 #include "driver/tensors.h"
 #include "driver/training_model.h"
+#include "driver/weights.h"
 #include "runtime/execute.h"
 #include "runtime/parallel.h"
+#include "runtime/parameters.h"
 #include "runtime/step.h"
 
 static const char usage[] =
@@ -30,6 +32,8 @@ static const char usage[] =
     "  --dropout P|off       drop elements with probability P (with --grad and --train), where BERT does, or never\n"
     "  --no-prune            compute every token of the last block, also where only one is read\n"
     "  --interpret           run by the interpreter instead of compiling\n"
+    "  --init normal:STD     draw the weights instead of taking the model's; --init none: the model's\n"
+    "  --seed N              of the drawn weights and of dropout (default 0)\n"
     "  --threads N           threads to use (default: all processors)\n"
     "  --target-cpu NAME     generate code for this CPU (default: native)\n"
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
@@ -45,6 +49,8 @@ typedef struct RunOptions {
     bool gradients, interpret, verbose;
     int steps; /* -1: no training */
     int threads;
+    WeightInit init;
+    int64_t seed;
 } RunOptions;
 
 enum {
@@ -60,7 +66,9 @@ enum {
     OPTION_TARGET_CPU,
     OPTION_KEEP_TIES,
     OPTION_UNTIE,
-    OPTION_NO_PRUNE
+    OPTION_NO_PRUNE,
+    OPTION_INIT,
+    OPTION_SEED
 };
 
 static const struct option long_options[] = {
@@ -78,6 +86,8 @@ static const struct option long_options[] = {
     {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},
     {"untie", no_argument, NULL, OPTION_UNTIE},
     {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},
+    {"init", required_argument, NULL, OPTION_INIT},
+    {"seed", required_argument, NULL, OPTION_SEED},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -116,6 +126,11 @@ static bool parse_option(RunOptions *options, int option, char *argument, Diagno
     case OPTION_KEEP_TIES: return options->load.import.keep_ties = true;
     case OPTION_NO_PRUNE: return options->load.no_pruning = true;
     case OPTION_UNTIE: return options->load.import.untie = true;
+    case OPTION_INIT:
+        if (!weights_parse_init(&options->init, argument, diagnostics)) return false;
+        options->load.import.no_weights = options->init.drawn;
+        return true;
+    case OPTION_SEED: return option_integer("--seed", argument, 0, INT64_MAX, &options->seed, diagnostics);
     case 'v': return options->verbose = true;
     default: return false;
     }
@@ -183,7 +198,9 @@ static bool compile(Run *run, Diagnostics *diagnostics)
     Graph *graph = &run->model.graph;
     stage_build(&run->code, graph, 0, graph->layer_count - 1);
     run->code.stage.slot_count = 1;
+    if (run->options->init.drawn) weights_draw(&run->code, graph, run->options->init.deviation);
     program_for_run(&run->program, &run->model, &run->code);
+    run->program.program.seed = (uint64_t)run->options->seed;
     if (!run->options->interpret && !program_compile(&run->program, run->options->target_cpu, diagnostics))
         return false;
     int threads = run->options->threads ? run->options->threads : parallel_threads(0);
@@ -254,15 +271,17 @@ static bool fill_inputs(Run *run, Diagnostics *diagnostics)
     return ok && check_labels(run, diagnostics);
 }
 
-static void fill_parameters(Run *run)
+static bool fill_parameters(Run *run, Diagnostics *diagnostics)
 {
     const SkyStage *stage = &run->code.stage;
+    if (run->options->init.drawn) return parameters_initialize(&run->execution, ".", diagnostics);
     for (uint32_t i = 0; i < stage->parameter_count; i++) {
         const Value *value = graph_value(&run->model.graph, run->code.parameter_values[i]);
         if (value->data)
             memcpy(execution_address(&run->execution, 0, 0, stage->parameters[i].value.location), value->data,
                    stage->parameters[i].value.bytes);
     }
+    return true;
 }
 
 static void set_step(Run *run, int step)
@@ -270,7 +289,8 @@ static void set_step(Run *run, int step)
     const SkyOptimizer *optimizer = &run->program.program.optimizer;
     step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay,
                  program_loss_scale(&run->program.program, &run->execution), step);
-    if (run->options->gradients || run->options->steps >= 0) step_scalars_drop(run->execution.step, 0, step);
+    if (run->options->gradients || run->options->steps >= 0)
+        step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
 }
 
 static double loss_value(const Run *run)
@@ -361,8 +381,7 @@ static bool train(Run *run, Diagnostics *diagnostics)
 
 static bool execute(Run *run, Diagnostics *diagnostics)
 {
-    fill_parameters(run);
-    if (!fill_inputs(run, diagnostics)) return false;
+    if (!fill_parameters(run, diagnostics) || !fill_inputs(run, diagnostics)) return false;
     set_step(run, 0);
     if (!execution_forward(&run->execution, 0, 0, diagnostics)) return false;
     run->writer = safetensors_writer();

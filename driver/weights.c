@@ -5,6 +5,8 @@
 
 #include "base/hash.h"
 #include "base/safetensors.h"
+#include "driver/options.h"
+#include "graph/operator.h"
 
 static const ImportedParameter *own_name(const ImportedModel *imported, ValueId value)
 {
@@ -83,17 +85,52 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
     return true;
 }
 
+bool weights_parse_init(WeightInit *init, const char *text, Diagnostics *diagnostics)
+{
+    double deviation = 0;
+    *init = (WeightInit){0};
+    if (strcmp(text, "none") == 0) return true;
+    if (strncmp(text, "normal:", 7) != 0)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write none or normal:0.02",
+                                 "unknown initialisation '%s'", text);
+    if (!option_number("--init normal:", text + 7, 0, 1e6, &deviation, diagnostics)) return false;
+    *init = (WeightInit){true, (float)deviation};
+    return true;
+}
+
+/* Whether a vector multiplies what it is applied to, so that it must not start as 0. */
+static bool scales(const Graph *graph, ValueId vector)
+{
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->phase != PHASE_FORWARD) continue;
+        if (node->op == OP_LayerNormalization && node->inputs[1] == vector) return true;
+        if (node->op == OP_Mul && (node->inputs[0] == vector || node->inputs[1] == vector)) return true;
+    }
+    return false;
+}
+
+void weights_draw(StageCode *code, const Graph *graph, float deviation)
+{
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        bool is_matrix = parameters[i].value.rank > 1;
+        parameters[i].initial_deviation = is_matrix ? deviation : 0;
+        parameters[i].initial_mean = !is_matrix && scales(graph, code->parameter_values[i]);
+    }
+}
+
 bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
                        Diagnostics *diagnostics)
 {
+    if (options->init.drawn) {
+        weights_draw(code, &model->graph, options->init.deviation);
+        return true;
+    }
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     bool *needed = memory_allocate(code->stage.parameter_count), any = false, ok = true;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         const Value *value = graph_value(&model->graph, code->parameter_values[i]);
-        if (options->deviation >= 0) {
-            parameters[i].initial_deviation = options->deviation;
-            continue;
-        }
         const ImportedParameter *source = own_name(&model->imported, code->parameter_values[i]);
         const char *file = source && source->file && strcmp(source->file, "-") != 0
                                ? reference_to(&code->arena, options, source->file)

@@ -6,13 +6,26 @@
 #include "codegen/stage.h"
 #include "driver/training_model.h"
 
+/* --init none or normal:STD */
+typedef struct WeightInit {
+    bool drawn; /* else they are the model's */
+    float deviation;
+} WeightInit;
+
+/* Reports a malformed one (EXIT_USAGE). */
+bool weights_parse_init(WeightInit *init, const char *text, Diagnostics *diagnostics);
+
+/* Fills initial_mean and initial_deviation of the stage's parameters as BERT's authors start training: matrices are
+ * drawn, vectors are 0 except those that scale a normalisation's result, which are 1. */
+void weights_draw(StageCode *code, const Graph *graph, float deviation);
+
 typedef struct WeightOptions {
     const char *directory;       /* where files are written now */
     const char *final_directory; /* the name that directory will have: references are relative to it */
-    float deviation;             /* --init normal:STD: draw every weight; < 0: take the model's */
+    WeightInit init;
 } WeightOptions;
 
-/* Fills initial_file, initial_offset and initial_deviation of the stage's parameters, writing
+/* Fills the initial_* fields of the stage's parameters, writing
  * DIRECTORY/stage-NN.safetensors if some bytes are not usable in place. Errors: a parameter without data
  * (EXIT_BAD_INPUT). */
 bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,

@@ -50,7 +50,7 @@ static const struct {
     {OPTION_WEIGHT_DECAY, "weight-decay", "X", "weight decay (default: as compiled)"},
     {OPTION_NO_DECAY, "no-decay", "LIST", "classes of parameters that do not decay: bias, norm, or both with a comma"},
     {OPTION_CLIP, "clip", "X", "scale gradients so that the norm of all of them is at most X"},
-    {OPTION_SEED, "seed", "N", "seed of the order of the data (default 0)"},
+    {OPTION_SEED, "seed", "N", "seed of the order of the data and of dropout (default 0)"},
     {OPTION_NO_SHUFFLE, "no-shuffle", NULL, "use the rows in the order of the file"},
     {OPTION_CHECKPOINT, "checkpoint", "DIR", "write a checkpoint to DIR at the end"},
     {OPTION_CHECKPOINT_EVERY, "checkpoint-every", "N", "and after every N steps"},

@@ -8,12 +8,13 @@
 #include "base/hash.h"
 #include "base/random.h"
 
-void parameter_draw(const char *name, uint64_t seed, float deviation, float *values, size_t count)
+void parameter_draw(const char *name, uint64_t seed, float mean, float deviation, float *values, size_t count)
 {
     Buffer stream = {0};
     buffer_print(&stream, "init/%s", name);
     random_fill_normal(random_stream(seed, buffer_text(&stream)), 0, deviation, values, count);
     buffer_free(&stream);
+    for (size_t i = 0; mean != 0 && i < count; i++) values[i] += mean;
 }
 
 const char *parameter_state_prefix(uint32_t state_count, uint32_t index)
@@ -58,11 +59,8 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
     const SkyTensor *value = &parameter->value;
     void *bytes = execution_address(execution, stage, 0, value->location);
     if (!parameter->initial_file) {
-        if (parameter->initial_deviation > 0)
-            parameter_draw(value->name, execution->program->seed, parameter->initial_deviation, bytes,
-                           value->bytes / sizeof(float));
-        else
-            memset(bytes, 0, value->bytes);
+        parameter_draw(value->name, execution->program->seed, parameter->initial_mean, parameter->initial_deviation,
+                       bytes, value->bytes / sizeof(float));
         return true;
     }
     if (!initial_file_use(initial, parameter->initial_file, diagnostics)) return false;

@@ -62,9 +62,9 @@ typedef struct SkyParameter {
     uint32_t global_index;       /* position among all parameters of the model: the order of global reductions */
     const char *initial_file;    /* where the initial value is, relative to the program's directory; may be NULL */
     uint64_t initial_offset;     /* bytes into that file */
-    uint64_t initial_check;  /* the low word of hash_bytes of the value's bytes there: the file must not have changed */
-    float initial_deviation; /* without a file: normal with this standard deviation, drawn from SkyProgram.seed by
-                                name (parameter_draw of runtime/parameters.h); 0: zeros */
+    uint64_t initial_check; /* the low word of hash_bytes of the value's bytes there: the file must not have changed */
+    float initial_mean, initial_deviation; /* without a file: normal, drawn from SkyProgram.seed by name (parameter_draw
+                                              of runtime/parameters.h); deviation 0: all equal the mean */
 } SkyParameter;
 
 typedef struct SkyStage {

@@ -70,10 +70,32 @@ def check(folder, head):
     print(f"{head}: {len(weights)} gradients agree")
 
 
+def check_drawn(folder):
+    """Without weights a model runs from drawn ones: the same for the same seed, vectors 0 or 1, matrices as wide as asked."""
+    model, output = f"{folder}/none.onnx", f"{folder}/none.safetensors"
+    skycc("bert", *SHAPE, "--heads", str(references.HEADS), "--weights", "none", "-o", model)
+    make_batch(folder, "seqcls")
+    runs = []
+    for seed in ("1", "1", "2"):
+        skycc("run", model, "--inputs", f"{folder}/batch.safetensors", "--train", "0", "--init", "normal:0.5", "--seed", seed,
+              "-o", output)
+        runs.append({n: a for n, a in references.read_safetensors(output).items() if n.startswith("param/")})
+    assert len(runs[0]) > 30
+    for name, array in runs[0].items():
+        assert np.array_equal(array, runs[1][name]), name
+        if array.ndim == 1:
+            assert np.all(array == ("LayerNorm.weight" in name)), name
+        else:
+            assert not np.array_equal(array, runs[2][name]), name
+            assert abs(array.std() - 0.5) < 0.5 * 4 / np.sqrt(2 * array.size), name
+    print(f"{len(runs[0])} parameters drawn")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         for head in ("seqcls", "mlm"):
             check(folder, head)
+        check_drawn(folder)
 
 
 if __name__ == "__main__":

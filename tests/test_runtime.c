@@ -254,7 +254,10 @@ static void parameters_start_and_decay_as_told(void **state)
         {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"}};
     SkyParameter parameters[2] = {
         {.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT}, .initial_deviation = 2},
-        {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16}, .update = 1, .decay_exempt_class = 1}};
+        {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16},
+         .update = 1,
+         .decay_exempt_class = 1,
+         .initial_mean = 0.5f}};
     parameters[0].value.location = parameters[0].gradient = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 0};
     parameters[1].value.location = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 12 * COUNT};
     SkyStage stage = {
@@ -273,10 +276,10 @@ static void parameters_start_and_decay_as_told(void **state)
     assert_true(squares[0] == squares[1]);
     assert_true(fabs(squares[0] / COUNT - 4) < 0.1);
     static float drawn[COUNT];
-    parameter_draw("weight", 9, 2, drawn, COUNT);
+    parameter_draw("weight", 9, 0, 2, drawn, COUNT);
     assert_memory_equal(drawn, execution_address(&execution, 0, 0, parameters[0].value.location), sizeof drawn);
     const float *bias = execution_address(&execution, 0, 0, parameters[1].value.location);
-    for (int i = 0; i < 4; i++) assert_true(bias[i] == 0);
+    for (int i = 0; i < 4; i++) assert_true(bias[i] == 0.5f);
 
     step_scalars(execution.step, &program.optimizer, 1, 0.5, 1, 0);
     assert_true(execution_update(&execution, 0, &diagnostics));
