@@ -112,7 +112,7 @@ static double sum_under(Certifier *c, int64_t cap, double target)
     relaxation_create(&r, p, cap, true, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
     for (int d = p->device_count - 1; d >= 0; d--) prices.price[r.class_of[d]] = c->price[d];
-    prices_solve(&prices, &r, target, 20000, NULL, NULL);
+    prices_solve(&prices, &r, target, 20000);
     c->work -= relaxation_work(&r, prices.iterations);
     for (int d = 0; d < p->device_count; d++) c->price[d] = prices.price[r.class_of[d]];
     relaxation_free(&r);

@@ -95,7 +95,7 @@ static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value,
         Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
         SearchLimits limits = {.width = WIDTH, .best = (double)value->step, .period_low = frozen_period(g)};
         double target = sums ? (double)value->step - rounds * (double)limits.period_low - 0.5 : 0;
-        prices_solve(&prices, &r, target, ITERATIONS, NULL, NULL);
+        prices_solve(&prices, &r, target, ITERATIONS);
         if (prices.bound <= target) {
             relaxation_solve(&r, prices.price);
             found = search_plans(&r, prices.price, limits, better).found;

@@ -79,7 +79,7 @@ static Answer decide(Solver *s, int64_t cap, int width)
     relaxation_create(&r, s->problem, cap, false, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = price_deadline(s)};
     load_prices(s, &r, prices.price);
-    prices_solve(&prices, &r, 0, 20000, NULL, NULL);
+    prices_solve(&prices, &r, 0, 20000);
     Answer answer = prices.bound > 0 ? NO : UNKNOWN;
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
     if (answer == UNKNOWN && s->problem->region_count > 1)
@@ -133,7 +133,7 @@ static void bisect(Solver *s)
         if (low + 1 >= high) break;
         int64_t cap = low + (high - low) / 2;
         Answer answer = decide(s, cap,
-                               unknown == INT64_MAX   ? (is_large(s->problem) ? 64 : WIDTH)
+                               unknown == INT64_MAX   ? (is_small(s->problem) ? WIDTH : 128)
                                : is_large(s->problem) ? 0
                                                       : 16);
         if (answer == NO)
@@ -143,27 +143,25 @@ static void bisect(Solver *s)
     }
 }
 
-/* Where prices alone leave a gap: better plans by neighbourhoods; then branching decides about periods within the gap,
- * the whole of it first and, where that takes too many nodes, ever smaller parts. */
+/* Where prices alone leave a gap: branching decides about the period in its middle. Where that takes too many nodes, it
+ * asks about shorter ones, then again with more nodes. */
 static void close_gap(Solver *s)
 {
-    int nodes = 40, failures = 60;
-    double share = (s->deadline - monotonic_seconds()) / 16;
-    for (; s->bound < s->value.period && !out_of_time(s); nodes *= 2, failures *= 2, share *= 1.4) {
-        improve(s, failures, monotonic_seconds() + share);
-        double until = monotonic_seconds() + 2 * share;
-        if (until > s->deadline) until = s->deadline;
-        int64_t cap = s->value.period - 1;
-        while (cap >= s->bound && monotonic_seconds() < until) {
-            ProofLimits limits = {.nodes = nodes, .deadline = until, .found = &s->trial, .width = 64};
-            Answer answer = branch(s, cap, limits);
-            if (answer == NO) s->bound = period_above(s->problem, cap);
-            if (answer == UNKNOWN)
-                cap -= (cap - s->bound) / 2 + 1;
-            else
-                cap = s->value.period - 1;
+    int64_t unknown = INT64_MAX; /* the least period that took too many nodes */
+    for (int nodes = 100; s->bound < s->value.period && !out_of_time(s);) {
+        int64_t high = unknown < s->value.period ? unknown : s->value.period;
+        if (high <= s->bound) {
+            if (nodes > 1 << 20) return;
+            nodes *= 4;
+            unknown = INT64_MAX;
+            improve(s, nodes, price_deadline(s));
+            continue;
         }
-        if (nodes > 1 << 20) return;
+        int64_t cap = s->bound + (high - 1 - s->bound) / 2;
+        ProofLimits limits = {.nodes = nodes, .deadline = price_deadline(s), .found = &s->trial, .width = 64};
+        Answer answer = branch(s, cap, limits);
+        if (answer == NO) s->bound = period_above(s->problem, cap);
+        if (answer == UNKNOWN) unknown = cap;
     }
 }
 
@@ -177,6 +175,8 @@ static int64_t solve_period(Solver *s)
             s->problem)) { /* better plans narrow the questions, and neighbourhoods find them sooner than searches do */
         improve(s, 400, monotonic_seconds() + (s->deadline - monotonic_seconds()) / 2);
         bisect(s);
+    } else {
+        improve(s, 100, price_deadline(s));
     }
     close_gap(s);
     return s->bound < s->value.period ? s->bound : s->value.period;
@@ -263,7 +263,7 @@ static void examine(Solver *s, Intervals *open, Interval interval)
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = price_deadline(s)};
     load_prices(s, &r, prices.price);
     double target = best_step(s) - (double)(p->microbatches - 1) * (double)(interval.low + 1);
-    prices_solve(&prices, &r, target - 0.5, 20000, NULL, NULL);
+    prices_solve(&prices, &r, target - 0.5, 20000);
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
     if (prices.bound < target) examine_open(s, open, interval, &r, &prices);
     relaxation_free(&r);

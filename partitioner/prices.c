@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/arcs.h"
+
 /* The master program, rows 0 ... classes:
  *     minimise    sum cost_p x_p + penalty * excess
  *     row 0       sum x_p = 1
@@ -38,6 +40,7 @@ typedef struct Master {
     double *dual;    /* [row] */
     double *alpha;   /* scratch [row] */
     double *trial;   /* scratch [class] */
+    int *used;       /* scratch [class], all 0 */
     Path path;
     int pivots;
 } Master;
@@ -55,12 +58,13 @@ static void master_create(Master *m, Relaxation *r, Arena *arena)
     m->dual = arena_new_array(arena, double, rows);
     m->alpha = arena_new_array(arena, double, rows);
     m->trial = arena_new_array(arena, double, rows);
+    m->used = arena_new_array(arena, int, rows);
     m->path = (Path){0, arena_new_array(arena, int, stages), arena_new_array(arena, int, stages), 0};
     uint64_t random = 0x9e3779b97f4a7c15u;
     m->right[0] = 1;
     for (int c = 0; c < r->class_count; c++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        m->right[c + 1] = (r->sums ? r->class_size[c] : 0) + 1e-7 * (1 + (double)(random >> 40) / (1 << 24));
+        m->right[c + 1] = (r->costed ? r->class_size[c] : 0) + 1e-7 * (1 + (double)(random >> 40) / (1 << 24));
     }
 }
 
@@ -199,6 +203,87 @@ static void refactor(Master *m)
     free(taken);
 }
 
+/* ---- bases ---- */
+
+struct PricesBasis {
+    int rows, use_count;
+    double scale;
+    Column *columns; /* [row] */
+    int *uses, *ends;
+    double *inverse, *value;
+};
+
+static PricesBasis *save_basis(const Master *m)
+{
+    size_t rows = (size_t)m->rows;
+    PricesBasis *b = memory_allocate(sizeof *b);
+    b->rows = m->rows;
+    b->scale = m->scale;
+    b->columns = memory_allocate(rows * sizeof *b->columns);
+    b->inverse = memory_allocate(rows * rows * sizeof *b->inverse);
+    b->value = memory_allocate(rows * sizeof *b->value);
+    memcpy(b->inverse, m->inverse, rows * rows * sizeof *b->inverse);
+    memcpy(b->value, m->value, rows * sizeof *b->value);
+    for (size_t i = 0; i < rows; i++) b->use_count += m->columns[m->basis[i]].count;
+    b->uses = memory_allocate(((size_t)b->use_count + 1) * sizeof *b->uses);
+    b->ends = memory_allocate(((size_t)b->use_count + 1) * sizeof *b->ends);
+    for (size_t i = 0, at = 0; i < rows; i++) {
+        Column *column = &b->columns[i];
+        *column = m->columns[m->basis[i]];
+        if (column->kind != COLUMN_PATH) continue;
+        size_t count = (size_t)column->count;
+        memcpy(b->uses + at, m->uses + column->first, count * sizeof *b->uses);
+        memcpy(b->ends + at, m->ends + column->first, count * sizeof *b->ends);
+        column->first = (int)at;
+        at += count;
+    }
+    return b;
+}
+
+void prices_basis_free(PricesBasis *basis)
+{
+    if (!basis) return;
+    free(basis->columns);
+    free(basis->uses);
+    free(basis->ends);
+    free(basis->inverse);
+    free(basis->value);
+    free(basis);
+}
+
+static bool is_possible(const Relaxation *r, const PricesBasis *b, const Column *column)
+{
+    for (int k = 0, start = 0; k < column->count; start = b->ends[column->first + k++])
+        if (!arcs_contain(r, b->uses[column->first + k], start, b->ends[column->first + k])) return false;
+    return true;
+}
+
+/* Paths that are no longer possible stay at a cost that drives them out. */
+static void load_basis(Master *m, const PricesBasis *b)
+{
+    size_t rows = (size_t)m->rows;
+    memcpy(m->inverse, b->inverse, rows * rows * sizeof *m->inverse);
+    memcpy(m->value, b->value, rows * sizeof *m->value);
+    memset(m->dual, 0, rows * sizeof *m->dual);
+    for (size_t i = 0; i < rows; i++) {
+        const Column *from = &b->columns[i];
+        if (from->kind != COLUMN_PATH) {
+            m->basis[i] = from->kind == COLUMN_SLACK ? from->index : m->rows - 1;
+        } else {
+            Column column = *from;
+            column.first = m->use_count;
+            if (!is_possible(m->relaxation, b, from)) column.cost += m->penalty;
+            for (int k = 0; k < from->count; k++) {
+                array_push(m->uses, m->use_count, m->use_capacity, b->uses[from->first + k]);
+                array_push(m->ends, m->end_count, m->end_capacity, b->ends[from->first + k]);
+            }
+            m->basis[i] = add_column(m, column);
+        }
+        double cost = m->columns[m->basis[i]].cost;
+        for (size_t j = 0; j < rows && cost != 0; j++) m->dual[j] += cost * m->inverse[j * rows + i];
+    }
+}
+
 /* First basis: the path, the slacks, and as much excess as it takes. */
 static void start_basis(Master *m, int path)
 {
@@ -235,7 +320,7 @@ static double evaluate(Master *m, Prices *prices, const double *real)
     double path = relaxation_solve(r, m->trial);
     /* In the feasibility form bounds of different scale compare by their ratio. */
     double bound = path - total;
-    bool better = r->sums ? bound > prices->bound : total > 0 && path * prices->total > prices->path * total;
+    bool better = r->costed ? bound > prices->bound : total > 0 && path * prices->total > prices->path * total;
     if (better || prices->iterations == 0) {
         memcpy(prices->price, m->trial, (size_t)r->class_count * sizeof *m->trial);
         prices->bound = bound;
@@ -270,10 +355,29 @@ static void real_prices(const Master *m, const Prices *prices, double *real, dou
     }
 }
 
+/* Does a path use every class no more often than it has devices? Then it is a plan. */
+static bool is_plan(Master *m, const Path *path)
+{
+    const Relaxation *r = m->relaxation;
+    bool fits = true;
+    for (int k = 0; k < path->stage_count; k++)
+        fits &= ++m->used[path->class_used[k]] <= r->class_size[path->class_used[k]];
+    for (int k = 0; k < path->stage_count; k++) m->used[path->class_used[k]] = 0;
+    return fits;
+}
+
 /* The path of the last evaluation enters if it helps at the exact duals. */
-static bool enter_last_path(Master *m)
+static bool enter_last_path(Master *m, Prices *prices)
 {
     relaxation_path(m->relaxation, &m->path);
+    if (prices->plan && is_plan(m, &m->path)) {
+        Path *plan = prices->plan;
+        plan->stage_count = m->path.stage_count;
+        memcpy(plan->class_used, m->path.class_used, (size_t)plan->stage_count * sizeof *plan->class_used);
+        memcpy(plan->end, m->path.end, (size_t)plan->stage_count * sizeof *plan->end);
+        prices->found = true;
+        return false;
+    }
     int column = add_path(m, &m->path);
     if (enter(m, column)) return true;
     m->column_count--;
@@ -307,7 +411,7 @@ static void read_mixture(const Master *m, double *mixture)
     }
 }
 
-static bool enough(const Prices *prices, double target) { return prices->bound > target; }
+static bool enough(const Prices *prices, double target) { return prices->bound > target || prices->found; }
 
 /* Rounds of pricing until the master is solved, the bound suffices, or the iterations are used up. */
 static void generate(Master *m, Prices *prices, double target, int max_iterations, double *real)
@@ -322,11 +426,12 @@ static void generate(Master *m, Prices *prices, double target, int max_iteration
         real_prices(m, prices, real, 0.7);
         evaluate(m, prices, real);
         if (enough(prices, target)) return;
-        if (enter_last_path(m)) continue;
+        if (enter_last_path(m, prices)) continue;
+        if (enough(prices, target)) return;
         real_prices(m, prices, real, 0);
         evaluate(m, prices, real);
         if (enough(prices, target)) return;
-        if (!enter_last_path(m)) {
+        if (!enter_last_path(m, prices)) {
             prices->solved = true;
             return;
         }
@@ -365,50 +470,72 @@ static void ascend(Master *m, Prices *prices, double target, double *real)
     free(use);
 }
 
-void prices_solve(Prices *prices, Relaxation *r, double target, int max_iterations, const Path *incumbent,
-                  double *mixture)
+/* No chain at all: any prices prove it. */
+static bool is_impossible(Prices *prices, Relaxation *r, double cheapest)
+{
+    if (cheapest < RELAXATION_INFINITY / 2) return false;
+    memset(prices->price, 0, (size_t)r->class_count * sizeof *prices->price);
+    prices->bound = RELAXATION_INFINITY;
+    prices->path = RELAXATION_INFINITY;
+    prices->solved = true;
+    return true;
+}
+
+static void set_first_prices(Master *m, Prices *prices, double target, double *real)
+{
+    Relaxation *r = m->relaxation;
+    bool started = false;
+    for (int c = 0; c < r->class_count; c++) started |= prices->price[c] > 0;
+    if (started)
+        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m->scale;
+    else
+        start_prices(r, r->costed ? 4 : 1, real);
+    evaluate(m, prices, real);
+    if (r->costed || r->class_count <= MANY_CLASSES) return;
+    ascend(m, prices, target, real);
+    for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m->scale;
+    if (!enough(prices, target)) evaluate(m, prices, real);
+}
+
+static void solve_master(Master *m, Prices *prices, double target, int max_iterations, double *real)
+{
+    Relaxation *r = m->relaxation;
+    m->penalty = r->costed ? 1e4 : 1;
+    for (int c = 0; c < r->class_count; c++) add_column(m, (Column){.kind = COLUMN_SLACK, .index = c});
+    add_column(m, (Column){.kind = COLUMN_EXCESS, .cost = m->penalty});
+    if (prices->warm && prices->warm->rows == m->rows && prices->warm->scale == m->scale && r->arcs) {
+        load_basis(m, prices->warm);
+    } else {
+        relaxation_path(r, &m->path);
+        start_basis(m, add_path(m, &m->path));
+    }
+    generate(m, prices, target, max_iterations, real);
+    if (prices->mixture) read_mixture(m, prices->mixture);
+    if (prices->keep) *prices->keep = save_basis(m);
+}
+
+void prices_solve(Prices *prices, Relaxation *r, double target, int max_iterations)
 {
     Arena arena = {0};
     Master m;
     master_create(&m, r, &arena);
     double *real = arena_new_array(&arena, double, (size_t)m.rows),
            *zero = arena_new_array(&arena, double, (size_t)m.rows);
-    m.scale = PRICES_SCALE;
+    m.scale = prices->warm ? prices->warm->scale : PRICES_SCALE;
     prices->bound = -RELAXATION_INFINITY;
     prices->path = prices->total = 0;
     prices->iterations = 0;
-    prices->solved = false;
-    bool started = false;
-    if (mixture) memset(mixture, 0, (size_t)r->class_count * (size_t)(r->problem->layer_count + 1) * sizeof *mixture);
-    for (int c = 0; c < r->class_count; c++) started |= prices->price[c] > 0;
+    prices->solved = prices->found = false;
+    if (prices->keep) *prices->keep = NULL;
+    if (prices->mixture)
+        memset(prices->mixture, 0,
+               (size_t)r->class_count * (size_t)(r->problem->layer_count + 1) * sizeof *prices->mixture);
     double cheapest = relaxation_solve(r, zero);
-    if (cheapest >= RELAXATION_INFINITY / 2) { /* no chain at all: any prices prove it */
-        memset(prices->price, 0, (size_t)r->class_count * sizeof *prices->price);
-        prices->bound = RELAXATION_INFINITY;
-        prices->path = RELAXATION_INFINITY;
-        prices->solved = true;
-        arena_free(&arena);
-        return;
-    }
-    if (r->sums) m.scale = cheapest > 1000 ? cheapest / 16 : 64;
-    if (started)
-        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m.scale;
-    else
-        start_prices(r, r->sums ? 4 : 1, real);
-    evaluate(&m, prices, real);
-    if (!r->sums && r->class_count > MANY_CLASSES) {
-        ascend(&m, prices, target, real);
-        for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m.scale;
-        if (!enough(prices, target)) evaluate(&m, prices, real);
-    }
-    if (!enough(prices, target) && (r->sums || r->class_count <= TOO_MANY_CLASSES)) {
-        m.penalty = r->sums ? 1e4 : 1;
-        for (int c = 0; c < r->class_count; c++) add_column(&m, (Column){.kind = COLUMN_SLACK, .index = c});
-        add_column(&m, (Column){.kind = COLUMN_EXCESS, .cost = m.penalty});
-        relaxation_path(r, &m.path);
-        start_basis(&m, add_path(&m, incumbent ? incumbent : &m.path));
-        generate(&m, prices, target, max_iterations, real);
-        if (mixture) read_mixture(&m, mixture);
+    if (!is_impossible(prices, r, cheapest)) {
+        if (r->costed && !prices->warm) m.scale = cheapest > 1000 ? cheapest / 16 : 64;
+        set_first_prices(&m, prices, target, real);
+        if (!enough(prices, target) && (r->costed || r->class_count <= TOO_MANY_CLASSES))
+            solve_master(&m, prices, target, max_iterations, real);
     }
     master_free(&m);
     arena_free(&arena);

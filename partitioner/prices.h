@@ -9,6 +9,9 @@
 
 #include "partitioner/relaxation.h"
 
+/* The mixture of paths that a master program ended with, to start that of a more restricted relaxation from. */
+typedef struct PricesBasis PricesBasis;
+
 typedef struct Prices {
     double *price; /* [class] integers; the best found */
     double total;  /* sum over classes of size x price */
@@ -18,15 +21,19 @@ typedef struct Prices {
     bool solved; /* the master program was solved to its optimum: these prices are (nearly) the best there are */
     int iterations;
     double deadline; /* set by the caller: on the monotonic clock, when to stop; 0: never */
+    /* Set by the caller, each may be NULL. */
+    double *mixture;         /* [class][cut]: gets how often the final mixture starts a stage of the class there */
+    const PricesBasis *warm; /* of a relaxation with the same classes, for relaxations reduced to arcs */
+    PricesBasis **keep;      /* gets the final basis, to be freed; NULL if the master program was not needed */
+    Path *plan;              /* feasibility: gets a path that uses no class too often, which ends the search */
+    bool found;              /* *plan holds one */
 } Prices;
 
 /* Scale of the prices of a feasibility question: they sum to about this. */
 #define PRICES_SCALE 1e9
 
-/* Starts from prices->price (all zero: from mean reach). Stops early once bound > target: a proof, or bound enough.
- * `incumbent` (NULL: none) is a path of the relaxation that respects the class sizes: it keeps the master program
- * feasible. `mixture`, if not NULL, gets the weight of each cut ([layer_count + 1]) in the final mixture. */
-void prices_solve(Prices *prices, Relaxation *relaxation, double target, int max_iterations, const Path *incumbent,
-                  double *mixture);
+/* Starts from prices->price (all zero: from mean reach). Stops early once bound > target: a proof, or bound enough. */
+void prices_solve(Prices *prices, Relaxation *relaxation, double target, int max_iterations);
+void prices_basis_free(PricesBasis *basis);
 
 #endif

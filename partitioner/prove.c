@@ -4,10 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/arcs.h"
 #include "partitioner/prices.h"
 #include "partitioner/search.h"
 
-enum { MAX_DEPTH = 200, CUT_CANDIDATES = 5, DEVICE_CANDIDATES = 3, TRIAL_ITERATIONS = 150, ITERATIONS = 20000 };
+enum {
+    MAX_DEPTH = 200,
+    CUT_CANDIDATES = 5,
+    DEVICE_CANDIDATES = 3,
+    TRIAL_ITERATIONS = 150,
+    WARM_ITERATIONS = 120,
+    ITERATIONS = 20000,
+    SEARCH_ARCS = 100000
+};
 
 int64_t relaxation_work(const Relaxation *r, int iterations)
 {
@@ -24,33 +33,110 @@ typedef struct Prover {
     bool sums;
     double target;
     ProofLimits limits;
+    double *root_price; /* [device]: where the root's prices go */
     Split splits[MAX_DEPTH];
     int depth;
 } Prover;
 
 /* How far a question is from being refuted, comparable between children: below 0 is refuted. */
-static double deficit(const Prover *p, const Prices *prices)
+static double deficit(const Prover *p, const Relaxation *r, const Prices *prices)
 {
     if (p->sums) return p->target - prices->bound;
+    if (r->base) return (r->allowance - prices->bound) / r->allowance;
     return prices->total > 0 ? 1 - prices->path / prices->total : 1;
 }
 
-static bool is_refuted(const Prover *p, const Prices *prices) { return prices->bound > p->target; }
+/* The bound from which on a question is refuted. */
+static double target_of(const Prover *p, const Relaxation *r) { return r->base ? r->allowance : p->target; }
 
-/* Solves the question under the current splits. Prices come from and go to `price` [device]. */
-static void solve(Prover *p, Relaxation *r, Prices *prices, double *price, int iterations, bool mix, double **mixture)
+static bool is_refuted(const Prover *p, const Relaxation *r, const Prices *prices)
 {
-    relaxation_create(r, p->problem, p->cap, p->sums, p->splits, p->depth);
-    size_t entries = (size_t)r->class_count * (size_t)(p->problem->layer_count + 1);
-    *mixture = mix ? arena_new_array(&r->arena, double, entries) : NULL;
-    *prices =
-        (Prices){.price = arena_new_array(&r->arena, double, (size_t)r->class_count), .deadline = p->limits.deadline};
-    for (int d = p->problem->device_count - 1; d >= 0; d--)
-        if (r->class_of[d] >= 0) prices->price[r->class_of[d]] = price[d];
-    prices_solve(prices, r, p->target, iterations, NULL, *mixture);
-    if (p->limits.work) *p->limits.work -= relaxation_work(r, prices->iterations);
-    for (int d = 0; d < p->problem->device_count; d++)
-        price[d] = r->class_of[d] >= 0 ? prices->price[r->class_of[d]] : 0;
+    return prices->bound > target_of(p, r);
+}
+
+/* A question under the splits so far. */
+typedef struct Question {
+    Relaxation r;
+    Prices prices;
+    PricesBasis *basis;
+    Path plan;
+    double *price; /* [device] */
+} Question;
+
+/* Solves a question whose relaxation is ready, from `price` [device]. */
+static void solve(Prover *p, Question *q, const double *price, const PricesBasis *warm, int iterations)
+{
+    Relaxation *r = &q->r;
+    size_t stages = (size_t)p->problem->layer_count, classes = (size_t)r->class_count;
+    q->prices = (Prices){.price = arena_new_array(&r->arena, double, classes),
+                         .deadline = p->limits.deadline,
+                         .warm = warm,
+                         .keep = iterations == ITERATIONS ? &q->basis : NULL};
+    if (p->found && !p->sums) {
+        q->plan = (Path){0, arena_new_array(&r->arena, int, stages), arena_new_array(&r->arena, int, stages), 0};
+        q->prices.plan = &q->plan;
+    }
+    if (iterations == ITERATIONS) q->prices.mixture = arena_new_array(&r->arena, double, classes *(stages + 1));
+    for (int d = p->problem->device_count - 1; d >= 0; d--) {
+        int c = r->class_of[d];
+        double base = r->base && c >= 0 ? r->base[c] : 0;
+        if (c >= 0) q->prices.price[c] = price[d] > base ? price[d] - base : 0;
+    }
+    prices_solve(&q->prices, r, target_of(p, r), iterations);
+    if (p->limits.work) *p->limits.work -= relaxation_work(r, q->prices.iterations);
+    q->price = arena_new_array(&r->arena, double, (size_t)p->problem->device_count);
+    for (int d = 0; d < p->problem->device_count; d++) {
+        int c = r->class_of[d];
+        q->price[d] = c >= 0 ? q->prices.price[c] + (r->base ? r->base[c] : 0) : 0;
+    }
+}
+
+/* Solves the question under the current splits, from its parent's prices (`price` [device]) and, where that was reduced
+ * to arcs, from its arcs and basis. */
+static void ask(Prover *p, Question *q, const Question *parent, const double *price, int iterations)
+{
+    memset(q, 0, sizeof *q);
+    bool restricted = parent && parent->r.arcs;
+    if (restricted)
+        arcs_restrict(&q->r, &parent->r, &p->splits[p->depth - 1]);
+    else
+        relaxation_create(&q->r, p->problem, p->cap, p->sums, p->splits, p->depth);
+    solve(p, q, price, restricted ? parent->basis : NULL, iterations);
+}
+
+/* Leaves out the stages that no plan in question can have. */
+static void reduce(Prover *p, Question *q)
+{
+    Relaxation *r = &q->r;
+    relaxation_solve(r, q->prices.price);
+    if (!arcs_reduce(r, q->prices.price, q->prices.total + target_of(p, r))) return;
+    if (p->sums || r->base) {
+        relaxation_solve(r, q->prices.price);
+        return;
+    }
+    arcs_rebase(r, q->prices.price);
+    prices_basis_free(q->basis);
+    solve(p, q, q->price, NULL, ITERATIONS);
+}
+
+static void question_free(Question *q)
+{
+    prices_basis_free(q->basis);
+    relaxation_free(&q->r);
+}
+
+/* The classes' devices go to the stages in ascending order. */
+static void take_plan(const Prover *p, const Question *q)
+{
+    int *next = memory_allocate((size_t)q->r.class_count * sizeof *next);
+    for (int k = 0; k < q->plan.stage_count; k++) {
+        int c = q->plan.class_used[k];
+        while (q->r.class_of[next[c]] != c) next[c]++;
+        p->found->device[k] = next[c]++;
+        p->found->end[k] = q->plan.end[k];
+    }
+    p->found->stage_count = q->plan.stage_count;
+    free(next);
 }
 
 static int add_leaf(Prover *p, const Prices *prices, const double *price)
@@ -67,6 +153,7 @@ static int add_leaf(Prover *p, const Prices *prices, const double *price)
 typedef struct Candidate {
     Split split;
     double balance; /* distance of the fraction from 1/2 */
+    bool first;     /* the answer to follow first */
 } Candidate;
 
 static int by_balance(const void *a, const void *b)
@@ -91,7 +178,7 @@ static int cut_candidates(const Relaxation *r, const double *mixture, Candidate 
         double used = 0;
         for (int c = 0; c < r->class_count; c++) used += mixture[c * (n + 1) + cut];
         if (used > 1e-4 && used < 1 - 1e-4)
-            all[count++] = (Candidate){{.kind = SPLIT_CUT, .cut = cut}, fabs(used - 0.5)};
+            all[count++] = (Candidate){{.kind = SPLIT_CUT, .cut = cut}, fabs(used - 0.5), true};
     }
     return keep_best(all, count, CUT_CANDIDATES);
 }
@@ -114,68 +201,65 @@ static int device_candidates(const Relaxation *r, const double *mixture, Candida
             if (side > best) best = side, best_cut = cut + 1;
         }
         if (best > 1e-4)
-            all[count++] =
-                (Candidate){{.kind = SPLIT_DEVICE, .device = d, .cut = best_cut}, fabs(best / r->class_size[c] - 0.5)};
+            all[count++] = (Candidate){
+                {.kind = SPLIT_DEVICE, .device = d, .cut = best_cut}, fabs(best / r->class_size[c] - 0.5), true};
     }
     return keep_best(all, count, DEVICE_CANDIDATES);
 }
 
-/* The gain of a split: both children, a few iterations each. */
-static double try_split(Prover *p, const Split *split, double parent, const double *price, double *scratch)
+/* The gain of a split: both children, a few iterations each. Sets which of them is more likely to have a plan. */
+static double try_split(Prover *p, Candidate *candidate, const Question *q)
 {
-    double score = 1;
+    double score = 1, parent = deficit(p, &q->r, &q->prices), left[2];
     for (int yes = 0; yes < 2; yes++) {
-        Relaxation r;
-        Prices prices;
-        double *unused;
-        p->splits[p->depth] = *split;
+        Question child;
+        p->splits[p->depth] = candidate->split;
         p->splits[p->depth++].yes = yes;
-        memcpy(scratch, price, (size_t)p->problem->device_count * sizeof *price);
-        solve(p, &r, &prices, scratch, TRIAL_ITERATIONS, false, &unused);
-        double gain = parent - deficit(p, &prices);
-        if (is_refuted(p, &prices) && gain < parent) gain = parent;
+        ask(p, &child, q, q->price, q->r.arcs ? WARM_ITERATIONS : TRIAL_ITERATIONS);
+        left[yes] = deficit(p, &child.r, &child.prices);
+        double gain = parent - left[yes];
+        if (is_refuted(p, &child.r, &child.prices) && gain < parent) gain = parent;
         if (gain > 2 * fabs(parent)) gain = 2 * fabs(parent);
         score *= 1e-6 * fabs(parent) + (gain > 0 ? gain : 0);
-        relaxation_free(&r);
+        question_free(&child);
         p->depth--;
     }
+    candidate->first = left[1] >= left[0];
     return score;
 }
 
-static ProofAnswer refute(Prover *p, double *price, int *node);
+static ProofAnswer refute(Prover *p, const Question *parent, const double *price, int *node);
 
-static ProofAnswer branch(Prover *p, const Split *split, const double *price, int *node)
+/* `first`: the answer to follow first. */
+static ProofAnswer branch(Prover *p, const Split *split, bool first, const Question *parent, const double *price,
+                          int *node)
 {
     int index = p->proof->node_count;
     ProofNode empty = {.split = *split};
     array_push(p->proof->nodes, p->proof->node_count, p->proof->node_capacity, empty);
     *node = index;
-    double *child_price = memory_allocate((size_t)p->problem->device_count * sizeof *child_price);
     ProofAnswer answer = PROOF_DONE;
     for (int k = 0; k < 2 && answer == PROOF_DONE; k++) {
         int child;
+        bool yes = k == 0 ? first : !first;
         p->splits[p->depth] = *split;
-        p->splits[p->depth++].yes = k == 0;
-        memcpy(child_price, price, (size_t)p->problem->device_count * sizeof *price);
-        answer = refute(p, child_price, &child);
+        p->splits[p->depth++].yes = yes;
+        answer = refute(p, parent, price, &child);
         p->depth--;
-        if (answer == PROOF_DONE) p->proof->nodes[index].child[k] = child;
+        if (answer == PROOF_DONE) p->proof->nodes[index].child[yes ? 0 : 1] = child;
     }
-    free(child_price);
     return answer;
 }
 
-static ProofAnswer choose_and_branch(Prover *p, const Candidate *candidates, int count, double parent,
-                                     const double *price, int *node)
+static ProofAnswer choose_and_branch(Prover *p, Candidate *candidates, int count, const Question *q, int *node)
 {
     int best = 0;
-    double *scratch = memory_allocate((size_t)p->problem->device_count * sizeof *scratch), most = -1;
+    double most = -1;
     for (int k = 0; k < count && count > 1; k++) {
-        double score = try_split(p, &candidates[k].split, parent, price, scratch);
+        double score = try_split(p, &candidates[k], q);
         if (score > most) most = score, best = k;
     }
-    free(scratch);
-    return branch(p, &candidates[best].split, price, node);
+    return branch(p, &candidates[best].split, candidates[best].first, q, q->price, node);
 }
 
 /* A part of the cluster to ask about, if the open links leave several that the splits so far do not tell apart: -1 if
@@ -201,44 +285,68 @@ static int region_to_split(const Prover *p)
 }
 
 /* Looks for a plan within the current splits, if that was asked for. */
-static ProofAnswer search_node(Prover *p, Relaxation *r, const Prices *prices)
+static ProofAnswer search_node(Prover *p, const Question *q)
 {
-    if (!p->found) return PROOF_POSSIBLE;
-    relaxation_solve(r, prices->price);
-    SearchLimits limits = {.width = p->limits.width,
-                           .best = p->limits.best,
-                           .period_low = p->limits.period_low,
-                           .deadline = p->limits.deadline};
-    SearchResult result = search_plans(r, prices->price, limits, p->found);
+    int arcs = 0;
+    for (int end = 1; q->r.arcs && end <= p->problem->layer_count; end++) arcs += q->r.arc_count[end];
+    int width = arcs > 0 && arcs * p->limits.width < SEARCH_ARCS ? SEARCH_ARCS / arcs : p->limits.width;
+    SearchLimits limits = {
+        .width = width, .best = p->limits.best, .period_low = p->limits.period_low, .deadline = p->limits.deadline};
+    double *price = memory_allocate((size_t)q->r.class_count * sizeof *price);
+    for (int c = 0; c < q->r.class_count; c++) price[c] = q->prices.price[c] + (q->r.base ? q->r.base[c] : 0);
+    SearchResult result = search_plans(&q->r, price, limits, p->found);
+    free(price);
     return result.found ? PROOF_FOUND : result.complete ? PROOF_DONE : PROOF_POSSIBLE;
 }
 
-static ProofAnswer refute(Prover *p, double *price, int *node)
+static ProofAnswer split_further(Prover *p, const Question *q, int *node)
+{
+    const Problem *problem = p->problem;
+    if (p->limits.regions_only) return PROOF_POSSIBLE;
+    Candidate *all = memory_allocate((size_t)(problem->layer_count + problem->device_count + 1) * sizeof *all);
+    int count = cut_candidates(&q->r, q->prices.mixture, all);
+    count += device_candidates(&q->r, q->prices.mixture, all + count);
+    bool limit = p->proof->node_count >= p->limits.nodes || monotonic_seconds() > p->limits.deadline ||
+                 p->depth + 1 >= MAX_DEPTH || (p->limits.work && *p->limits.work < 0);
+    ProofAnswer answer = count == 0 ? PROOF_POSSIBLE
+                         : limit    ? PROOF_GAVE_UP
+                                    : choose_and_branch(p, all, count, q, node);
+    free(all);
+    return answer;
+}
+
+/* What was refuted over arcs is refuted over all stages too, or else (rarely) asked without leaving stages out from
+ * here on: whoever checks the tree knows nothing of arcs. */
+static void ask_in_full(Prover *p, Question *q)
+{
+    Question full;
+    ask(p, &full, NULL, q->price, ITERATIONS);
+    question_free(q);
+    *q = full;
+}
+
+static ProofAnswer refute(Prover *p, const Question *parent, const double *price, int *node)
 {
     int region = region_to_split(p);
-    if (region >= 0) return branch(p, &(Split){.kind = SPLIT_REGION, .region = region}, price, node);
-    Relaxation r;
-    Prices prices;
-    double *mixture;
-    solve(p, &r, &prices, price, ITERATIONS, true, &mixture);
-    double parent = deficit(p, &prices);
-    bool refuted = is_refuted(p, &prices);
-    if (refuted) *node = add_leaf(p, &prices, price);
-    Candidate *all = memory_allocate((size_t)(p->problem->layer_count + p->problem->device_count + 1) * sizeof *all);
-    int count = 0;
-    ProofAnswer answer = refuted ? PROOF_DONE : search_node(p, &r, &prices);
-    if (answer == PROOF_DONE && !refuted) *node = -1; /* searched whole: no certificate, but no plan either */
-    if (answer == PROOF_POSSIBLE && !p->limits.regions_only) {
-        count = cut_candidates(&r, mixture, all);
-        count += device_candidates(&r, mixture, all + count);
+    if (region >= 0) return branch(p, &(Split){.kind = SPLIT_REGION, .region = region}, true, NULL, price, node);
+    Question q;
+    ask(p, &q, parent, price, ITERATIONS);
+    if (!parent && p->depth == 0) memcpy(p->root_price, q.price, (size_t)p->problem->device_count * sizeof *q.price);
+    ProofAnswer answer = PROOF_POSSIBLE;
+    if (!is_refuted(p, &q.r, &q.prices) && !q.prices.found) reduce(p, &q);
+    if (!p->found && q.r.arcs && is_refuted(p, &q.r, &q.prices)) ask_in_full(p, &q);
+    if (q.prices.found) {
+        take_plan(p, &q);
+        answer = PROOF_FOUND;
+    } else if (is_refuted(p, &q.r, &q.prices)) {
+        *node = add_leaf(p, &q.prices, q.price);
+        answer = PROOF_DONE;
+    } else {
+        if (p->found) answer = search_node(p, &q);
+        if (answer == PROOF_DONE) *node = -1; /* searched whole: no certificate, but no plan either */
+        if (answer == PROOF_POSSIBLE) answer = split_further(p, &q, node);
     }
-    relaxation_free(&r);
-    if (count > 0) {
-        bool limit = p->proof->node_count >= p->limits.nodes || monotonic_seconds() > p->limits.deadline ||
-                     p->depth + 1 >= MAX_DEPTH || (p->limits.work && *p->limits.work < 0);
-        answer = limit ? PROOF_GAVE_UP : choose_and_branch(p, all, count, parent, price, node);
-    }
-    free(all);
+    question_free(&q);
     return answer;
 }
 
@@ -253,8 +361,9 @@ ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool s
                   .cap = cap,
                   .sums = sums,
                   .target = target,
-                  .limits = limits};
-    ProofAnswer answer = refute(p, price, &proof->root);
+                  .limits = limits,
+                  .root_price = price};
+    ProofAnswer answer = refute(p, NULL, price, &proof->root);
     free(p);
     return answer;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "partitioner/arcs.h"
 
 /* ---- reach: how far a stage may stretch ---- */
 
@@ -74,6 +75,59 @@ static bool *open_regions(Relaxation *r, const Split *splits, int split_count)
     return open;
 }
 
+/* ---- links ---- */
+
+static double link_cost(const Relaxation *r, int cut, int from, int to)
+{
+    if (problem_link_period(r->problem, cut, from, to) > r->cap) return RELAXATION_INFINITY;
+    return r->sums ? (double)problem_link_sum(r->problem, cut, from, to) : 0;
+}
+
+/* Links from and to both cost the same, and between them nothing. */
+static bool same_links(const Relaxation *r, int a, int b)
+{
+    const int *width = r->problem->width_class;
+    for (int cut = 1; cut < r->problem->layer_count; cut++) {
+        if (cut > 1 && width[cut] == width[cut - 1]) continue;
+        if (link_cost(r, cut, a, b) != 0 || link_cost(r, cut, b, a) != 0 || link_cost(r, cut, a, a) != 0) return false;
+        for (int q = 0; q < r->problem->region_count; q++)
+            if (link_cost(r, cut, a, q) != link_cost(r, cut, b, q) ||
+                link_cost(r, cut, q, a) != link_cost(r, cut, q, b))
+                return false;
+    }
+    return true;
+}
+
+/* Zones are regions whose links cannot be told apart under the cap; links between zones get their costs. */
+static void make_zones(Relaxation *r, const bool *open)
+{
+    const Problem *p = r->problem;
+    int regions = p->region_count, widths = 1, *first = arena_new_array(&r->arena, int, (size_t)regions);
+    r->zone_of = arena_new_array(&r->arena, int, (size_t)regions);
+    for (int q = 0; q < regions; q++) {
+        int zone = 0;
+        if (!open[q]) continue;
+        while (zone < r->zone_count && !same_links(r, first[zone], q)) zone++;
+        if (zone == r->zone_count) first[r->zone_count++] = q;
+        r->zone_of[q] = zone;
+    }
+    for (int c = 0; c <= p->layer_count; c++)
+        if (p->width_class[c] >= widths) widths = p->width_class[c] + 1;
+    size_t zones = (size_t)r->zone_count;
+    bool all_open = true;
+    r->link = arena_new_array(&r->arena, double, (size_t)widths *zones *zones);
+    for (int cut = 1; cut < p->layer_count; cut++)
+        for (size_t a = 0; a < zones && (cut == 1 || p->width_class[cut] != p->width_class[cut - 1]); a++)
+            for (size_t b = 0; b < zones; b++) {
+                double cost = link_cost(r, cut, first[a], first[b]);
+                all_open &= cost < RELAXATION_INFINITY;
+                r->link[((size_t)p->width_class[cut] * zones + a) * zones + b] = cost;
+            }
+    /* Where links do not matter, what is left of a chain is never harder to cover for being shorter: stretch every
+     * stage. */
+    r->maximal = !r->sums && all_open && !p->holes;
+}
+
 /* ---- classes ---- */
 
 typedef struct Grouping {
@@ -130,13 +184,12 @@ static bool same_reach(const Relaxation *r, int rows, const int *low, int a, int
     return true;
 }
 
-static void make_classes(Relaxation *r, const Split *splits, int split_count, const Freeze *freeze)
+static void make_classes(Relaxation *r, const bool *open, const Split *splits, int split_count, const Freeze *freeze)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
     Grouping g = group_by_type(r, splits, split_count, freeze);
     size_t rows = (size_t)g.rows, levels = (size_t)(p->level_limit > 0 ? p->level_limit : 1);
-    const bool *open = open_regions(r, splits, split_count);
     Arena scratch = {0};
     int *low = arena_new_array(&scratch, int, levels *rows *cuts), *class_of_row = arena_new_array(&scratch, int, rows);
     Hash *hash = arena_new_array(&scratch, Hash, rows);
@@ -146,22 +199,22 @@ static void make_classes(Relaxation *r, const Split *splits, int split_count, co
     if (!p->holes) collapse_levels(r, g.rows, low);
     r->class_size = arena_new_array(&r->arena, int, rows);
     r->class_type = arena_new_array(&r->arena, int, rows);
-    r->class_region = arena_new_array(&r->arena, int, rows);
+    r->class_zone = arena_new_array(&r->arena, int, rows);
     for (int k = 0; k < g.rows; k++) {
-        int c = r->class_count, region = p->type_region[g.type_of_row[k]];
+        int c = r->class_count, region = p->type_region[g.type_of_row[k]], zone = r->zone_of[region];
         class_of_row[k] = CLASS_NONE;
         if (g.size[k] == 0 || !open[region]) continue; /* all of its devices are frozen, or out of reach */
         if (!r->sums) hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
         if (!r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
             for (c = 0; c < r->class_count; c++)
-                if (r->class_region[c] == region && hash[first_row[c]].low == hash[k].low &&
+                if (r->class_zone[c] == zone && hash[first_row[c]].low == hash[k].low &&
                     !is_split_row(&g, first_row[c], splits, split_count) && same_reach(r, g.rows, low, first_row[c], k))
                     break;
         class_of_row[k] = c;
         if (c == r->class_count) {
             first_row[c] = k;
             r->class_type[c] = g.type_of_row[k];
-            r->class_region[c] = region;
+            r->class_zone[c] = zone;
             r->class_count++;
         }
         r->class_size[c] += g.size[k];
@@ -240,30 +293,6 @@ static void clip_to_gaps(Relaxation *r, const Freeze *freeze)
         }
 }
 
-/* ---- links ---- */
-
-static void fill_link_costs(Relaxation *r)
-{
-    const Problem *p = r->problem;
-    int regions = p->region_count, widths = 1;
-    for (int c = 0; c <= p->layer_count; c++)
-        if (p->width_class[c] >= widths) widths = p->width_class[c] + 1;
-    bool all_open = true;
-    r->link = arena_new_array(&r->arena, double, (size_t)widths *(size_t)regions *(size_t)regions);
-    for (int cut = 1; cut < p->layer_count; cut++)
-        for (int a = 0; a < regions; a++)
-            for (int b = 0; b < regions; b++) {
-                bool open = problem_link_period(p, cut, a, b) <= r->cap;
-                double cost = r->sums ? (double)problem_link_sum(p, cut, a, b) : 0;
-                all_open &= open;
-                r->link[((size_t)p->width_class[cut] * (size_t)regions + (size_t)a) * (size_t)regions + (size_t)b] =
-                    open ? cost : RELAXATION_INFINITY;
-            }
-    /* Where links do not matter, what is left of a chain is never harder to cover for being shorter: stretch every
-     * stage. */
-    r->maximal = !r->sums && all_open && !p->holes;
-}
-
 /* Starts that are closed cuts lead nowhere: the next open one is the longest stage there is. */
 static void skip_closed(Relaxation *r)
 {
@@ -294,8 +323,10 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
     memset(relaxation, 0, sizeof *relaxation);
     relaxation->problem = problem;
     relaxation->cap = cap;
-    relaxation->sums = sums;
-    make_classes(relaxation, splits, split_count, freeze);
+    relaxation->sums = relaxation->costed = sums;
+    const bool *open = open_regions(relaxation, splits, split_count);
+    make_zones(relaxation, open);
+    make_classes(relaxation, open, splits, split_count, freeze);
     for (int k = 0; k < split_count; k++) {
         if (splits[k].kind == SPLIT_CUT) split_cut(relaxation, &splits[k]);
         if (splits[k].kind == SPLIT_DEVICE && relaxation->class_of[splits[k].device] >= 0)
@@ -303,14 +334,13 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
     }
     if (freeze) clip_to_gaps(relaxation, freeze);
     if (relaxation->closed) skip_closed(relaxation);
-    fill_link_costs(relaxation);
     size_t entries =
-        (size_t)(relaxation->levels + 1) * (size_t)problem->region_count * (size_t)(problem->layer_count + 1);
+        (size_t)(relaxation->levels + 1) * (size_t)relaxation->zone_count * (size_t)(problem->layer_count + 1);
     relaxation->potential = arena_new_array(&relaxation->arena, double, entries);
     relaxation->choice = arena_new_array(&relaxation->arena, int, entries);
-    relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)problem->region_count);
-    relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)problem->region_count);
-    if (relaxation->maximal && relaxation->levels == 0 && problem->region_count == 1) transpose_low(relaxation);
+    relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)relaxation->zone_count);
+    relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)relaxation->zone_count);
+    if (relaxation->maximal && relaxation->levels == 0 && relaxation->zone_count == 1) transpose_low(relaxation);
 }
 
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
@@ -341,7 +371,7 @@ typedef struct Window {
 static inline Window window_of(const Relaxation *r, int c, int end, int own)
 {
     size_t cuts = (size_t)r->problem->layer_count + 1;
-    Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_region[c]),
+    Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_zone[c]),
                 r->problem->work_f + (size_t)r->class_type[c] * cuts};
     if (r->high) w.high = r->high[(size_t)c * cuts + (size_t)end];
     if (r->maximal && w.low < w.high) w.high = w.low + 1;
@@ -378,32 +408,32 @@ static inline double cheapest(const Relaxation *r, int c, int end, int own)
 static void solve_frozen_end(Relaxation *r, int end, int own)
 {
     const Problem *p = r->problem;
-    int start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]], region = p->type_region[type];
-    double before = relaxation_potential(r, own, region)[start];
+    int start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]], zone = r->zone_of[p->type_region[type]];
+    double before = relaxation_potential(r, own, zone)[start];
     if (before >= RELAXATION_INFINITY / 2 || !problem_stage_fits(p, type, start, end, own > 0 ? own : 1)) return;
-    r->least[region] = before + (r->sums ? (double)problem_work(p, type, start, end) : 0);
-    r->least_class[region] = CLASS_FROZEN;
+    r->least[zone] = before + (r->sums ? (double)problem_work(p, type, start, end) : 0);
+    r->least_class[zone] = CLASS_FROZEN;
 }
 
-/* Fills, by region, the least cost of a stage that ends at `end` and its class. */
+/* Fills, by zone, the least cost of a stage that ends at `end` and its class. */
 static void solve_end(Relaxation *r, const double *price, int end, int behind)
 {
-    int own = relaxation_level(r, behind), regions = r->problem->region_count;
-    for (int q = 0; q < regions; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
+    int own = relaxation_level(r, behind), zones = r->zone_count;
+    for (int q = 0; q < zones; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
     if (r->frozen_start && r->frozen_start[end] >= 0) {
         solve_frozen_end(r, end, own);
         return;
     }
     for (int c = 0; c < r->class_count; c++) {
         double value = cheapest(r, c, end, own) + price[c];
-        int region = r->class_region[c];
-        if (value >= r->least[region]) continue;
-        r->least[region] = value;
-        r->least_class[region] = c;
+        int zone = r->class_zone[c];
+        if (value >= r->least[zone]) continue;
+        r->least[zone] = value;
+        r->least_class[zone] = c;
     }
 }
 
-/* The common case, without regions, levels or holes, where every stage is stretched as far as it goes. */
+/* The common case, without zones, levels or holes, where every stage is stretched as far as it goes. */
 static void solve_stretched(Relaxation *r, const double *price)
 {
     size_t classes = (size_t)r->class_count;
@@ -431,14 +461,14 @@ static void solve_stretched(Relaxation *r, const double *price)
 static void solve_cut(Relaxation *r, const double *price, int end, int behind)
 {
     const Problem *p = r->problem;
-    int regions = p->region_count;
-    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)regions * cuts + (size_t)end;
+    int zones = r->zone_count;
+    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)zones * cuts + (size_t)end;
     bool closed = (r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end]);
     if (!closed) solve_end(r, price, end, behind);
-    for (int to = 0; to < regions; to++, row += cuts) {
+    for (int to = 0; to < zones; to++, row += cuts) {
         double least = RELAXATION_INFINITY;
         int best = CLASS_NONE;
-        for (int from = 0; from < regions && !closed; from++) {
+        for (int from = 0; from < zones && !closed; from++) {
             double link = end < p->layer_count ? relaxation_link(r, end, from, to) : 0;
             double value = r->least[from] + link;
             if (value < least) least = value, best = r->least_class[from];
@@ -451,9 +481,10 @@ static void solve_cut(Relaxation *r, const double *price, int end, int behind)
 double relaxation_solve(Relaxation *r, const double *price)
 {
     const Problem *p = r->problem;
-    int n = p->layer_count, regions = p->region_count;
+    int n = p->layer_count, zones = r->zone_count;
     size_t cuts = (size_t)n + 1;
-    for (int row = 0; row < (r->levels + 1) * regions; row++) r->potential[(size_t)row * cuts] = 0;
+    if (r->arcs) return arcs_solve(r, price);
+    for (int row = 0; row < (r->levels + 1) * zones; row++) r->potential[(size_t)row * cuts] = 0;
     if (r->low_by_cut) {
         solve_stretched(r, price);
         return r->potential[n];
@@ -461,7 +492,7 @@ double relaxation_solve(Relaxation *r, const double *price)
     for (int end = 1; end < n; end++)
         for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
     solve_cut(r, price, n, 0);
-    return r->potential[n]; /* behind the last cut there is no link: every region's entry is the same */
+    return r->potential[n]; /* behind the last cut there is no link: every zone's entry is the same */
 }
 
 /* Where the best stage of class c that ends at `end` starts. */
@@ -481,23 +512,28 @@ void relaxation_path(const Relaxation *r, Path *path)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
-    int count = 0, behind = 0, next_region = 0;
+    int count = 0, behind = 0, next_zone = 0;
     path->cost = 0;
     for (int end = p->layer_count; end > 0;) {
-        int c = r->choice[((size_t)behind * (size_t)p->region_count + (size_t)next_region) * cuts + (size_t)end];
+        int c = r->choice[((size_t)behind * (size_t)r->zone_count + (size_t)next_zone) * cuts + (size_t)end];
         if (c == CLASS_NONE) bug("no path back from cut %d", end);
+        const Arc *arc = r->arcs ? &r->arcs[c] : NULL;
+        if (arc) c = arc->class_index;
         bool frozen = c == CLASS_FROZEN;
-        int own = relaxation_level(r, behind), start = frozen ? r->frozen_start[end] : best_start(r, c, end, own);
-        int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c], region = p->type_region[type];
+        int own = relaxation_level(r, behind);
+        int start = arc ? arc->start : frozen ? r->frozen_start[end] : best_start(r, c, end, own);
+        int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c],
+            zone = r->zone_of[p->type_region[type]];
+        if (arc) path->cost += arc->cost;
         if (r->sums) {
-            path->cost += (double)problem_work(p, type, start, end);
-            if (end < p->layer_count) path->cost += relaxation_link(r, end, region, next_region);
+            if (!arc) path->cost += (double)problem_work(p, type, start, end);
+            if (end < p->layer_count) path->cost += relaxation_link(r, end, zone, next_zone);
         }
         if (!frozen) {
             path->class_used[count] = c;
             path->end[count++] = end;
         }
-        next_region = region;
+        next_zone = zone;
         behind = own;
         end = start;
     }

@@ -34,15 +34,20 @@ typedef struct Freeze {
 
 enum { CLASS_NONE = -1, CLASS_FROZEN = -2 };
 
+typedef struct Arc Arc; /* partitioner/arcs.h */
+
 typedef struct Relaxation {
     const Problem *problem;
     Arena arena;
     int64_t cap;
     bool sums; /* stages and links cost their nanoseconds; false: only the prices count (feasibility) */
 
-    int class_count;                             /* devices that cannot be told apart under this cap */
-    int *class_of;                               /* [device] */
-    int *class_size, *class_type, *class_region; /* [class]; class_type is one of its types */
+    int zone_count; /* regions whose links cannot be told apart under this cap: at least 1 */
+    int *zone_of;   /* [region] */
+
+    int class_count;                           /* devices that cannot be told apart under this cap */
+    int *class_of;                             /* [device] */
+    int *class_size, *class_type, *class_zone; /* [class]; class_type is one of its types */
 
     int levels;   /* 0, or: stages-to-the-end from which on nothing changes */
     int *low;     /* [own level][class][cut]: lowest start of a stage that ends at the cut; the cut itself if none */
@@ -51,14 +56,22 @@ typedef struct Relaxation {
     bool maximal; /* the longest stage is always at least as good */
     int *frozen_start, *frozen_device; /* [cut]: of the frozen stage that ends here, or -1; NULL without a freeze */
     bool *inside_frozen;               /* [cut]: no stage can end here */
-    double *link;                      /* [width class][from][to]: cost, or infinity where slower than the cap */
+    double *link;                      /* [width class][zone][zone]: cost, or infinity where slower than the cap */
 
-    double *potential; /* [level][region][cut]: cheapest way to cover the layers before the cut, the link to a next
-                          stage in that region included, with that many stages behind the cut */
+    double *potential; /* [level][zone][cut]: cheapest way to cover the layers before the cut, the link to a next
+                          stage in that zone included, with that many stages behind the cut */
     int *choice;       /* like potential: the class of the stage that ends there, CLASS_NONE or CLASS_FROZEN */
-    int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one region and level */
-    double *least;     /* scratch [region] */
-    int *least_class;  /* scratch [region] */
+    int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one zone and level */
+    double *least;     /* scratch [zone] */
+    int *least_class;  /* scratch [zone] */
+
+    const Arc *arcs; /* all stages there are, by end; NULL: all within low and high. `choice` then holds arcs. */
+    const int *first_arc, *arc_count; /* [end] */
+    /* Stages cost something besides prices: always with sums; in the feasibility form once prices became costs
+     * (arcs_rebase). `base` are those [class], NULL before; a plan under the cap costs at most `allowance`. */
+    bool costed;
+    const double *base;
+    double allowance;
 } Relaxation;
 
 typedef struct Path {
@@ -95,16 +108,16 @@ static inline const int *relaxation_low(const Relaxation *r, int own_level, int 
     return r->low + row * (size_t)(r->problem->layer_count + 1);
 }
 
-static inline const double *relaxation_potential(const Relaxation *r, int level, int region)
+static inline const double *relaxation_potential(const Relaxation *r, int level, int zone)
 {
     return r->potential +
-           ((size_t)level * (size_t)r->problem->region_count + (size_t)region) * (size_t)(r->problem->layer_count + 1);
+           ((size_t)level * (size_t)r->zone_count + (size_t)zone) * (size_t)(r->problem->layer_count + 1);
 }
 
 static inline double relaxation_link(const Relaxation *r, int cut, int from, int to)
 {
-    size_t regions = (size_t)r->problem->region_count;
-    return r->link[((size_t)r->problem->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
+    size_t zones = (size_t)r->zone_count;
+    return r->link[((size_t)r->problem->width_class[cut] * zones + (size_t)from) * zones + (size_t)to];
 }
 
 #endif

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/arcs.h"
+
 /* A partial plan: the stages from `start` to the end. */
 typedef struct Label {
     double bound; /* rank: sums: the least step a completion can have; feasibility: minus the prices to spare */
@@ -10,7 +12,7 @@ typedef struct Label {
     double spare; /* prices of the devices left */
     int64_t period, update;
     uint64_t key; /* of what it used */
-    int parent, class_index, start, level, region;
+    int parent, class_index, start, level, region, zone;
 } Label;
 
 /* Bytes for the kept labels' lists of used devices; narrower searches where it would be more. */
@@ -75,9 +77,10 @@ static void extend(Search *s, const Label *from, int from_index, int c, int type
 {
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
-    int region = p->type_region[type], own = relaxation_level(r, from->level);
-    double rest = relaxation_potential(r, own, region)[start];
-    Label label = {.parent = from_index, .class_index = c, .start = start, .level = own, .region = region};
+    int region = p->type_region[type], zone = r->zone_of[region], own = relaxation_level(r, from->level);
+    double rest = relaxation_potential(r, own, zone)[start];
+    Label label = {
+        .parent = from_index, .class_index = c, .start = start, .level = own, .region = region, .zone = zone};
     label.spare = from->spare - (c >= 0 ? s->price[c] : 0);
     label.key = from->key + (c >= 0 ? s->random[c] : 0);
     if (!r->sums) {
@@ -113,10 +116,10 @@ static int used_count(const Search *s, int kept, int c)
     return kept < 0 ? 0 : s->used[(size_t)kept * (size_t)s->relaxation->class_count + (size_t)c];
 }
 
-/* The link from a stage of `region` that ends where the label starts; infinite where it is too slow. */
-static double link_from(const Search *s, const Label *from, int from_index, int region)
+/* The link from a stage of `zone` that ends where the label starts; infinite where it is too slow. */
+static double link_from(const Search *s, const Label *from, int from_index, int zone)
 {
-    return from_index >= 0 ? relaxation_link(s->relaxation, from->start, region, from->region) : 0;
+    return from_index >= 0 ? relaxation_link(s->relaxation, from->start, zone, from->zone) : 0;
 }
 
 static void extend_frozen(Search *s, const Label *from, int index)
@@ -125,7 +128,7 @@ static void extend_frozen(Search *s, const Label *from, int index)
     const Problem *p = s->problem;
     int end = from->start, start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]];
     int own = relaxation_level(r, from->level);
-    double link = link_from(s, from, index, p->type_region[type]);
+    double link = link_from(s, from, index, r->zone_of[p->type_region[type]]);
     if (link < RELAXATION_INFINITY / 2 && problem_stage_fits(p, type, start, end, own > 0 ? own : 1))
         extend(s, from, index, CLASS_FROZEN, type, start, end, link);
 }
@@ -135,7 +138,7 @@ static void extend_class(Search *s, const Label *from, int index, int c)
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
     int end = from->start, own = relaxation_level(r, from->level), low = relaxation_low(r, own, c)[end], high = end;
-    double link = link_from(s, from, index, r->class_region[c]);
+    double link = link_from(s, from, index, r->class_zone[c]);
     if (link >= RELAXATION_INFINITY / 2) return;
     if (r->high) high = r->high[(size_t)c * (size_t)(p->layer_count + 1) + (size_t)end];
     if (r->maximal && low < high) high = low + 1;
@@ -143,6 +146,20 @@ static void extend_class(Search *s, const Label *from, int index, int c)
         if (r->closed && start > 0 && r->closed[start]) continue;
         if (p->holes && !problem_stage_fits(p, r->class_type[c], start, end, own > 0 ? own : 1)) continue;
         extend(s, from, index, c, r->class_type[c], start, end, link);
+    }
+}
+
+static void extend_arcs(Search *s, const Label *from, int index)
+{
+    const Relaxation *r = s->relaxation;
+    int end = from->start;
+    for (int k = r->first_arc[end]; k < r->first_arc[end] + r->arc_count[end]; k++) {
+        const Arc *arc = &r->arcs[k];
+        int c = arc->class_index;
+        double link = link_from(s, from, index, r->class_zone[c]);
+        if (used_count(s, index, c) < r->class_size[c] && link < RELAXATION_INFINITY / 2)
+            extend(s, from, index, c, r->class_type[c], arc->start, end, link);
+        if (s->goal >= 0 && !r->sums) return;
     }
 }
 
@@ -155,6 +172,10 @@ static void extend_all(Search *s, int index)
     for (int c = 0; c < r->class_count && index < 0; c++) from.spare += s->price[c] * r->class_size[c];
     if (r->frozen_start && r->frozen_start[from.start] >= 0) {
         extend_frozen(s, &from, index);
+        return;
+    }
+    if (r->arcs) {
+        extend_arcs(s, &from, index);
         return;
     }
     for (int c = 0; c < r->class_count; c++)
@@ -174,7 +195,7 @@ static bool is_dominated(const Search *s, const Label *label, int slot)
 {
     for (int i = s->table[slot] - 1; i >= 0; i = s->chain[i] - 1) {
         const Label *other = &s->kept[i];
-        if (other->key != label->key || other->region != label->region) continue;
+        if (other->key != label->key || other->zone != label->zone) continue;
         if (!s->relaxation->sums ||
             (other->sum <= label->sum && other->period <= label->period && other->update <= label->update))
             if (used_the_same(s, label, i)) return true;
