@@ -21,6 +21,9 @@ enum {
 int64_t relaxation_work(const Relaxation *r, int iterations)
 {
     int64_t regions = r->problem->region_count, rows = r->class_count + 1;
+    int64_t arcs = 0;
+    for (int end = 1; r->arcs && end <= r->problem->layer_count; end++) arcs += r->arc_count[end];
+    if (r->arcs) return iterations * (arcs * (regions > 1 ? 2 : 1) + rows * rows);
     int64_t stages = (int64_t)r->class_count * (r->maximal ? 1 : 8) + (regions > 1 ? regions * regions : 0);
     return iterations * (r->problem->layer_count * (r->levels + 1) * stages + rows * rows);
 }
