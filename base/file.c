@@ -63,6 +63,15 @@ static void tell_interrupt(int signal_number)
     errno = saved;
 }
 
+/* A mapped file ends before what is read of it, or its disk failed: nothing can be done but to end. */
+static void tell_lost_file(int signal_number)
+{
+    static const char message[] = "skycc: error: a file was cut short, or could not be read, while it was in use\n";
+    if (write(STDERR_FILENO, message, sizeof message - 1) < 0) _exit(EXIT_BAD_INPUT);
+    tell_interrupt(signal_number);
+    for (;;) pause(); /* the thread that waits for interrupts ends the process */
+}
+
 /* Removing a tree is nothing that a signal handler may do. The lock is kept, so that nobody begins or ends an output.
  */
 static void *wait_for_interrupt(void *unused)
@@ -72,6 +81,7 @@ static void *wait_for_interrupt(void *unused)
         if (errno != EINTR) return unused;
     pthread_mutex_lock(&pending_lock);
     remove_pending();
+    if (byte == SIGBUS) _exit(EXIT_BAD_INPUT);
     signal(byte, SIG_DFL);
     kill(getpid(), byte);
     return unused;
@@ -88,6 +98,7 @@ void files_removed_by_interrupts(void)
         sigaction(signals[i], NULL, &former);
         if (former.sa_handler != SIG_IGN) sigaction(signals[i], &action, NULL);
     }
+    sigaction(SIGBUS, &(struct sigaction){.sa_handler = tell_lost_file}, NULL);
 }
 
 static bool io_error(Diagnostics *diagnostics, const char *path, const char *what)

@@ -39,8 +39,8 @@ bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics);
 void directory_abandon(OutputDirectory *directory); /* removes it with what it holds */
 
 /* From now on SIGINT, SIGTERM and SIGHUP remove outputs that are neither committed nor abandoned before they end the
- * process, except those that the process was started to ignore. To be called once, by a program that handles none of
- * them itself. */
+ * process, except those that the process was started to ignore. So does a mapped file that somebody else cuts short
+ * (SIGBUS), with a message and EXIT_BAD_INPUT. To be called once, by a program that handles none of them itself. */
 void files_removed_by_interrupts(void);
 
 #endif

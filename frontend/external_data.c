@@ -57,6 +57,7 @@ static const char *map_descriptor(int descriptor, MappedFile *file)
     struct stat status;
     if (fstat(descriptor, &status) != 0) return strerror(errno);
     if (!S_ISREG(status.st_mode)) return "is not a regular file";
+    if (status.st_nlink == 0) return "was replaced while it was opened";
     if (status.st_nlink != 1) return "has several hard links";
     if (status.st_size == 0) return NULL;
     void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);

@@ -136,7 +136,11 @@ bool normalize_node(OnnxNode *node)
         if (!node->inputs[i]) return node_error(node, NULL, "input %d is missing", i);
     if (node->output_count < 1) return node_error(node, NULL, "has no output");
     if (node->opset < 7 && !*rule->domain && !modernize_node(node)) return false;
-    return rule->apply(node) && check_attributes(node);
+    int errors = node->importer->diagnostics->errors;
+    if (rule->apply(node)) return check_attributes(node);
+    /* Emitters pass on what could not be made without a word: nothing was reported where it had never been given. */
+    if (node->importer->diagnostics->errors == errors) node_error(node, NULL, "an input that it needs is absent");
+    return false;
 }
 
 bool normalize_direct(OnnxNode *node)

@@ -54,20 +54,29 @@ static void change_attribute(Draws *draws, Onnx__AttributeProto *attribute)
     if (attribute->t) change_tensor(draws, attribute->t);
 }
 
+/* One of the words, which blanks separate. */
+static char *some_word(Draws *draws, const char *words)
+{
+    size_t count = 1, choice;
+    for (const char *c = words; *c; c++) count += *c == ' ';
+    for (choice = below(draws, count); choice; choice--) words = strchr(words, ' ') + 1;
+    return arena_string_n(draws->arena, words, strcspn(words, " "));
+}
+
 static void add_attribute(Draws *draws, Onnx__NodeProto *node)
 {
-    static const char *const integers[] = {
-        "axis",   "keepdims", "to",   "batch_dims",        "upper",     "exclusive", "reverse",      "allowzero",
-        "transA", "transB",   "fmod", "select_last_index", "num_heads", "is_causal", "ignore_index", "num_outputs"};
-    static const char *const lists[] = {"axes", "perm", "pads", "split", "starts", "ends", "shape", "repeats"};
+    static const char integers[] = "axis keepdims to batch_dims upper exclusive reverse allowzero transA transB fmod "
+                                   "select_last_index num_heads is_causal ignore_index num_outputs";
+    static const char lists[] = "axes perm pads split starts ends shape repeats";
     Onnx__AttributeProto *attribute = arena_new(draws->arena, Onnx__AttributeProto);
     onnx__attribute_proto__init(attribute);
+    attribute->has_type = attribute->has_i = 1;
     if (below(draws, 2)) {
-        attribute->name = (char *)integers[below(draws, sizeof integers / sizeof *integers)];
+        attribute->name = some_word(draws, integers);
         attribute->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
         attribute->i = number(draws);
     } else {
-        attribute->name = (char *)lists[below(draws, sizeof lists / sizeof *lists)];
+        attribute->name = some_word(draws, lists);
         attribute->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;
         attribute->n_ints = below(draws, 4);
         attribute->ints = arena_new_array(draws->arena, int64_t, attribute->n_ints);
@@ -92,65 +101,14 @@ static char *some_value(Draws *draws, const Onnx__GraphProto *graph)
 
 static char *some_operator(Draws *draws)
 {
-    static const char *const names[] = {"Add",
-                                        "And",
-                                        "ArgMax",
-                                        "Attention",
-                                        "Cast",
-                                        "CastLike",
-                                        "Clip",
-                                        "Concat",
-                                        "Constant",
-                                        "CumSum",
-                                        "Div",
-                                        "Dropout",
-                                        "Einsum",
-                                        "Equal",
-                                        "Expand",
-                                        "Flatten",
-                                        "Gather",
-                                        "GatherElements",
-                                        "GatherND",
-                                        "Gelu",
-                                        "Gemm",
-                                        "Identity",
-                                        "IsInf",
-                                        "LogSoftmax",
-                                        "MatMul",
-                                        "Max",
-                                        "Mean",
-                                        "Mod",
-                                        "NonZero",
-                                        "OneHot",
-                                        "Pad",
-                                        "Pow",
-                                        "Range",
-                                        "ReduceL2",
-                                        "ReduceMax",
-                                        "ReduceMean",
-                                        "ReduceProd",
-                                        "ReduceSum",
-                                        "Reshape",
-                                        "Shape",
-                                        "Size",
-                                        "Slice",
-                                        "Softmax",
-                                        "Split",
-                                        "Squeeze",
-                                        "Sum",
-                                        "Tile",
-                                        "Transpose",
-                                        "Trilu",
-                                        "Unsqueeze",
-                                        "Where",
-                                        "ConstantOfShape",
-                                        "LayerNormalization",
-                                        "NegativeLogLikelihoodLoss",
-                                        "RMSNormalization",
-                                        "ScatterElements",
-                                        "ScatterND",
-                                        "SoftmaxCrossEntropyLoss"};
-    return (char *)names[below(draws, sizeof names / sizeof *names)];
+    static const char names[] =
+        "Add And ArgMax Attention Cast CastLike Clip Concat Constant CumSum Div Dropout Einsum Equal "
+        "Expand Flatten Gather GatherElements GatherND Gelu Gemm Identity IsInf LogSoftmax MatMul Max "
+        "Mean Mod NonZero OneHot Pad Pow Range ReduceL2 ReduceMax ReduceMean ReduceProd ReduceSum Reshape "
+        "Shape Size Slice Softmax Split Squeeze Sum Tile Transpose Trilu Unsqueeze Where ConstantOfShape "
+        "LayerNormalization NegativeLogLikelihoodLoss RMSNormalization ScatterElements ScatterND "
+        "SoftmaxCrossEntropyLoss";
+    return some_word(draws, names);
 }
 
 static void change_node(Draws *draws, const Onnx__GraphProto *graph, Onnx__NodeProto *node)
@@ -197,6 +155,7 @@ static void add_initializer(Draws *draws, Onnx__GraphProto *graph, const Onnx__V
     Onnx__TensorProto *tensor = arena_new(draws->arena, Onnx__TensorProto);
     onnx__tensor_proto__init(tensor);
     tensor->name = input->name;
+    tensor->has_data_type = 1;
     tensor->n_dims = rank;
     tensor->dims = arena_new_array(draws->arena, int64_t, rank);
     for (size_t i = 0; i < rank; i++) {
@@ -226,9 +185,11 @@ void model_change(Onnx__ModelProto *model, Arena *arena, RandomStream stream, ui
     Onnx__GraphProto *graph = model->graph;
     if (!graph) return;
     size_t choice = below(&draws, 16);
-    if (choice == 0 && model->n_opset_import)
+    if (choice == 0 && model->n_opset_import) {
+        model->opset_import[0]->has_version = 1;
         model->opset_import[0]->version = 5 + (int64_t)below(&draws, 22);
-    else if (choice <= 2 && graph->n_initializer)
+    }
+    if (choice <= 2 && graph->n_initializer)
         change_tensor(&draws, graph->initializer[below(&draws, graph->n_initializer)]);
     else if (choice == 3 && graph->n_input)
         change_dimension(&draws, graph->input[below(&draws, graph->n_input)]);
