@@ -113,6 +113,7 @@ static int parse(CompileOptions *options, int argc, char **argv, Diagnostics *di
 typedef struct Compilation {
     const CompileOptions *options;
     PlannedModel planned;
+    Advice advice;
     Pipeline pipeline;
     OutputDirectory directory;
     Arena arena;
@@ -176,17 +177,11 @@ static bool write_text(Compilation *compilation, const char *name, Buffer *text,
 }
 
 /* --report FILE: the form follows from the suffix. */
-static bool write_chosen_report(const PlannedModel *planned, const char *path, Diagnostics *diagnostics)
+static bool write_chosen_report(const Report *report, const char *path, Diagnostics *diagnostics)
 {
     if (!path) return true;
-    const char *suffix = strrchr(path, '.');
     Buffer text = {0};
-    if (suffix && strcmp(suffix, ".html") == 0)
-        report_html(&planned->plan, &planned->costs, &text);
-    else if (suffix && strcmp(suffix, ".json") == 0)
-        report_json(&planned->plan, &planned->costs, &text);
-    else
-        report_text(&planned->plan, &planned->costs, &text);
+    report_print(report, report_form(path), &text);
     bool ok = file_write_all(path, buffer_text(&text), text.size, diagnostics);
     buffer_free(&text);
     return ok;
@@ -195,14 +190,16 @@ static bool write_chosen_report(const PlannedModel *planned, const char *path, D
 static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
 {
     const PlannedModel *planned = &compilation->planned;
+    const Report report = {&planned->plan, &planned->costs, &compilation->advice};
     Buffer costs = {0}, plan = {0}, html = {0};
+    advice_make(&compilation->advice, &planned->plan, &planned->costs);
     costs_print(&planned->costs, &costs);
     plan_print(&planned->plan, &plan);
-    report_html(&planned->plan, &planned->costs, &html);
+    report_html(&report, &html);
     return write_text(compilation, "costs.json", &costs, diagnostics) &&
            write_text(compilation, "plan.json", &plan, diagnostics) &&
            write_text(compilation, "report.html", &html, diagnostics) &&
-           write_chosen_report(planned, compilation->options->report, diagnostics);
+           write_chosen_report(&report, compilation->options->report, diagnostics);
 }
 
 /* A name as make and ninja read it. */
@@ -283,7 +280,7 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     if (!emit_programs(compilation, diagnostics)) return false;
     if (!options->quiet && !options->emit) {
         Buffer text = {0};
-        report_text(&planned->plan, &planned->costs, &text);
+        report_text(&(Report){&planned->plan, &planned->costs, &compilation->advice}, &text);
         fputs(buffer_text(&text), stdout);
         buffer_free(&text);
     }
@@ -300,6 +297,7 @@ int compile_main(int argc, char **argv)
         code = compile(&compilation, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
         directory_abandon(&compilation.directory);
         pipeline_free(&compilation.pipeline);
+        advice_free(&compilation.advice);
         planned_model_free(&compilation.planned);
         arena_free(&compilation.arena);
     }

@@ -147,7 +147,7 @@ int explain_main(int argc, char **argv)
     Buffer buffer = {0};
     bool ok = plan_read(&plan, path, &diagnostics);
     if (ok) {
-        report_text(&plan, NULL, &buffer);
+        report_text(&(Report){&plan, NULL, NULL}, &buffer);
         ok = (!trace || explain_trace(&buffer, &plan, trace, &diagnostics)) &&
              file_write_all("-", buffer.bytes, buffer.size, &diagnostics);
         plan_free(&plan);

@@ -94,8 +94,11 @@ static bool print_report(const PlanOptions *options, const Plan *plan, const Cos
 {
     if (options->output && strcmp(options->output, "-") == 0 && !options->report) return true;
     Buffer buffer = {0};
-    report_print(plan, costs, options->report ? options->report : "text", &buffer);
+    Advice advice;
+    advice_make(&advice, plan, costs);
+    report_print(&(Report){plan, costs, &advice}, options->report ? options->report : "text", &buffer);
     bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
+    advice_free(&advice);
     buffer_free(&buffer);
     return ok;
 }

@@ -97,6 +97,15 @@ typedef struct Search {
     int64_t work_left; /* stage evaluations still allowed from this start: bounds the time, reproducibly */
 } Search;
 
+static Search search_create(const Problem *problem, Arena *arena)
+{
+    return (Search){.problem = problem,
+                    .current = allocation_create(arena, problem),
+                    .trial = allocation_create(arena, problem),
+                    .best = allocation_create(arena, problem),
+                    .used = arena_new_array(arena, bool, (size_t)problem->device_count)};
+}
+
 static int start_of(const Allocation *a, int k) { return k ? a->end[k - 1] : 0; }
 
 /* Takes the trial if it is better; the largest stage of two plans with equal objective decides through the sum. */
@@ -218,12 +227,12 @@ static bool improve_by_devices(Search *s, int worst)
     return false;
 }
 
-static void improve(Search *s)
+static void improve(Search *s, int64_t work)
 {
     memset(s->used, 0, (size_t)s->problem->device_count * sizeof *s->used);
     for (int k = 0; k < s->current.stage_count; k++) s->used[s->current.device[k]] = true;
     s->current_value = allocation_evaluate(s->problem, &s->current);
-    s->work_left = 4000000;
+    s->work_left = work;
     for (bool moved = true; moved && s->work_left > 0;) {
         int worst = worst_stage(s);
         moved = improve_by_shifting(s, worst) || improve_by_devices(s, worst);
@@ -288,21 +297,29 @@ static void order_devices(const Problem *p, int which, Key *keys, int *order)
 bool allocate_heuristic(const Problem *problem, Allocation *allocation)
 {
     enum { ORDERS = 4 }; /* as given, fastest first, slowest first, region by region */
+    static const int64_t WORK = 4000000;
     Arena arena = {0};
-    Search s = {.problem = problem,
-                .current = allocation_create(&arena, problem),
-                .trial = allocation_create(&arena, problem),
-                .best = allocation_create(&arena, problem),
-                .used = arena_new_array(&arena, bool, (size_t)problem->device_count)};
+    Search s = search_create(problem, &arena);
     Key *keys = arena_new_array(&arena, Key, (size_t)problem->device_count);
     int *order = arena_new_array(&arena, int, (size_t)problem->device_count);
     allocate_sky(problem, &s.current);
-    improve(&s);
+    improve(&s, WORK);
     for (int which = 0; which < (problem->region_count > 1 ? ORDERS : ORDERS - 1); which++) {
         order_devices(problem, which, keys, order);
         start_in_proportion(&s, order);
-        improve(&s);
+        improve(&s, WORK);
     }
+    allocation_copy(allocation, &s.best);
+    arena_free(&arena);
+    return s.best_value.fits;
+}
+
+bool allocate_improve(const Problem *problem, Allocation *allocation, int64_t work)
+{
+    Arena arena = {0};
+    Search s = search_create(problem, &arena);
+    allocation_copy(&s.current, allocation);
+    improve(&s, work);
     allocation_copy(allocation, &s.best);
     arena_free(&arena);
     return s.best_value.fits;

@@ -18,4 +18,7 @@ bool allocate_sky(const Problem *problem, Allocation *allocation);
  * fits. Returns whether the result fits. */
 bool allocate_heuristic(const Problem *problem, Allocation *allocation);
 
+/* The same search from one given allocation, which need not fit, for at most `work` evaluations of a stage. */
+bool allocate_improve(const Problem *problem, Allocation *allocation, int64_t work);
+
 #endif

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
-
 const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -64,10 +62,58 @@ int64_t report_rank_memory(const Plan *plan, int rank)
     return bytes;
 }
 
-/* ---- text ---- */
+int report_link_busy(const PlanLink *link) { return link->transfer_ns[1] > link->transfer_ns[0]; }
 
-/* A petabyte and more is a way of saying that there is no limit. */
-static bool has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
+int report_rank_of(const Plan *plan, const char *device)
+{
+    int rank = plan->rank_count - 1;
+    while (rank >= 0 && strcmp(plan->ranks[rank].device, device) != 0) rank--;
+    return rank;
+}
+
+bool report_has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
+
+const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE])
+{
+    char value[REPORT_TEXT];
+    int64_t now = plan_value_ns(plan);
+    if (!replanned->found) return strcpy(text, replanned->exact ? "nothing would fit" : "nothing that fits was found");
+    double percent = now > 0 ? 100 * ((double)replanned->value_ns / (double)now - 1) : 0;
+    const char *bound = replanned->exact ? "" : "at most ";
+    report_seconds(replanned->value_ns, value);
+    if (replanned->value_ns == now)
+        snprintf(text, REPORT_SENTENCE, "%s%s (no change)", bound, value);
+    else
+        snprintf(text, REPORT_SENTENCE, "%s%s (%+.*f%%)", bound, value, percent > -0.1 && percent < 0.1 ? 3 : 1,
+                 percent);
+    return text;
+}
+
+const char *report_change(const AdviceChange *change, char text[static REPORT_SENTENCE])
+{
+    char needed[REPORT_TEXT], limit[REPORT_TEXT];
+    bool inside = change->from && strcmp(change->from, change->to) == 0;
+    const char *from = change->from && *change->from ? change->from : "devices without region",
+               *to = change->to && *change->to ? change->to : "devices without region";
+    switch (change->kind) {
+    case ADVICE_MEMORY:
+        snprintf(text, REPORT_SENTENCE, "%s of memory on %.200s instead of %s",
+                 report_bytes(change->memory_bytes, needed), change->device, report_bytes(change->limit_bytes, limit));
+        break;
+    case ADVICE_SPEED: snprintf(text, REPORT_SENTENCE, "%.200s twice as fast", change->device); break;
+    case ADVICE_DEVICE: snprintf(text, REPORT_SENTENCE, "one more device like %.200s", change->device); break;
+    case ADVICE_BANDWIDTH:
+    case ADVICE_LATENCY:
+        snprintf(text, REPORT_SENTENCE, "%s %s %.100s%s%.100s",
+                 change->kind == ADVICE_LATENCY ? "half the latency" : "twice the bandwidth",
+                 inside ? "inside" : "between", from, inside ? "" : " and ", inside ? "" : to);
+        break;
+    case ADVICE_KIND_COUNT: *text = '\0';
+    }
+    return text;
+}
+
+/* ---- text ---- */
 
 static void print_bar(Buffer *buffer, double share)
 {
@@ -76,36 +122,69 @@ static void print_bar(Buffer *buffer, double share)
     for (int i = 0; i < WIDTH; i++) buffer_print(buffer, "%c", i < filled ? '#' : '.');
 }
 
-static void print_stage_line(Buffer *buffer, const Plan *plan, const Costs *costs, int k)
+static double memory_share(const PlanStage *stage)
 {
+    return stage->memory_limit_bytes > 0 ? (double)stage->memory_bytes / (double)stage->memory_limit_bytes : 1;
+}
+
+static void print_stage_line(Buffer *buffer, const Report *report, int k)
+{
+    const Plan *plan = report->plan;
     const PlanStage *stage = &plan->stages[k];
     char work[REPORT_TEXT], memory[REPORT_TEXT], limit[REPORT_TEXT], layers[REPORT_TEXT];
     int64_t duration = stage->forward_ns + stage->backward_ns;
     snprintf(layers, sizeof layers, "%d-%d", stage->first_layer, stage->last_layer);
     buffer_print(buffer, "%5d  %-16.16s %-9s %-22.22s ", k, stage->device, layers,
-                 costs ? costs->layers[stage->first_layer].name : "");
+                 report->costs ? report->costs->layers[stage->first_layer].name : "");
     print_bar(buffer, plan->period_ns > 0 ? (double)duration / (double)plan->period_ns : 0);
     buffer_print(buffer, " %9s  ", report_seconds(duration, work));
-    if (has_limit(stage))
-        print_bar(buffer,
-                  stage->memory_limit_bytes > 0 ? (double)stage->memory_bytes / (double)stage->memory_limit_bytes : 1);
+    if (report_has_limit(stage)) print_bar(buffer, memory_share(stage));
     buffer_print(buffer, " %s", report_bytes(stage->memory_bytes, memory));
-    if (has_limit(stage)) buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
+    if (report_has_limit(stage)) buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
     buffer_print(buffer, "\n");
 }
 
-static void print_stages(Buffer *buffer, const Plan *plan, const Costs *costs)
+/* What the stages first ... last-1 have in common, in place of their lines. */
+static void print_stages_between(Buffer *buffer, const Plan *plan, int first, int last)
 {
-    enum { MOST = 32 }; /* one screen */
+    int64_t least = INT64_MAX, most = 0;
+    double empty = 1, full = 0;
+    char low[REPORT_TEXT], high[REPORT_TEXT];
+    for (int k = first; k < last; k++) {
+        const PlanStage *stage = &plan->stages[k];
+        int64_t work = stage->forward_ns + stage->backward_ns;
+        if (work < least) least = work;
+        if (work > most) most = work;
+        if (!report_has_limit(stage)) continue;
+        if (memory_share(stage) < empty) empty = memory_share(stage);
+        if (memory_share(stage) > full) full = memory_share(stage);
+    }
+    buffer_print(buffer, "  ...  %d more stages with a load of %s to %s", last - first, report_seconds(least, low),
+                 report_seconds(most, high));
+    if (full > 0) buffer_print(buffer, ", %.0f%% to %.0f%% of their memory", 100 * empty, 100 * full);
+    buffer_print(buffer, "\n");
+}
+
+static void print_stages(Buffer *buffer, const Report *report)
+{
+    enum { MOST = 20 }; /* one screen */
+    const Plan *plan = report->plan;
     buffer_print(buffer, "\nstage  %-16s %-9s %-22s %-16s %9s  memory\n", "device", "layers", "from", "load", "");
     for (int k = 0; k < plan->stage_count; k++) {
         if (plan->stage_count > MOST && k == MOST / 2) {
-            int skipped = plan->stage_count - MOST;
-            buffer_print(buffer, "  ...  %d more stages (all of them are in the plan and in the HTML report)\n",
-                         skipped);
-            k += skipped;
+            k = plan->stage_count - MOST / 2;
+            print_stages_between(buffer, plan, MOST / 2, k);
         }
-        print_stage_line(buffer, plan, costs, k);
+        print_stage_line(buffer, report, k);
+    }
+    for (int r = 0; r < plan->rank_count; r++) {
+        char work[REPORT_TEXT], memory[REPORT_TEXT];
+        if (plan->ranks[r].stage_count == 1) continue;
+        buffer_print(buffer, "%s runs stages", plan->ranks[r].device);
+        for (int k = 0; k < plan->ranks[r].stage_count; k++)
+            buffer_print(buffer, "%s %d", k ? " and" : "", plan->ranks[r].stages[k]);
+        buffer_print(buffer, ": together %s a micro-batch, %s\n", report_seconds(report_rank_work(plan, r), work),
+                     report_bytes(report_rank_memory(plan, r), memory));
     }
 }
 
@@ -114,8 +193,7 @@ static void print_slowest_link(Buffer *buffer, const Plan *plan)
     int slowest = -1;
     int64_t most = 0;
     for (int k = 0; k < plan->link_count; k++) {
-        int64_t busy = plan->links[k].transfer_ns[0] > plan->links[k].transfer_ns[1] ? plan->links[k].transfer_ns[0]
-                                                                                     : plan->links[k].transfer_ns[1];
+        int64_t busy = plan->links[k].transfer_ns[report_link_busy(&plan->links[k])];
         if (busy > most) most = busy, slowest = k;
     }
     if (slowest < 0) return;
@@ -123,7 +201,7 @@ static void print_slowest_link(Buffer *buffer, const Plan *plan)
     const PlanLink *link = &plan->links[slowest];
     buffer_print(buffer, "slowest link: stage %d to %d, %s a micro-batch in %s + %s latency\n", link->from, link->to,
                  report_bytes(link->wire_bytes, bytes), report_seconds(most, busy),
-                 report_seconds(link->latency_ns[0], latency));
+                 report_seconds(link->latency_ns[report_link_busy(link)], latency));
 }
 
 static void print_comparison(Buffer *buffer, const Plan *plan)
@@ -150,14 +228,12 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
     }
 }
 
-static void print_unused(Buffer *buffer, const Plan *plan, const Costs *costs)
+static void print_unused(Buffer *buffer, const Report *report)
 {
+    const Costs *costs = report->costs;
     int unused = 0;
     for (int d = 0; costs && d < costs->device_count; d++) {
-        bool used = false;
-        for (int r = 0; r < plan->rank_count && !used; r++)
-            used = strcmp(plan->ranks[r].device, costs->devices[d].name) == 0;
-        if (used) continue;
+        if (report_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
         if (unused < 8) buffer_print(buffer, "%s%s", unused ? ", " : "not used: ", costs->devices[d].name);
         unused++;
     }
@@ -165,101 +241,65 @@ static void print_unused(Buffer *buffer, const Plan *plan, const Costs *costs)
     if (unused > 0) buffer_print(buffer, "\n");
 }
 
-void report_text(const Plan *plan, const Costs *costs, Buffer *buffer)
+static void print_advice(Buffer *buffer, const Report *report)
 {
+    enum { MOST = 3 };
+    const Advice *advice = report->advice;
+    char text[REPORT_SENTENCE], value[REPORT_SENTENCE];
+    if (!advice || !advice->given) return;
+    if (advice->without_count > 0)
+        buffer_print(buffer, "\nwithout one of the devices the %s would be:\n",
+                     plan_objective_name(report->plan->objective));
+    for (int i = 0; i < advice->without_count && i < MOST; i++) {
+        const AdviceWithout *without = &advice->without[i];
+        buffer_print(buffer, "  %-26s  %s", report_replanned(report->plan, &without->plan, value), without->device);
+        if (without->alike > 1) buffer_print(buffer, ", or another of the %d like it", without->alike);
+        buffer_print(buffer, "\n");
+    }
+    if (advice->without_count > MOST)
+        buffer_print(buffer, "  (%d more kinds of devices were tried)\n", advice->without_count - MOST);
+    buffer_print(buffer,
+                 advice->change_count > 0 ? "what would help most:\n"
+                                          : "none of %d changes of one device or link that were tried helps\n",
+                 advice->tried);
+    for (int i = 0; i < advice->change_count; i++)
+        buffer_print(buffer, "  %-26s  %s\n", report_replanned(report->plan, &advice->changes[i].plan, value),
+                     report_change(&advice->changes[i], text));
+}
+
+void report_text(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
     char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256];
     buffer_print(buffer, "%s: %d layers in %d stages on %d of %d devices, %d micro-batches, %s, %s\n", plan->name,
-                 plan->layer_count, plan->stage_count, plan->rank_count, costs ? costs->device_count : plan->rank_count,
-                 plan->microbatches, plan_schedule_name(plan->schedule), plan_allocator_name(plan->allocator));
+                 plan->layer_count, plan->stage_count, plan->rank_count,
+                 report->costs ? report->costs->device_count : plan->rank_count, plan->microbatches,
+                 plan_schedule_name(plan->schedule), plan_allocator_name(plan->allocator));
     buffer_print(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
                  report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
                  100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));
-    print_stages(buffer, plan, costs);
+    print_stages(buffer, report);
     print_slowest_link(buffer, plan);
-    print_unused(buffer, plan, costs);
+    print_unused(buffer, report);
     print_comparison(buffer, plan);
     buffer_print(buffer, "\n%s\n", report_proof(plan, proof));
+    print_advice(buffer, report);
 }
 
-/* ---- JSON ---- */
+/* ---- whichever form ---- */
 
-static void print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
-{
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_number(buffer, (double)nanoseconds / 1e9);
-}
-
-static void print_device(Buffer *buffer, const Plan *plan, const DeviceCost *device)
-{
-    int rank = plan->rank_count - 1;
-    while (rank >= 0 && strcmp(plan->ranks[rank].device, device->name) != 0) rank--;
-    buffer_print(buffer, "{\"name\":");
-    json_print_string(buffer, device->name);
-    buffer_print(buffer, ",\"stages\":[");
-    for (int k = 0; rank >= 0 && k < plan->ranks[rank].stage_count; k++) {
-        const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[k]];
-        buffer_print(buffer, "%s{\"stage\":%d,\"first_layer\":%d,\"last_layer\":%d}", k ? "," : "",
-                     plan->ranks[rank].stages[k], stage->first_layer, stage->last_layer);
-    }
-    buffer_print(buffer, "]");
-    print_seconds(buffer, "load_s", rank >= 0 ? report_rank_work(plan, rank) : 0);
-    buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)(rank >= 0 ? report_rank_memory(plan, rank) : 0));
-    if (device->memory_bytes != COSTS_NO_LIMIT)
-        buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)device->memory_bytes);
-    buffer_print(buffer, "}");
-}
-
-void report_json(const Plan *plan, const Costs *costs, Buffer *buffer)
-{
-    buffer_print(buffer, "{\"format\":\"skycc.report/1\",\"name\":");
-    json_print_string(buffer, plan->name);
-    buffer_print(buffer, ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule\":\"%s\",\"microbatches\":%d",
-                 plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
-                 plan_schedule_name(plan->schedule), plan->microbatches);
-    print_seconds(buffer, "period_s", plan->period_ns);
-    print_seconds(buffer, "step_s", plan->step_ns);
-    print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
-    buffer_print(buffer, ",\"bubble\":");
-    json_print_number(buffer, plan->bubble);
-    print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
-    buffer_print(buffer, ",\"gap\":");
-    json_print_number(buffer, plan->gap);
-    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s,\n \"compared\":{",
-                 plan->proven_optimal ? "true" : "false", plan->timed_out ? "true" : "false");
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
-        const PlanComparison *c = &plan->compared[a];
-        buffer_print(buffer, "%s\"%s\":{\"found\":%s,\"fits\":%s", a ? "," : "", plan_allocator_name((PlanAllocator)a),
-                     c->known ? "true" : "false", c->known && c->fits ? "true" : "false");
-        if (c->known) {
-            print_seconds(buffer, "period_s", c->period_ns);
-            print_seconds(buffer, "step_s", c->step_ns);
-        }
-        buffer_print(buffer, "}");
-    }
-    buffer_print(buffer, "},\n \"devices\":[");
-    for (int d = 0; d < costs->device_count; d++) {
-        buffer_print(buffer, d ? ",\n  " : "\n  ");
-        print_device(buffer, plan, &costs->devices[d]);
-    }
-    buffer_print(buffer, "]}\n");
-}
-
-void report_print(const Plan *plan, const Costs *costs, const char *form, Buffer *buffer)
+void report_print(const Report *report, const char *form, Buffer *buffer)
 {
     if (strcmp(form, "json") == 0)
-        report_json(plan, costs, buffer);
+        report_json(report, buffer);
     else if (strcmp(form, "html") == 0)
-        report_html(plan, costs, buffer);
+        report_html(report, buffer);
     else
-        report_text(plan, costs, buffer);
+        report_text(report, buffer);
 }
 
-bool report_write(const Plan *plan, const Costs *costs, const char *path, Diagnostics *diagnostics)
+const char *report_form(const char *path)
 {
     const char *dot = strrchr(path, '.');
-    Buffer buffer = {0};
-    report_print(plan, costs, dot ? dot + 1 : "text", &buffer);
-    bool ok = file_write_all(path, buffer.bytes, buffer.size, diagnostics);
-    buffer_free(&buffer);
-    return ok;
+    return dot ? dot + 1 : "text";
 }

@@ -4,25 +4,39 @@
 #define PARTITIONER_REPORT_H
 
 #include "base/buffer.h"
+#include "partitioner/advice.h"
 #include "partitioner/plan.h"
 
-/* `costs` are those the plan was made from: they name layers and the devices that are not used. The text can do without
- * (NULL). */
-void report_text(const Plan *plan, const Costs *costs, Buffer *buffer);
-void report_json(const Plan *plan, const Costs *costs, Buffer *buffer);
-void report_html(const Plan *plan, const Costs *costs, Buffer *buffer);
-/* `form` is "json", "html" or else text. */
-void report_print(const Plan *plan, const Costs *costs, const char *form, Buffer *buffer);
-/* Writes the report to a file, in the form its name ends with (.html, .json, else text). */
-bool report_write(const Plan *plan, const Costs *costs, const char *path, Diagnostics *diagnostics);
+/* What a report tells of. `costs` are those the plan was made from: they name layers, regions and the devices that are
+ * not used. Only the text can do without costs (NULL), all can do without advice. */
+typedef struct Report {
+    const Plan *plan;
+    const Costs *costs;
+    const Advice *advice;
+} Report;
 
-/* Fragments that both readable forms use. */
-enum { REPORT_TEXT = 48 };
+void report_text(const Report *report, Buffer *buffer);
+void report_json(const Report *report, Buffer *buffer);
+void report_html(const Report *report, Buffer *buffer);
+/* `form` is "json", "html" or else text. */
+void report_print(const Report *report, const char *form, Buffer *buffer);
+/* The form that a file's name ends with: .html, .json, else text. */
+const char *report_form(const char *path);
+
+/* Fragments that the forms share. */
+enum { REPORT_TEXT = 48, REPORT_SENTENCE = 512 };
 const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT]); /* "3.65 s", "12.1 ms" */
 const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT]);         /* "1.5 GiB"; "-" for no limit */
 /* "proven optimal", or the bound, the gap and what ended the search; in full sentences. */
 const char *report_proof(const Plan *plan, char text[static 256]);
-int64_t report_rank_work(const Plan *plan, int rank);   /* forward + backward of one micro-batch, all its stages */
-int64_t report_rank_memory(const Plan *plan, int rank); /* bytes, all its stages */
+/* "the step would be 812 ms (+23.3%)", "nothing would fit"; "at most" where that is all that is known. */
+const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE]);
+/* "board-a twice as fast" */
+const char *report_change(const AdviceChange *change, char text[static REPORT_SENTENCE]);
+bool report_has_limit(const PlanStage *stage);            /* on memory: a petabyte and more says that there is none */
+int64_t report_rank_work(const Plan *plan, int rank);     /* forward + backward of one micro-batch, all its stages */
+int64_t report_rank_memory(const Plan *plan, int rank);   /* bytes, all its stages */
+int report_link_busy(const PlanLink *link);               /* the direction that takes longer */
+int report_rank_of(const Plan *plan, const char *device); /* -1: not used */
 
 #endif

@@ -1,0 +1,48 @@
+#include "partitioner/replan.h"
+
+#include "partitioner/allocate.h"
+#include "partitioner/neighbourhood.h"
+#include "partitioner/optimal.h"
+
+static int64_t value_of(const Problem *p, const AllocationValue *value)
+{
+    return p->objective == PLAN_OBJECTIVE_STEP ? value->step : value->period;
+}
+
+static bool is_tiny(const Problem *p) { return p->device_count <= 5 && p->layer_count * p->device_count <= 100; }
+
+static Replanned solve(const Problem *p, Allocation *allocation)
+{
+    Arena arena = {0};
+    Allocation best = allocation_create(&arena, p);
+    bool fits = allocation_evaluate(p, allocation).fits;
+    OptimalResult result = optimal_solve(p, fits ? allocation : NULL, 1e9, &best);
+    if (result.found) allocation_copy(allocation, &best);
+    arena_free(&arena);
+    return (Replanned){result.found, result.bound == result.value || result.infeasible, result.value};
+}
+
+int replan_allowance(const Problem *p)
+{
+    int64_t share = 25000 / ((int64_t)p->layer_count * p->device_count);
+    return share < 4 ? 4 : share > 100 ? 100 : (int)share;
+}
+
+Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
+{
+    static const int64_t WORK = 50000;
+    if (is_tiny(p)) return solve(p, allocation);
+    Arena arena = {0};
+    Allocation trial = allocation_create(&arena, p);
+    bool fits = allocate_improve(p, allocation, WORK);
+    if (!fits && (int64_t)p->layer_count * p->device_count <= 20000) {
+        fits = allocate_heuristic(p, &trial);
+        if (fits) allocation_copy(allocation, &trial);
+    }
+    Neighbourhood search = {.problem = p, .random = 0x9e3779b97f4a7c15};
+    for (int k = 0; k < neighbourhoods && fits; k++)
+        if (neighbourhood_try(&search, allocation, 1, &trial)) allocation_copy(allocation, &trial);
+    AllocationValue value = allocation_evaluate(p, allocation);
+    arena_free(&arena);
+    return (Replanned){fits, false, fits ? value_of(p, &value) : 0};
+}

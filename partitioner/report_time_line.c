@@ -1,0 +1,134 @@
+#include <math.h>
+#include <string.h>
+
+#include "partitioner/report_html.h"
+#include "partitioner/schedule.h"
+
+enum { LEFT = 120, RIGHT = 1000, MOST_RANKS = 80, MOST_BOXES = 12000 };
+
+typedef struct Drawing {
+    const Plan *plan;
+    const Simulation *simulation;
+    Buffer *buffer;
+    int rows, row_height;
+    int microbatches; /* the first so many are drawn */
+} Drawing;
+
+/* Evenly spread over all ranks. */
+static int rank_of_row(const Drawing *d, int row)
+{
+    return d->rows == d->plan->rank_count ? row : (int)((int64_t)row * (d->plan->rank_count - 1) / (d->rows - 1));
+}
+
+static double at(const Drawing *d, int64_t time)
+{
+    return LEFT + (double)time / (double)d->simulation->step_ns * (RIGHT - LEFT);
+}
+
+/* All boxes of one kind in a row are one path: a tenth of the bytes of as many rectangles. */
+static void print_boxes(const Drawing *d, int row, PlanOp op, const char *class)
+{
+    const PlanRank *rank = &d->plan->ranks[rank_of_row(d, row)];
+    const SimulatedSpan *spans = d->simulation->spans[rank_of_row(d, row)];
+    int y = row * d->row_height + 2, height = d->row_height - 4;
+    bool open = false;
+    for (int i = 0; i < rank->instruction_count; i++) {
+        if (rank->instructions[i].op != op || rank->instructions[i].microbatch >= d->microbatches ||
+            spans[i].end == spans[i].start)
+            continue;
+        double x = at(d, spans[i].start), width = at(d, spans[i].end) - x;
+        if (!open) buffer_print(d->buffer, "<path class=%s d=\"", class);
+        open = true;
+        buffer_print(d->buffer, "M%.2f %dh%.2fv%dh-%.2fz", x, y, width > 0.6 ? width - 0.2 : width, height,
+                     width > 0.6 ? width - 0.2 : width);
+    }
+    if (open) buffer_print(d->buffer, "\"/>");
+}
+
+static void print_rows(const Drawing *d)
+{
+    for (int row = 0; row < d->rows; row++) {
+        int bottom = (row + 1) * d->row_height;
+        buffer_print(d->buffer, "<text x=%d y=%d text-anchor=end>", LEFT - 8, bottom - d->row_height / 2 + 4);
+        const char *name = d->plan->ranks[rank_of_row(d, row)].device;
+        char shown[20];
+        snprintf(shown, sizeof shown, "%.17s", name);
+        if (strlen(name) > 17) strcpy(shown + 16, "~");
+        html_text(d->buffer, shown);
+        buffer_print(d->buffer, "</text><path class=r d=\"M%d %dH%d\"/>", LEFT, bottom, RIGHT);
+        print_boxes(d, row, PLAN_FORWARD, "f");
+        print_boxes(d, row, PLAN_BACKWARD, "b");
+        print_boxes(d, row, PLAN_WEIGHT_GRADIENT, "w");
+        print_boxes(d, row, PLAN_UPDATE, "u");
+        buffer_print(d->buffer, "\n");
+    }
+}
+
+/* Ticks at 1, 2 or 5 times a power of ten. */
+static void print_scale(const Drawing *d)
+{
+    double step = (double)d->simulation->step_ns, power = pow(10, floor(log10(step / 8))), share = step / 8 / power;
+    double tick = power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+    int bottom = d->rows * d->row_height;
+    static const char *const units[] = {"ns", "&micro;s", "ms", "s"};
+    int unit = step >= 1e9 ? 3 : step >= 1e6 ? 2 : step >= 1e3 ? 1 : 0;
+    double scale = pow(1000, unit);
+    int decimals = tick < scale ? (int)ceil(-log10(tick / scale) - 1e-9) : 0;
+    for (double time = 0; time < step - 0.3 * tick; time += tick)
+        buffer_print(d->buffer, "<path class=r d=\"M%.1f 0V%d\"/><text x=%.1f y=%d text-anchor=middle>%.*f %s</text>",
+                     at(d, (int64_t)time), bottom + 4, at(d, (int64_t)time), bottom + 17, decimals, time / scale,
+                     units[unit]);
+    buffer_print(d->buffer, "\n");
+}
+
+static bool has_split_backward(const Plan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++)
+        for (int i = 0; i < plan->ranks[r].instruction_count; i++)
+            if (plan->ranks[r].instructions[i].op == PLAN_WEIGHT_GRADIENT) return true;
+    return false;
+}
+
+static void print_key(const Drawing *d)
+{
+    const Plan *plan = d->plan;
+    buffer_print(d->buffer, "<p class=key><span class=fb></span>forward<span class=bb></span>backward");
+    if (has_split_backward(plan)) buffer_print(d->buffer, "<span class=wb></span>gradient of the weights");
+    buffer_print(d->buffer, "<span class=ub></span>update</p>\n");
+    if (d->rows < plan->rank_count)
+        buffer_print(d->buffer, "<p class=soft>Drawn: %d of %d devices, evenly chosen.</p>\n", d->rows,
+                     plan->rank_count);
+    if (d->microbatches < plan->microbatches)
+        buffer_print(d->buffer, "<p class=soft>Drawn: the first %d of %d micro-batches.</p>\n", d->microbatches,
+                     plan->microbatches);
+}
+
+void html_time_line(Buffer *buffer, const Plan *plan)
+{
+    Diagnostics diagnostics = {0};
+    Simulation simulation;
+    char text[REPORT_TEXT];
+    if (plan_simulate(&simulation, plan, &diagnostics)) {
+        Drawing d = {plan, &simulation, buffer, .rows = plan->rank_count, .row_height = 20};
+        if (d.rows > MOST_RANKS) d.rows = MOST_RANKS;
+        if (d.rows > 24) d.row_height = 14;
+        int boxes = MOST_BOXES / 2 / d.rows;
+        d.microbatches = plan->microbatches < boxes ? plan->microbatches : boxes;
+        if (simulation.step_ns > 0) {
+            buffer_print(buffer,
+                         "<h2 id=time-line>Time line</h2>\n<p>One step as the %s schedule runs it, simulated: "
+                         "%s.</p>\n",
+                         plan_schedule_name(plan->schedule), report_seconds(simulation.step_ns, text));
+            print_key(&d);
+            buffer_print(buffer,
+                         "<div class=wide tabindex=0 role=region aria-label=\"Time line\"><svg viewBox=\"0 0 %d %d\" "
+                         "role=img aria-label=\"What each device does when, over %s\">\n",
+                         RIGHT + 4, d.rows * d.row_height + 22, text);
+            print_scale(&d);
+            print_rows(&d);
+            buffer_print(buffer, "</svg></div>\n");
+        }
+        simulation_free(&simulation);
+    }
+    diagnostics_free(&diagnostics);
+}
