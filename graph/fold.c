@@ -8,6 +8,7 @@
 static bool foldable(const Graph *graph, const Node *node)
 {
     if (node->input_count == 0 || node->output_count == 0) return false;
+    if (node->op == OP_AccumulateGradient) return false; /* adds to what is there, however little it depends on */
     for (int i = 0; i < node->input_count; i++)
         if (node->inputs[i] && graph_value(graph, node->inputs[i])->role != ROLE_CONSTANT) return false;
     return true;

@@ -29,7 +29,7 @@
     {                                                                                                                  \
         .op = OP_##name, .inputs = {{WHOLE, indices, -3, 2}, {REAL, updates, 0.5, 2}, {REAL, data, 0.5, 2}},           \
         .attributes = {STRING("reduction", reduction), placement}, .reference = reference_scatter,                     \
-        .differentiable = reduction[0] == 'a'                                                                          \
+        .differentiable = true                                                                                         \
     }
 #define MATMUL(left, right)                                                                                            \
     {                                                                                                                  \
@@ -219,6 +219,11 @@ const Case operator_cases[] = {
     {.op = OP_ScatterND,
      .inputs = {{ORDER, SHAPE(4, 1), 0, 3}, {REAL, SHAPE(4, 2), -2, 2}, {REAL, SHAPE(6, 2), -2, 2}},
      .attributes = {STRING("reduction", "none")},
+     .reference = reference_scatter,
+     .differentiable = true},
+    {.op = OP_ScatterElements, /* a product with zeros */
+     .inputs = {{WHOLE, SHAPE(9), -4, 3}, {SPARSE, SHAPE(9), 0.5, 2}, {REAL, SHAPE(4), 0.5, 2}},
+     .attributes = {STRING("reduction", "mul")},
      .reference = reference_scatter,
      .differentiable = true},
     {.op = OP_ScatterElements, /* into zeros */

@@ -92,29 +92,119 @@ static void combine_updates(Lowering *lowering, Reduction reduction, Register hi
     lower_end(lowering);
 }
 
-/* The gradients of both: updates take what reached their elements; replaced data gets none. */
+/* --- Gradients ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ScatterGradient {
+    Differentiation *differentiation;
+    Opcode scatter, gather;
+    Attribute placement;
+    ValueId indices, updates, data, result, dy;
+    DType dtype;
+} ScatterGradient;
+
+/* What of `value`, which is like the result, the updates meant. */
+static ValueId taken(const ScatterGradient *scatter, ValueId value)
+{
+    return gradient_node(scatter->differentiation, scatter->gather, (ValueId[]){value, scatter->indices}, 2,
+                         &scatter->placement, 1);
+}
+
+static ValueId put(const ScatterGradient *scatter, const char *reduction, ValueId updates, ValueId data)
+{
+    Attribute attributes[2] = {scatter->placement, attribute_string("reduction", reduction)};
+    return gradient_node(scatter->differentiation, scatter->scatter, (ValueId[]){scatter->indices, updates, data}, 3,
+                         attributes, 2);
+}
+
+static ValueId as_number(const ScatterGradient *scatter, ValueId truth)
+{
+    Attribute to = attribute_integer("to", scatter->dtype);
+    return gradient_node(scatter->differentiation, OP_Cast, &truth, 1, &to, 1);
+}
+
+static ValueId chosen(const ScatterGradient *scatter, ValueId condition, ValueId a, ValueId b)
+{
+    return gradient_node(scatter->differentiation, OP_Where, (ValueId[]){condition, a, b}, 3, NULL, 0);
+}
+
+/* Equal extremes share the gradient. */
+static void differentiate_extreme(const ScatterGradient *scatter)
+{
+    Differentiation *differentiation = scatter->differentiation;
+    ValueId own = as_number(scatter, gradient_binary(differentiation, OP_Equal, scatter->data, scatter->result));
+    ValueId reached = taken(scatter, scatter->result);
+    ValueId hits = as_number(scatter, gradient_binary(differentiation, OP_Equal, scatter->updates, reached));
+    ValueId share = gradient_binary(differentiation, OP_Div, scatter->dy, put(scatter, "add", hits, own));
+    gradient_add(differentiation, scatter->data, gradient_binary(differentiation, OP_Mul, own, share));
+    ValueId shares = taken(scatter, share);
+    gradient_add(differentiation, scatter->updates, gradient_binary(differentiation, OP_Mul, hits, shares));
+}
+
+/* Every factor's gradient is the product of the others, also where one or several of them are 0. */
+static void differentiate_product(const ScatterGradient *scatter)
+{
+    Differentiation *differentiation = scatter->differentiation;
+    ValueId zero = gradient_scalar(differentiation, scatter->dtype, 0);
+    ValueId one = gradient_scalar(differentiation, scatter->dtype, 1);
+    ValueId values[2] = {scatter->data, scatter->updates}, is_zero[2], factor[2], count[2];
+    for (int i = 0; i < 2; i++) {
+        is_zero[i] = gradient_binary(differentiation, OP_Equal, values[i], zero);
+        factor[i] = chosen(scatter, is_zero[i], one, values[i]);
+        count[i] = as_number(scatter, is_zero[i]);
+    }
+    ValueId product = gradient_binary(differentiation, OP_Mul, scatter->dy, put(scatter, "mul", factor[1], factor[0]));
+    ValueId zeros = put(scatter, "add", count[1], count[0]);
+    ValueId single = gradient_binary(differentiation, OP_Equal, zeros, one);
+    ValueId none = gradient_binary(differentiation, OP_Equal, zeros, zero);
+    ValueId of_zero = chosen(scatter, single, product, zero), of_others = chosen(scatter, none, product, zero);
+    ValueId others = gradient_binary(differentiation, OP_Div, of_others, factor[0]);
+    gradient_add(differentiation, scatter->data, chosen(scatter, is_zero[0], of_zero, others));
+    of_zero = taken(scatter, of_zero);
+    others = gradient_binary(differentiation, OP_Div, taken(scatter, of_others), factor[1]);
+    gradient_add(differentiation, scatter->updates, chosen(scatter, is_zero[1], of_zero, others));
+}
+
+/* Updates take what reached their elements; replaced data gets none. */
+static void differentiate_placement(const ScatterGradient *scatter, Reduction reduction)
+{
+    Differentiation *differentiation = scatter->differentiation;
+    if (gradient_wanted(differentiation, scatter->updates))
+        gradient_add(differentiation, scatter->updates, taken(scatter, scatter->dy));
+    if (scatter->data && reduction == REDUCTION_ADD) gradient_add(differentiation, scatter->data, scatter->dy);
+    if (scatter->data && reduction == REDUCTION_NONE && gradient_wanted(differentiation, scatter->data)) {
+        Shape shape = graph_value(differentiation_graph(differentiation), scatter->updates)->shape;
+        ValueId zero = gradient_scalar(differentiation, scatter->dtype, 0);
+        Attribute expand = attribute_integers("shape", shape.dim, shape.rank);
+        zero = gradient_node(differentiation, OP_Expand, &zero, 1, &expand, 1);
+        gradient_add(differentiation, scatter->data, put(scatter, "none", zero, scatter->dy));
+    }
+}
+
 static bool differentiate_scatter(Differentiation *differentiation, NodeId id, Opcode gather)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    int reduction = reduction_of(&node);
-    if (reduction > REDUCTION_ADD) return false;
-    ValueId indices = node.inputs[0], updates = node.inputs[1], data = node.input_count > 2 ? node.inputs[2] : 0;
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    const Node *node = graph_node(graph, id);
     const char *placement = gather == OP_GatherElements ? "axis" : "batch_dims";
-    Attribute attributes[2] = {attribute_integer(placement, node_integer(&node, placement, 0))};
-    if (gradient_wanted(differentiation, updates))
-        gradient_add(differentiation, updates,
-                     gradient_node(differentiation, gather, (ValueId[]){dy, indices}, 2, attributes, 1));
-    if (data && reduction == REDUCTION_ADD) gradient_add(differentiation, data, dy);
-    if (data && reduction == REDUCTION_NONE && gradient_wanted(differentiation, data)) {
-        Shape shape = graph_value(graph, updates)->shape;
-        ValueId zero = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 0);
-        Attribute expand = attribute_integers("shape", shape.dim, shape.rank);
-        zero = gradient_node(differentiation, OP_Expand, &zero, 1, &expand, 1);
-        gradient_add(differentiation, data,
-                     gradient_node(differentiation, node.op, (ValueId[]){indices, zero, dy}, 3, attributes, 1));
-    }
+    ScatterGradient scatter = {
+        .differentiation = differentiation,
+        .scatter = node->op,
+        .gather = gather,
+        .placement = attribute_integer(placement, node_integer(node, placement, 0)),
+        .indices = node->inputs[0],
+        .updates = node->inputs[1],
+        .data = node->input_count > 2 ? node->inputs[2] : 0,
+        .result = node->outputs[0],
+        .dy = gradient_of(differentiation, node->outputs[0]),
+        .dtype = graph_value(graph, node->inputs[1])->dtype,
+    };
+    Reduction reduction = (Reduction)reduction_of(node);
+    if (reduction > REDUCTION_ADD && !scatter.data) return false;
+    if (reduction <= REDUCTION_ADD)
+        differentiate_placement(&scatter, reduction);
+    else if (reduction == REDUCTION_MUL)
+        differentiate_product(&scatter);
+    else
+        differentiate_extreme(&scatter);
     return true;
 }
 
