@@ -1,7 +1,8 @@
 /* Where a training step's time goes, kernel by kernel, on one thread:
  *
  *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
- *                                                 --dropout=P drops elements
+ *                                                 --dropout=P drops elements, --no-prune=1 computes what nobody reads
+ *                                                 too, --steps=N sets how many steps the fastest is chosen from
  *
  * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
  * element once. */
@@ -12,7 +13,7 @@
 #include "bench/peak.h"
 #include "driver/program.h"
 
-enum { STEPS = 10 };
+static int steps = 10;
 
 typedef struct Timing {
     const Kernel *kernel;
@@ -115,7 +116,7 @@ static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics 
     execution.between = tick;
     execution.between_context = &clock;
     bool ok = true;
-    for (int step = 0; ok && step < STEPS; step++) {
+    for (int step = 0; ok && step < steps; step++) {
         execution_zero_gradients(&execution);
         start(&clock, seconds);
         ok = execution_forward(&execution, 0, 0, diagnostics);
@@ -173,6 +174,14 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--dropout") == 0) {
             options.import.dropout_given = true;
             options.import.dropout = atof(equals + 1);
+            continue;
+        }
+        if (strcmp(argv[i], "--no-prune") == 0) {
+            options.no_pruning = atoi(equals + 1) != 0;
+            continue;
+        }
+        if (strcmp(argv[i], "--steps") == 0) {
+            steps = atoi(equals + 1);
             continue;
         }
         bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
