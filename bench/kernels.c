@@ -117,7 +117,6 @@ static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics 
     execution.between_context = &clock;
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
-        execution_zero_gradients(&execution);
         start(&clock, seconds);
         ok = execution_forward(&execution, 0, 0, diagnostics);
         start(&clock, seconds + counts[0]);

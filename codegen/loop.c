@@ -3,6 +3,8 @@
 
 #include "codegen/body.h"
 
+enum { CACHE_LINE = 64, PREFETCH_BYTES = 2048 };
+
 typedef struct LoopEmitter {
     Emit *emit;
     const Kernel *kernel;
@@ -117,9 +119,28 @@ static void hoist(LoopEmitter *loop, const KernelPhase *phase)
     }
 }
 
+/* The lines that a block PREFETCH_BYTES later touches. Processors see the streams themselves, but lose them at the end
+ * of every page, and they see too few where a kernel walks through many. */
+static void prefetch_later(LoopEmitter *loop, Ir index)
+{
+    Emit *emit = loop->emit;
+    int64_t width = loop->plan->lanes * (inner_is_copied(loop) ? loop->plan->copies : 1);
+    for (int o = 0; o < loop->kernel->operand_count; o++) {
+        const KernelOperand *operand = &loop->kernel->operands[o];
+        if (operand->stride[inner_axis(loop)] != 1) continue;
+        int64_t size = (int64_t)dtype_size(operand->dtype), line = CACHE_LINE / size;
+        for (int64_t i = 0; i < width; i += line) {
+            Ir ahead = emit_add(emit, index, emit_i64(emit, PREFETCH_BYTES / size + i));
+            LLVMTypeRef type = emit_memory_type(emit, operand->dtype);
+            emit_prefetch(emit, emit_address(emit, type, loop->body.base[o], ahead), PREFETCH_LEVEL1);
+        }
+    }
+}
+
 static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
 {
     loop->body.index[inner_axis(loop)] = index;
+    if (loop->plan->streams) prefetch_later(loop, index);
     for (int r = phase->first; r < phase->first + phase->count; r++) {
         if (loop->hoisted[r]) continue;
         if (kernel_op_is_reduction(kernel_instruction(loop->kernel, (Register)r)->op)) {

@@ -163,6 +163,8 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
         if (step > 1) plan->stepped_axis = axis;
         units_add(&plan->units, axis, kernel->extent[axis], step);
     }
+    plan->streams =
+        is_map(kernel) && plan->vector_axis == inner && kernel_bytes(kernel) > (double)target->level2_bytes / 2;
     int64_t chunk = CHUNK_ELEMENTS; /* a multiple of lanes * copies */
     if (plan->stepped_axis < 0 && is_map(kernel) && kernel->extent[inner] > chunk) {
         plan->stepped_axis = inner;

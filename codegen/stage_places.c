@@ -39,15 +39,12 @@ void stage_place_parameters(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
     const ValueList *parameters = &builder->parameters;
-    SkyStage *stage = &builder->code->stage;
     for (size_t i = 0; i < parameters->count; i++)
         place(builder, parameters->values[i], SKY_SPACE_STATE, &builder->state_bytes);
-    stage->gradient_offset = builder->state_bytes;
     for (size_t i = 0; i < parameters->count; i++) {
         ValueId gradient = graph_gradient(graph, parameters->values[i]);
         if (gradient) place(builder, gradient, SKY_SPACE_STATE, &builder->state_bytes);
     }
-    stage->gradient_bytes = builder->state_bytes - stage->gradient_offset;
     for (size_t i = 0; i < parameters->count; i++) {
         const Node *update = stage_update_of(builder, parameters->values[i], NULL);
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)

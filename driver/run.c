@@ -343,12 +343,6 @@ static void write_outputs(Run *run)
     }
 }
 
-static bool gradient_step(Run *run, Diagnostics *diagnostics)
-{
-    execution_zero_gradients(&run->execution);
-    return execution_backward(&run->execution, 0, 0, diagnostics);
-}
-
 static void write_gradients(Run *run)
 {
     const SkyStage *stage = &run->code.stage;
@@ -364,7 +358,7 @@ static bool train(Run *run, Diagnostics *diagnostics)
     run->losses = arena_new_array(&run->arena, double, (size_t)steps + 1);
     for (int step = 0; step < steps; step++) {
         run->losses[step] = loss_value(run);
-        if (step > 0 && !gradient_step(run, diagnostics)) return false;
+        if (step > 0 && !execution_backward(&run->execution, 0, 0, diagnostics)) return false;
         if (!execution_update(&run->execution, 0, diagnostics)) return false;
         set_step(run, step + 1);
         if (!execution_forward(&run->execution, 0, 0, diagnostics)) return false;
@@ -387,7 +381,7 @@ static bool execute(Run *run, Diagnostics *diagnostics)
     run->writer = safetensors_writer();
     write_outputs(run);
     bool differentiates = run->options->gradients || run->options->steps >= 0;
-    if (differentiates && !gradient_step(run, diagnostics)) return false;
+    if (differentiates && !execution_backward(&run->execution, 0, 0, diagnostics)) return false;
     if (run->options->gradients) write_gradients(run);
     if (run->options->steps >= 0 && !train(run, diagnostics)) return false;
     SafeTensorsWriter *writer = run->writer;

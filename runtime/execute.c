@@ -177,16 +177,6 @@ void execution_close(Execution *execution)
     execution->stages = NULL;
 }
 
-void execution_zero_gradients(Execution *execution)
-{
-    for (uint32_t i = 0; i < execution->program->stage_count; i++) {
-        const StageSpaces *spaces = &execution->stages[i];
-        if (spaces->stage->gradient_bytes)
-            parallel_zero(execution->threads, spaces->state.bytes + spaces->stage->gradient_offset,
-                          spaces->stage->gradient_bytes);
-    }
-}
-
 void execution_exempt_from_decay(Execution *execution, uint32_t classes)
 {
     for (uint32_t i = 0; i < execution->program->stage_count; i++) {

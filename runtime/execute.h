@@ -47,7 +47,6 @@ bool execution_backward(Execution *execution, uint32_t stage, uint32_t slot, Dia
 bool execution_weight_gradient(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics);
 bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnostics);
 
-void execution_zero_gradients(Execution *execution);
 /* Exempts the parameters of the classes in `classes` (bit 1 << decay_exempt_class) from weight decay: their update
  * calls read the second group of step scalars. */
 void execution_exempt_from_decay(Execution *execution, uint32_t classes);

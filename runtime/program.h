@@ -81,9 +81,8 @@ typedef struct SkyStage {
     const SkyTensor *receive_forward, *send_forward, *receive_backward, *send_backward;
     uint32_t receive_forward_count, send_forward_count, receive_backward_count, send_backward_count;
     uint32_t has_loss;
-    SkyLocation loss;                         /* float32: the micro-batch's share; in the slot */
-    uint64_t space_bytes[SKY_SPACE_COUNT];    /* slot: of one slot */
-    uint64_t gradient_offset, gradient_bytes; /* the run of the state space that holds all accumulated gradients */
+    SkyLocation loss;                      /* float32: the micro-batch's share; in the slot */
+    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot */
     uint64_t thread_scratch_bytes;
     const void *constants;
 } SkyStage;
@@ -91,9 +90,9 @@ typedef struct SkyStage {
 /* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at
  * any time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by
  * another micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the
- * slot is free and its sends are complete. Receive_backward stays until the slot is free. Between stages of one rank there are no sends and receives: the runtime
- * copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves gradients undefined: the runtime zeroes the
- * gradient run before every step. */
+ * slot is free and its sends are complete. Receive_backward stays until the slot is free. Between stages of one rank
+ * there are no sends and receives: the runtime copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves
+ * gradients zero, as they are at the start: every step accumulates into them. */
 typedef enum SkyInstructionOp {
     SKY_RECEIVE_FORWARD, /* post or complete the activations of (stage, micro-batch) */
     SKY_FORWARD,
@@ -102,8 +101,8 @@ typedef enum SkyInstructionOp {
     SKY_BACKWARD,
     SKY_SEND_BACKWARD,
     SKY_WEIGHT_GRADIENT, /* of stages whose backward is split: the other half; the slot is in use until then */
-    SKY_UPDATE, /* all parameters of the stage */
-    SKY_REDUCE  /* gradients of parameters that several stages hold (same global_index) are summed */
+    SKY_UPDATE,          /* all parameters of the stage */
+    SKY_REDUCE           /* gradients of parameters that several stages hold (same global_index) are summed */
 } SkyInstructionOp;
 
 typedef struct SkyInstruction {

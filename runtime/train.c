@@ -195,7 +195,6 @@ static double run_step(Training *t, double learning_rate)
     data_order_next(&t->order, &t->cursor, t->batch_rows);
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, loss_scale(t), t->step);
     step_scalars_drop(t->execution.step, t->seed, t->step);
-    execution_zero_gradients(&t->execution);
     PipelineBatch batch = {.dataset = &t->data,
                            .rows = t->batch_rows,
                            .step = t->step + 1,

@@ -150,11 +150,12 @@ static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scra
 
 static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch)
 {
-    float *value = o[0], *m = o[2], *v = o[3];
-    const float *gradient = o[1], *s = o[4];
+    float *value = o[0], *gradient = o[1], *m = o[2], *v = o[3];
+    const float *s = o[4];
     (void)scratch;
     for (int64_t i = begin; i < end; i++) {
         float g = gradient[i] * s[SKY_STEP_GRADIENT_SCALE];
+        gradient[i] = 0;
         m[i] = s[SKY_STEP_BETA1] * m[i] + (1 - s[SKY_STEP_BETA1]) * g;
         v[i] = s[SKY_STEP_BETA2] * v[i] + (1 - s[SKY_STEP_BETA2]) * g * g;
         float root = sqrtf(v[i] * s[SKY_STEP_CORRECTION2]) + s[SKY_STEP_EPSILON];
@@ -246,7 +247,7 @@ static SkyParameter *add_parameter(ToyStage *t, SkyStage *stage, int layer)
     return p;
 }
 
-/* Gradients form one run at the end of the state; updates follow when it is known where they are. */
+/* Gradients lie at the end of the state; updates follow when it is known where they are. */
 static void add_updates(ToyStage *t, SkyStage *stage)
 {
     const SkyLocation step = {.space = SKY_SPACE_STEP};
@@ -262,10 +263,8 @@ static void add_updates(ToyStage *t, SkyStage *stage)
 static void lay_out_parameters(ToyStage *t, SkyStage *stage)
 {
     for (uint32_t layer = stage->first_layer; layer <= stage->last_layer; layer++) add_parameter(t, stage, (int)layer);
-    stage->gradient_offset = stage->space_bytes[SKY_SPACE_STATE];
     for (uint32_t p = 0; p < stage->parameter_count; p++)
         t->parameters[p].gradient = reserve(stage, SKY_SPACE_STATE, t->parameters[p].value.bytes);
-    stage->gradient_bytes = stage->space_bytes[SKY_SPACE_STATE] - stage->gradient_offset;
     stage->parameters = t->parameters;
     add_updates(t, stage);
 }

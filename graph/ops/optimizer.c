@@ -1,5 +1,5 @@
 /* Accumulation of gradients and the optimisers' updates, in place. The scalars of the step are read at the places that
- * base/step_scalars.h names; the gradient is scaled first. */
+ * base/step_scalars.h names; the gradient is scaled first, and zero afterwards. */
 #include "base/step_scalars.h"
 #include "graph/operator.h"
 
@@ -72,6 +72,14 @@ static int operand_of(Lowering *lowering, ValueId value)
     return lower_operand_broadcast(lowering, &view);
 }
 
+/* The accumulated gradient, which is left zero for the next step: while its line is at hand, that costs nothing. */
+static Register take_gradient(const Update *update, int operand)
+{
+    Register gradient = kernel_load(update->kernel, operand);
+    kernel_store(update->kernel, operand, kernel_constant(update->kernel, update->type, 0));
+    return gradient;
+}
+
 static Update begin_update(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
@@ -84,7 +92,7 @@ static Update begin_update(Lowering *lowering, NodeId id)
     int gradient = operand_of(lowering, node->inputs[1]);
     for (int i = 3; i < node->input_count; i++) update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
     Register scale = load_scalar(&update, SKY_STEP_GRADIENT_SCALE);
-    update.gradient = multiply(&update, kernel_load(update.kernel, gradient), scale);
+    update.gradient = multiply(&update, take_gradient(&update, gradient), scale);
     return update;
 }
 
@@ -240,7 +248,7 @@ void lower_lamb_update(Lowering *lowering, NodeId id)
     LambScalars scalars = load_lamb_scalars(&update);
 
     kernel_begin_phase(kernel, true);
-    Register gradient = multiply(&update, kernel_load(kernel, operands[1]), scalars.scale);
+    Register gradient = multiply(&update, take_gradient(&update, operands[1]), scalars.scale);
     Register first = moving_average(&update, 0, scalars.beta1, gradient);
     Register second = moving_average(&update, 1, scalars.beta2, multiply(&update, gradient, gradient));
     Register value = kernel_load(kernel, update.parameter);
