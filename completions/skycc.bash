@@ -10,6 +10,7 @@ _skycc_values() {
     --allocate) echo even sky heuristic optimal ;;
     --objective) echo step period ;;
     --schedule) echo gpipe 1f1b zb auto ;;
+    --recompute) echo auto never always ;;
     --schedule-lr) echo constant linear cosine ;;
     --optimizer) echo sgd momentum adam adamw lamb ;;
     --loss) echo cross-entropy output: ;;

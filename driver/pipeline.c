@@ -33,7 +33,9 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
         const PlanStage *planned = &plan->stages[s];
         StageCode *code = &pipeline->stages[s];
         stage_build_as(code, &model->graph, planned->first_layer, planned->last_layer,
-                       planned->weight_gradient_ns > 0 ? STAGE_SPLIT : STAGE_PLAIN);
+                       planned->recompute                ? STAGE_RECOMPUTE
+                       : planned->weight_gradient_ns > 0 ? STAGE_SPLIT
+                                                         : STAGE_PLAIN);
         code->stage.index = (uint32_t)s;
         code->stage.slot_count = (uint32_t)planned->in_flight;
         uint64_t bytes = stage_bytes(&code->stage, code->stage.slot_count);

@@ -29,6 +29,7 @@ static bool parse_choice(const char *option, const char *text, const char *(*nam
 
 static const char *allocator_name(int i) { return plan_allocator_name((PlanAllocator)i); }
 static const char *objective_name(int i) { return plan_objective_name((PlanObjective)i); }
+static const char *recompute_name(int i) { return plan_recompute_name((PlanRecompute)i); }
 static const char *schedule_name(int i) { return plan_schedule_name((PlanSchedule)i); }
 
 bool plan_model_option(PlanModelOptions *options, int option, char *argument, Diagnostics *diagnostics)
@@ -58,6 +59,11 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
         if (!parse_choice("--schedule", argument, schedule_name, PLAN_SCHEDULE_COUNT, &choice, diagnostics))
             return false;
         options->request.schedule = (PlanSchedule)choice;
+        return true;
+    case OPTION_RECOMPUTE:
+        if (!parse_choice("--recompute", argument, recompute_name, PLAN_RECOMPUTE_COUNT, &choice, diagnostics))
+            return false;
+        options->request.recompute = (PlanRecompute)choice;
         return true;
     case OPTION_WITHOUT:
         array_push(options->without, options->without_count, options->without_capacity, argument);

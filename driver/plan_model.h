@@ -29,6 +29,7 @@ enum {
     OPTION_OBJECTIVE,
     OPTION_TIME_LIMIT,
     OPTION_SCHEDULE,
+    OPTION_RECOMPUTE,
     OPTION_WITHOUT,
     OPTION_PIN,
     OPTION_FAIL_ABOVE,
@@ -48,9 +49,11 @@ enum {
         {"allocate", required_argument, NULL, OPTION_ALLOCATE},                                                        \
         {"objective", required_argument, NULL, OPTION_OBJECTIVE},                                                      \
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
-        {"schedule", required_argument, NULL, OPTION_SCHEDULE}, {"without", required_argument, NULL, OPTION_WITHOUT},  \
-        {"pin", required_argument, NULL, OPTION_PIN}, {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE},      \
-        {"loss", required_argument, NULL, OPTION_LOSS}, {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},      \
+        {"schedule", required_argument, NULL, OPTION_SCHEDULE},                                                        \
+        {"recompute", required_argument, NULL, OPTION_RECOMPUTE},                                                      \
+        {"without", required_argument, NULL, OPTION_WITHOUT}, {"pin", required_argument, NULL, OPTION_PIN},            \
+        {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE}, {"loss", required_argument, NULL, OPTION_LOSS},    \
+        {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
         {"dropout", required_argument, NULL, OPTION_DROPOUT},                                                          \
         {"precision", required_argument, NULL, OPTION_PRECISION}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},    \
         {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
@@ -66,7 +69,9 @@ enum {
     "  --allocate HOW        even, sky, heuristic or optimal (default optimal)\n"                                      \
     "  --objective WHAT      step or period (default step)\n"                                                          \
     "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \
-    "  --schedule HOW        gpipe, 1f1b, zb (backward split) or auto: the fastest in simulation (default)\n"                                \
+    "  --schedule HOW        gpipe, 1f1b, zb (backward split) or auto: the fastest in simulation (default)\n"          \
+    "  --recompute WHEN      run forward again instead of keeping its results: auto (where memory is short), never, "  \
+    "always\n"                                                                                                         \
     "  --without DEVICE      leave a device out (may be repeated)\n"                                                   \
     "  --pin LAYERS=DEVICE   keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or "       \
     "number\n"                                                                                                         \

@@ -30,6 +30,12 @@ const char *plan_schedule_name(PlanSchedule schedule)
     return names[schedule];
 }
 
+const char *plan_recompute_name(PlanRecompute recompute)
+{
+    static const char *const names[PLAN_RECOMPUTE_COUNT] = {"auto", "never", "always"};
+    return names[recompute];
+}
+
 const char *plan_objective_name(PlanObjective objective)
 {
     return objective == PLAN_OBJECTIVE_STEP ? "step" : "period";
@@ -46,6 +52,13 @@ bool plan_objective_from_name(const char *name, PlanObjective *objective)
 {
     for (int i = 0; i < 2; i++)
         if (strcmp(name, plan_objective_name((PlanObjective)i)) == 0) return *objective = (PlanObjective)i, true;
+    return false;
+}
+
+bool plan_recompute_from_name(const char *name, PlanRecompute *recompute)
+{
+    for (int i = 0; i < PLAN_RECOMPUTE_COUNT; i++)
+        if (strcmp(name, plan_recompute_name((PlanRecompute)i)) == 0) return *recompute = (PlanRecompute)i, true;
     return false;
 }
 

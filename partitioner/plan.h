@@ -27,6 +27,15 @@ typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, 
 /* AUTO: whatever order order_search finds; ZB: the same with backward split. */
 typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_ZB, PLAN_AUTO, PLAN_SCHEDULE_COUNT } PlanSchedule;
 
+/* Which stages drop the stash of a micro-batch and run forward again before backward: those that do not fit otherwise
+ * (and where that makes a better plan), none, or all. */
+typedef enum PlanRecompute {
+    PLAN_RECOMPUTE_AUTO,
+    PLAN_RECOMPUTE_NEVER,
+    PLAN_RECOMPUTE_ALWAYS,
+    PLAN_RECOMPUTE_COUNT
+} PlanRecompute;
+
 /* What a rank does, in order. Receives and sends name the stage that does them:
  *   RECEIVE_FORWARD   stage s gets micro-batch m's activations from stage s-1
  *   FORWARD           stage s runs forward of m; what backward needs stays in stash slot `slot`
@@ -66,6 +75,7 @@ typedef struct PlanStage {
     int rank;
     int first_layer, last_layer; /* inclusive, from 0 */
     int64_t forward_ns, backward_ns, update_ns;
+    bool recompute;             /* backward_ns includes running forward again */
     int64_t weight_gradient_ns; /* the part of backward_ns that WEIGHT_GRADIENT takes; 0: backward is not split */
     int64_t memory_bytes;
     int64_t memory_limit_bytes; /* the device's; COSTS_NO_LIMIT if none (left out of the file) */
@@ -115,6 +125,7 @@ typedef struct Plan {
     PlanAllocator allocator;
     PlanObjective objective;
     PlanSchedule schedule;
+    PlanRecompute recompute;
     int microbatches;
     int layer_count;
     PlanStage *stages;
@@ -142,8 +153,10 @@ typedef struct Plan {
 const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
 const char *plan_allocator_name(PlanAllocator allocator); /* "even", "sky", "heuristic", "optimal" */
 const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b", "zb", "auto" */
+const char *plan_recompute_name(PlanRecompute recompute); /* "auto", "never", "always" */
 const char *plan_objective_name(PlanObjective objective); /* "step", "period" */
 bool plan_allocator_from_name(const char *name, PlanAllocator *allocator);
+bool plan_recompute_from_name(const char *name, PlanRecompute *recompute);
 bool plan_objective_from_name(const char *name, PlanObjective *objective);
 bool plan_schedule_from_name(const char *name, PlanSchedule *schedule);
 int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the objective */

@@ -23,6 +23,7 @@ static void print_stage(Buffer *buffer, const PlanStage *stage)
     print_seconds(buffer, "backward_s", stage->backward_ns);
     print_seconds(buffer, "update_s", stage->update_ns);
     if (stage->weight_gradient_ns > 0) print_seconds(buffer, "weight_gradient_s", stage->weight_gradient_ns);
+    if (stage->recompute) buffer_print(buffer, ",\"recompute\":true");
     buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)stage->memory_bytes);
     if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
         buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)stage->memory_limit_bytes);
@@ -89,11 +90,13 @@ static void print_head(Buffer *buffer, const Plan *plan)
     json_print_string(buffer, plan->model_hash);
     buffer_print(buffer, ",\"costs_hash\":");
     json_print_string(buffer, plan->costs_hash);
-    buffer_print(
-        buffer,
-        ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule_kind\":\"%s\",\"microbatches\":%d,\"layers\":%d",
-        plan_allocator_name(plan->allocator), plan_objective_name(plan->objective), plan_schedule_name(plan->schedule),
-        plan->microbatches, plan->layer_count);
+    buffer_print(buffer,
+                 ",\n "
+                 "\"allocate\":\"%s\",\"objective\":\"%s\",\"schedule_kind\":\"%s\",\"recompute\":\"%s\","
+                 "\"microbatches\":%d,\"layers\":%d",
+                 plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
+                 plan_schedule_name(plan->schedule), plan_recompute_name(plan->recompute), plan->microbatches,
+                 plan->layer_count);
     buffer_print(buffer, ",\n \"period_s\":");
     json_print_number(buffer, (double)plan->period_ns / 1e9);
     print_seconds(buffer, "step_s", plan->step_ns);
@@ -215,9 +218,10 @@ static int op_index(const char *text)
     return -1;
 }
 
-/* weight_gradient_s: a part of backward_s; absent where backward is not split. */
-static bool get_split(const Reading *r, const json_t *object, const char *path, PlanStage *stage)
+/* Recompute and weight_gradient_s, a part of backward_s: absent where backward is plain. */
+static bool get_form(const Reading *r, const json_t *object, const char *path, PlanStage *stage)
 {
+    stage->recompute = json_is_true(json_object_get(object, "recompute"));
     if (!json_object_get(object, "weight_gradient_s")) return true;
     if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;
     return stage->weight_gradient_ns <= stage->backward_ns ||
@@ -238,8 +242,8 @@ static bool read_stage(const Reading *r, const json_t *object, int k)
                    &stage->last_layer) &&
            get_time(r, object, path, "forward_s", &stage->forward_ns) &&
            get_time(r, object, path, "backward_s", &stage->backward_ns) &&
-           get_time(r, object, path, "update_s", &stage->update_ns) &&
-           get_split(r, object, path, stage) && get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
+           get_time(r, object, path, "update_s", &stage->update_ns) && get_form(r, object, path, stage) &&
+           get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
            json_optional_integer(r->json, object, path, "memory_limit_bytes", &stage->memory_limit_bytes) &&
            get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
 }
@@ -344,7 +348,7 @@ static bool read_compared(const Reading *r, const json_t *root)
 static bool read_choices(const Reading *r, const json_t *root)
 {
     Plan *plan = r->plan;
-    const char *allocator, *objective, *schedule;
+    const char *allocator, *objective, *schedule, *recompute = "never";
     if (!json_get_string(r->json, root, "", "allocate", &allocator) ||
         !json_get_string(r->json, root, "", "objective", &objective) ||
         !json_get_string(r->json, root, "", "schedule_kind", &schedule))
@@ -352,6 +356,8 @@ static bool read_choices(const Reading *r, const json_t *root)
     if (!plan_allocator_from_name(allocator, &plan->allocator)) return refuse(r, "allocate", "is not known");
     if (!plan_objective_from_name(objective, &plan->objective)) return refuse(r, "objective", "is not known");
     if (!plan_schedule_from_name(schedule, &plan->schedule)) return refuse(r, "schedule_kind", "is not known");
+    if (!json_optional_string(r->json, root, "", "recompute", &recompute)) return false;
+    if (!plan_recompute_from_name(recompute, &plan->recompute)) return refuse(r, "recompute", "is not known");
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include "partitioner/certify.h"
 #include "partitioner/optimal.h"
 #include "partitioner/prove.h"
+#include "partitioner/recompute.h"
 #include "partitioner/relax.h"
 #include "partitioner/schedule.h"
 
@@ -85,7 +86,11 @@ static bool collect_pins(Planner *p)
 
 static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, Problem *problem)
 {
-    if (!problem_create(problem, costs, p->request->objective, schedule, p->request->microbatches, p->diagnostics))
+    static const ProblemRecompute recompute[PLAN_RECOMPUTE_COUNT] = {[PLAN_RECOMPUTE_AUTO] = RECOMPUTE_AUTO,
+                                                                     [PLAN_RECOMPUTE_NEVER] = RECOMPUTE_NEVER,
+                                                                     [PLAN_RECOMPUTE_ALWAYS] = RECOMPUTE_ALWAYS};
+    if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches,
+                                    recompute[p->request->recompute], NULL, p->diagnostics))
         return false;
     for (int i = 0; i < p->pin_count; i++)
         problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer,
@@ -101,15 +106,29 @@ typedef struct Candidates {
     OptimalResult result;
 } Candidates;
 
-static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Candidates *c)
+static void run_baselines(const Problem *problem, Candidates *c)
 {
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     allocate_even(problem, &c->allocation[PLAN_EVEN]);
     c->known[PLAN_EVEN] = true;
     c->known[PLAN_SKY] = allocate_sky(problem, &c->allocation[PLAN_SKY]);
     c->known[PLAN_HEURISTIC] = allocate_heuristic(problem, &c->allocation[PLAN_HEURISTIC]);
-    c->result = optimal_solve(problem, c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL,
-                              0.8 * p->request->time_limit_s, &c->allocation[PLAN_OPTIMAL]);
+}
+
+/* The baselines do not know recomputation: they get by without it where they can. */
+static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Candidates *c)
+{
+    Problem plain;
+    bool recompute = recompute_matters(problem);
+    double seconds = 0.8 * p->request->time_limit_s;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
+    if (recompute && problem_derive(&plain, problem, problem->costs, RECOMPUTE_NEVER, NULL)) {
+        run_baselines(&plain, c);
+        problem_free(&plain);
+    }
+    if (!c->known[PLAN_HEURISTIC]) run_baselines(problem, c);
+    const Allocation *start = c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL;
+    c->result = recompute ? recompute_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL])
+                          : optimal_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL]);
     c->known[PLAN_OPTIMAL] = c->result.found;
 }
 
@@ -117,7 +136,7 @@ static void fill_comparison(Plan *plan, const Problem *problem, const Candidates
 {
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         if (!c->known[a]) continue;
-        AllocationValue value = allocation_evaluate(problem, &c->allocation[a]);
+        AllocationValue value = allocation_settle(problem, &c->allocation[a]);
         plan->compared[a] = (PlanComparison){true, value.fits, value.period, value.step};
     }
 }

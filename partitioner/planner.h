@@ -8,8 +8,9 @@ typedef struct PlanRequest {
     PlanAllocator allocate;
     PlanObjective objective;
     PlanSchedule schedule;
-    int microbatches;     /* 0: those of the costs */
-    double time_limit_s;  /* for the optimal allocator */
+    PlanRecompute recompute;
+    int microbatches;    /* 0: those of the costs */
+    double time_limit_s; /* for the optimal allocator */
     /* Names of devices that must not be used, and layers that must be on a device. */
     const char *const *without;
     int without_count;

@@ -20,10 +20,12 @@ static bool fill_times(Problem *p, int type, Diagnostics *diagnostics)
     int device = p->first_device[type];
     size_t base = (size_t)type * (size_t)(p->layer_count + 1);
     double total = 0;
+    bool recomputes = p->recompute == RECOMPUTE_ALWAYS || (p->recompute == RECOMPUTE_SOME && p->recomputing[device]);
     for (int l = 0; l < p->layer_count; l++) {
         double forward = nanoseconds(costs_forward_s(costs, device, l));
         double backward = nanoseconds(costs_backward_s(costs, device, l));
         double update = nanoseconds(costs_update_s(costs, device, l));
+        if (recomputes) backward += forward;
         total += forward + backward + update;
         if (!(total <= MAX_TOTAL_NS) || !(total * p->microbatches <= MAX_STEP_NS))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT,
@@ -61,7 +63,9 @@ static void find_types(Problem *p)
     p->type_size = arena_new_array(&p->arena, int, (size_t)n);
     for (int i = 0; i < n; i++) {
         int t = 0;
-        while (t < p->type_count && !same_type(p->costs, p->first_device[t], i)) t++;
+        while (t < p->type_count && !(same_type(p->costs, p->first_device[t], i) &&
+                                      (!p->recomputing || p->recomputing[p->first_device[t]] == p->recomputing[i])))
+            t++;
         if (t == p->type_count) p->first_device[p->type_count++] = i;
         p->type_of[i] = t;
         p->type_size[t]++;
@@ -108,14 +112,16 @@ static void fill_memory(Problem *p)
 {
     int n = p->layer_count;
     const LayerCost *layers = p->costs->layers;
-    bool stash = false, uneven = false;
+    bool uneven = false, stash = p->recompute == RECOMPUTE_ALWAYS || p->recompute == RECOMPUTE_SOME;
     p->fixed_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     p->stash_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    p->kept_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     p->boundary_in = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     p->boundary_out = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     for (int l = 0; l < n; l++) {
         p->fixed_bytes[l + 1] = p->fixed_bytes[l] + layers[l].memory_bytes + layers[l].state_bytes;
         p->stash_bytes[l + 1] = p->stash_bytes[l] + layers[l].stash_bytes;
+        p->kept_bytes[l + 1] = p->kept_bytes[l] + layers[l].kept_bytes;
         stash |= layers[l].stash_bytes > 0;
         if (l > 0 && !layers[l].resident) p->boundary_in[l] = BUFFERS_PER_CUT * layers[l - 1].output_bytes;
         if (l + 1 < n && !layers[l].resident) p->boundary_out[l + 1] = BUFFERS_PER_CUT * layers[l].output_bytes;
@@ -130,6 +136,8 @@ static void fill_memory(Problem *p)
     for (int c = 0; c <= n; c++)
         if (p->boundary_in[c] + p->boundary_out[c] > widest) widest = p->boundary_in[c] + p->boundary_out[c];
     if (__builtin_add_overflow(most, 2 * widest, &most)) most = COSTS_NO_LIMIT;
+    int64_t again = p->recompute == RECOMPUTE_NEVER ? 0 : problem_recompute_bytes(p, 0, n, p->microbatches);
+    if (again > most) most = again;
     for (int t = 0; t < p->type_count; t++) p->has_limits |= p->type_limit[t] < most;
     p->holes = uneven && p->has_limits;
     if (p->schedule != PLAN_GPIPE && stash && p->has_limits)
@@ -168,7 +176,17 @@ static void fill_links(Problem *p)
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics)
 {
+    return problem_create_recomputing(problem, costs, objective, schedule, microbatches, RECOMPUTE_NEVER, NULL,
+                                      diagnostics);
+}
+
+bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
+                                int microbatches, ProblemRecompute recompute, const bool *devices,
+                                Diagnostics *diagnostics)
+{
     memset(problem, 0, sizeof *problem);
+    problem->recompute = recompute;
+    problem->recomputing = devices;
     problem->costs = costs;
     problem->layer_count = costs->layer_count;
     problem->device_count = costs->device_count;
@@ -197,7 +215,8 @@ int problem_in_flight(const Problem *problem, int to_end)
     return to_end;
 }
 
-int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight)
+/* State, boundaries and scratch, and in_flight times `each`; `once` beside them. */
+static int64_t sum_bytes(const Problem *problem, int start, int end, int in_flight, int64_t each, int64_t once)
 {
     int64_t fixed = problem->fixed_bytes[end] - problem->fixed_bytes[start], stash, total;
     int64_t scratch = 0;
@@ -207,11 +226,39 @@ int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_f
         int64_t a = row[start], b = row[end - (1 << k)];
         scratch = a > b ? a : b;
     }
-    if (__builtin_mul_overflow(problem->stash_bytes[end] - problem->stash_bytes[start], in_flight, &stash) ||
+    if (__builtin_mul_overflow(each, in_flight, &stash) || __builtin_add_overflow(stash, once, &stash) ||
         __builtin_add_overflow(fixed, stash, &total) || __builtin_add_overflow(total, scratch, &total) ||
         __builtin_add_overflow(total, problem->boundary_in[start] + problem->boundary_out[end], &total))
         return COSTS_NO_LIMIT - 1; /* more than any limit but none */
     return total;
+}
+
+int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight)
+{
+    return sum_bytes(problem, start, end, in_flight, problem->stash_bytes[end] - problem->stash_bytes[start], 0);
+}
+
+/* Received and sent tensors of both directions stay in the slot; one of each kind of what boundary buffers hold. */
+int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int in_flight)
+{
+    int64_t each = problem->kept_bytes[end] - problem->kept_bytes[start], stash = problem->stash_bytes[end];
+    each += (problem->boundary_in[start] + problem->boundary_out[end]) / (BUFFERS_PER_CUT / 2);
+    return sum_bytes(problem, start, end, in_flight, each, stash - problem->stash_bytes[start]);
+}
+
+static bool fits_plain(const Problem *p, int type, int start, int end, int in_flight)
+{
+    return problem_stage_bytes(p, start, end, in_flight) <= p->type_limit[type];
+}
+
+bool problem_stage_recomputes(const Problem *problem, int type, int start, int end, int to_end)
+{
+    if (problem->recompute == RECOMPUTE_NEVER) return false;
+    if (problem->recompute == RECOMPUTE_ALWAYS) return true;
+    int in_flight = problem_in_flight(problem, to_end);
+    return !fits_plain(problem, type, start, end, in_flight) &&
+           problem_recompute_bytes(problem, start, end, in_flight) <
+               problem_stage_bytes(problem, start, end, in_flight);
 }
 
 bool problem_stage_fits(const Problem *problem, int type, int start, int end, int to_end)
@@ -221,7 +268,11 @@ bool problem_stage_fits(const Problem *problem, int type, int start, int end, in
         if (pinned[end] > pinned[start]) return false;
     }
     if (problem->type_limit[type] == COSTS_NO_LIMIT) return true;
-    return problem_stage_bytes(problem, start, end, problem_in_flight(problem, to_end)) <= problem->type_limit[type];
+    int in_flight = problem_in_flight(problem, to_end);
+    bool again = problem->recompute == RECOMPUTE_SOME ? problem->recomputing[problem->first_device[type]]
+                                                      : problem->recompute != RECOMPUTE_NEVER;
+    return (problem->recompute != RECOMPUTE_ALWAYS && fits_plain(problem, type, start, end, in_flight)) ||
+           (again && problem_recompute_bytes(problem, start, end, in_flight) <= problem->type_limit[type]);
 }
 
 /* Gives `device` a type of its own, so that a pin can speak about it alone. */
@@ -284,6 +335,18 @@ void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
     }
 }
 
+bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, ProblemRecompute recompute,
+                    const bool *devices)
+{
+    Diagnostics ignored = {0};
+    bool ok = problem_create_recomputing(derived, costs, problem->objective, problem->schedule, problem->microbatches,
+                                         recompute, devices, &ignored);
+    for (int i = 0; ok && i < problem->pin_count; i++)
+        problem_pin(derived, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
+    diagnostics_free(&ignored);
+    return ok;
+}
+
 Allocation allocation_create(Arena *arena, const Problem *problem)
 {
     size_t room = (size_t)problem->device_count + 1;
@@ -297,16 +360,22 @@ void allocation_copy(Allocation *to, const Allocation *from)
     memcpy(to->end, from->end, (size_t)from->stage_count * sizeof *to->end);
 }
 
-AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation)
+/* `settled`: with the time of recomputation where the problem leaves that open. */
+static AllocationValue evaluate(const Problem *problem, const Allocation *allocation, bool settled)
 {
     AllocationValue value = {.fits = true};
     for (int k = 0, start = 0; k < allocation->stage_count; start = allocation->end[k++]) {
         int end = allocation->end[k], type = problem->type_of[allocation->device[k]];
         int to_end = allocation->stage_count - k;
         int64_t work = problem_work(problem, type, start, end), update = problem_update(problem, type, start, end);
+        bool again = problem_stage_recomputes(problem, type, start, end, to_end);
+        if (settled && again && problem->recompute == RECOMPUTE_AUTO)
+            work += problem_forward(problem, type, start, end);
         if (!problem_stage_fits(problem, type, start, end, to_end)) {
             value.fits = false;
-            int64_t over = problem_stage_bytes(problem, start, end, problem_in_flight(problem, to_end)) -
+            int in_flight = problem_in_flight(problem, to_end);
+            int64_t over = (again ? problem_recompute_bytes(problem, start, end, in_flight)
+                                  : problem_stage_bytes(problem, start, end, in_flight)) -
                            problem->type_limit[type];
             if (over > 0 && __builtin_add_overflow(value.excess, over, &value.excess)) value.excess = INT64_MAX;
         }
@@ -321,6 +390,16 @@ AllocationValue allocation_evaluate(const Problem *problem, const Allocation *al
     }
     value.step = value.sum + (int64_t)(problem->microbatches - 1) * value.period + value.update;
     return value;
+}
+
+AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation)
+{
+    return evaluate(problem, allocation, false);
+}
+
+AllocationValue allocation_settle(const Problem *problem, const Allocation *allocation)
+{
+    return evaluate(problem, allocation, true);
 }
 
 bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b)

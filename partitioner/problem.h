@@ -9,6 +9,11 @@
 #include "partitioner/plan.h"
 #include "profiler/costs.h"
 
+/* What the times and the memory of the problem say about recomputation. AUTO is a relaxation: times are those without,
+ * and a stage fits if it fits with or without, so that bounds hold for every plan; allocation_settle gives what an
+ * allocation really takes. SOME: the devices named recompute, unless a stage fits without, but pay for it always. */
+typedef enum ProblemRecompute { RECOMPUTE_NEVER, RECOMPUTE_ALWAYS, RECOMPUTE_AUTO, RECOMPUTE_SOME } ProblemRecompute;
+
 typedef struct Problem {
     Arena arena;
     const Costs *costs;
@@ -17,6 +22,8 @@ typedef struct Problem {
     PlanSchedule schedule;
     PlanObjective objective;
     bool free_links; /* no link costs or delays anything */
+    ProblemRecompute recompute;
+    const bool *recomputing; /* [device], where `recompute` is SOME */
 
     int *type_of;                     /* [device] */
     int *first_device, *type_size;    /* [type]: its lowest device, how many there are */
@@ -33,10 +40,12 @@ typedef struct Problem {
 
     /* Memory. Resident bytes do not depend on the schedule; levels is how many different in-flight counts matter. */
     int64_t *fixed_bytes, *stash_bytes;  /* [cut], prefix sums of resident + state, and of stash */
+    int64_t *kept_bytes;                 /* [cut], prefix sums of what recomputation keeps */
     int64_t *scratch_bytes;              /* [power][layer]: sparse table of range maxima; NULL if all are 0 */
     int64_t *boundary_in, *boundary_out; /* [cut]: buffers of a stage that starts, or ends, there */
     bool has_limits;                     /* some device has a limit that a stage could exceed */
-    int level_limit; /* other schedules than GPipe, with stash: stages-to-the-end from which on the in-flight count is constant; else 0 */
+    int level_limit; /* other schedules than GPipe, with stash: stages-to-the-end from which on the in-flight count is
+                        constant; else 0 */
     bool holes;      /* a longer stage may fit where a shorter one does not (narrower cut) */
 
     /* Links. */
@@ -60,6 +69,14 @@ typedef struct AllocationValue {
 /* `microbatches` 0: those of the costs. Fails (reporting) when times are too large to be added in 64 bits. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
+/* The same with recomputation; `devices` (kept) for RECOMPUTE_SOME, else NULL. */
+bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
+                                int microbatches, ProblemRecompute recompute, const bool *devices,
+                                Diagnostics *diagnostics);
+/* The same question, pins included, about other costs (whose devices begin like the problem's) or another way to
+ * recompute. Errors are not reported. */
+bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, ProblemRecompute recompute,
+                    const bool *devices);
 void problem_free(Problem *problem);
 /* Layers first ... last may run on `device` only. */
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
@@ -67,14 +84,20 @@ void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
 /* Micro-batches in flight at least in a stage that has `to_end` stages from itself to the end, itself included: all of
  * them under GPipe, else as many as 1F1B needs. Searched orders take more where there is room. */
 int problem_in_flight(const Problem *problem, int to_end);
-/* Bytes a stage needs with that many micro-batches in flight. */
+/* Bytes a stage needs with that many micro-batches in flight: with every stash, or with boundaries for all of them and
+ * one stash, which is made again. */
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight);
+int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int in_flight);
+/* Whether the stage has to recompute: it always does, or it does not fit otherwise and may. */
+bool problem_stage_recomputes(const Problem *problem, int type, int start, int end, int to_end);
 /* Memory and pins only. */
 bool problem_stage_fits(const Problem *problem, int type, int start, int end, int to_end);
 
 Allocation allocation_create(Arena *arena, const Problem *problem);
 void allocation_copy(Allocation *to, const Allocation *from);
 AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation);
+/* The same with the time that recomputation really takes: what a plan made of it will have. */
+AllocationValue allocation_settle(const Problem *problem, const Allocation *allocation);
 /* Which of two values is better for the problem's objective: fitting first, then the objective, then the other measure.
  */
 bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b);
@@ -85,6 +108,12 @@ static inline int64_t problem_work(const Problem *p, int type, int start, int en
 {
     const int64_t *work = p->work + (size_t)type * (size_t)(p->layer_count + 1);
     return work[end] - work[start];
+}
+
+static inline int64_t problem_forward(const Problem *p, int type, int start, int end)
+{
+    const int64_t *forward = p->forward + (size_t)type * (size_t)(p->layer_count + 1);
+    return forward[end] - forward[start];
 }
 
 static inline int64_t problem_update(const Problem *p, int type, int start, int end)

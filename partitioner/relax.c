@@ -9,7 +9,6 @@ enum { MOST_DEVICES = 64 };
 static bool is_enough(const Problem *problem, int device, int64_t extra, int copies)
 {
     Arena arena = {0};
-    Diagnostics ignored = {0};
     Costs costs = *problem->costs;
     int n = costs.device_count;
     costs.devices = arena_new_array(&arena, DeviceCost, (size_t)n + (size_t)copies);
@@ -20,13 +19,10 @@ static bool is_enough(const Problem *problem, int device, int64_t extra, int cop
     costs.device_count += copies;
     Problem relaxed;
     bool enough = false;
-    if (problem_create(&relaxed, &costs, problem->objective, problem->schedule, problem->microbatches, &ignored)) {
-        for (int i = 0; i < problem->pin_count; i++)
-            problem_pin(&relaxed, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
+    if (problem_derive(&relaxed, problem, &costs, problem->recompute, NULL)) {
         enough = optimal_is_feasible(&relaxed);
         problem_free(&relaxed);
     }
-    diagnostics_free(&ignored);
     arena_free(&arena);
     return enough;
 }

@@ -44,7 +44,9 @@ static void build_instructions(Plan *plan, const Order *order)
 static int64_t bytes_with(const Plan *plan, const Problem *problem, int stage, int in_flight)
 {
     const PlanStage *s = &plan->stages[stage];
-    int64_t bytes = problem_stage_bytes(problem, s->first_layer, s->last_layer + 1, in_flight), split = 0, more;
+    int64_t split = 0, more, bytes;
+    if (s->recompute) return problem_recompute_bytes(problem, s->first_layer, s->last_layer + 1, in_flight);
+    bytes = problem_stage_bytes(problem, s->first_layer, s->last_layer + 1, in_flight);
     for (int l = s->first_layer; s->weight_gradient_ns > 0 && l <= s->last_layer; l++)
         split += problem->costs->layers[l].split_bytes;
     if (__builtin_mul_overflow(split, in_flight, &more) || __builtin_add_overflow(bytes, more, &bytes))
@@ -89,7 +91,7 @@ static void fill_most(const Plan *plan, const Problem *problem, const int *least
 static int64_t weight_gradient_ns(const Costs *costs, bool known, const PlanStage *stage, int device)
 {
     double total = 0;
-    for (int l = stage->first_layer; stage->first_layer > 0 && l <= stage->last_layer; l++) {
+    for (int l = stage->first_layer; stage->first_layer > 0 && !stage->recompute && l <= stage->last_layer; l++) {
         const LayerCost *layer = &costs->layers[l];
         double share = !known ? 0.5 : layer->backward_s > 0 ? layer->weight_gradient_s / layer->backward_s : 0;
         total += floor(share * ceil(costs_backward_s(costs, device, l) * 1e9));
@@ -182,6 +184,8 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
     stage->last_layer = end - 1;
     stage->forward_ns = forward[end] - forward[start];
     stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
+    stage->recompute = problem_stage_recomputes(problem, type, start, end, allocation->stage_count - k);
+    if (stage->recompute && problem->recompute == RECOMPUTE_AUTO) stage->backward_ns += stage->forward_ns;
     stage->update_ns = problem_update(problem, type, start, end);
     stage->memory_limit_bytes = problem->type_limit[type];
 }
@@ -235,6 +239,9 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->allocator = allocator;
     plan->objective = problem->objective;
     plan->schedule = problem->schedule;
+    plan->recompute = problem->recompute == RECOMPUTE_NEVER    ? PLAN_RECOMPUTE_NEVER
+                      : problem->recompute == RECOMPUTE_ALWAYS ? PLAN_RECOMPUTE_ALWAYS
+                                                               : PLAN_RECOMPUTE_AUTO;
     plan->microbatches = problem->microbatches;
     plan->layer_count = problem->layer_count;
     plan->stage_count = allocation->stage_count;
@@ -242,7 +249,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     build_ranks(plan, problem, allocation);
     build_links(plan, problem, allocation);
     build_schedule(plan, problem, allocation);
-    AllocationValue value = allocation_evaluate(problem, allocation);
+    AllocationValue value = allocation_settle(problem, allocation);
     plan->period_ns = value.period;
     plan->step_ns = value.step;
     Diagnostics diagnostics = {0};

@@ -59,18 +59,22 @@ static int64_t split_off(const Verifier *v, int device, int start, int end, int6
     return (int64_t)time;
 }
 
-static int64_t stage_bytes(const Verifier *v, int start, int end, int flights)
+/* With recomputation there is one stash, and each micro-batch in flight keeps what crosses the boundaries, both ways.
+ */
+static int64_t stage_bytes(const Verifier *v, int start, int end, int flights, bool recompute)
 {
     const LayerCost *layers = v->costs->layers;
-    __int128 bytes = 0;
+    __int128 bytes = 0, boundary = 0;
     int64_t scratch = 0;
     for (int l = start; l < end; l++) {
-        bytes += (__int128)layers[l].memory_bytes + layers[l].state_bytes + (__int128)flights * layers[l].stash_bytes;
+        bytes += (__int128)layers[l].memory_bytes + layers[l].state_bytes;
+        bytes += (__int128)(recompute ? 1 : flights) * layers[l].stash_bytes;
+        if (recompute) bytes += (__int128)flights * layers[l].kept_bytes;
         if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
     }
-    if (start > 0 && !layers[start].resident) bytes += 4 * (__int128)layers[start - 1].output_bytes;
-    if (end < v->layers && !layers[end - 1].resident) bytes += 4 * (__int128)layers[end - 1].output_bytes;
-    bytes += scratch;
+    if (start > 0 && !layers[start].resident) boundary += layers[start - 1].output_bytes;
+    if (end < v->layers && !layers[end - 1].resident) boundary += layers[end - 1].output_bytes;
+    bytes += scratch + (4 + (recompute ? 2 * (__int128)flights : 0)) * boundary;
     return bytes < COSTS_NO_LIMIT - 1 ? (int64_t)bytes : COSTS_NO_LIMIT - 1;
 }
 
@@ -126,6 +130,7 @@ static bool prepare(Verifier *v)
         if (d < 0) return refuse(v, "pins", "no device is named '%s'", plan->pins[i].device);
         for (int l = plan->pins[i].first_layer; l <= plan->pins[i].last_layer; l++) v->pinned[l] = d;
     }
+    int rounds = plan->recompute == PLAN_RECOMPUTE_ALWAYS ? 2 : 1; /* of forward */
     v->work = arena_new_array(&v->arena, int64_t *, (size_t)v->devices);
     v->update = arena_new_array(&v->arena, int64_t *, (size_t)v->devices);
     for (int d = 0; d < v->devices; d++) {
@@ -133,7 +138,7 @@ static bool prepare(Verifier *v)
         v->update[d] = arena_new_array(&v->arena, int64_t, (size_t)v->layers + 1);
         for (int l = 0; l < v->layers; l++) {
             v->work[d][l + 1] =
-                v->work[d][l] + up(costs_forward_s(v->costs, d, l)) + up(costs_backward_s(v->costs, d, l));
+                v->work[d][l] + rounds * up(costs_forward_s(v->costs, d, l)) + up(costs_backward_s(v->costs, d, l));
             v->update[d][l + 1] = v->update[d][l] + up(costs_update_s(v->costs, d, l));
         }
     }
@@ -146,13 +151,17 @@ static bool check_stage(Verifier *v, int k, int device)
     const char *object = arena_format(&v->arena, "stages[%d]", k);
     int start = stage->first_layer, end = stage->last_layer + 1, flights = in_flight(v, v->plan->stage_count - k);
     if (v->plan->schedule > PLAN_1F1B) flights = stage->in_flight; /* check_schedule sees whether they are enough */
-    int64_t forward = 0, bytes = stage_bytes(v, start, end, flights), limit = v->costs->devices[device].memory_bytes;
+    int64_t forward = 0, bytes = stage_bytes(v, start, end, flights, stage->recompute),
+            limit = v->costs->devices[device].memory_bytes;
     for (int l = start; l < end; l++) {
         forward += up(costs_forward_s(v->costs, device, l));
         if (v->pinned[l] >= 0 && v->pinned[l] != device)
             return refuse(v, object, "layer %d is pinned to another device", l);
     }
-    int64_t work = v->work[device][end] - v->work[device][start],
+    if (stage->recompute ? v->plan->recompute == PLAN_RECOMPUTE_NEVER : v->plan->recompute == PLAN_RECOMPUTE_ALWAYS)
+        return refuse(v, object, "recomputes %s", plan_recompute_name(v->plan->recompute));
+    int64_t again = stage->recompute && v->plan->recompute == PLAN_RECOMPUTE_AUTO ? forward : 0;
+    int64_t work = v->work[device][end] - v->work[device][start] + again,
             update = v->update[device][end] - v->update[device][start];
     if (stage->forward_ns != forward || stage->backward_ns != work - forward || stage->update_ns != update)
         return refuse(v, object, "forward, backward and update take %lld, %lld and %lld ns", (long long)forward,
@@ -249,6 +258,16 @@ static bool allowed(const Verifier *v, int depth, int device, int start, int end
     return true;
 }
 
+/* Whether a plan may have the stage: where recomputation is free to choose, its time is left out. */
+static bool fits(const Verifier *v, int device, int start, int end, int flights)
+{
+    int64_t limit = v->costs->devices[device].memory_bytes;
+    PlanRecompute recompute = v->plan->recompute;
+    if (limit == COSTS_NO_LIMIT) return true;
+    return (recompute != PLAN_RECOMPUTE_ALWAYS && stage_bytes(v, start, end, flights, false) <= limit) ||
+           (recompute != PLAN_RECOMPUTE_NEVER && stage_bytes(v, start, end, flights, true) <= limit);
+}
+
 /* Cheapest way to cover the layers before `end` with a stage on each device that ends there; by region of that device.
  */
 static void stages_to(const Verifier *v, const CertificateNode *leaf, int depth, int64_t cap, int end, int behind,
@@ -264,9 +283,7 @@ static void stages_to(const Verifier *v, const CertificateNode *leaf, int depth,
             int64_t work = v->work[d][end] - v->work[d][start];
             if (work > cap) break; /* longer stages take longer */
             if (before[start] >= UNREACHABLE || !allowed(v, depth, d, start, end)) continue;
-            int64_t limit = v->costs->devices[d].memory_bytes;
-            if (limit != COSTS_NO_LIMIT && stage_bytes(v, start, end, in_flight(v, own + (v->levels == 1))) > limit)
-                continue;
+            if (!fits(v, d, start, end, in_flight(v, own + (v->levels == 1)))) continue;
             int64_t cost = before[start] + leaf->price[d] + (step ? work : 0);
             if (cost < least[region]) least[region] = cost;
         }
@@ -383,7 +400,7 @@ static bool check_certificate(Verifier *v)
     if (c->price_count != v->devices) return refuse(v, "certificate", "must price %d devices", v->devices);
     if (c->bound_ns < 0 || c->bound_ns > plan_value_ns(v->plan))
         return refuse(v, "certificate", "its bound is above the plan's value");
-    bool stash = false;
+    bool stash = v->plan->recompute == PLAN_RECOMPUTE_ALWAYS;
     for (int l = 0; l < v->layers; l++) stash |= v->costs->layers[l].stash_bytes > 0;
     int most = v->plan->microbatches < v->devices ? v->plan->microbatches : v->devices;
     v->levels = v->plan->schedule != PLAN_GPIPE && stash && most > 1 ? most + 1 : 1;

@@ -92,6 +92,7 @@ static bool read_layer(const Reading *r, const json_t *object, int index)
            json_optional_integer(r->json, object, path, "state_bytes", &layer->state_bytes) &&
            json_optional_integer(r->json, object, path, "stash_bytes", &layer->stash_bytes) &&
            json_optional_integer(r->json, object, path, "scratch_bytes", &layer->scratch_bytes) &&
+           json_optional_integer(r->json, object, path, "kept_bytes", &layer->kept_bytes) &&
            json_optional_integer(r->json, object, path, "split_bytes", &layer->split_bytes) &&
            json_optional_integer(r->json, object, path, "output_bytes", &layer->output_bytes);
 }
@@ -258,6 +259,7 @@ static bool check_layer(Checking *c, const Costs *costs, int i)
            check_bytes(c, object, "state_bytes", l->state_bytes) &&
            check_bytes(c, object, "stash_bytes", l->stash_bytes) &&
            check_bytes(c, object, "scratch_bytes", l->scratch_bytes) &&
+           check_bytes(c, object, "kept_bytes", l->kept_bytes) &&
            check_bytes(c, object, "split_bytes", l->split_bytes) &&
            check_bytes(c, object, "output_bytes", l->output_bytes);
 }
@@ -370,6 +372,7 @@ static void print_layer(Buffer *buffer, const LayerCost *layer)
     else
         buffer_print(buffer, ",\"state_bytes\":%lld,\"stash_bytes\":%lld,\"scratch_bytes\":%lld",
                      (long long)layer->state_bytes, (long long)layer->stash_bytes, (long long)layer->scratch_bytes);
+    if (layer->kept_bytes > 0) buffer_print(buffer, ",\"kept_bytes\":%lld", (long long)layer->kept_bytes);
     if (layer->split_bytes > 0) buffer_print(buffer, ",\"split_bytes\":%lld", (long long)layer->split_bytes);
     buffer_print(buffer, ",\"output_bytes\":%lld}", (long long)layer->output_bytes);
 }

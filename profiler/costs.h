@@ -36,6 +36,7 @@ typedef struct LayerCost {
     int64_t stash_bytes;   /* kept by each micro-batch between its forward and its backward, the layer's input included
                               where backward reads it */
     int64_t scratch_bytes; /* working memory that the layers of a stage share */
+    int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
     int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
     int64_t output_bytes;  /* crosses the cut behind this layer, forward, and as many come back */
 } LayerCost;

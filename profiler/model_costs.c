@@ -38,10 +38,20 @@ static int64_t tensors_bytes(const SkyTensor *tensors, uint32_t count)
     return bytes;
 }
 
+/* What a stage that recomputes keeps of the layer beside its boundaries: inputs, outputs, the loss, and what aligning
+ * those and four boundaries may take. */
+static int64_t kept_bytes(const SkyStage *stage)
+{
+    int64_t alignment = 64, pieces = stage->input_count + stage->output_count + 1 + 4;
+    return tensors_bytes(stage->inputs, stage->input_count) + tensors_bytes(stage->outputs, stage->output_count) +
+           alignment * pieces;
+}
+
 static void layer_memory(LayerCost *layer, const SkyStage *stage)
 {
     layer->state_bytes = (int64_t)(stage->space_bytes[SKY_SPACE_STATE] + stage->space_bytes[SKY_SPACE_CONSTANT]);
     layer->stash_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SLOT];
+    layer->kept_bytes = kept_bytes(stage);
     layer->output_bytes = tensors_bytes(stage->send_forward, stage->send_forward_count);
     /* In a longer stage the gradient that passes between two of its layers is scratch, not a boundary. */
     layer->scratch_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SCRATCH] +

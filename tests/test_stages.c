@@ -61,13 +61,14 @@ static void write_data(const SafeTensors *reference)
     assert_true(safetensors_write(writer, "data.safetensors", &diagnostics));
 }
 
-static void write_cluster(int devices, int threads)
+static void write_cluster(int devices, int threads, const char *memory)
 {
     FILE *file = fopen("cluster.yaml", "w");
     assert_non_null(file);
     fputs("devices:\n", file);
     for (int i = 0; i < devices; i++)
-        fprintf(file, "  - {name: device-%d, threads: %d, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}\n", i, threads);
+        fprintf(file, "  - {name: device-%d, threads: %d, memory: %s, gflops: 10, bandwidth: 10GB/s}\n", i, threads,
+                memory);
     fclose(file);
 }
 
@@ -141,7 +142,7 @@ enum { ROWS = 8 };
 
 static void compile(const Cut *cut, const char *allocation)
 {
-    write_cluster(cut->stages, cut->threads);
+    write_cluster(cut->stages, cut->threads, "1GiB");
     run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=%d --dim seq=16 --microbatches %d"
                       " --allocate %s --schedule %s"
                       " --optimizer adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q %s",
@@ -160,6 +161,25 @@ static void losses_are_the_same(void **state)
         expect_reference(losses);
         strcpy(expected_losses, losses);
     }
+    assert_string_equal(losses, expected_losses);
+}
+
+/* Two devices that hold the model, but not four micro-batches' stash. */
+static void short_memory_means_recomputing(void **state)
+{
+    static const char command[] = SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=2"
+                                                " --dim seq=16 --microbatches 4 --schedule gpipe --optimizer"
+                                                " adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q";
+    char losses[sizeof expected_losses];
+    (void)state;
+    write_cluster(2, 1, "3500KiB");
+    run("%s --recompute never 2>message || test $? = 4", command);
+    run("grep -q 'fits the memory' message");
+    run("%s", command);
+    run("grep '\"recompute\":true' programs/plan.json >message");
+    run(SKYCC_PROGRAM " verify programs/plan.json --costs programs/costs.json >message");
+    run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
+    read_losses("log.csv", losses);
     assert_string_equal(losses, expected_losses);
 }
 
@@ -227,16 +247,26 @@ static void what_was_trained_can_be_exported_and_evaluated(void **state)
 
 int main(void)
 {
-    static Cut cuts[] = {{1, "1f1b", "", 1, 4}, {1, "gpipe", "", 1, 4}, {2, "1f1b", "", 1, 4}, {2, "gpipe", "", 1, 4},
-                         {4, "1f1b", "", 1, 4}, {4, "gpipe", "", 1, 4}, {8, "1f1b", "", 1, 4}, {8, "gpipe", "", 1, 4},
-                         {4, "zb", "", 1, 4},   {8, "zb", "", 1, 4},   {4, "auto", "", 1, 4}};
+    static Cut cuts[] = {{1, "1f1b", "", 1, 4},
+                         {1, "gpipe", "", 1, 4},
+                         {2, "1f1b", "", 1, 4},
+                         {2, "gpipe", "", 1, 4},
+                         {4, "1f1b", "", 1, 4},
+                         {4, "gpipe", "", 1, 4},
+                         {8, "1f1b", "", 1, 4},
+                         {8, "gpipe", "", 1, 4},
+                         {4, "zb", "", 1, 4},
+                         {8, "zb", "", 1, 4},
+                         {4, "auto", "", 1, 4},
+                         {2, "gpipe", "--recompute always", 1, 4},
+                         {4, "auto", "--recompute always", 1, 4}};
     static Cut dropped[] = {{1, "gpipe", "--dropout 0.1", 1, 4},
                             {2, "1f1b", "--dropout 0.1", 2, 4},
                             {4, "gpipe", "--dropout 0.1", 1, 4},
                             {4, "1f1b", "--dropout 0.1", 1, 4}};
     static Cut nearly[] = {{2, "1f1b", "--dropout 0.1", 1, 2}, {1, "1f1b", "--dropout 0.1 --no-prune", 1, 8}};
     enum { CUTS = sizeof cuts / sizeof *cuts, DROPPED = sizeof dropped / sizeof *dropped, NEARLY = 2 };
-    struct CMUnitTest tests[CUTS + DROPPED + NEARLY + 2];
+    struct CMUnitTest tests[CUTS + DROPPED + NEARLY + 3];
     char names[CUTS + DROPPED + NEARLY][96];
     int count = 0;
     for (int i = 0; i < CUTS + DROPPED + NEARLY; i++) {
@@ -248,6 +278,7 @@ int main(void)
                                                        : losses_with_dropout_are_close;
         tests[count++] = (struct CMUnitTest){names[i], test, NULL, NULL, cut};
     }
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_memory_means_recomputing);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(dropout_depends_on_the_seed_and_ends_with_training);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
     return cmocka_run_group_tests(tests, prepare, clean_up);
