@@ -7,7 +7,7 @@
  * name element 0; for the update call of a parameter that --no-decay names the runtime moves that operand to
  * SKY_STEP_GROUP. */
 enum {
-    SKY_STEP_LOSS_SCALE, /* 1 / valid labels of the whole batch, or 1 / micro-batches */
+    SKY_STEP_LOSS_SCALE, /* 1 / valid labels of the whole batch; of the first label input, see loss_scale_element */
     SKY_STEP_LEARNING_RATE,
     SKY_STEP_BETA1, /* also momentum */
     SKY_STEP_BETA2,
@@ -20,7 +20,16 @@ enum {
     SKY_STEP_RANDOM_KEY = 10, /* an int64, in the place of two: of the random numbers of this step */
     SKY_STEP_FIRST_ROW = 12,  /* likewise: which row of the batch the micro-batch that is being computed begins with */
     SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
-    SKY_STEP_SCALARS = 32
+    SKY_STEP_SHARE = 25,      /* in its unused part: 1 / micro-batches */
+    SKY_STEP_FURTHER_LOSS_SCALES = 26, /* ... and the loss scales of further label inputs */
+    SKY_STEP_SCALARS = 32,
+    SKY_MOST_LABELS = 4 /* label inputs of one model */
 };
+
+/* Where the loss scale of label input number `labels` stands. */
+static inline int loss_scale_element(int labels)
+{
+    return labels ? SKY_STEP_FURTHER_LOSS_SCALES + labels - 1 : SKY_STEP_LOSS_SCALE;
+}
 
 #endif

@@ -51,6 +51,7 @@ static const Record word_record = {sizeof(uint32_t), (const Field[]){END(uint32_
 static const Record link_record = {sizeof(SkyLink), (const Field[]){END(SkyLink)}};
 static const Record number_record = {sizeof(double), (const Field[]){END(double)}};
 static const Record instruction_record = {sizeof(SkyInstruction), (const Field[]){END(SkyInstruction)}};
+static const Record labels_record = {sizeof(SkyLabels), (const Field[]){STRING(SkyLabels, name), END(SkyLabels)}};
 static const Record tensor_record = {sizeof(SkyTensor), (const Field[]){STRING(SkyTensor, name), END(SkyTensor)}};
 static const Record parameter_record = {
     sizeof(SkyParameter),
@@ -81,7 +82,7 @@ static const Record program_record = {
                                         ARRAY(SkyProgram, instructions, instruction_record, instruction_count),
                                         ARRAY(SkyProgram, stage_rank, word_record, total_stage_count),
                                         ARRAY(SkyProgram, links, link_record, total_stage_count),
-                                        STRING(SkyProgram, labels_name),
+                                        ARRAY(SkyProgram, labels, labels_record, label_count),
                                         STRING(SkyProgram, device_name),
                                         STRING(SkyProgram, model_hash),
                                         STRING(SkyProgram, plan_hash),

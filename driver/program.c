@@ -4,17 +4,27 @@
 
 #include "graph/operator.h"
 
-/* What labels must stay below: the fewest classes of the losses that read them; 0: there is no such loss. */
-static int64_t label_classes(const Graph *graph)
+/* What labels of input number `number` must stay below: the fewest classes of the losses that read them. */
+static int64_t label_classes(const Graph *graph, int number)
 {
     int64_t least = 0;
-    for (NodeId n = 1; graph->labels && n < graph->node_count; n++) {
+    for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op != OP_CrossEntropy) continue;
+        if (node->op != OP_CrossEntropy || node_integer(node, "labels", 0) != number) continue;
         int64_t classes = graph_value(graph, node->inputs[0])->shape.dim[1];
         if (!least || classes < least) least = classes;
     }
     return least;
+}
+
+static const SkyLabels *describe_labels(const Graph *graph, Arena *arena)
+{
+    SkyLabels *labels = arena_new_array(arena, SkyLabels, (size_t)graph->label_count);
+    for (int i = 0; i < graph->label_count; i++)
+        labels[i] = (SkyLabels){.name = arena_string(arena, graph_value(graph, graph->labels[i].input)->name),
+                                .ignore_index = graph->labels[i].ignore_index,
+                                .classes = label_classes(graph, i)};
+    return labels;
 }
 
 static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
@@ -41,9 +51,8 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
     program->version = SKY_PROGRAM_VERSION;
     program->total_parameter_count = count_parameters(graph);
     program->loss_is_summed = graph->loss_is_summed;
-    program->ignore_index = graph->ignore_index;
-    program->label_classes = label_classes(graph);
-    if (graph->labels) program->labels_name = arena_string(arena, graph_value(graph, graph->labels)->name);
+    program->label_count = (uint32_t)graph->label_count;
+    program->labels = describe_labels(graph, arena);
     /* Rows and sequence length are those of the first input, by convention [batch, sequence]. */
     if (graph->input_count) {
         const Shape *shape = &graph_value(graph, graph->inputs[0])->shape;
@@ -94,21 +103,23 @@ bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics
 
 bool program_interpret(const void *kernel, void *const *operands) { return kernel_interpret(kernel, operands); }
 
-const SkyTensor *program_labels(const SkyProgram *program)
+const SkyTensor *program_labels(const SkyProgram *program, uint32_t number)
 {
     const SkyStage *stage = &program->stages[program->stage_count - 1];
-    for (uint32_t i = 0; program->labels_name && i < stage->input_count; i++)
-        if (strcmp(stage->inputs[i].name, program->labels_name) == 0) return &stage->inputs[i];
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        if (strcmp(stage->inputs[i].name, program->labels[number].name) == 0) return &stage->inputs[i];
     return NULL;
 }
 
-double program_loss_scale(const SkyProgram *program, const Execution *execution)
+void program_valid_labels(const SkyProgram *program, const Execution *execution, int64_t valid[SKY_MOST_LABELS])
 {
-    const SkyTensor *labels = program_labels(program);
-    if (!program->loss_is_summed || !labels) return 1;
-    const void *data = execution_address(execution, program->stage_count - 1, 0, labels->location);
-    int64_t valid = 0, count = (int64_t)(labels->bytes / dtype_size((DType)labels->dtype));
-    for (int64_t i = 0; i < count; i++)
-        valid += element_as_integer((DType)labels->dtype, data, i) != program->ignore_index;
-    return valid ? 1.0 / (double)valid : 0;
+    for (uint32_t l = 0; l < program->label_count; l++) {
+        const SkyTensor *labels = program_labels(program, l);
+        valid[l] = 0;
+        if (!labels) continue;
+        const void *data = execution_address(execution, program->stage_count - 1, 0, labels->location);
+        int64_t count = (int64_t)(labels->bytes / dtype_size((DType)labels->dtype));
+        for (int64_t i = 0; i < count; i++)
+            valid[l] += element_as_integer((DType)labels->dtype, data, i) != program->labels[l].ignore_index;
+    }
 }

@@ -28,8 +28,9 @@ bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics
 /* For execution_open: runs a call by the interpreter. */
 bool program_interpret(const void *kernel, void *const *operands);
 
-const SkyTensor *program_labels(const SkyProgram *program); /* the labels input of its last stage; NULL if none */
-/* The loss scale of the one batch that stands in slot 0. */
-double program_loss_scale(const SkyProgram *program, const Execution *execution);
+/* Label input number `number` as the last stage reads it; NULL if it does not. */
+const SkyTensor *program_labels(const SkyProgram *program, uint32_t number);
+/* Per label input: labels of the one batch, in slot 0, that are not its ignore_index. */
+void program_valid_labels(const SkyProgram *program, const Execution *execution, int64_t valid[SKY_MOST_LABELS]);
 
 #endif

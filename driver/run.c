@@ -243,18 +243,19 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
     return true;
 }
 
-static bool check_labels(Run *run, Diagnostics *diagnostics)
+static bool check_labels(Run *run, uint32_t number, Diagnostics *diagnostics)
 {
     const SkyProgram *program = &run->program.program;
-    const SkyTensor *labels = program_labels(program);
-    if (!labels || !program->label_classes) return true;
+    const SkyLabels *allowed = &program->labels[number];
+    const SkyTensor *labels = program_labels(program, number);
+    if (!labels || !allowed->classes) return true;
     const void *data = execution_address(&run->execution, 0, 0, labels->location);
     for (uint64_t i = 0, n = labels->bytes / dtype_size((DType)labels->dtype); i < n; i++) {
         int64_t label = element_as_integer((DType)labels->dtype, data, (int64_t)i);
-        if (label != program->ignore_index && (label < 0 || label >= program->label_classes))
+        if (label != allowed->ignore_index && (label < 0 || label >= allowed->classes))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(run->options->inputs[0]), NULL,
-                                     "label %lld of row %llu is not in 0 ... %lld", (long long)label,
-                                     (unsigned long long)i, (long long)program->label_classes - 1);
+                                     "label %lld of row %llu of '%s' is not in 0 ... %lld", (long long)label,
+                                     (unsigned long long)i, allowed->name, (long long)allowed->classes - 1);
     }
     return true;
 }
@@ -268,7 +269,8 @@ static bool fill_inputs(Run *run, Diagnostics *diagnostics)
         for (uint32_t i = 0; i < stage->input_count; i++)
             if (strcmp(stage->inputs[i].name, graph_value(graph, graph->inputs[g])->name) == 0)
                 ok &= fill_input(run, &stage->inputs[i], g, diagnostics);
-    return ok && check_labels(run, diagnostics);
+    for (uint32_t l = 0; ok && l < run->program.program.label_count; l++) ok = check_labels(run, l, diagnostics);
+    return ok;
 }
 
 static bool fill_parameters(Run *run, Diagnostics *diagnostics)
@@ -287,8 +289,10 @@ static bool fill_parameters(Run *run, Diagnostics *diagnostics)
 static void set_step(Run *run, int step)
 {
     const SkyOptimizer *optimizer = &run->program.program.optimizer;
-    step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay,
-                 program_loss_scale(&run->program.program, &run->execution), step);
+    int64_t valid[SKY_MOST_LABELS];
+    program_valid_labels(&run->program.program, &run->execution, valid);
+    step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay, step);
+    step_scalars_losses(run->execution.step, &run->program.program, valid);
     if (run->options->gradients || run->options->steps >= 0)
         step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
 }

@@ -101,9 +101,8 @@ static bool import_outputs(Importer *importer)
         ok = check_declared(importer, output, graph_value(graph, value)) && ok;
     }
     if (graph->loss && !has_loss) { /* only a part of some loss */
-        graph->loss = graph->labels = 0;
+        graph->loss = 0;
         graph->loss_is_summed = false;
-        graph->ignore_index = -100;
     }
     return ok;
 }

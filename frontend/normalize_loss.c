@@ -45,7 +45,7 @@ static ValueId classes_second(OnnxNode *node, ValueId value, int rank)
 }
 
 /* The graph input that the labels are, seen through operators that keep the numbers; 0 if they are computed. */
-static ValueId label_input(const Graph *graph, ValueId value)
+static ValueId find_label_input(const Graph *graph, ValueId value)
 {
     for (;;) {
         const Value *labels = graph_value(graph, value);
@@ -57,23 +57,26 @@ static ValueId label_input(const Graph *graph, ValueId value)
     }
 }
 
-/* The mean over the valid labels: what training is compiled for. The runtime scales by the labels of the whole batch.
- */
-static bool mean_loss(OnnxNode *node, const LossNode *loss, ValueId scores)
+/* The mean over the valid labels of an input: what training is compiled for. The runtime scales by the labels of the
+ * whole batch. */
+static bool mean_loss(OnnxNode *node, const LossNode *loss, ValueId scores, ValueId label_input)
 {
     int rank = loss->score_shape.rank;
     int64_t classes = loss->score_shape.dim[1], rows = shape_elements(&loss->label_shape);
     ValueId inputs[3] = {emit_reshape(node, classes_last(node, scores, rank), &(Shape){2, {rows, classes}}),
                          emit_reshape(node, loss->labels, &(Shape){1, {rows}}), graph_step_scalars(node->graph)};
     if (!inputs[0] || !inputs[1]) return false;
-    Attribute attribute = attribute_integer("ignore_index", loss->ignore_index);
-    ValueId results[2];
-    if (!emit_outputs(node, OP_CrossEntropy, inputs, 3, &attribute, 1, results, 2)) return false;
     Graph *graph = node->graph;
+    int number = graph_label_number(graph, label_input, loss->ignore_index);
+    if (number < 0)
+        return node_unsupported(node, NULL, "there are more than %d label inputs, or one has two ignore indices",
+                                SKY_MOST_LABELS);
+    Attribute attributes[] = {attribute_integer("ignore_index", loss->ignore_index),
+                              attribute_integer("labels", number)};
+    ValueId results[2];
+    if (!emit_outputs(node, OP_CrossEntropy, inputs, 3, attributes, 2, results, 2)) return false;
     if (!graph->loss) {
         graph->loss = results[0];
-        graph->labels = label_input(graph, loss->labels);
-        graph->ignore_index = loss->ignore_index;
         graph->loss_is_summed = true;
     }
     return set_output(node, 0, results[0]);
@@ -124,14 +127,15 @@ bool normalize_cross_entropy(OnnxNode *node)
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
     int rank = loss.score_shape.rank;
-    bool mean = strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
+    ValueId labels = find_label_input(node->graph, loss.labels);
+    bool mean = labels && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
     ValueId log_likelihood = 0;
     if (!mean || node->output_count > 1) {
         ValueId moved = classes_last(node, loss.scores, rank);
         log_likelihood = classes_second(node, emit_unary(node, OP_LogSoftmax, moved), rank);
         if (!set_output(node, 1, log_likelihood)) return false;
     }
-    return mean ? mean_loss(node, &loss, loss.scores) : plain_loss(node, &loss, log_likelihood);
+    return mean ? mean_loss(node, &loss, loss.scores, labels) : plain_loss(node, &loss, log_likelihood);
 }
 
 /* The mean of log-likelihoods that are a LogSoftmax is the cross-entropy of them: LogSoftmax leaves them as they are.
@@ -146,6 +150,7 @@ bool normalize_likelihood(OnnxNode *node)
         producer = graph_value(node->graph, graph_node(node->graph, producer)->inputs[0])->producer;
         op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
     }
-    bool simple = op == OP_LogSoftmax && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
-    return simple ? mean_loss(node, &loss, loss.scores) : plain_loss(node, &loss, loss.scores);
+    ValueId labels = find_label_input(node->graph, loss.labels);
+    bool simple = labels && op == OP_LogSoftmax && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
+    return simple ? mean_loss(node, &loss, loss.scores, labels) : plain_loss(node, &loss, loss.scores);
 }

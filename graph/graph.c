@@ -9,7 +9,7 @@
 
 void graph_init(Graph *graph, const char *file)
 {
-    *graph = (Graph){.file = file, .ignore_index = -100};
+    *graph = (Graph){.file = file};
     array_push(graph->values, graph->value_count, graph->value_capacity, (Value){0});
     array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
 }
@@ -84,6 +84,15 @@ ValueId graph_step_scalars(Graph *graph)
     if (!graph->scalars)
         graph->scalars = add_value(graph, "step-scalars", ROLE_SCALARS, DTYPE_F32, &(Shape){1, {SKY_STEP_SCALARS}});
     return graph->scalars;
+}
+
+int graph_label_number(Graph *graph, ValueId input, int64_t ignore_index)
+{
+    for (int i = 0; i < graph->label_count; i++)
+        if (graph->labels[i].input == input) return graph->labels[i].ignore_index == ignore_index ? i : -1;
+    if (graph->label_count == SKY_MOST_LABELS) return -1;
+    graph->labels[graph->label_count] = (Labels){input, ignore_index};
+    return graph->label_count++;
 }
 
 void graph_add_output(Graph *graph, const char *name, ValueId value)

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "base/step_scalars.h"
 #include "graph/ops/operators.h"
 
 typedef uint32_t ValueId;
@@ -88,6 +89,12 @@ typedef struct NamedValue {
     ValueId value;
 } NamedValue;
 
+/* An integer input that losses compare with. */
+typedef struct Labels {
+    ValueId input;
+    int64_t ignore_index; /* labels with this value do not count */
+} Labels;
+
 typedef struct Graph {
     Arena arena;
     const char *file; /* for diagnostics */
@@ -101,12 +108,13 @@ typedef struct Graph {
     size_t output_count, output_capacity;
 
     /* What differentiation adds; all 0 before. */
-    ValueId loss;         /* float32 scalar: the micro-batch's share of the loss */
-    ValueId labels;       /* integer input the loss compares with; 0 if the model computes its own loss */
-    int64_t ignore_index; /* labels with this value do not count */
-    bool loss_is_summed;  /* scaled by 1 / (valid labels of the whole batch); otherwise by 1 / micro-batches */
-    ValueId scalars;      /* ROLE_SCALARS */
-    ValueId *gradients;   /* per value id up to gradient_count; read with graph_gradient */
+    ValueId loss;                   /* float32 scalar: the micro-batch's share of the loss */
+    Labels labels[SKY_MOST_LABELS]; /* a CrossEntropy's attribute `labels` is a number of this list */
+    int label_count;
+    bool
+        loss_is_summed; /* all of it is scaled by 1 / (valid labels of the whole batch), nothing by 1 / micro-batches */
+    ValueId scalars;    /* ROLE_SCALARS */
+    ValueId *gradients; /* per value id up to gradient_count; read with graph_gradient */
     size_t gradient_count;
 
     const char **layer_names; /* set by layer assignment */
@@ -133,6 +141,9 @@ ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape
 ValueId graph_add_state(Graph *graph, const char *name, ValueId parameter);
 /* The scalars that the runtime sets before every step, SKY_STEP_SCALARS of them; made on first use. */
 ValueId graph_step_scalars(Graph *graph);
+/* The number of a label input, which is added to the list if it is new; -1 if the list is full or the input is there
+ * with another ignore_index. */
+int graph_label_number(Graph *graph, ValueId input, int64_t ignore_index);
 ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
 /* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */
 ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);

@@ -81,12 +81,13 @@ static ValueId cross_entropy(Graph *graph, const char *output, const char *label
                "the labels input does not have the shape of the logits without their last dimension");
         return 0;
     }
-    if (graph->labels && graph->labels != labels) {
-        report(graph, diagnostics, "losses with different labels cannot be joined");
+    enum { IGNORED = -100 };
+    int number = graph_label_number(graph, labels, IGNORED);
+    if (number < 0) {
+        report(graph, diagnostics,
+               "there are more label inputs than are supported, or one is read with another ignore index");
         return 0;
     }
-    graph->labels = labels;
-    graph->loss_is_summed = true;
     int64_t classes = shape.dim[shape.rank - 1], rows = shape_elements(&label_shape);
     Attribute flat = attribute_integers("shape", (int64_t[]){rows, classes}, 2);
     Attribute flat_rows = attribute_integers("shape", &rows, 1);
@@ -94,33 +95,21 @@ static ValueId cross_entropy(Graph *graph, const char *output, const char *label
         logits = append(graph, OP_Reshape, &logits, 1, &flat, 1, diagnostics);
         labels = append(graph, OP_Reshape, &labels, 1, &flat_rows, 1, diagnostics);
     }
-    Attribute ignore = attribute_integer("ignore_index", graph->ignore_index);
-    return append(graph, OP_CrossEntropy, (ValueId[]){logits, labels, graph_step_scalars(graph)}, 3, &ignore, 1,
+    Attribute attributes[] = {attribute_integer("ignore_index", IGNORED), attribute_integer("labels", number)};
+    return append(graph, OP_CrossEntropy, (ValueId[]){logits, labels, graph_step_scalars(graph)}, 3, attributes, 2,
                   diagnostics);
 }
 
-/* The graph input that `value` is a reshaped or converted form of; 0 if it is computed. */
-static ValueId input_behind(const Graph *graph, ValueId value)
+/* Whether `value` is computed from a cross-entropy. */
+static bool has_cross_entropy_behind(const Graph *graph, ValueId value)
 {
-    while (graph_value(graph, value)->producer) {
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-        if (node->input_count != 1) return 0;
-        value = node->inputs[0];
-    }
-    return graph_value(graph, value)->role == ROLE_INPUT ? value : 0;
-}
-
-/* The cross-entropy that `value` is computed from; NULL if there is none. */
-static const Node *cross_entropy_behind(const Graph *graph, ValueId value)
-{
-    bool *above = memory_allocate(graph->value_count);
-    const Node *found = NULL;
+    bool *above = memory_allocate(graph->value_count), found = false;
     above[value] = true;
     for (NodeId n = (NodeId)graph->node_count - 1; n > 0 && !found; n--) {
         const Node *node = graph_node(graph, n);
         bool reached = false;
         for (int i = 0; node->op != OP_NONE && i < node->output_count; i++) reached |= above[node->outputs[i]];
-        if (reached && node->op == OP_CrossEntropy) found = node;
+        found = reached && node->op == OP_CrossEntropy;
         for (int i = 0; reached && i < node->input_count; i++) above[node->inputs[i]] = true;
     }
     free(above);
@@ -141,13 +130,8 @@ static ValueId model_loss(Graph *graph, const char *name, Diagnostics *diagnosti
     }
     /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself, also where the
      * loss is computed on from there. */
-    const Node *entropy = cross_entropy_behind(graph, value);
-    if (entropy) {
-        graph->labels = input_behind(graph, entropy->inputs[1]);
-        graph->ignore_index = node_integer(entropy, "ignore_index", graph->ignore_index);
-        graph->loss_is_summed = graph->labels != 0;
-        return value;
-    }
+    if (has_cross_entropy_behind(graph, value)) return value;
+    graph->loss_is_summed = false;
     return append(graph, OP_ScaleLoss, (ValueId[]){value, graph_step_scalars(graph)}, 2, NULL, 0, diagnostics);
 }
 
@@ -156,6 +140,7 @@ bool loss_attach(Graph *graph, const char *spec, Diagnostics *diagnostics)
     if (!spec || !*spec) spec = is_scalar_float(graph, find_output(graph, "loss")) ? "output:loss" : "cross-entropy";
     char *text = arena_string(&graph->arena, spec), *rest = text;
     ValueId total = 0;
+    graph->loss_is_summed = true; /* unless a term is not */
     for (char *term; (term = strsep(&rest, "+"));) {
         char *kind = strsep(&term, ":"), *output = strsep(&term, ":"), *labels = term;
         ValueId loss = 0;

@@ -85,9 +85,12 @@ static void integer_range(const SkyTensor *input, int64_t *least, int64_t *most)
     if (input->value_limit > 0) *least = 0, *most = input->value_limit - 1;
 }
 
-static bool is_labels(const SkyProgram *program, const SkyTensor *input)
+/* What the program says about the input, if it is a label input; else NULL. */
+static const SkyLabels *find_labels(const SkyProgram *program, const SkyTensor *input)
 {
-    return program->labels_name && strcmp(program->labels_name, input->name) == 0;
+    for (uint32_t i = 0; i < program->label_count; i++)
+        if (strcmp(program->labels[i].name, input->name) == 0) return &program->labels[i];
+    return NULL;
 }
 
 static bool check_values(const char *path, const SkyProgram *program, const SkyTensor *input, const SafeTensor *tensor,
@@ -101,14 +104,14 @@ static bool check_values(const char *path, const SkyProgram *program, const SkyT
         return true;
     }
     if (dtype_is_float((DType)input->dtype)) return true;
-    bool labels = is_labels(program, input);
+    const SkyLabels *labels = find_labels(program, input);
     int64_t least, most;
     integer_range(input, &least, &most);
-    if (labels && program->label_classes > 0) least = 0, most = program->label_classes - 1;
+    if (labels && labels->classes > 0) least = 0, most = labels->classes - 1;
     int64_t per_row = tensor->shape.dim[0] ? elements / tensor->shape.dim[0] : 1;
     for (int64_t i = 0; i < elements; i++) {
         int64_t value = integer_at(tensor, i);
-        if ((value >= least && value <= most) || (labels && value == program->ignore_index)) continue;
+        if ((value >= least && value <= most) || (labels && value == labels->ignore_index)) continue;
         return refuse(path, input->name,
                       labels ? "is this data set made for this model's classes?"
                              : "is this data set "
@@ -135,7 +138,8 @@ static bool check_input(Dataset *dataset, const char *path, const SkyProgram *pr
                       (long long)tensor->shape.dim[0], (long long)dataset->rows);
     if (dataset->rows == 0 || dataset->rows >= DATASET_NO_ROW)
         return refuse(path, input->name, NULL, diagnostics, "has %s", dataset->rows ? "too many rows" : "no rows");
-    if (is_labels(program, input)) dataset->labels = tensor;
+    const SkyLabels *labels = find_labels(program, input);
+    if (labels) dataset->labels[labels - program->labels] = tensor;
     return check_values(path, program, input, tensor, diagnostics);
 }
 
@@ -181,25 +185,31 @@ void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTe
                   void *destination)
 {
     const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
+    const SkyLabels *labels = find_labels(program, input);
     int64_t per_row = shape_elements(&tensor->shape) / dataset->rows;
     for (int64_t r = 0; r < input->dim[0]; r++) {
         bool padding = rows[r] == DATASET_NO_ROW;
-        if (padding && is_labels(program, input))
+        if (padding && labels)
             for (int64_t i = 0; i < per_row; i++)
-                element_store_integer((DType)input->dtype, destination, r * per_row + i, program->ignore_index);
+                element_store_integer((DType)input->dtype, destination, r * per_row + i, labels->ignore_index);
         else /* padding takes some real row, so that nothing in it can overflow */
             convert(tensor->dtype, tensor->data, padding ? 0 : rows[r] * per_row, (DType)input->dtype, destination,
                     r * per_row, per_row);
     }
 }
 
-int64_t dataset_valid_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count)
+void dataset_valid_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count,
+                          int64_t valid[SKY_MOST_LABELS])
 {
-    int64_t per_row = shape_elements(&dataset->labels->shape) / dataset->rows, valid = 0;
-    for (int64_t r = 0; r < count; r++)
-        for (int64_t i = 0; rows[r] != DATASET_NO_ROW && i < per_row; i++)
-            valid += integer_at(dataset->labels, rows[r] * per_row + i) != program->ignore_index;
-    return valid;
+    for (uint32_t l = 0; l < SKY_MOST_LABELS; l++) {
+        const SafeTensor *labels = dataset->labels[l];
+        valid[l] = 0;
+        if (!labels) continue;
+        int64_t per_row = shape_elements(&labels->shape) / dataset->rows;
+        for (int64_t r = 0; r < count; r++)
+            for (int64_t i = 0; rows[r] != DATASET_NO_ROW && i < per_row; i++)
+                valid[l] += integer_at(labels, rows[r] * per_row + i) != program->labels[l].ignore_index;
+    }
 }
 
 void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled)

@@ -10,8 +10,8 @@
 
 typedef struct Dataset {
     SafeTensors file;
-    int64_t rows;             /* 0 if this rank reads no inputs and the file was not opened */
-    const SafeTensor *labels; /* NULL if no stage of this rank reads them */
+    int64_t rows;                              /* 0 if this rank reads no inputs and the file was not opened */
+    const SafeTensor *labels[SKY_MOST_LABELS]; /* of the program's label inputs; NULL: no stage of this rank reads it */
 } Dataset;
 
 /* In place of a row number: a row that pads the last evaluation batch. Its labels are ignore_index. */
@@ -25,8 +25,9 @@ void dataset_close(Dataset *dataset);
 /* Copies rows `rows[0 ... input->dim[0] - 1]` of the tensor that `input` is named after to `destination`, converted. */
 void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const uint32_t *rows,
                   void *destination);
-/* Labels of these rows that are not ignore_index. */
-int64_t dataset_valid_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count);
+/* Per label input: labels of these rows that are not its ignore_index; 0 if this rank does not read it. */
+void dataset_valid_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count,
+                          int64_t valid[SKY_MOST_LABELS]);
 
 /* The order of rows: in every epoch each row at most once, in an order that depends on (seed, epoch) alone; rows that
  * do not fill a batch are left out of that epoch. */

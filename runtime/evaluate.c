@@ -15,7 +15,7 @@ typedef struct Counting {
 static const SkyTensor *find_labels(const SkyProgram *program, const SkyStage *stage)
 {
     for (uint32_t i = 0; i < stage->input_count; i++)
-        if (strcmp(stage->inputs[i].name, program->labels_name) == 0) return &stage->inputs[i];
+        if (strcmp(stage->inputs[i].name, program->labels[0].name) == 0) return &stage->inputs[i];
     return NULL;
 }
 
@@ -25,7 +25,7 @@ static const SkyTensor *find_logits(const SkyProgram *program, const SkyStage *s
     for (uint32_t o = 0; o < stage->output_count; o++) {
         const SkyTensor *output = &stage->outputs[o];
         if (output->dtype == DTYPE_F32 && output->rank == labels->rank + 1 &&
-            output->dim[labels->rank] == program->label_classes &&
+            output->dim[labels->rank] == program->labels[0].classes &&
             memcmp(output->dim, labels->dim, labels->rank * sizeof *labels->dim) == 0)
             return output;
     }
@@ -36,7 +36,8 @@ static Counting find_counted(Pipeline *pipeline)
 {
     const SkyProgram *program = pipeline->program;
     Counting counting = {.pipeline = pipeline, .stage = -1};
-    for (uint32_t s = 0; s < program->stage_count && program->labels_name && program->label_classes > 0; s++) {
+    if (program->label_count != 1 || program->labels[0].classes == 0) return counting; /* which output would it be? */
+    for (uint32_t s = 0; s < program->stage_count; s++) {
         const SkyStage *stage = &program->stages[s];
         const SkyTensor *labels = stage->has_loss ? find_labels(program, stage) : NULL;
         const SkyTensor *logits = labels ? find_logits(program, stage, labels) : NULL;
@@ -54,20 +55,20 @@ static void count_correct(void *context, uint32_t local_stage, uint32_t microbat
     const SkyProgram *program = execution->program;
     const void *labels = execution_address(execution, local_stage, slot, counting->labels->location);
     const float *logits = execution_address(execution, local_stage, slot, counting->logits->location);
-    int64_t classes = program->label_classes;
+    int64_t classes = program->labels[0].classes;
     int64_t count = (int64_t)(counting->logits->bytes / sizeof(float)) / classes;
     for (int64_t i = 0; i < count; i++, logits += classes) {
         int64_t label = element_as_integer((DType)counting->labels->dtype, labels, i), best = 0;
         for (int64_t c = 1; c < classes; c++)
             if (logits[c] > logits[best]) best = c;
-        counting->correct += label != program->ignore_index && label == best;
+        counting->correct += label != program->labels[0].ignore_index && label == best;
     }
 }
 
 int64_t evaluation_rows(const SkyProgram *program, int64_t rows)
 {
     int64_t batch = (int64_t)program->microbatch_count * program->microbatch_size;
-    return program->labels_name && program->loss_is_summed ? rows : rows / batch * batch;
+    return program->label_count && program->loss_is_summed ? rows : rows / batch * batch;
 }
 
 static double batch_loss(const Pipeline *pipeline)
@@ -75,6 +76,14 @@ static double batch_loss(const Pipeline *pipeline)
     double loss = 0;
     for (uint32_t m = 0; m < pipeline->program->microbatch_count; m++) loss += pipeline->losses[m];
     return loss;
+}
+
+/* What the loss of a batch of `rows` rows counts for in the mean over batches. */
+static int64_t batch_weight(const SkyProgram *program, const Dataset *dataset, const int64_t *valid, int64_t rows)
+{
+    for (uint32_t i = 0; program->loss_is_summed && i < program->label_count; i++)
+        if (dataset->labels[i]) return valid[i];
+    return rows;
 }
 
 bool evaluate(Pipeline *pipeline, const Dataset *dataset, int64_t rows, int64_t step, EvaluationResult *result,
@@ -90,11 +99,10 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, int64_t rows, int64_t 
     bool ok = true;
     for (int64_t first = 0; first < used && ok; first += batch) {
         for (int64_t i = 0; i < batch; i++) batch_rows[i] = first + i < used ? (uint32_t)(first + i) : DATASET_NO_ROW;
-        int64_t valid = batch;
-        if (program->loss_is_summed && dataset->labels)
-            valid = dataset_valid_labels(dataset, program, batch_rows, batch);
-        double scale = !program->loss_is_summed ? 1.0 / program->microbatch_count : valid ? 1.0 / (double)valid : 0;
-        step_scalars_set(pipeline->execution->step, SKY_STEP_LOSS_SCALE, scale);
+        int64_t counts[SKY_MOST_LABELS];
+        dataset_valid_labels(dataset, program, batch_rows, batch, counts);
+        int64_t valid = batch_weight(program, dataset, counts, batch);
+        step_scalars_losses(pipeline->execution->step, program, counts);
         step_scalars_set(pipeline->execution->step, SKY_STEP_DROPOUT, 0);
         PipelineBatch work = {
             .dataset = dataset, .rows = batch_rows, .step = step, .after_forward = count_correct, .context = &counting};

@@ -118,6 +118,13 @@ typedef struct SkyLink {
     double transfer_s[2]; /* how long it occupies the link */
 } SkyLink;
 
+/* An integer input that losses compare with. */
+typedef struct SkyLabels {
+    const char *name;
+    int64_t ignore_index;
+    int64_t classes; /* labels must be in 0 ... classes - 1, or ignore_index; 0: unchecked */
+} SkyLabels;
+
 typedef struct SkyOptimizer {
     uint32_t kind; /* SkyOptimizerKind */
     float learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -135,18 +142,18 @@ typedef struct SkyProgram {
     uint32_t microbatch_size;   /* rows */
     uint32_t sequence_length;
     uint32_t threads;        /* of the device; 0: as many as cores are available */
-    uint32_t loss_is_summed; /* scale 1 / valid labels of the batch; else 1 / micro-batches */
+    uint32_t loss_is_summed; /* all of it is scaled by 1 / valid labels of the batch, nothing by 1 / micro-batches */
     uint32_t total_parameter_count;
-    int64_t ignore_index;
-    int64_t label_classes; /* labels must be in 0 ... label_classes - 1, or ignore_index; 0: unchecked */
-    uint64_t seed;         /* of initial values that are drawn */
-    double slowdown;       /* emulated with --emulate: every piece of work takes this many times as long */
+    uint32_t
+        label_count; /* label inputs, at most SKY_MOST_LABELS; 0 if the model computes its own loss from its inputs */
+    uint64_t seed;   /* of initial values that are drawn */
+    double slowdown; /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */
     const SkyLink
         *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
-    const char *labels_name; /* NULL if the model computes its own loss from its inputs */
+    const SkyLabels *labels;
     const char *device_name;
     const char *model_hash, *plan_hash; /* all ranks must carry the same */
     const double *predicted_step_s;     /* one element: what the plan predicts; reported beside the measured time */

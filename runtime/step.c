@@ -40,13 +40,20 @@ void step_scalars_first_row(float scalars[SKY_STEP_SCALARS], int64_t row)
     memcpy(&scalars[SKY_STEP_FIRST_ROW], &row, sizeof row);
 }
 
+void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *program,
+                         const int64_t valid[SKY_MOST_LABELS])
+{
+    scalars[SKY_STEP_SHARE] = 1 / (float)program->microbatch_count;
+    for (uint32_t i = 0; i < program->label_count; i++)
+        scalars[loss_scale_element((int)i)] = valid[i] > 0 ? (float)(1 / (double)valid[i]) : 0;
+}
+
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
-                  double weight_decay, double loss_scale, int64_t step)
+                  double weight_decay, int64_t step)
 {
     memset(scalars, 0, SKY_STEP_SCALARS * sizeof *scalars);
     bool corrected = optimizer->kind == SKY_ADAM || optimizer->kind == SKY_ADAMW || optimizer->kind == SKY_LAMB;
     double updates = (double)(step + 1);
-    step_scalars_set(scalars, SKY_STEP_LOSS_SCALE, loss_scale);
     step_scalars_set(scalars, SKY_STEP_LEARNING_RATE, learning_rate);
     step_scalars_set(scalars, SKY_STEP_BETA1, optimizer->beta1);
     step_scalars_set(scalars, SKY_STEP_BETA2, optimizer->beta2);

@@ -20,9 +20,13 @@ const char *schedule_name(ScheduleKind kind); /* "constant", "linear", "cosine" 
 /* `step` counts from 0. */
 double learning_rate_at(const LearningRateSchedule *schedule, int64_t step);
 
-/* Fills both groups of the step space for the `step`-th update (from 0). The second group's weight decay is 0. */
+/* Fills both groups of the step space for the `step`-th update (from 0), but for the scales of losses. The second
+ * group's weight decay is 0. */
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
-                  double weight_decay, double loss_scale, int64_t step);
+                  double weight_decay, int64_t step);
+/* The scales of losses: valid[i] labels of input number i are in the batch, those that this rank reads. */
+void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *program,
+                         const int64_t valid[SKY_MOST_LABELS]);
 /* Turns dropout on for the `step`-th update (from 0) of a run with this seed. */
 void step_scalars_drop(float scalars[SKY_STEP_SCALARS], uint64_t seed, int64_t step);
 /* The row of the batch with which the micro-batch begins that is computed next. */

@@ -170,14 +170,6 @@ static void report(Training *t, void *bytes, size_t size)
     world_wait(t->world, &pending, (WaitReason){t->world->rank ? 0 : t->loss_rank, -1, -1, "the loss"});
 }
 
-static double loss_scale(const Training *t)
-{
-    if (!t->program->loss_is_summed) return 1.0 / t->program->microbatch_count;
-    if (!t->data.labels) return 1; /* read only where the loss is */
-    int64_t valid = dataset_valid_labels(&t->data, t->program, t->batch_rows, t->batch);
-    return valid ? 1.0 / (double)valid : 0;
-}
-
 static bool finish_step(void *context, Diagnostics *diagnostics)
 {
     Training *t = context;
@@ -193,7 +185,10 @@ static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
     data_order_next(&t->order, &t->cursor, t->batch_rows);
-    step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, loss_scale(t), t->step);
+    int64_t valid[SKY_MOST_LABELS];
+    dataset_valid_labels(&t->data, t->program, t->batch_rows, t->batch, valid);
+    step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step);
+    step_scalars_losses(t->execution.step, t->program, valid);
     step_scalars_drop(t->execution.step, t->seed, t->step);
     PipelineBatch batch = {.dataset = &t->data,
                            .rows = t->batch_rows,

@@ -201,11 +201,14 @@ static bool set_inputs(const Case *test, Evaluator *evaluator)
     }
     if (!graph->scalars) return true;
     float scalars[SKY_STEP_SCALARS] = {[SKY_STEP_DROPOUT] = 1};
-    int64_t valid = 0;
-    const void *labels = evaluator->buffer[graph->labels];
-    for (int64_t i = 0; graph->labels && i < shape_elements(&graph_value(graph, graph->labels)->shape); i++)
-        valid += element_as_integer(graph_value(graph, graph->labels)->dtype, labels, i) != graph->ignore_index;
-    scalars[SKY_STEP_LOSS_SCALE] = valid ? 1.0f / (float)valid : 1;
+    for (int l = 0; l < graph->label_count; l++) {
+        const Labels *labels = &graph->labels[l];
+        const Value *value = graph_value(graph, labels->input);
+        int64_t valid = 0;
+        for (int64_t k = 0; k < shape_elements(&value->shape); k++)
+            valid += element_as_integer(value->dtype, evaluator->buffer[labels->input], k) != labels->ignore_index;
+        scalars[loss_scale_element(l)] = valid ? 1.0f / (float)valid : 1;
+    }
     memcpy(evaluator->buffer[graph->scalars], scalars, sizeof scalars);
     return true;
 }

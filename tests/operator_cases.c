@@ -297,6 +297,11 @@ const Case operator_cases[] = {
      .attributes = {INTEGER("ignore_index", 2)},
      .reference = reference_cross_entropy,
      .differentiable = true},
+    {.op = OP_CrossEntropy,
+     .inputs = {{REAL, SHAPE(3, 4), -2, 2}, {WHOLE, SHAPE(3), 0, 3}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},
+     .attributes = {INTEGER("labels", 2)},
+     .reference = reference_cross_entropy,
+     .differentiable = true},
     /* The rows 2 ... 4 of a larger batch, without its third column; the factor of ratios is 9.25. */
     {.op = OP_Dropout,
      .inputs = {{REAL, SHAPE(3, 2, 30), -2, 2}, {KNOWN, SHAPE(1), -99, 99}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},

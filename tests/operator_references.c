@@ -287,14 +287,14 @@ void reference_cross_entropy(const Case *test, const Tensor *input, Tensor *outp
 {
     int64_t rows = input->shape.dim[0], classes = input->shape.dim[1];
     int64_t ignored = integer_attribute(test, "ignore_index", -100);
+    double scale = input[2].data[loss_scale_element((int)integer_attribute(test, "labels", 0))];
     output[0].data[0] = 0;
     for (int64_t row = 0; row < rows; row++) {
         double sum = 0;
         for (int64_t i = 0; i < classes; i++) sum += exp(input->data[row * classes + i]);
         output[1].data[row] = log(sum);
         int64_t label = (int64_t)input[1].data[row];
-        if (label != ignored)
-            output[0].data[0] += (log(sum) - input->data[row * classes + label]) * input[2].data[SKY_STEP_LOSS_SCALE];
+        if (label != ignored) output[0].data[0] += (log(sum) - input->data[row * classes + label]) * scale;
     }
 }
 
@@ -325,7 +325,7 @@ void reference_dropout(const Case *test, const Tensor *input, Tensor *output)
 void reference_scale_loss(const Case *test, const Tensor *input, Tensor *output)
 {
     (void)test;
-    FOR_EACH_ELEMENT(i, output) output->data[i] = input->data[i] * input[1].data[SKY_STEP_LOSS_SCALE];
+    FOR_EACH_ELEMENT(i, output) output->data[i] = input->data[i] * input[1].data[SKY_STEP_SHARE];
 }
 
 double scalar_negate(double x) { return -x; }

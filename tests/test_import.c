@@ -184,8 +184,9 @@ static void a_loss_in_the_model_is_found(void **state)
     const Graph *graph = &imported.graph;
     assert_string_equal(graph->outputs[0].name, "loss");
     assert_int_equal(graph->loss, graph->outputs[0].value);
-    assert_string_equal(graph_value(graph, graph->labels)->name, "labels");
-    assert_int_equal(graph->ignore_index, -100);
+    assert_int_equal(graph->label_count, 1);
+    assert_string_equal(graph_value(graph, graph->labels[0].input)->name, "labels");
+    assert_int_equal(graph->labels[0].ignore_index, -100);
     assert_true(graph->loss_is_summed);
     assert_int_equal(graph_value(graph, graph->scalars)->role, ROLE_SCALARS);
     release(&imported);

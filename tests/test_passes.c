@@ -227,13 +227,12 @@ static void losses_of_the_model_are_scaled_once(void **state)
     NodeOrigin origin = {"half", PHASE_FORWARD, 0, LAYER_NONE};
     assert_true(graph_add_node(graph, OP_Mul, origin, inputs, 2, NULL, 0, &half, 1, &model.diagnostics));
     graph_add_output(graph, "half", half);
-    graph->labels = 0;
     graph->loss_is_summed = false;
     assert_true(loss_attach(graph, "output:half", &model.diagnostics));
     assert_int_equal(graph->loss, half);
     assert_int_equal(count_nodes(graph, OP_ScaleLoss), 0);
     assert_true(graph->loss_is_summed);
-    assert_string_equal(graph_value(graph, graph->labels)->name, "labels");
+    assert_string_equal(graph_value(graph, graph->labels[0].input)->name, "labels");
     unload(&model);
 }
 

@@ -41,18 +41,29 @@ static void step_scalars_have_two_groups(void **state)
     (void)state;
     float scalars[SKY_STEP_SCALARS];
     SkyOptimizer adam = {SKY_ADAMW, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f};
-    step_scalars(scalars, &adam, 1e-3, 0.01, 0.25, 0);
+    step_scalars(scalars, &adam, 1e-3, 0.01, 0);
     assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 10) < 1e-5f);
     assert_true(fabsf(scalars[SKY_STEP_CORRECTION2] * (1 - 0.999f) - 1) < 1e-6f); /* of the float beta */
     assert_true(scalars[SKY_STEP_WEIGHT_DECAY] == 0.01f);
     assert_true(scalars[SKY_STEP_GROUP + SKY_STEP_WEIGHT_DECAY] == 0);
-    assert_true(scalars[SKY_STEP_GROUP + SKY_STEP_LOSS_SCALE] == 0.25f);
     assert_true(scalars[SKY_STEP_GRADIENT_SCALE] == 1);
-    step_scalars(scalars, &adam, 1e-3, 0.01, 1, 1);
+    step_scalars(scalars, &adam, 1e-3, 0.01, 1);
     assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 1 / 0.19f) < 1e-5f);
     adam.kind = SKY_SGD;
-    step_scalars(scalars, &adam, 1e-3, 0.01, 1, 0);
+    step_scalars(scalars, &adam, 1e-3, 0.01, 0);
     assert_true(scalars[SKY_STEP_CORRECTION1] == 1 && scalars[SKY_STEP_CORRECTION2] == 1);
+}
+
+static void losses_have_scales_of_their_own(void **state)
+{
+    (void)state;
+    float scalars[SKY_STEP_SCALARS] = {0};
+    const SkyProgram program = {.microbatch_count = 8, .label_count = 3};
+    step_scalars_losses(scalars, &program, (int64_t[SKY_MOST_LABELS]){4, 0, 2});
+    assert_true(scalars[SKY_STEP_SHARE] == 0.125f);
+    assert_true(scalars[loss_scale_element(0)] == 0.25f);
+    assert_true(scalars[loss_scale_element(1)] == 0);
+    assert_true(scalars[loss_scale_element(2)] == 0.5f);
 }
 
 /* --- Data ----------------------------------------------------------------------------------------------------------
@@ -100,6 +111,7 @@ static SkyProgram *reading_program(DType ids, DType labels)
     static SkyTensor inputs[2];
     static SkyStage stage;
     static SkyProgram program;
+    static const SkyLabels label_inputs[] = {{"other", 2, 3}, {"labels", -100, 3}};
     inputs[0] = (SkyTensor){.name = "ids", .dtype = ids, .rank = 2, .dim = {2, 3}, .value_limit = 10};
     inputs[1] = (SkyTensor){.name = "labels", .dtype = labels, .rank = 1, .dim = {2}};
     stage = (SkyStage){.inputs = inputs, .input_count = 2};
@@ -107,9 +119,8 @@ static SkyProgram *reading_program(DType ids, DType labels)
                            .stage_count = 1,
                            .microbatch_size = 2,
                            .microbatch_count = 1,
-                           .labels_name = "labels",
-                           .label_classes = 3,
-                           .ignore_index = -100};
+                           .labels = label_inputs,
+                           .label_count = 2};
     return &program;
 }
 
@@ -147,8 +158,12 @@ static void rows_are_converted(void **state)
         assert_int_equal(labels[1], -100);
         dataset_fill(&data, program, &program->stages->inputs[0], padded, ids);
         assert_int_equal(element_as_integer(types[t], ids, 3), good_ids[0]);
-        assert_int_equal(dataset_valid_labels(&data, program, rows, 2), 1);
-        assert_int_equal(dataset_valid_labels(&data, program, padded, 2), 1);
+        int64_t valid[SKY_MOST_LABELS];
+        for (int i = 0; i < 2; i++) {
+            dataset_valid_labels(&data, program, i ? padded : rows, 2, valid);
+            assert_int_equal(valid[0], 0);
+            assert_int_equal(valid[1], 1);
+        }
         dataset_close(&data);
     }
 }
@@ -281,7 +296,7 @@ static void parameters_start_and_decay_as_told(void **state)
     const float *bias = execution_address(&execution, 0, 0, parameters[1].value.location);
     for (int i = 0; i < 4; i++) assert_true(bias[i] == 0.5f);
 
-    step_scalars(execution.step, &program.optimizer, 1, 0.5, 1, 0);
+    step_scalars(execution.step, &program.optimizer, 1, 0.5, 0);
     assert_true(execution_update(&execution, 0, &diagnostics));
     assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0.5f);
     execution_exempt_from_decay(&execution, 1u << 1);
@@ -349,10 +364,15 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(learning_rates_rise_and_fall),          cmocka_unit_test(step_scalars_have_two_groups),
-        cmocka_unit_test(every_epoch_uses_each_row_once),        cmocka_unit_test(rows_are_converted),
-        cmocka_unit_test(values_that_do_not_fit_are_refused),    cmocka_unit_test(calls_run_on_threads_and_slots),
-        cmocka_unit_test(parameters_start_and_decay_as_told),    cmocka_unit_test(shares_cover_everything_once),
+        cmocka_unit_test(losses_have_scales_of_their_own),
+        cmocka_unit_test(learning_rates_rise_and_fall),
+        cmocka_unit_test(step_scalars_have_two_groups),
+        cmocka_unit_test(every_epoch_uses_each_row_once),
+        cmocka_unit_test(rows_are_converted),
+        cmocka_unit_test(values_that_do_not_fit_are_refused),
+        cmocka_unit_test(calls_run_on_threads_and_slots),
+        cmocka_unit_test(parameters_start_and_decay_as_told),
+        cmocka_unit_test(shares_cover_everything_once),
         cmocka_unit_test(options_come_from_the_environment_too),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -431,6 +431,7 @@ __attribute__((constructor)) static void build(void)
         stage_total++;
     }
     tied = *setting("TOY_TIED", "0") == '1';
+    static const SkyLabels labels = {.name = "labels", .ignore_index = -100, .classes = CLASSES};
     *program = (SkyProgram){.version = SKY_PROGRAM_VERSION,
                             .rank = (uint32_t)atoi(rank),
                             .rank_count = ranks,
@@ -441,15 +442,14 @@ __attribute__((constructor)) static void build(void)
                             .threads = 1,
                             .loss_is_summed = 1,
                             .total_parameter_count = LAYERS,
-                            .ignore_index = -100,
-                            .label_classes = CLASSES,
                             .seed = 7,
                             .slowdown = atof(setting("TOY_SLOWDOWN", "1")),
                             .stages = mine,
                             .instructions = instructions,
                             .stage_rank = stage_rank,
                             .links = links,
-                            .labels_name = "labels",
+                            .labels = &labels,
+                            .label_count = 1,
                             .device_name = "toy",
                             .model_hash = "toy",
                             .plan_hash = "plan",

@@ -1,6 +1,6 @@
 /* Cross-entropy of logits [rows, classes] and integer labels [rows], summed over the rows whose label is not
- * `ignore_index` and scaled by the loss scale of the step. Labels are checked by the runtime; here a label outside the
- * classes only must not reach foreign memory. */
+ * `ignore_index` and scaled by the loss scale of the step that belongs to label input number `labels`. Labels are
+ * checked by the runtime; here a label outside the classes only must not reach foreign memory. */
 #include "base/step_scalars.h"
 #include "graph/operator.h"
 
@@ -19,7 +19,7 @@ static bool infer_labels(InferContext *context)
 static bool infer_scalars(InferContext *context, int i)
 {
     const Value *scalars = infer_input(context, i);
-    if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] <= SKY_STEP_LOSS_SCALE)
+    if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
         return operator_error(context, NULL, "input %d does not hold the scalars of the step", i);
     return true;
 }
@@ -70,10 +70,12 @@ static Register is_valid(Kernel *kernel, const Node *node, Register label)
     return kernel_unary(kernel, KERNEL_NOT, kernel_binary(kernel, KERNEL_EQUAL, label, ignored));
 }
 
-static Register load_scale(Lowering *lowering, ValueId scalars, DType type)
+static int scale_element(const Node *node) { return loss_scale_element((int)node_integer(node, "labels", 0)); }
+
+static Register load_scale(Lowering *lowering, ValueId scalars, int element, DType type)
 {
     View view = lower_view(lowering, scalars);
-    view.offset += SKY_STEP_LOSS_SCALE;
+    view.offset += element;
     Register scale = kernel_load(lowering->kernel, lower_operand(lowering, &view, (int64_t[KERNEL_MAX_AXES]){0}));
     return kernel_convert(lowering->kernel, type, scale);
 }
@@ -116,7 +118,7 @@ void lower_cross_entropy(Lowering *lowering, NodeId id)
     }
     Register sum = kernel_reduce(kernel, KERNEL_SUM, value);
     kernel_begin_phase(kernel, false);
-    Register scale = load_scale(lowering, node->inputs[2], type);
+    Register scale = load_scale(lowering, node->inputs[2], scale_element(node), type);
     Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
     kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
     lower_end(lowering);
@@ -144,7 +146,7 @@ void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
     kernel_begin_phase(kernel, false);
     Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
     Register total = kernel_load(kernel, lower_operand(lowering, &log_sum, (int64_t[]){log_sum.stride[0], 0}));
-    Register scale = load_scale(lowering, node->inputs[3], type);
+    Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
 
     kernel_begin_phase(kernel, true);
     Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), total);
@@ -179,7 +181,7 @@ void lower_scale_loss(Lowering *lowering, NodeId id)
     int64_t extent[KERNEL_MAX_AXES];
     Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&y.shape, extent), extent);
     Register value = lower_load(lowering, &x);
-    Register scale = load_scale(lowering, node->inputs[1], kernel_type(kernel, value));
+    Register scale = load_scale(lowering, node->inputs[1], SKY_STEP_SHARE, kernel_type(kernel, value));
     kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
     lower_end(lowering);
 }

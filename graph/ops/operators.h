@@ -86,7 +86,7 @@
     /* cross_entropy.c: logits [rows, classes], integer labels [rows]; ignore_index */ \
     OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2) /* logits, labels, scalars -> scaled sum, log-sum-exp [rows] */ \
     OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1) /* logits, labels, log-sum-exp, scalars -> dlogits */ \
-    OPERATOR(ScaleLoss, scale_loss, 2, 2, 1) /* x, scalars -> x * the loss scale */ \
+    OPERATOR(ScaleLoss, scale_loss, 2, 2, 1) /* x, scalars -> x / micro-batches */ \
     /* optimizer.c: effects on parameters and their state, in place */ \
     OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 1) /* contribution -> accumulated gradient, added to it */ \
     OPERATOR(SgdUpdate, sgd_update, 3, 3, 0) /* parameter, gradient, scalars */ \
