@@ -10,19 +10,20 @@ BERT itself is first held against the recorded references.
 
 A reference file NAME.ref.safetensors holds
     in/*                      the batch
-    logits, loss              before training, float64 results
+    OUTPUT, loss              before training, float64 results
     grad/PARAMETER            the gradient there
     adamw/loss, sgd/loss      11 values: before each of ten steps, and after the last
     adamw/PARAMETER, sgd/PARAMETER    after ten steps (sgd: where there is a float64 result)
     tolerance/KIND            per parameter, for KIND grad, adamw, sgd: the absolute error allowed
-    tolerance/logits, tolerance/loss, tolerance/adamw/loss, tolerance/sgd/loss      the same, scalars or per value
-and the metadata `parameters` (names separated by blanks, in the order of the tolerances) and `stride` (tensors of more than
-256 elements are kept flattened, every stride-th element).
+    tolerance/OUTPUT, tolerance/loss, tolerance/adamw/loss, tolerance/sgd/loss      the same, scalars or per value
+and the metadata `outputs`, `parameters` (names separated by blanks, in the order of the tolerances), `noise` (see below) and
+`stride` (tensors of parameters with more than 256 elements are kept flattened, every stride-th element).
 
 Allowed is 1e-5 of the loss at first and 1e-4 later, 1e-4 of a gradient's largest element, 2e-4 for a trained parameter, 1e-5
-of the largest logit, or four times the distance between PyTorch's own float32 and float64 results where that is more.
-The bias of attention keys changes no output: its gradient is rounding noise, which AdamW turns into steps of the learning
-rate's size. So its gradient is held against the size of its weight's gradient, and after training it is left out.
+of the largest logit (of any other output), or four times the distance between PyTorch's own float32 and float64 results where that is more.
+The bias of attention keys changes no output, nor does what adds the same to the logits of all tokens that are compared: its
+gradient is rounding noise, which AdamW turns into steps of the learning rate's size. So its gradient is held against the
+size of its weight's gradient, and after training it is left out.
 """
 import json
 import math
@@ -56,13 +57,23 @@ EXPORTS = [
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-fold", "fresh", []),
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-eval-nofold", "fresh", []),
     ("bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold", "fresh", ["--dropout", "off"]),
-    ("bert-nano-seqcls-opset17-dyn-idsonly", None, []),  # takes no mask: runs, but is another function
+    ("bert-nano-seqcls-opset17-dyn-idsonly", "idsonly", []),
     ("bert-nano-mlm-opset17-dyn", "mlm", []),  # the decoder is folded: a transposed copy of the embeddings
     ("bert-nano-mlm-opset17-dyn-loss-nofold", "mlm", []),
+    ("bert-nano-qa-opset17-dyn", "qa", [
+        "--loss", "cross-entropy:start_logits:start_positions+cross-entropy:end_logits:end_positions"]),
+    ("bert-nano-tokcls-opset17-dyn", "tokcls", []),
+    ("bert-nano-model-opset14-dyn", "model", [
+        "--loss", "cross-entropy:last_hidden_state:token_labels+cross-entropy:pooler_output:labels"]),
     ("roberta-nano-seqcls-opset14-dyn", "roberta", []),
     ("distilbert-nano-seqcls-opset11-dyn", "distilbert", []),
     ("bert-nano24-seqcls-opset14-dyn-nofold", "nano24", []),
 ]
+# What of a network's outputs is compared with which labels, where it is not logits with labels.
+LOSSES = {
+    "qa": [("start_logits", "start_positions"), ("end_logits", "end_positions")],
+    "model": [("last_hidden_state", "token_labels"), ("pooler_output", "labels")],
+}
 HEADS = 4
 ACTIVATIONS = {
     "gelu": torch.nn.functional.gelu,
@@ -132,17 +143,42 @@ def encode(p, batch, activation):
 def classify(p, batch, activation):
     """Logits of the sequence classifier."""
     first = encode(p, batch, activation)[:, 0]
-    return linear(p, torch.tanh(linear(p, first, "bert.pooler.dense")), "classifier")
+    return {"logits": linear(p, torch.tanh(linear(p, first, "bert.pooler.dense")), "classifier")}
+
+
+def classify_tokens(p, batch, activation):
+    return {"logits": linear(p, encode(p, batch, activation), "classifier")}
+
+
+def find_answer(p, batch, activation):
+    """Logits of where an answer starts and ends."""
+    start, end = linear(p, encode(p, batch, activation), "qa_outputs").unbind(-1)
+    return {"start_logits": start, "end_logits": end}
+
+
+def encode_only(p, batch, activation):
+    """The bare model. Its parameters have no prefix "bert."."""
+    p = {"bert." + name: parameter for name, parameter in p.items()}
+    x = encode(p, batch, activation)
+    return {"last_hidden_state": x, "pooler_output": torch.tanh(linear(p, x[:, 0], "bert.pooler.dense"))}
 
 
 def predict_tokens(p, batch, activation):
     """Logits of the masked language model, whose decoder is the word embeddings."""
     x = activation(linear(p, encode(p, batch, activation), "cls.predictions.transform.dense"))
     x = norm(p, x, "cls.predictions.transform.LayerNorm")
-    return x @ p["bert.embeddings.word_embeddings.weight"].T + p["cls.predictions.bias"]
+    return {"logits": x @ p["bert.embeddings.word_embeddings.weight"].T + p["cls.predictions.bias"]}
 
 
-def compute(network, initial, batch, activation, dtype):
+def joined_loss(outputs, batch, losses):
+    """The sum of cross-entropies, each the mean over its own labels but -100."""
+    return sum(
+        torch.nn.functional.cross_entropy(outputs[output].flatten(0, -2), batch[labels].flatten())
+        for output, labels in losses
+    )
+
+
+def compute(network, initial, batch, activation, dtype, losses=(("logits", "labels"),)):
     """The same results, under the same names, as a recorded reference has for this dtype."""
     prefix = {torch.float32: "f32", torch.float64: "f64"}[dtype]
     batch = {name: torch.from_numpy(array.copy()) for name, array in batch.items()}
@@ -153,28 +189,29 @@ def compute(network, initial, batch, activation, dtype):
             optimizer = torch.optim.AdamW(parameters.values(), 1e-3, (0.9, 0.999), 1e-8, 0.01)
         else:
             optimizer = torch.optim.SGD(parameters.values(), 0.05)
-        losses = []
+        curve = []
         for step in range(STEPS + 1):
             optimizer.zero_grad()
-            logits = network(parameters, batch, activation)
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), batch["labels"].flatten())
-            losses.append(loss.item())
+            outputs = network(parameters, batch, activation)
+            loss = joined_loss(outputs, batch, losses)
+            curve.append(loss.item())
             loss.backward()
             if step == 0:
-                results[f"{prefix}/out/logits"] = logits.detach().numpy().copy()
+                for name, output in outputs.items():
+                    results[f"{prefix}/out/{name}"] = output.detach().numpy().copy()
                 results[f"{prefix}/out/loss"] = loss.detach().numpy().copy()
                 for name, parameter in parameters.items():
                     results[f"{prefix}/grad/{name}"] = parameter.grad.numpy().copy()
             if step < STEPS:
                 optimizer.step()
-        results[f"{prefix}/{kind}/loss"] = np.array(losses)
+        results[f"{prefix}/{kind}/loss"] = np.array(curve)
         for name, parameter in parameters.items():
             results[f"{prefix}/{kind}/param/{name}"] = parameter.detach().numpy().copy()
     return results
 
 
-def compute_both(network, *arguments):
-    return {**compute(network, *arguments, torch.float32), **compute(network, *arguments, torch.float64)}
+def compute_both(*arguments, **options):
+    return {**compute(*arguments, torch.float32, **options), **compute(*arguments, torch.float64, **options)}
 
 
 def check_against_recorded(recorded, computed):
@@ -186,17 +223,25 @@ def check_against_recorded(recorded, computed):
             assert error < 1e-7 or name.endswith("key.bias"), (name, error)
 
 
+def weight_of(bias):
+    return bias.removesuffix("bias") + "weight"
+
+
 def compact(batch, results, stride):
     """The tensors and metadata of a compact reference file."""
     names = sorted(name[len("f64/grad/") :] for name in results if name.startswith("f64/grad/"))
+    largest = {name: np.abs(results["f64/grad/" + name]).max() for name in names}
+    noise = [name for name in names if largest[name] < 1e-9 * largest.get(weight_of(name), 0)]
     tensors = {"in/" + name: array for name, array in batch.items()}
 
     def gap(name):
         return 4 * np.abs(results["f64/" + name] - results["f32/" + name].astype(np.float64))
 
-    for name, allowed in (("logits", 1e-5), ("loss", 1e-5)):
+    outputs = sorted(name[len("f64/out/") :] for name in results if name.startswith("f64/out/"))
+    for name in outputs:
         tensors[name] = results["f64/out/" + name]
-        tensors["tolerance/" + name] = np.array(max(allowed * np.abs(tensors[name]).max(), gap("out/" + name).max()))
+        tensors["tolerance/" + name] = np.array(max(1e-5 * np.abs(tensors[name]).max(), gap("out/" + name).max()))
+    outputs.remove("loss")
     for kind in ("adamw", "sgd"):
         losses = tensors[kind + "/loss"] = results[f"f64/{kind}/loss"]
         allowed = np.array([1e-5] + [1e-4] * STEPS) * losses
@@ -209,8 +254,7 @@ def compact(batch, results, stride):
             source = f"grad/{name}" if kind == "grad" else f"{kind}/param/{name}"
             array = results["f64/" + source]
             if kind == "grad":
-                scale_name = source.replace("key.bias", "key.weight").replace("k_lin.bias", "k_lin.weight")
-                allowed = 1e-4 * np.abs(results["f64/" + scale_name]).max()
+                allowed = 1e-4 * largest[weight_of(name) if name in noise else name]
             else:
                 allowed = 2e-4
             tolerances.append(max(allowed, gap(source).max()))
@@ -218,7 +262,8 @@ def compact(batch, results, stride):
                 array = array.reshape(-1)[::stride]
             tensors[f"{kind}/{name}"] = array.astype(np.float32)
         tensors["tolerance/" + kind] = np.array(tolerances)
-    return tensors, {"parameters": " ".join(names), "stride": str(stride)}
+    lists = {"outputs": outputs, "parameters": names, "noise": noise}
+    return tensors, {**{key: " ".join(items) for key, items in lists.items()}, "stride": str(stride)}
 
 
 def initializers(path):
@@ -255,6 +300,44 @@ def parameter_names(path, initial):
     return names
 
 
+def further_references(source, batch, initial):
+    """Those that were not recorded: a dictionary like main's. `batch` and `initial` are those of the classifier."""
+    ids, ones, zeros = batch["input_ids"], np.ones_like(batch["input_ids"]), np.zeros_like(batch["input_ids"])
+    generator = np.random.default_rng(7)
+    token_labels = np.where(batch["attention_mask"] == 1, generator.integers(0, 3, ids.shape), -100)
+    positions = {f"{end}_positions": generator.integers(0, ids.shape[1], len(ids)) for end in ("start", "end")}
+    positions["end_positions"][1] = -100  # ignored: the two losses have different numbers of labels
+    inputs = {name: array for name, array in batch.items() if name != "labels"}
+
+    def held(export):
+        """Parameters by their PyTorch names, of an export without constant folding."""
+        return {name[2:]: array for name, array in initializers(f"{source}/nano/bert-nano-{export}.onnx").items()}
+
+    def unfolded(head):
+        """The parameters of an export whose matrices are folded into the graph: the names come from its map."""
+        with open(f"{source}/nano/param-map-nano.json") as file:
+            names = json.load(file)[f"bert-nano-{head}"]
+        arrays = initializers(f"{source}/nano/bert-nano-{head}.onnx")
+        return {entry[0]: arrays[name].T.copy() if entry[1] == "T" else arrays[name] for name, entry in names.items()}
+
+    fresh = held("seqcls-opset17-dyn-dedup-trap-train-nofold")
+    cases = {
+        "relu": (classify, batch, initial, "relu"),
+        "gelunew": (classify, batch, initial, "gelunew"),
+        "fresh": (classify, batch, fresh, "gelu"),
+        "idsonly": (classify, {**batch, "attention_mask": ones, "token_type_ids": zeros}, initial, "gelu"),
+        "qa": (find_answer, {**inputs, **positions}, unfolded("qa-opset17-dyn"), "gelu"),
+        "tokcls": (classify_tokens, {**inputs, "labels": token_labels}, unfolded("tokcls-opset17-dyn"), "gelu"),
+        "model": (encode_only, {**batch, "token_labels": token_labels}, unfolded("model-opset14-dyn"), "gelu"),
+    }
+    references = {}
+    for name, (network, inputs, weights, activation) in cases.items():
+        losses = {"losses": LOSSES[name]} if name in LOSSES else {}
+        results = compute_both(network, weights, inputs, ACTIVATIONS[activation], **losses)
+        references[name] = (inputs, weights, results, 5)
+    return references
+
+
 def main(source):
     os.makedirs(DESTINATION, exist_ok=True)
     recorded = {
@@ -274,11 +357,7 @@ def main(source):
     for name in ("roberta", "distilbert"):
         tensors = read_safetensors(f"{source}/family/{name}-nano-seqcls.ref.safetensors")
         references[name] = (pick(tensors, "in/"), pick(tensors, "init/"), tensors, 5)
-    batch, initial = references["seqcls"][:2]
-    held = initializers(f"{source}/nano/bert-nano-seqcls-opset17-dyn-dedup-trap-train-nofold.onnx")
-    fresh = {name[2:]: array for name, array in held.items()}
-    for name, weights, activation in (("relu", initial, "relu"), ("gelunew", initial, "gelunew"), ("fresh", fresh, "gelu")):
-        references[name] = (batch, weights, compute_both(classify, weights, batch, ACTIVATIONS[activation]), 5)
+    references.update(further_references(source, *references["seqcls"][:2]))
     for name, (batch, _, results, stride) in references.items():
         write_safetensors(f"{DESTINATION}/{name}.ref.safetensors", *compact(batch, results, stride))
     index = []
@@ -286,7 +365,7 @@ def main(source):
         family, size = name.split("-")[:2]
         path = f"{source}/{size if family == 'bert' else 'family'}/{name}.onnx"
         shutil.copyfile(path, f"{DESTINATION}/{name}.onnx")
-        entry = {"export": name, "reference": reference or "seqcls", "options": options, "compared": reference is not None}
+        entry = {"export": name, "reference": reference, "options": options}
         entry["names"] = parameter_names(path, references[entry["reference"]][1])
         index.append(entry)
     with open(f"{DESTINATION}/exports.json", "w") as file:

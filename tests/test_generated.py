@@ -58,7 +58,7 @@ def check(folder, head):
         for name, array in references.initializers(model).items()
     }
     network = references.classify if head == "seqcls" else references.predict_tokens
-    logits = network(weights, batch, references.ACTIVATIONS["gelu"])
+    logits = network(weights, batch, references.ACTIVATIONS["gelu"])["logits"]
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch["labels"].reshape(-1))
     loss.backward()
     expect_close("the loss", results["loss"], loss.item(), loss.item() / 10)

@@ -1,8 +1,9 @@
-/* skycc run against PyTorch: every export of tests/data/bert, logits, loss, every gradient, ten steps of AdamW and SGD.
+/* skycc run against PyTorch: every export of tests/data/bert, outputs, loss, every gradient, ten steps of AdamW and
+ * SGD.
  *
  *     test_reference interpreted|compiled [EXPORT]
  *
- * Prints the largest errors: of logits and gradients relative to the tensor's largest element, of losses relative, of
+ * Prints the largest errors: of outputs and gradients relative to the tensor's largest element, of losses relative, of
  * trained parameters absolute; each followed by the largest share of what is allowed. tests/make_references.py
  * describes the reference files and what is allowed. */
 #include <stdarg.h>
@@ -28,7 +29,7 @@ extern char **environ;
 typedef struct Export {
     const char *name, *reference;
     json_t *options, *names;
-    bool compared, interpreted;
+    bool interpreted;
 } Export;
 
 /* What was compared, under one heading. */
@@ -95,14 +96,16 @@ static ParameterName pytorch_name(const Export *export, const char *name)
     return (ParameterName){name + 2, false};
 }
 
-static bool ends_with(const char *name, const char *end)
+/* Whether the gradient of the parameter, by its PyTorch name, is rounding noise. */
+static bool is_noise(const Results *results, const char *name)
 {
-    size_t length = strlen(name), end_length = strlen(end);
-    return length >= end_length && strcmp(name + length - end_length, end) == 0;
+    const char *rest = safetensors_metadata(&results->reference, "noise");
+    for (size_t length; *rest; rest += length + (rest[length] == ' ')) {
+        length = strcspn(rest, " ");
+        if (length == strlen(name) && memcmp(rest, name, length) == 0) return true;
+    }
+    return false;
 }
-
-/* Its gradient is rounding noise. */
-static bool is_key_bias(const char *name) { return ends_with(name, "key.bias") || ends_with(name, "k_lin.bias"); }
 
 static void compare_parameter(Comparison *comparison, Results *results, const SafeTensor *found,
                               const SafeTensor *wanted, bool transposed, double allowed)
@@ -117,7 +120,7 @@ static void compare_parameter(Comparison *comparison, Results *results, const Sa
         largest = fmax(largest, fabs(expected));
         if (!(difference <= error)) error = difference;
     }
-    bool relative = strcmp(comparison->what, "gradients") == 0 && !is_key_bias(wanted->name);
+    bool relative = strcmp(comparison->what, "gradients") == 0 && !is_noise(results, wanted->name + strlen("grad/"));
     note(comparison, results, found->name, error, relative && largest > 0 ? largest : 1, allowed);
 }
 
@@ -133,7 +136,7 @@ static void compare_parameters(Results *results, const char *what, const char *p
     buffer_print(&name, "tolerance/%s", kind);
     const double *allowed = find_doubles(&results->reference, buffer_text(&name), count);
     for (char *pytorch = strtok_r(names, " ", &rest); pytorch; pytorch = strtok_r(NULL, " ", &rest), allowed++) {
-        if (strcmp(kind, "grad") != 0 && is_key_bias(pytorch)) continue;
+        if (strcmp(kind, "grad") != 0 && is_noise(results, pytorch)) continue;
         name.size = 0;
         buffer_print(&name, "%s/%s", kind, pytorch);
         const SafeTensor *wanted = safetensors_find(&results->reference, buffer_text(&name));
@@ -155,11 +158,12 @@ static void compare_parameters(Results *results, const char *what, const char *p
     free(names);
 }
 
-static void compare_logits(Results *results)
+static void compare_output(Comparison *comparison, Results *results, const char *name)
 {
-    Comparison comparison = {.what = "logits"};
-    const SafeTensor *found = safetensors_find(&results->output, "out/logits");
-    const SafeTensor *wanted = safetensors_find(&results->reference, "logits");
+    char full[128];
+    snprintf(full, sizeof full, "out/%s", name);
+    const SafeTensor *found = safetensors_find(&results->output, full);
+    const SafeTensor *wanted = safetensors_find(&results->reference, name);
     assert_non_null(found);
     assert_true(shape_equal(&found->shape, &wanted->shape));
     double largest = 0, error = 0;
@@ -169,8 +173,18 @@ static void compare_logits(Results *results)
         largest = fmax(largest, fabs(expected));
         if (!(difference <= error)) error = difference;
     }
-    note(&comparison, results, "logits", error, largest, *find_doubles(&results->reference, "tolerance/logits", 1));
+    snprintf(full, sizeof full, "tolerance/%s", name);
+    note(comparison, results, name, error, largest, *find_doubles(&results->reference, full, 1));
+}
+
+static void compare_outputs(Results *results)
+{
+    Comparison comparison = {.what = "outputs"};
+    char *names = strdup(safetensors_metadata(&results->reference, "outputs")), *rest;
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+        compare_output(&comparison, results, name);
     print(&comparison);
+    free(names);
 }
 
 static void compare_losses(Results *results, const char *what, const char *kind)
@@ -242,12 +256,12 @@ static void compare_run(Results *results, const char *optimizer)
     open_tensors(&results->output, output.path);
     unlink(output.path);
     expect_finite(&results->output);
-    if (results->export->compared && adamw) {
-        compare_logits(results);
+    if (adamw) {
+        compare_outputs(results);
         compare_parameters(results, "gradients", "grad", "grad");
         compare_losses(results, "AdamW losses", "adamw");
         compare_parameters(results, "after AdamW", "param", "adamw");
-    } else if (results->export->compared) {
+    } else {
         compare_losses(results, "SGD losses", "sgd");
         if (safetensors_find(&results->reference, "tolerance/sgd"))
             compare_parameters(results, "after SGD", "param", "sgd");
@@ -287,7 +301,6 @@ int main(int argc, char **argv)
                                   .reference = json_string_value(json_object_get(entry, "reference")),
                                   .options = json_object_get(entry, "options"),
                                   .names = json_object_get(entry, "names"),
-                                  .compared = json_is_true(json_object_get(entry, "compared")),
                                   .interpreted = strcmp(argv[1], "interpreted") == 0};
         tests[count] = (struct CMUnitTest){name, check_export, NULL, NULL, &exports[count]};
         count++;
