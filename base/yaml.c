@@ -86,6 +86,12 @@ bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics)
     return ok;
 }
 
+bool yaml_read_text(YamlFile *file, const char *name, const char *text, Diagnostics *diagnostics)
+{
+    *file = (YamlFile){.path = name, .diagnostics = diagnostics};
+    return parse(file, &(MappedFile){(const unsigned char *)text, strlen(text)}, diagnostics);
+}
+
 void yaml_close(YamlFile *file) { yaml_document_delete(&file->document); }
 
 bool yaml_error(const YamlFile *file, YamlNode *node, const char *object, const char *hint, const char *format, ...)

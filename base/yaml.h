@@ -20,6 +20,8 @@ typedef struct YamlFile {
  * resolved, so the tree may share nodes, and may even contain itself: walk it by what is expected, never to the bottom.
  * Nothing is left open on failure. */
 bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics);
+/* The same for a text at hand; messages call it `name`. */
+bool yaml_read_text(YamlFile *file, const char *name, const char *text, Diagnostics *diagnostics);
 void yaml_close(YamlFile *file);
 
 /* Reports an error at the node, unless a hundred were reported before. `object` and `hint` may be NULL. Returns false.

@@ -106,7 +106,7 @@ static bool print_report(const PlanOptions *options, const Plan *plan, const Cos
 static bool make_plan(const PlanOptions *options, PlannedModel *planned, Diagnostics *diagnostics)
 {
     if (options->costs) {
-        if (!costs_read(&planned->costs, options->costs, diagnostics)) return false;
+        if (!planned_model_read_costs(planned, &options->plan, options->costs, diagnostics)) return false;
     } else if (!planned_model_load(planned, &options->plan, &options->plan.load, diagnostics) ||
                !planned_model_costs(planned, &options->plan, diagnostics)) {
         return false;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "driver/pins.h"
+#include "profiler/device_spec.h"
 
 void plan_model_defaults(PlanModelOptions *options)
 {
@@ -68,6 +69,7 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
     case OPTION_WITHOUT:
         array_push(options->without, options->without_count, options->without_capacity, argument);
         return true;
+    case OPTION_ADD: array_push(options->added, options->added_count, options->added_capacity, argument); return true;
     case OPTION_PIN: array_push(options->pins, options->pin_count, options->pin_capacity, argument); return true;
     case OPTION_FAIL_ABOVE: return option_number("--fail-above", argument, 0, 1e9, &options->fail_above, diagnostics);
     case OPTION_LOSS: options->load.loss = argument; return true;
@@ -89,6 +91,14 @@ void plan_model_options_free(PlanModelOptions *options)
     free(options->dimensions.items);
     free(options->without);
     free(options->pins);
+    free(options->added);
+}
+
+bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
+                              Diagnostics *diagnostics)
+{
+    return costs_read(&planned->costs, path, diagnostics) &&
+           device_specs_add(&planned->costs, options->added, options->added_count, diagnostics);
 }
 
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
@@ -98,7 +108,7 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
     bound.want_loss = true;
     bound.import.dimensions = options->dimensions.items;
     bound.import.dimension_count = options->dimensions.count;
-    return cluster_read(&planned->cluster, options->cluster, diagnostics) &&
+    return cluster_read_with(&planned->cluster, options->cluster, options->added, options->added_count, diagnostics) &&
            training_model_load(&planned->model, options->model, &bound, diagnostics);
 }
 

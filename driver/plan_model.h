@@ -15,9 +15,9 @@ typedef struct PlanModelOptions {
     const char *model, *cluster, *profile;
     ModelOptions load; /* import.dimensions are filled in by planned_model_load */
     DimensionBindings dimensions;
-    PlanRequest request;          /* without and pins are filled in by planned_model_plan */
-    const char **without, **pins; /* --without DEVICE, --pin LAYERS=DEVICE */
-    int without_count, without_capacity, pin_count, pin_capacity;
+    PlanRequest request;                   /* without and pins are filled in by planned_model_plan */
+    const char **without, **pins, **added; /* --without DEVICE, --pin LAYERS=DEVICE, --add SPEC */
+    int without_count, without_capacity, pin_count, pin_capacity, added_count, added_capacity;
     double fail_above; /* seconds; < 0: no limit */
 } PlanModelOptions;
 
@@ -31,6 +31,7 @@ enum {
     OPTION_SCHEDULE,
     OPTION_RECOMPUTE,
     OPTION_WITHOUT,
+    OPTION_ADD,
     OPTION_PIN,
     OPTION_FAIL_ABOVE,
     OPTION_LOSS,
@@ -51,7 +52,8 @@ enum {
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
         {"schedule", required_argument, NULL, OPTION_SCHEDULE},                                                        \
         {"recompute", required_argument, NULL, OPTION_RECOMPUTE},                                                      \
-        {"without", required_argument, NULL, OPTION_WITHOUT}, {"pin", required_argument, NULL, OPTION_PIN},            \
+        {"without", required_argument, NULL, OPTION_WITHOUT}, {"add", required_argument, NULL, OPTION_ADD},            \
+        {"pin", required_argument, NULL, OPTION_PIN},                                                                  \
         {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE}, {"loss", required_argument, NULL, OPTION_LOSS},    \
         {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
         {"dropout", required_argument, NULL, OPTION_DROPOUT},                                                          \
@@ -73,6 +75,7 @@ enum {
     "  --recompute WHEN      run forward again instead of keeping its results: auto (where memory is short), never, "  \
     "always\n"                                                                                                         \
     "  --without DEVICE      leave a device out (may be repeated)\n"                                                   \
+    "  --add SPEC            one device more, such as name=x,memory=8GiB,gflops=100 or name=x,like=DEVICE\n"           \
     "  --pin LAYERS=DEVICE   keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or "       \
     "number\n"                                                                                                         \
     "  --fail-above SECONDS  exit 1 if the step (or the period, if that is the objective) is longer\n"                 \
@@ -95,6 +98,10 @@ typedef struct PlannedModel {
     Costs costs;
     Plan plan;
 } PlannedModel;
+
+/* Instead of the first two: costs from a file, --add included. */
+bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
+                              Diagnostics *diagnostics);
 
 /* Three steps, in this order. Free with planned_model_free in any case. */
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,

@@ -1,11 +1,13 @@
 /* skycc verify: checks a plan and the proof of its bound, independently of the solver. */
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "driver/commands.h"
 #include "driver/options.h"
 #include "partitioner/report.h"
 #include "partitioner/verify.h"
+#include "profiler/device_spec.h"
 
 static const char usage[] =
     "usage: skycc verify PLAN.json --costs COSTS.json\n"
@@ -15,6 +17,7 @@ static const char usage[] =
     "lower bound with exact integers. Exits 1, saying why, if anything is not as the plan says.\n"
     "\n"
     "  --costs FILE   the costs the plan was made from (skycc compile --emit=costs)\n"
+    "  --add SPEC     a device that skycc plan --costs was told to add\n"
     "  -q, --quiet    print nothing if all is well\n"
     "  -h, --help     this text\n";
 
@@ -40,16 +43,18 @@ static void print_verdict(const Plan *plan, const Verified *verified)
 }
 
 typedef struct VerifyOptions {
-    const char *plan, *costs;
+    const char *plan, *costs, **added;
+    int added_count, added_capacity;
     bool quiet;
 } VerifyOptions;
 
 /* -1: go on; else the exit code. */
 static int parse(VerifyOptions *options, int argc, char **argv, Diagnostics *diagnostics)
 {
-    enum { OPTION_COSTS = 256 };
+    enum { OPTION_COSTS = 256, OPTION_ADD };
     static const struct option long_options[] = {
         {"costs", required_argument, NULL, OPTION_COSTS},
+        {"add", required_argument, NULL, OPTION_ADD},
         {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},
         {0},
@@ -59,6 +64,7 @@ static int parse(VerifyOptions *options, int argc, char **argv, Diagnostics *dia
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
         if (option == '?') return option_refused("verify");
         if (option == OPTION_COSTS) options->costs = optarg;
+        if (option == OPTION_ADD) array_push(options->added, options->added_count, options->added_capacity, optarg);
         if (option == 'q') options->quiet = true;
         if (option == 1 && options->plan) return option_unexpected(optarg, diagnostics), EXIT_USAGE;
         if (option == 1) options->plan = optarg;
@@ -76,7 +82,8 @@ static bool verify(const VerifyOptions *options, Diagnostics *diagnostics)
     if (!plan_read(&plan, options->plan, diagnostics)) return false;
     bool ok = costs_read(&costs, options->costs, diagnostics);
     if (ok) {
-        ok = plan_verify(&verified, &plan, &costs, diagnostics);
+        ok = device_specs_add(&costs, options->added, options->added_count, diagnostics) &&
+             plan_verify(&verified, &plan, &costs, diagnostics);
         if (ok && !options->quiet) print_verdict(&plan, &verified);
         costs_free(&costs);
     }
@@ -91,6 +98,7 @@ int verify_main(int argc, char **argv)
     int code = parse(&options, argc, argv, &diagnostics);
     if (code < 0) code = verify(&options, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
     diagnostics_print(&diagnostics, stderr);
+    free(options.added);
     diagnostics_free(&diagnostics);
     return code;
 }

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "profiler/cluster_reader.h"
+#include "profiler/device_spec.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -156,15 +157,35 @@ static bool read_bandwidth(ClusterReader *reader, YamlNode *node, const char *ob
            yaml_error(&reader->yaml, node, object, UNITS_BANDWIDTH_HINT, "bandwidth '%s' is not a rate", text);
 }
 
-enum { NAME, HOST, TARGET, THREADS, MEMORY, GFLOPS, BANDWIDTH, SLOWDOWN, REGION, DEVICE_COUNT, DEVICE_MEMBERS };
+/* LIKE is for added devices only. */
+enum { NAME, HOST, TARGET, THREADS, MEMORY, GFLOPS, BANDWIDTH, SLOWDOWN, REGION, DEVICE_COUNT, LIKE, DEVICE_MEMBERS };
+
+/* The device that another is like; NULL after reporting that there is none. */
+static const ClusterDevice *find_like(ClusterReader *reader, YamlNode *node, const char *object)
+{
+    const char *name;
+    if (!yaml_text(&reader->yaml, node, object, "like", &name)) return NULL;
+    for (int d = 0; d < reader->cluster->device_count; d++)
+        if (strcmp(reader->cluster->devices[d].name, name) == 0) return &reader->cluster->devices[d];
+    yaml_error(&reader->yaml, node, object, NULL, "unknown device '%s'", name);
+    return NULL;
+}
 
 /* Everything but name and count, which decide how many devices there are. */
 static bool read_specs(ClusterReader *reader, const YamlMember *members, const char *object, ClusterDevice *device)
 {
     const YamlFile *yaml = &reader->yaml;
+    const ClusterDevice *like = NULL;
     bool ok = true;
-    int64_t threads = 1;
-    *device = (ClusterDevice){.host = "localhost", .memory_bytes = CLUSTER_NO_LIMIT, .slowdown = 1};
+    *device = (ClusterDevice){.host = "localhost", .memory_bytes = CLUSTER_NO_LIMIT, .slowdown = 1, .threads = 1};
+    if (members[LIKE].value) {
+        like = find_like(reader, members[LIKE].value, object);
+        if (like)
+            *device = *like;
+        else
+            ok = false;
+    }
+    int64_t threads = device->threads;
     if (members[HOST].value) ok &= read_text(reader, members[HOST].value, object, "host", "._-:%", &device->host);
     if (members[TARGET].value) ok &= read_target_name(reader, members[TARGET].value, object, &device->target);
     if (members[THREADS].value)
@@ -207,8 +228,9 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
                                           [BANDWIDTH] = {"bandwidth", false, NULL},
                                           [SLOWDOWN] = {"slowdown", false, NULL},
                                           [REGION] = {"region", false, NULL},
-                                          [DEVICE_COUNT] = {"count", false, NULL}};
-    bool ok = yaml_members(&reader->yaml, node, "device", members, DEVICE_MEMBERS);
+                                          [DEVICE_COUNT] = {"count", false, NULL},
+                                          [LIKE] = {"like", false, NULL}};
+    bool ok = yaml_members(&reader->yaml, node, "device", members, reader->adding ? DEVICE_MEMBERS : LIKE);
     const char *name = NULL, *object = "device";
     ClusterDevice device;
     int64_t count = 0;
@@ -220,7 +242,8 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
     if (members[DEVICE_COUNT].value)
         ok &= yaml_integer(&reader->yaml, members[DEVICE_COUNT].value, object, "count", 1, CLUSTER_MAX_DEVICES, &count);
     if (!name) return false;
-    if (device.region) add_name(reader, device.region, CLUSTER_REGION, entry, members[REGION].value);
+    if (device.region)
+        add_name(reader, device.region, CLUSTER_REGION, entry, members[members[REGION].value ? REGION : LIKE].value);
     if (count == 0) {
         device.name = name;
         return add_device(reader, device, entry, members[NAME].value) && ok;
@@ -233,20 +256,46 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
     return ok;
 }
 
+/* A device of the command line; the names of the file's are known. */
+static bool read_added(ClusterReader *reader, const YamlFile *added, int entry)
+{
+    YamlFile file = reader->yaml;
+    size_t known = reader->name_count;
+    bool first_error = file.diagnostics->errors == 0;
+    reader->yaml = *added;
+    reader->adding = true;
+    bool ok = read_device(reader, added->root, entry);
+    for (size_t i = known; i < reader->name_count && ok; i++)
+        for (size_t k = 0; k < known && ok; k++)
+            if (strcmp(reader->names[i].name, reader->names[k].name) == 0 &&
+                !(reader->names[i].level == CLUSTER_REGION && reader->names[k].level == CLUSTER_REGION))
+                ok = yaml_error(&reader->yaml, reader->names[i].node, NULL, NULL, "the name '%s' is taken",
+                                reader->names[i].name);
+    reader->adding = false;
+    reader->yaml = file;
+    if (!ok && first_error) file.diagnostics->exit_code = EXIT_USAGE;
+    return ok;
+}
+
 static bool read_devices(ClusterReader *reader, YamlNode *node)
 {
     Cluster *cluster = reader->cluster;
     size_t entries;
     if (!yaml_sequence(&reader->yaml, node, "devices", &entries)) return false;
     if (!entries) return yaml_error(&reader->yaml, node, NULL, NULL, "'devices' is empty: at least one is needed");
-    if (entries > CLUSTER_MAX_DEVICES)
+    size_t all = entries + (size_t)reader->added_count;
+    if (all > CLUSTER_MAX_DEVICES)
         return yaml_error(&reader->yaml, node, NULL, NULL, "more than %d devices", CLUSTER_MAX_DEVICES);
     cluster->devices = arena_new_array(&cluster->arena, ClusterDevice, CLUSTER_MAX_DEVICES);
-    reader->entry_region = arena_new_array(&cluster->arena, int, entries);
+    reader->entry_region = arena_new_array(&cluster->arena, int, all);
     bool ok = true;
     for (size_t i = 0; i < entries; i++) {
         reader->entry_region[i] = -1;
         ok &= read_device(reader, yaml_item(&reader->yaml, node, i), (int)i);
+    }
+    for (size_t i = entries; i < all && ok; i++) {
+        reader->entry_region[i] = -1;
+        if (!read_added(reader, &reader->added[i - entries], (int)i)) return false;
     }
     return sort_names(reader) && ok;
 }
@@ -291,17 +340,34 @@ static bool read_cluster(ClusterReader *reader)
     return read_keep(reader, members[4].value) && ok;
 }
 
-bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics)
+static bool read_file(ClusterReader *reader, const char *path, Diagnostics *diagnostics)
+{
+    if (!yaml_read(&reader->yaml, path, diagnostics)) return false;
+    bool ok = read_cluster(reader);
+    yaml_close(&reader->yaml);
+    free(reader->names);
+    free(reader->device_entry);
+    return ok;
+}
+
+bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
+                       Diagnostics *diagnostics)
 {
     *cluster = (Cluster){.keep_inputs = -1, .keep_labels = -1};
-    ClusterReader reader = {.cluster = cluster};
-    if (!yaml_read(&reader.yaml, path, diagnostics)) return false;
-    bool ok = read_cluster(&reader);
-    yaml_close(&reader.yaml);
-    free(reader.names);
-    free(reader.device_entry);
+    ClusterReader reader = {.cluster = cluster, .added = arena_new_array(&cluster->arena, YamlFile, (size_t)count)};
+    bool ok = true;
+    while (reader.added_count < count && ok)
+        ok = device_spec_read(&reader.added[reader.added_count], added[reader.added_count], diagnostics) &&
+             ++reader.added_count;
+    ok = ok && read_file(&reader, path, diagnostics);
+    for (int i = 0; i < reader.added_count; i++) yaml_close(&reader.added[i]);
     if (!ok) cluster_free(cluster);
     return ok;
+}
+
+bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics)
+{
+    return cluster_read_with(cluster, path, NULL, 0, diagnostics);
 }
 
 void cluster_free(Cluster *cluster)

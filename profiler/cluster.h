@@ -67,6 +67,10 @@ typedef struct Cluster {
  * `count`, a group before a region; of equally specific ones the last), else default_link, else none: free. A link of a
  * region with itself joins its devices among each other. */
 bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics);
+/* The same, and `count` devices more from the command line (see device_spec.h): what is wrong with those is
+ * EXIT_USAGE. */
+bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
+                       Diagnostics *diagnostics);
 void cluster_free(Cluster *cluster);
 
 int cluster_find_device(const Cluster *cluster, const char *name); /* -1 if absent */

@@ -17,7 +17,10 @@ typedef struct ClusterName {
 } ClusterName;
 
 typedef struct ClusterReader {
-    YamlFile yaml;
+    YamlFile yaml;   /* the cluster file, or (while it is read) an added device */
+    YamlFile *added; /* devices from the command line */
+    int added_count;
+    bool adding;
     Cluster *cluster;
     ClusterName *names; /* sorted and unique once cluster_sort_names was called; malloc'ed */
     size_t name_count, name_capacity;

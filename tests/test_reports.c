@@ -128,11 +128,65 @@ static void malformed_logs_are_refused_with_their_line(void **state)
     EXPECT(skycc("plot missing.csv"), 1, "missing.csv: error: cannot open");
 }
 
+/* ---- what if ---- */
+
+static const char costs_text[] =
+    "{\"format\":\"skycc.costs/1\",\"name\":\"six\",\"microbatches\":4,\"layers\":["
+    "{\"name\":\"embeddings\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000},"
+    "{\"name\":\"encoder.0\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000},"
+    "{\"name\":\"encoder.1\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000},"
+    "{\"name\":\"encoder.2\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000},"
+    "{\"name\":\"encoder.10\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000},"
+    "{\"name\":\"head\",\"forward_s\":0.1,\"backward_s\":0.2,\"memory_bytes\":1048576,\"output_bytes\":1000}],"
+    "\"devices\":[{\"name\":\"a\",\"slowdown\":1,\"memory_bytes\":8388608,\"region\":\"paris\"},"
+    "{\"name\":\"b\",\"slowdown\":2,\"memory_bytes\":8388608,\"region\":\"tokyo\"}],"
+    "\"links\":{\"regions\":[\"paris\",\"tokyo\"],\"latency_s\":[[0,0.01],[0.01,0]],"
+    "\"bandwidth_Bps\":[[1e9,1e6],[1e6,1e9]]}}";
+
+#define PLAN "plan --costs costs.json --schedule 1f1b --objective period "
+
+static void devices_are_added(void **state)
+{
+    (void)state;
+    write_text("costs.json", costs_text);
+    EXPECT(skycc(PLAN), 0, "on 2 of 2 devices", "period 1.200 s");
+    EXPECT(skycc(PLAN "--add '{name: c, like: a}'"), 0, "on 3 of 3 devices", "period 900.0 ms");
+    EXPECT(skycc(PLAN "--add name=c,like=b,slowdown=0.5,region=paris,memory=4MiB -o c.json"), 0, "period 900.0 ms");
+    EXPECT(skycc("verify c.json --costs costs.json"), 1, "costs_hash");
+    EXPECT(skycc("verify c.json --costs costs.json --add name=c,like=b,slowdown=0.5,region=paris,memory=4MiB"), 0,
+           "the plan is as it says");
+    EXPECT(skycc(PLAN "--add name=c,count=2,region=paris --add 'name: d, region: paris'"), 0, "on 4 of 5 devices");
+    EXPECT(skycc(PLAN "--add name=c,count=2,region=paris --without c.1"), 0, "on 3 of 4 devices");
+}
+
+static void bad_additions_are_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"name=a,region=paris", "the name 'a' is taken"},
+        {"name=c", "must name its region"},
+        {"name=c,region=rome", "unknown region 'rome'"},
+        {"name=c,like=z", "unknown device 'z'"},
+        {"region=paris", "key 'name' is missing"},
+        {"name=c,like=a,gflops=7", "unknown key 'gflops'"},
+        {"name=c,like=a,memory=x", "memory 'x' is not a size"},
+        {"name=c,like=a,slowdown=0", "slowdown must be above 0"},
+        {"{name: c", "not valid YAML"},
+        {"", "--add"},
+    };
+    (void)state;
+    write_text("costs.json", costs_text);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        EXPECT(skycc(PLAN "--add '%s'", cases[k][0]), 2, cases[k][1], "--add");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_drawn),
         cmocka_unit_test(long_logs_make_small_pictures),
+        cmocka_unit_test(devices_are_added),
+        cmocka_unit_test(bad_additions_are_refused),
         cmocka_unit_test(malformed_logs_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
