@@ -291,7 +291,7 @@ static bool copy_text(char *target, size_t size, const char *text)
     return (size_t)snprintf(target, size, "%s", text) < size;
 }
 
-static bool read_members(JsonReader reader, const json_t *root, CheckpointManifest *manifest)
+static bool read_members(JsonReader reader, const json_t *root, int64_t step, CheckpointManifest *manifest)
 {
     const char *format, *optimizer, *model, *plan, *seed;
     json_t *data, *random;
@@ -308,13 +308,15 @@ static bool read_members(JsonReader reader, const json_t *root, CheckpointManife
         !json_get_integer(reader, data, "data", "offset", &manifest->cursor.offset) ||
         !json_get_integer(reader, data, "data", "shuffled", &shuffled))
         return false;
+    const int64_t most = (int64_t)1 << 53; /* so that counting on does not overflow */
     manifest->shuffled = shuffled != 0;
     manifest->seed = strtoull(seed, NULL, 10);
     manifest->optimizer = OPTIMIZER_COUNT;
     for (uint32_t k = 0; k < OPTIMIZER_COUNT; k++)
         if (strcmp(optimizer, optimizer_names[k]) == 0) manifest->optimizer = k;
-    if (strcmp(format, manifest_format) == 0 && manifest->optimizer < OPTIMIZER_COUNT && manifest->step >= 0 &&
-        manifest->cursor.epoch >= 0 && manifest->cursor.offset >= 0 &&
+    if (strcmp(format, manifest_format) == 0 && manifest->optimizer < OPTIMIZER_COUNT && manifest->step == step &&
+        step >= 0 && step < most && manifest->cursor.epoch >= 0 && manifest->cursor.epoch < most &&
+        manifest->rows < DATASET_NO_ROW && manifest->cursor.offset >= 0 && manifest->cursor.offset <= manifest->rows &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan))
         return read_files(reader, root, manifest);
@@ -328,7 +330,7 @@ bool checkpoint_read_manifest(CheckpointManifest *manifest, const char *director
     *manifest = (CheckpointManifest){0};
     char *path = manifest_path(directory, step);
     json_t *root = json_read(path, diagnostics);
-    bool ok = root && read_members((JsonReader){path, diagnostics}, root, manifest);
+    bool ok = root && read_members((JsonReader){path, diagnostics}, root, step, manifest);
     json_decref(root);
     free(path);
     if (!ok) {
