@@ -35,13 +35,10 @@ static const SkyTensor inputs[] = {
 };
 enum { INPUTS = sizeof inputs / sizeof *inputs };
 
+static const SkyLabels labels[] = {{"labels", -100, 3}};
 static const SkyStage stage = {.inputs = inputs, .input_count = INPUTS};
-static const SkyProgram program = {.stages = &stage,
-                                   .stage_count = 1,
-                                   .microbatch_size = ROWS,
-                                   .labels_name = "labels",
-                                   .label_classes = 3,
-                                   .ignore_index = -100};
+static const SkyProgram program = {
+    .stages = &stage, .stage_count = 1, .microbatch_size = ROWS, .labels = labels, .label_count = 1};
 
 static bool read_dataset(Diagnostics *diagnostics)
 {
@@ -56,7 +53,9 @@ static bool read_dataset(Diagnostics *diagnostics)
             if (((int64_t *)filled)[j] < 0 || ((int64_t *)filled)[j] >= inputs[0].value_limit) bug("an id too large");
         free(filled);
     }
-    if (dataset_valid_labels(&dataset, &program, rows, ROWS) > 1) bug("a row that does not exist has a label");
+    int64_t valid[SKY_MOST_LABELS];
+    dataset_valid_labels(&dataset, &program, rows, ROWS, valid);
+    if (valid[0] > 1) bug("a row that does not exist has a label");
     dataset_close(&dataset);
     return true;
 }
