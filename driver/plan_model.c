@@ -6,10 +6,12 @@
 #include "driver/pins.h"
 #include "profiler/device_spec.h"
 
+enum { DEFAULT_MICROBATCHES = 8 };
+
 void plan_model_defaults(PlanModelOptions *options)
 {
     *options = (PlanModelOptions){.request = PLAN_REQUEST_DEFAULT, .fail_above = -1};
-    options->request.microbatches = 8;
+    options->request.microbatches = DEFAULT_MICROBATCHES;
 }
 
 /* The number of the name `text` among `count` names. */
@@ -42,6 +44,8 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
     case OPTION_PROFILE: options->profile = argument; return true;
     case OPTION_DIM: return option_dimension(&options->dimensions, argument, diagnostics);
     case OPTION_MICROBATCHES:
+        options->request.microbatches = PLAN_MICROBATCHES_AUTO;
+        if (strcmp(argument, "auto") == 0) return true;
         if (!option_integer("--microbatches", argument, 1, COSTS_MAX_MICROBATCHES, &number, diagnostics)) return false;
         options->request.microbatches = (int)number;
         return true;
@@ -126,7 +130,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
     return model_costs(
         &planned->costs, &planned->model.graph, &planned->cluster, options->profile ? &planned->profile : NULL,
         model_name(&planned->model.graph.arena, options->model), hash_format(planned->model.imported.onnx.hash, hash),
-        options->request.microbatches, diagnostics);
+        options->request.microbatches > 0 ? options->request.microbatches : DEFAULT_MICROBATCHES, diagnostics);
 }
 
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)

@@ -67,7 +67,7 @@ enum {
     "  -d, --cluster FILE    the devices and links (cluster.yaml)\n"                                                   \
     "  --profile FILE        times measured by skycc probe; without: estimated from the device specifications\n"       \
     "  --dim NAME=VALUE      bind a symbolic dimension; the batch dimension is the micro-batch\n"                      \
-    "  --microbatches N      micro-batches per step (default 8)\n"                                                     \
+    "  --microbatches N      micro-batches per step (default 8), or auto\n"                                            \
     "  --allocate HOW        even, sky, heuristic or optimal (default optimal)\n"                                      \
     "  --objective WHAT      step or period (default step)\n"                                                          \
     "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \

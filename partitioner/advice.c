@@ -61,7 +61,8 @@ static bool create_problem(const Adviser *a, const Costs *costs, Problem *proble
 {
     const Plan *plan = a->plan;
     Diagnostics ignored = {0};
-    bool ok = problem_create(problem, costs, plan->objective, plan->schedule, plan->microbatches, &ignored);
+    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
+                                         problem_recompute(plan->recompute), NULL, &ignored);
     for (int i = 0; ok && i < plan->pin_count; i++)
         problem_pin(problem, plan->pins[i].first_layer, plan->pins[i].last_layer,
                     costs_find_device(costs, plan->pins[i].device));
@@ -187,7 +188,8 @@ static void ask_without(Adviser *a, const Problem *problem)
         advice->without[advice->without_count++] = (AdviceWithout){
             arena_string(a->out, a->costs.devices[chosen[i]].name), alike[i], plan_without(a, chosen[i], 0)};
     qsort(advice->without, (size_t)count, sizeof *advice->without, by_cost);
-    for (int i = 0; i < count && i < FINALISTS && a->effort > 0; i++) { /* those that a reader looks at get a closer look */
+    for (int i = 0; i < count && i < FINALISTS && a->effort > 0;
+         i++) { /* those that a reader looks at get a closer look */
         AdviceWithout *without = &advice->without[i];
         if (without->plan.exact) continue;
         Replanned again = plan_without(a, costs_find_device(&a->costs, without->device), a->effort);

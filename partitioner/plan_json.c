@@ -97,6 +97,10 @@ static void print_head(Buffer *buffer, const Plan *plan)
                  plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
                  plan_schedule_name(plan->schedule), plan_recompute_name(plan->recompute), plan->microbatches,
                  plan->layer_count);
+    if (plan->microbatches_gain != 0) {
+        buffer_print(buffer, ",\"microbatches_gain\":");
+        json_print_number(buffer, plan->microbatches_gain);
+    }
     buffer_print(buffer, ",\n \"period_s\":");
     json_print_number(buffer, (double)plan->period_ns / 1e9);
     print_seconds(buffer, "step_s", plan->step_ns);
@@ -408,6 +412,7 @@ static bool read_head(const Reading *r, const json_t *root)
     return get_name(r, root, "", "name", &plan->name) && get_name(r, root, "", "model_hash", &plan->model_hash) &&
            get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
            get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
+           json_optional_number(r->json, root, "", "microbatches_gain", &plan->microbatches_gain) &&
            get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
            get_time(r, root, "", "period_s", &plan->period_ns) && get_time(r, root, "", "step_s", &plan->step_ns) &&
            get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&

@@ -5,6 +5,7 @@
 
 #include "partitioner/allocate.h"
 #include "partitioner/certify.h"
+#include "partitioner/microbatches.h"
 #include "partitioner/optimal.h"
 #include "partitioner/prove.h"
 #include "partitioner/recompute.h"
@@ -86,11 +87,8 @@ static bool collect_pins(Planner *p)
 
 static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, Problem *problem)
 {
-    static const ProblemRecompute recompute[PLAN_RECOMPUTE_COUNT] = {[PLAN_RECOMPUTE_AUTO] = RECOMPUTE_AUTO,
-                                                                     [PLAN_RECOMPUTE_NEVER] = RECOMPUTE_NEVER,
-                                                                     [PLAN_RECOMPUTE_ALWAYS] = RECOMPUTE_ALWAYS};
     if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches,
-                                    recompute[p->request->recompute], NULL, p->diagnostics))
+                                    problem_recompute(p->request->recompute), NULL, p->diagnostics))
         return false;
     for (int i = 0; i < p->pin_count; i++)
         problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer,
@@ -121,7 +119,7 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
     bool recompute = recompute_matters(problem);
     double seconds = 0.8 * p->request->time_limit_s;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
-    if (recompute && problem_derive(&plain, problem, problem->costs, RECOMPUTE_NEVER, NULL)) {
+    if (recompute && problem_derive(&plain, problem, problem->costs, problem->microbatches, RECOMPUTE_NEVER, NULL)) {
         run_baselines(&plain, c);
         problem_free(&plain);
     }
@@ -227,10 +225,25 @@ static bool make_plan(const Planner *p, Plan *plan)
     return ok;
 }
 
+/* Replaces PLAN_MICROBATCHES_AUTO in the request by a number. */
+static bool choose_microbatches(const Planner *p, PlanRequest *request, double *gain)
+{
+    Problem problem;
+    if (request->microbatches != PLAN_MICROBATCHES_AUTO) return true;
+    request->microbatches = 1;
+    if (!create_problem(p, &p->costs, request->schedule, &problem)) return false;
+    request->microbatches = microbatches_choose(&problem, gain);
+    problem_free(&problem);
+    return true;
+}
+
 bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
-    Planner p = {.asked = costs, .request = request, .diagnostics = diagnostics};
-    bool ok = leave_out(&p) && collect_pins(&p) && make_plan(&p, plan);
+    PlanRequest settled = *request;
+    Planner p = {.asked = costs, .request = &settled, .diagnostics = diagnostics};
+    double gain = 0;
+    bool ok = leave_out(&p) && collect_pins(&p) && choose_microbatches(&p, &settled, &gain) && make_plan(&p, plan);
+    if (ok) plan->microbatches_gain = gain;
     arena_free(&p.arena);
     return ok;
 }

@@ -4,12 +4,14 @@
 
 #include "partitioner/plan.h"
 
+enum { PLAN_MICROBATCHES_AUTO = -1 };
+
 typedef struct PlanRequest {
     PlanAllocator allocate;
     PlanObjective objective;
     PlanSchedule schedule;
     PlanRecompute recompute;
-    int microbatches;    /* 0: those of the costs */
+    int microbatches;    /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
     double time_limit_s; /* for the optimal allocator */
     /* Names of devices that must not be used, and layers that must be on a device. */
     const char *const *without;

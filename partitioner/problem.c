@@ -173,6 +173,14 @@ static void fill_links(Problem *p)
     }
 }
 
+ProblemRecompute problem_recompute(PlanRecompute recompute)
+{
+    static const ProblemRecompute meaning[PLAN_RECOMPUTE_COUNT] = {[PLAN_RECOMPUTE_AUTO] = RECOMPUTE_AUTO,
+                                                                   [PLAN_RECOMPUTE_NEVER] = RECOMPUTE_NEVER,
+                                                                   [PLAN_RECOMPUTE_ALWAYS] = RECOMPUTE_ALWAYS};
+    return meaning[recompute];
+}
+
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics)
 {
@@ -335,12 +343,12 @@ void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
     }
 }
 
-bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, ProblemRecompute recompute,
-                    const bool *devices)
+bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
+                    ProblemRecompute recompute, const bool *devices)
 {
     Diagnostics ignored = {0};
-    bool ok = problem_create_recomputing(derived, costs, problem->objective, problem->schedule, problem->microbatches,
-                                         recompute, devices, &ignored);
+    bool ok = problem_create_recomputing(derived, costs, problem->objective, problem->schedule, microbatches, recompute,
+                                         devices, &ignored);
     for (int i = 0; ok && i < problem->pin_count; i++)
         problem_pin(derived, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
     diagnostics_free(&ignored);

@@ -69,14 +69,15 @@ typedef struct AllocationValue {
 /* `microbatches` 0: those of the costs. Fails (reporting) when times are too large to be added in 64 bits. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
+ProblemRecompute problem_recompute(PlanRecompute recompute);
 /* The same with recomputation; `devices` (kept) for RECOMPUTE_SOME, else NULL. */
 bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                                 int microbatches, ProblemRecompute recompute, const bool *devices,
                                 Diagnostics *diagnostics);
-/* The same question, pins included, about other costs (whose devices begin like the problem's) or another way to
- * recompute. Errors are not reported. */
-bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, ProblemRecompute recompute,
-                    const bool *devices);
+/* The same question, pins included, about other costs (whose devices begin like the problem's), another number of
+ * micro-batches or another way to recompute. Errors are not reported. */
+bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
+                    ProblemRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
 /* Layers first ... last may run on `device` only. */
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device);

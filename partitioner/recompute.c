@@ -31,7 +31,8 @@ static bool offer_optimum(Choice *c, const bool *devices, double share)
 {
     Problem fixed;
     double seconds = share * (c->deadline - monotonic_seconds());
-    if (!problem_derive(&fixed, c->problem, c->problem->costs, devices ? RECOMPUTE_SOME : RECOMPUTE_NEVER, devices))
+    if (!problem_derive(&fixed, c->problem, c->problem->costs, c->problem->microbatches,
+                        devices ? RECOMPUTE_SOME : RECOMPUTE_NEVER, devices))
         return false;
     OptimalResult result = optimal_solve(&fixed, NULL, seconds, &c->trial);
     problem_free(&fixed);

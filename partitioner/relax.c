@@ -19,7 +19,7 @@ static bool is_enough(const Problem *problem, int device, int64_t extra, int cop
     costs.device_count += copies;
     Problem relaxed;
     bool enough = false;
-    if (problem_derive(&relaxed, problem, &costs, problem->recompute, NULL)) {
+    if (problem_derive(&relaxed, problem, &costs, problem->microbatches, problem->recompute, NULL)) {
         enough = optimal_is_feasible(&relaxed);
         problem_free(&relaxed);
     }

@@ -2,7 +2,7 @@
 
 #include "partitioner/allocate.h"
 #include "partitioner/neighbourhood.h"
-#include "partitioner/optimal.h"
+#include "partitioner/recompute.h"
 
 static int64_t value_of(const Problem *p, const AllocationValue *value)
 {
@@ -16,7 +16,9 @@ static Replanned solve(const Problem *p, Allocation *allocation)
     Arena arena = {0};
     Allocation best = allocation_create(&arena, p);
     bool fits = allocation_evaluate(p, allocation).fits;
-    OptimalResult result = optimal_solve(p, fits ? allocation : NULL, 1e9, &best);
+    const Allocation *start = fits ? allocation : NULL;
+    OptimalResult result =
+        recompute_matters(p) ? recompute_solve(p, start, 1e9, &best) : optimal_solve(p, start, 1e9, &best);
     if (result.found) allocation_copy(allocation, &best);
     arena_free(&arena);
     return (Replanned){result.found, result.bound == result.value || result.infeasible, result.value};
@@ -42,7 +44,7 @@ Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
     Neighbourhood search = {.problem = p, .random = 0x9e3779b97f4a7c15};
     for (int k = 0; k < neighbourhoods && fits; k++)
         if (neighbourhood_try(&search, allocation, 1, &trial)) allocation_copy(allocation, &trial);
-    AllocationValue value = allocation_evaluate(p, allocation);
+    AllocationValue value = allocation_settle(p, allocation);
     arena_free(&arena);
     return (Replanned){fits, false, fits ? value_of(p, &value) : 0};
 }

@@ -1,5 +1,6 @@
 #include "partitioner/report.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,39 @@ int report_rank_of(const Plan *plan, const char *device)
 }
 
 bool report_has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
+
+/* Appends to a sentence; what does not fit is left out. */
+static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char text[static REPORT_SENTENCE], const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, REPORT_SENTENCE - used, format, arguments);
+    va_end(arguments);
+}
+
+const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    int recomputing = 0, split = 0;
+    text[0] = '\0';
+    for (int k = 0; k < plan->stage_count; k++) {
+        recomputing += plan->stages[k].recompute;
+        split += plan->stages[k].weight_gradient_ns > 0;
+    }
+    if (plan->microbatches_gain < 0)
+        add(text, "%d micro-batches were chosen: twice as many would not fit. ", plan->microbatches);
+    else if (plan->microbatches_gain > 0)
+        add(text, "%d micro-batches were chosen: twice as many would train %.1f%% more rows a second. ",
+            plan->microbatches, 100 * plan->microbatches_gain);
+    if (split > 0) add(text, "Backward is split on %d of %d stages. ", split, plan->stage_count);
+    if (recomputing > 0)
+        add(text, "%d of %d stages run%s forward again instead of keeping its results. ", recomputing,
+            plan->stage_count, recomputing == 1 ? "s" : "");
+    size_t length = strlen(text);
+    if (length > 0) text[length - 1] = '\0';
+    return text;
+}
 
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE])
 {
@@ -270,7 +304,7 @@ static void print_advice(Buffer *buffer, const Report *report)
 void report_text(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256];
+    char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256], running[REPORT_SENTENCE];
     buffer_print(buffer, "%s: %d layers in %d stages on %d of %d devices, %d micro-batches, %s, %s\n", plan->name,
                  plan->layer_count, plan->stage_count, plan->rank_count,
                  report->costs ? report->costs->device_count : plan->rank_count, plan->microbatches,
@@ -278,6 +312,7 @@ void report_text(const Report *report, Buffer *buffer)
     buffer_print(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
                  report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
                  100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));
+    if (*report_running(plan, running)) buffer_print(buffer, "%s\n", running);
     print_stages(buffer, report);
     print_slowest_link(buffer, plan);
     print_unused(buffer, report);

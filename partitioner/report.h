@@ -33,6 +33,9 @@ const char *report_proof(const Plan *plan, char text[static 256]);
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE]);
 /* "board-a twice as fast" */
 const char *report_change(const AdviceChange *change, char text[static REPORT_SENTENCE]);
+/* What is special about how the plan runs: the number of micro-batches if it was chosen, split backward, stages that
+ * recompute. In full sentences; "" if nothing is. */
+const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE]);
 bool report_has_limit(const PlanStage *stage);            /* on memory: a petabyte and more says that there is none */
 int64_t report_rank_work(const Plan *plan, int rank);     /* forward + backward of one micro-batch, all its stages */
 int64_t report_rank_memory(const Plan *plan, int rank);   /* bytes, all its stages */

@@ -112,6 +112,8 @@ static void print_head(const Report *report, Buffer *buffer)
         "&middot; %s allocation &middot; objective: %s</p>\n",
         plan->layer_count, plan->stage_count, plan->rank_count, report->costs->device_count, plan->microbatches,
         plan_schedule_name(plan->schedule), plan_allocator_name(plan->allocator), plan_objective_name(plan->objective));
+    char running[REPORT_SENTENCE];
+    if (*report_running(plan, running)) buffer_print(buffer, "<p class=soft>%s</p>\n", running);
 }
 
 static void print_summary(const Report *report, Buffer *buffer)

@@ -26,8 +26,9 @@ static void print_device(Buffer *buffer, const Plan *plan, const DeviceCost *dev
     buffer_print(buffer, ",\"stages\":[");
     for (int k = 0; rank >= 0 && k < plan->ranks[rank].stage_count; k++) {
         const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[k]];
-        buffer_print(buffer, "%s{\"stage\":%d,\"first_layer\":%d,\"last_layer\":%d,\"in_flight\":%d}", k ? "," : "",
-                     plan->ranks[rank].stages[k], stage->first_layer, stage->last_layer, stage->in_flight);
+        buffer_print(buffer, "%s{\"stage\":%d,\"first_layer\":%d,\"last_layer\":%d,\"in_flight\":%d,\"recompute\":%s}",
+                     k ? "," : "", plan->ranks[rank].stages[k], stage->first_layer, stage->last_layer, stage->in_flight,
+                     truth(stage->recompute));
     }
     buffer_print(buffer, "]");
     print_seconds(buffer, "load_s", rank >= 0 ? report_rank_work(plan, rank) : 0);

@@ -155,12 +155,45 @@ static void searched_plans_verify(void **state)
     diagnostics_free(&diagnostics);
 }
 
+static int chosen_microbatches(int stages, int64_t memory, PlanSchedule schedule, double *gain)
+{
+    Costs costs;
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    request.schedule = schedule;
+    request.microbatches = PLAN_MICROBATCHES_AUTO;
+    request.recompute = PLAN_RECOMPUTE_NEVER;
+    make_chain(&costs, stages, 0, memory);
+    assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+    int chosen = plan.microbatches;
+    *gain = plan.microbatches_gain;
+    plan_free(&plan);
+    costs_free(&costs);
+    diagnostics_free(&diagnostics);
+    return chosen;
+}
+
+/* A step of n takes n + 7 periods on 8 equal stages: the gain of doubling is 7 / (2 n + 7). */
+static void micro_batches_are_chosen_by_what_doubling_brings(void **state)
+{
+    (void)state;
+    double gain;
+    assert_int_equal(chosen_microbatches(8, 100000, PLAN_1F1B, &gain), 32);
+    assert_float_equal(gain, 7.0 / 71, 1e-9);
+    assert_int_equal(chosen_microbatches(1, 100000, PLAN_1F1B, &gain), 1);
+    assert_float_equal(gain, 0, 1e-9);
+    assert_int_equal(chosen_microbatches(8, 1900, PLAN_GPIPE, &gain), 16); /* no device holds the stash of 32 */
+    assert_float_equal(gain, -1, 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searched_schedules_are_never_slower),
         cmocka_unit_test(long_links_take_half_the_time),
         cmocka_unit_test(searched_plans_verify),
+        cmocka_unit_test(micro_batches_are_chosen_by_what_doubling_brings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
