@@ -7,13 +7,13 @@ static const struct {
     const char *name, *safetensors_name;
     unsigned char size, is_float, is_integer;
 } dtypes[DTYPE_COUNT] = {
-    [DTYPE_NONE] = {"none", "", 0, 0, 0},   [DTYPE_F32] = {"f32", "F32", 4, 1, 0},
-    [DTYPE_F64] = {"f64", "F64", 8, 1, 0},  [DTYPE_F16] = {"f16", "F16", 2, 1, 0},
+    [DTYPE_NONE] = {"none", "", 0, 0, 0},     [DTYPE_F32] = {"f32", "F32", 4, 1, 0},
+    [DTYPE_F64] = {"f64", "F64", 8, 1, 0},    [DTYPE_F16] = {"f16", "F16", 2, 1, 0},
     [DTYPE_BF16] = {"bf16", "BF16", 2, 1, 0}, [DTYPE_I32] = {"i32", "I32", 4, 0, 1},
-    [DTYPE_I64] = {"i64", "I64", 8, 0, 1},  [DTYPE_BOOL] = {"bool", "BOOL", 1, 0, 0},
-    [DTYPE_I8] = {"i8", "I8", 1, 0, 1},     [DTYPE_U8] = {"u8", "U8", 1, 0, 1},
-    [DTYPE_I16] = {"i16", "I16", 2, 0, 1},  [DTYPE_U16] = {"u16", "U16", 2, 0, 1},
-    [DTYPE_U32] = {"u32", "U32", 4, 0, 1},  [DTYPE_U64] = {"u64", "U64", 8, 0, 1},
+    [DTYPE_I64] = {"i64", "I64", 8, 0, 1},    [DTYPE_BOOL] = {"bool", "BOOL", 1, 0, 0},
+    [DTYPE_I8] = {"i8", "I8", 1, 0, 1},       [DTYPE_U8] = {"u8", "U8", 1, 0, 1},
+    [DTYPE_I16] = {"i16", "I16", 2, 0, 1},    [DTYPE_U16] = {"u16", "U16", 2, 0, 1},
+    [DTYPE_U32] = {"u32", "U32", 4, 0, 1},    [DTYPE_U64] = {"u64", "U64", 8, 0, 1},
 };
 
 size_t dtype_size(DType dtype) { return dtypes[dtype].size; }
@@ -93,6 +93,8 @@ static uint16_t float_to_bfloat(float value)
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+float bfloat_round(float value) { return bits_to_float((uint32_t)float_to_bfloat(value) << 16); }
 
 #define LOAD(type) (((const type *)data)[index])
 

@@ -45,6 +45,9 @@ bool shape_equal(const Shape *a, const Shape *b);
 /* "[8,128,768]" into `text`. */
 const char *shape_format(const Shape *shape, char text[static 256]);
 
+/* The nearest number that bf16 has, ties to even. */
+float bfloat_round(float value);
+
 /* Reads or writes one element as double or int64, converting. `index` counts elements. Values beyond 2^53 are exact only
  * through the integer pair. */
 double element_as_double(DType dtype, const void *data, int64_t index);

@@ -1,8 +1,9 @@
 /* Where a training step's time goes, kernel by kernel, on one thread:
  *
  *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
- *                                                 --dropout=P drops elements, --no-prune=1 computes what nobody reads
- *                                                 too, --steps=N sets how many steps the fastest is chosen from
+ *                                                 --dropout=P drops elements, --precision=bf16, --no-prune=1
+ *                                                 computes what nobody reads too, --steps=N sets how many steps the
+ * fastest is chosen from
  *
  * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
  * element once. */
@@ -170,6 +171,10 @@ int main(int argc, char **argv)
         char *equals = strchr(argv[i], '=');
         if (!equals) break;
         *equals = 0;
+        if (strcmp(argv[i], "--precision") == 0) {
+            options.bf16 = strcmp(equals + 1, "bf16") == 0;
+            continue;
+        }
         if (strcmp(argv[i], "--dropout") == 0) {
             options.import.dropout_given = true;
             options.import.dropout = atof(equals + 1);

@@ -55,6 +55,8 @@ static Ir narrow_bf16(Emit *emit, Ir value)
     return LLVMBuildTrunc(builder, select_value(emit, nan, quiet, rounded), same_lanes(emit->i16, value), "");
 }
 
+Ir arithmetic_round_bf16(Emit *emit, Ir value) { return arithmetic_widen(emit, DTYPE_BF16, narrow_bf16(emit, value)); }
+
 Ir arithmetic_narrow(Emit *emit, DType dtype, Ir value)
 {
     LLVMBuilderRef builder = emit->builder;
@@ -163,6 +165,7 @@ static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
     case KERNEL_ADD: return emit_fadd(emit, a, b);
     case KERNEL_SUBTRACT: return emit_fsub(emit, a, b);
     case KERNEL_MULTIPLY: return emit_fmul(emit, a, b);
+    case KERNEL_MULTIPLY_BF16: return emit_fmul(emit, arithmetic_round_bf16(emit, a), arithmetic_round_bf16(emit, b));
     case KERNEL_DIVIDE: return LLVMBuildFDiv(builder, a, b, "");
     case KERNEL_REMAINDER: return emit_library_call(emit, "fmod", (Ir[]){a, b}, 2);
     case KERNEL_POWER: return emit_library_call(emit, "pow", (Ir[]){a, b}, 2);

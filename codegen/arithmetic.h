@@ -9,6 +9,8 @@
 Ir arithmetic_widen(Emit *emit, DType dtype, Ir element);
 Ir arithmetic_narrow(Emit *emit, DType dtype, Ir value);
 
+Ir arithmetic_round_bf16(Emit *emit, Ir value); /* float32 to the nearest number that bf16 has, ties to even */
+
 Ir arithmetic_convert(Emit *emit, DType from, DType to, Ir value); /* register types */
 Ir arithmetic_unary(Emit *emit, int op, DType type, Ir a);
 Ir arithmetic_binary(Emit *emit, int op, DType type, Ir a, Ir b);

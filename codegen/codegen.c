@@ -9,6 +9,7 @@
 #include "codegen/cache.h"
 #include "codegen/emit.h"
 #include "codegen/gemm.h"
+#include "codegen/gemm_bf16.h"
 #include "codegen/loop.h"
 #include "runtime/parallel.h"
 
@@ -16,8 +17,9 @@
  */
 
 typedef struct KernelPlan {
-    bool is_gemm;
+    enum { PLAN_LOOP, PLAN_GEMM, PLAN_BF16 } kind;
     GemmPlan gemm;
+    Bf16Plan bf16;
     LoopPlan loop;
 } KernelPlan;
 
@@ -26,11 +28,25 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
     compiled->hash = kernel_hash(kernel);
     char digits[33];
     snprintf(compiled->symbol, sizeof compiled->symbol, "sky_k_%s", hash_format(compiled->hash, digits));
-    plan->is_gemm = gemm_plan(&plan->gemm, kernel, target);
-    if (!plan->is_gemm) loop_plan(&plan->loop, kernel, target);
-    compiled->units = plan->is_gemm ? plan->gemm.units.total : plan->loop.units.total;
-    compiled->grain = plan->is_gemm ? plan->gemm.grain : plan->loop.grain;
-    compiled->scratch_bytes = plan->is_gemm ? plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes : 0;
+    if (bf16_plan(&plan->bf16, kernel, target)) {
+        const Bf16Plan *bf16 = &plan->bf16;
+        plan->kind = PLAN_BF16;
+        compiled->units = bf16->units.total;
+        compiled->grain = bf16->grain;
+        compiled->scratch_bytes = bf16->a_bytes + bf16->b_bytes + bf16->sum_bytes + bf16->tile_bytes;
+        compiled->uses_tiles = bf16->tiles;
+    } else if (gemm_plan(&plan->gemm, kernel, target)) {
+        plan->kind = PLAN_GEMM;
+        compiled->units = plan->gemm.units.total;
+        compiled->grain = plan->gemm.grain;
+        compiled->scratch_bytes = plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes;
+        compiled->emulates_bf16 = plan->gemm.match.bf16;
+    } else {
+        plan->kind = PLAN_LOOP;
+        loop_plan(&plan->loop, kernel, target);
+        compiled->units = plan->loop.units.total;
+        compiled->grain = plan->loop.grain;
+    }
 }
 
 /* The passes that matter for code that is emitted as vectors and unrolled already. */
@@ -48,10 +64,11 @@ static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine)
 
 static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan, const CompiledKernel *compiled)
 {
-    if (plan->is_gemm)
-        gemm_emit(emit, kernel, &plan->gemm, compiled->symbol);
-    else
-        loop_emit(emit, kernel, &plan->loop, compiled->symbol);
+    switch (plan->kind) {
+    case PLAN_LOOP: loop_emit(emit, kernel, &plan->loop, compiled->symbol); break;
+    case PLAN_GEMM: gemm_emit(emit, kernel, &plan->gemm, compiled->symbol); break;
+    case PLAN_BF16: bf16_emit(emit, kernel, &plan->bf16, compiled->symbol); break;
+    }
 }
 
 static void finish_module(Emit *emit, LLVMTargetMachineRef machine)
@@ -146,10 +163,19 @@ CodegenOptions codegen_default_options(Arena *arena)
     return (CodegenOptions){.cache_directory = cache_default_directory(arena)};
 }
 
+static void warn_of_emulation(const CompiledKernels *compiled, Diagnostics *diagnostics)
+{
+    const Target *target = compiled->target;
+    bool emulates = false;
+    for (size_t i = 0; i < compiled->count; i++) emulates |= compiled->kernels[i].emulates_bf16;
+    if (emulates && !target->bf16)
+        diagnostics_warning(diagnostics, PLACE_NONE, "--precision f32 is faster there",
+                            "%s (%s) has no instructions for bf16: they are emulated", target->cpu, target->triple);
+}
+
 CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, const Target *target,
                                  CodegenOptions options, Diagnostics *diagnostics)
 {
-    (void)diagnostics;
     Entry *entries = memory_allocate((count + 1) * sizeof *entries);
     CompiledKernels *compiled = memory_allocate(sizeof *compiled);
     size_t distinct = distinct_kernels(entries, kernels, count);
@@ -162,6 +188,7 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     CompileQueue queue = {.compiled = compiled};
     cache_open(&queue.cache, options.cache_directory, target);
     parallel_run(parallel_threads(0), compile_queued, &queue);
+    warn_of_emulation(compiled, diagnostics);
     return compiled;
 }
 
@@ -275,6 +302,7 @@ void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyPro
                 if (!kernel) bug("call %s: its kernel was not compiled", call->name);
                 call->units = kernel->units;
                 call->grain = kernel->grain;
+                program->uses_tiles |= kernel->uses_tiles;
                 if (jit) call->kernel = jit_find(jit, kernel);
                 if (stage->thread_scratch_bytes < kernel->scratch_bytes) {
                     stage->thread_scratch_bytes = kernel->scratch_bytes;

@@ -27,6 +27,7 @@ typedef struct GemmPlan {
     int vectors;      /* of a full panel */
     int accumulators; /* registers that a tile may take */
     GemmB b;
+    bool rounds_a, rounds_b; /* to bf16, where they are not already */
     bool pack_a;           /* into tiles: where consecutive k would walk through too many cache lines */
     int64_t depth_block;   /* of k; the last block may be shorter */
     int64_t panel_columns; /* vectors * lanes */

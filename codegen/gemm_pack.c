@@ -22,6 +22,12 @@ static Ir source_at(const Packer *packer, Ir k, int64_t more_k, int64_t n)
     return emit_address(emit, emit_memory_type(emit, packer->dtype), packer->source, offset);
 }
 
+static Ir widened(const Packer *packer, Ir raw)
+{
+    Ir value = arithmetic_widen(packer->emit, packer->dtype, raw);
+    return packer->plan->rounds_b ? arithmetic_round_bf16(packer->emit, value) : value;
+}
+
 static void store_row(const Packer *packer, Ir k, int64_t more_k, int vector, Ir value)
 {
     Emit *emit = packer->emit;
@@ -50,7 +56,7 @@ static void pack_row(const Packer *packer, Ir k)
         Ir raw = packer->along_n == 1 ? emit_load(emit, emit_vector_type(type, lanes), address, mask,
                                                   (unsigned)dtype_size(packer->dtype))
                                       : emit_gather(emit, type, address, emit_iota(emit, packer->along_n, lanes), mask);
-        store_row(packer, k, 0, v, arithmetic_widen(emit, packer->dtype, raw));
+        store_row(packer, k, 0, v, widened(packer, raw));
     }
 }
 
@@ -71,6 +77,11 @@ static void exchange(Emit *emit, Ir *row, int lanes, int distance)
     }
 }
 
+void gemm_transpose(Emit *emit, Ir *row, int lanes)
+{
+    for (int distance = lanes / 2; distance >= 1; distance /= 2) exchange(emit, row, lanes, distance);
+}
+
 /* `count` rows k, k + 1 ... of vector `v`, from columns of B that are contiguous along k. */
 static void pack_block(const Packer *packer, Ir k, int count, int v)
 {
@@ -85,9 +96,9 @@ static void pack_block(const Packer *packer, Ir k, int count, int v)
             Ir address = source_at(packer, k, 0, (int64_t)v * lanes + n);
             raw = emit_load(emit, type, address, mask, (unsigned)dtype_size(packer->dtype));
         }
-        row[n] = arithmetic_widen(emit, packer->dtype, raw);
+        row[n] = widened(packer, raw);
     }
-    for (int distance = lanes / 2; distance >= 1; distance /= 2) exchange(emit, row, lanes, distance);
+    gemm_transpose(emit, row, lanes);
     for (int i = 0; i < count; i++) store_row(packer, k, i, v, row[i]);
 }
 
@@ -138,6 +149,7 @@ static void pack_tile_steps(Emit *emit, LLVMTypeRef element, const GemmPlan *pla
     for (int i = 0; i < count; i++) {
         Ir from = emit_address(emit, element, source, emit_i64(emit, i * a_depth));
         value[i] = emit_load(emit, emit_vector_type(element, lanes), from, mask, alignment);
+        if (plan->rounds_a) value[i] = arithmetic_round_bf16(emit, value[i]);
     }
     for (int i = 0; i < count; i++) {
         Ir to = emit_address(emit, element, packed, emit_i64(emit, (int64_t)i * height));

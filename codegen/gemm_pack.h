@@ -19,4 +19,7 @@ void gemm_pack_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const P
  * of `depth` k: tile after tile, for every k the tile's rows. */
 void gemm_pack_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source, Ir packed);
 
+/* Transposes a square of `lanes` vectors. */
+void gemm_transpose(Emit *emit, Ir *row, int lanes);
+
 #endif

@@ -75,7 +75,7 @@ static void choose_packing(GemmPlan *plan, const Kernel *kernel, const Target *t
     int64_t panel_bytes = plan->depth * plan->vectors * plan->lanes * size;
     bool small =
         panel_bytes <= (int64_t)target->level1_bytes * 2 / 3 && plan->rows <= 256 && !rows_collide(along_k * size);
-    bool plain = b->dtype == plan->type;
+    bool plain = b->dtype == plan->type && !plan->rounds_b;
     plan->b = plain && (small || plan->rows <= 4 * gemm_tile_rows(plan, plan->vectors)) ? GEMM_B_DIRECT : GEMM_B_COPIED;
 }
 
@@ -139,6 +139,8 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     if (plan->columns < 2 || plan->rows < 1 || plan->depth < 1) return false;
     bool b_along_k = kernel->operands[plan->match.b].stride[kernel->axis_count - 1] == 1;
     if (plan->rows < 4 && b_along_k && stride_of(kernel, plan->match.b, plan->match.column_axis) != 1) return false;
+    plan->rounds_a = plan->match.bf16 && kernel->operands[plan->match.a].dtype != DTYPE_BF16;
+    plan->rounds_b = plan->match.bf16 && kernel->operands[plan->match.b].dtype != DTYPE_BF16;
     find_epilogue(plan, kernel);
     choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
     choose_packing(plan, kernel, target);

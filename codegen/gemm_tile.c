@@ -111,7 +111,9 @@ static void multiply_step(Tile *tile, Ir a, Ir b, int64_t k)
     for (int r = 0; r < tile->rows; r++) {
         Ir address = emit_address(emit, a_memory, a, emit_i64(emit, r * tile->a_row + k * tile->a_depth));
         Ir element = emit_load(emit, a_memory, address, NULL, (unsigned)dtype_size(tile->a_type));
-        Ir factor = emit_broadcast(emit, arithmetic_widen(emit, tile->a_type, element), lanes);
+        element = arithmetic_widen(emit, tile->a_type, element);
+        if (tile->plan->rounds_a && !tile->plan->pack_a) element = arithmetic_round_bf16(emit, element);
+        Ir factor = emit_broadcast(emit, element, lanes);
         for (int v = 0; v < tile->panel->vectors; v++) {
             *sum_at(tile, r, v) = emit_fma(emit, factor, vector[v], *sum_at(tile, r, v));
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "base/tiles.h"
 
 struct JitProgram {
     LLVMOrcLLJITRef jit;
@@ -53,6 +54,13 @@ JitProgram *jit_load(const CompiledKernels *compiled, Diagnostics *diagnostics)
 {
     JitProgram *program = memory_allocate(sizeof *program);
     *program = (JitProgram){.compiled = compiled};
+    for (size_t i = 0; i < compiled->count; i++) {
+        if (!compiled->kernels[i].uses_tiles || tiles_request()) continue;
+        diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE, "use --target-cpu native",
+                          "the code uses AMX tiles, which this processor or system does not have");
+        free(program);
+        return NULL;
+    }
     program->functions = memory_allocate((compiled->count + 1) * sizeof *program->functions);
     LLVMErrorRef error = LLVMOrcCreateLLJIT(&program->jit, NULL);
     if (error) {

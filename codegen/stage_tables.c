@@ -7,6 +7,7 @@
 static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
 {
     kernel_canonicalize(kernel);
+    if (builder->graph->bf16_products) kernel_round_factors(kernel);
     kernel_verify(kernel);
     Hash hash = kernel_hash(kernel);
     for (size_t i = 0; i < builder->kernel_count; i++)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/tiles.h"
+
 static pthread_once_t initialise_once = PTHREAD_ONCE_INIT;
 
 static void initialise_llvm(void)
@@ -50,7 +52,7 @@ void target_set_attributes(const Target *target, LLVMContextRef context, LLVMVal
     }
 }
 
-/* void probe(<lanes x float> *p): p[0] = fma(p[0], p[1], p[2]), compiled to assembly. */
+/* void probe(<lanes x float> *p): p[0] = bf16(fma(p[0], p[1], p[2])), compiled to assembly. */
 static LLVMMemoryBufferRef compile_probe(const Target *target, LLVMTargetMachineRef machine, unsigned lanes)
 {
     LLVMContextRef context = LLVMContextCreate();
@@ -75,7 +77,8 @@ static LLVMMemoryBufferRef compile_probe(const Target *target, LLVMTargetMachine
     unsigned id = LLVMLookupIntrinsicID("llvm.fma", 8);
     LLVMValueRef fma = LLVMGetIntrinsicDeclaration(module, id, &vector, 1);
     LLVMValueRef result = LLVMBuildCall2(builder, LLVMGlobalGetValueType(fma), fma, value, 3, "");
-    LLVMBuildStore(builder, result, LLVMGetParam(function, 0));
+    LLVMTypeRef rounded = LLVMVectorType(LLVMBFloatTypeInContext(context), lanes);
+    LLVMBuildStore(builder, LLVMBuildFPTrunc(builder, result, rounded, ""), LLVMGetParam(function, 0));
     LLVMBuildRetVoid(builder);
     LLVMMemoryBufferRef text = NULL;
     char *message = NULL;
@@ -88,7 +91,24 @@ static LLVMMemoryBufferRef compile_probe(const Target *target, LLVMTargetMachine
     return text;
 }
 
-static void probe_vectors(Target *target)
+/* Nothing that compiles everywhere shows whether a CPU has AMX: its features say so, or its name. */
+static bool has_tiles(const Target *target)
+{
+    static const char *const known[] = {"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"};
+    if (strstr(target->features, "-amx-bf16")) return false;
+    bool has = strstr(target->features, "+amx-bf16") && strstr(target->features, "+amx-tile");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) has |= strcmp(target->cpu, known[i]) == 0;
+    return has;
+}
+
+static void find_bf16(Target *target, const char *assembly, bool native)
+{
+    if (target->vector_bytes < 64 || !strstr(assembly, "vcvtneps2bf16")) return;
+    bool tiles = has_tiles(target) && (!native || tiles_request());
+    target->bf16 = tiles ? BF16_TILES : BF16_PAIRS;
+}
+
+static void probe_vectors(Target *target, bool native)
 {
     LLVMTargetMachineRef machine = target_machine(target);
     target->vector_bytes = 64; /* prefer what there is */
@@ -98,6 +118,7 @@ static void probe_vectors(Target *target)
     target->vector_bytes = strstr(assembly, "%zmm") ? 64 : strstr(assembly, "%ymm") ? 32 : 16;
     bool x86 = strstr(assembly, "%xmm") || target->vector_bytes > 16;
     target->vector_registers = x86 && target->vector_bytes < 64 ? 16 : 32;
+    find_bf16(target, assembly, native);
     LLVMDisposeMemoryBuffer(text);
     LLVMDisposeTargetMachine(machine);
 }
@@ -178,10 +199,11 @@ bool target_init(Target *target, TargetOptions options, Diagnostics *diagnostics
         target_free(target);
         return false;
     }
-    probe_vectors(target);
+    probe_vectors(target, native);
     find_caches(target, native);
-    const char *text = arena_format(&target->arena, "%s/%s/%s/%d/%zu/%zu", target->triple, target->cpu,
-                                    target->features, target->vector_bytes, target->level1_bytes, target->level2_bytes);
+    const char *text =
+        arena_format(&target->arena, "%s/%s/%s/%d/%d/%zu/%zu", target->triple, target->cpu, target->features,
+                     target->vector_bytes, target->bf16, target->level1_bytes, target->level2_bytes);
     target->hash = hash_bytes(text, strlen(text));
     return true;
 }

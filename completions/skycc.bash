@@ -15,6 +15,7 @@ _skycc_values() {
     --optimizer) echo sgd momentum adam adamw lamb ;;
     --loss) echo cross-entropy output: ;;
     --dropout) echo off ;;
+    --precision) echo f32 bf16 ;;
     --emit) echo graph train costs plan llvm asm obj ;;
     --init) echo none normal:0.02 ;;
     --head) echo seqcls mlm ;;

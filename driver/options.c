@@ -67,3 +67,10 @@ bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagn
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
                              "--dropout takes off or a number from 0 to below 1, not '%s'", text);
 }
+
+bool option_precision(bool *bf16, const char *text, Diagnostics *diagnostics)
+{
+    *bf16 = strcmp(text, "bf16") == 0;
+    if (*bf16 || strcmp(text, "f32") == 0) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "--precision takes f32 or bf16, not '%s'", text);
+}

@@ -22,5 +22,7 @@ bool option_number(const char *option, const char *text, double least, double gr
 bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *diagnostics);
 /* --dropout off or a ratio */
 bool option_dropout(ImportOptions *options, const char *text, Diagnostics *diagnostics);
+/* --precision f32|bf16 */
+bool option_precision(bool *bf16, const char *text, Diagnostics *diagnostics);
 
 #endif

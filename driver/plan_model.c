@@ -79,10 +79,7 @@ bool plan_model_option(PlanModelOptions *options, int option, char *argument, Di
     case OPTION_LOSS: options->load.loss = argument; return true;
     case OPTION_OPTIMIZER: options->load.optimizer = argument; return true;
     case OPTION_DROPOUT: return option_dropout(&options->load.import, argument, diagnostics);
-    case OPTION_PRECISION:
-        return strcmp(argument, "f32") == 0 ||
-               diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "all computation is in f32",
-                                 "--precision %s is not supported", argument);
+    case OPTION_PRECISION: return option_precision(&options->load.bf16, argument, diagnostics);
     case OPTION_NO_PRUNE: return options->load.no_pruning = true;
     case OPTION_KEEP_TIES: return options->load.import.keep_ties = true;
     case OPTION_UNTIE: return options->load.import.untie = true;

@@ -81,7 +81,7 @@ enum {
     "  --fail-above SECONDS  exit 1 if the step (or the period, if that is the objective) is longer\n"                 \
     "  --loss SPEC           cross-entropy[:OUTPUT[:LABELS]] or output:NAME, joined by +\n"                            \
     "  --dropout P|off       drop elements with probability P in training, where BERT does, or never\n"                \
-    "  --precision f32       of all computation; f32 is the only one so far\n"                                         \
+    "  --precision f32|bf16  bf16: round the factors of matrix products, add up in f32; all else is f32 (default)\n"   \
     "  --no-prune            compute what nobody reads too (the last block for all tokens, not only the one read)\n"   \
     "  --keep-ties, --untie  how initializers that share bytes are trained\n"
 

@@ -30,6 +30,7 @@ static const char usage[] =
     "  --optimizer SPEC      sgd, momentum, adam, adamw or lamb, with :key=value,... (default adamw)\n"
     "  --dim NAME=VALUE      bind a symbolic dimension\n"
     "  --dropout P|off       drop elements with probability P (with --grad and --train), where BERT does, or never\n"
+    "  --precision f32|bf16  bf16: round the factors of matrix products, add up in f32; all else is f32 (default)\n"
     "  --no-prune            compute every token of the last block, also where only one is read\n"
     "  --interpret           run by the interpreter instead of compiling\n"
     "  --init normal:STD     draw the weights instead of taking the model's; --init none: the model's\n"
@@ -67,6 +68,7 @@ enum {
     OPTION_KEEP_TIES,
     OPTION_UNTIE,
     OPTION_NO_PRUNE,
+    OPTION_PRECISION,
     OPTION_INIT,
     OPTION_SEED
 };
@@ -88,6 +90,7 @@ static const struct option long_options[] = {
     {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},
     {"init", required_argument, NULL, OPTION_INIT},
     {"seed", required_argument, NULL, OPTION_SEED},
+    {"precision", required_argument, NULL, OPTION_PRECISION},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -124,6 +127,7 @@ static bool parse_option(RunOptions *options, int option, char *argument, Diagno
         return true;
     case OPTION_TARGET_CPU: options->target_cpu = argument; return true;
     case OPTION_KEEP_TIES: return options->load.import.keep_ties = true;
+    case OPTION_PRECISION: return option_precision(&options->load.bf16, argument, diagnostics);
     case OPTION_NO_PRUNE: return options->load.no_pruning = true;
     case OPTION_UNTIE: return options->load.import.untie = true;
     case OPTION_INIT:

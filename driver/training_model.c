@@ -16,6 +16,7 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
     if (!import_onnx(graph, &model->imported, path, &options->import, diagnostics)) return false;
     graph_verify(graph);
 
+    graph->bf16_products = options->bf16;
     bool differentiates = options->differentiate || options->train;
     if ((options->want_loss || differentiates) && !loss_attach(graph, options->loss, diagnostics)) return false;
     graph_remove_dead(graph);

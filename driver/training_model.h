@@ -13,6 +13,7 @@ typedef struct ModelOptions {
     bool want_loss;        /* attach the loss */
     bool differentiate;    /* gradients of all parameters (implies want_loss) */
     bool train;            /* optimiser updates too */
+    bool bf16;             /* factors of matrix products are rounded to bf16 */
     bool no_pruning;       /* compute every token, also where only one is read (graph/prune.h) */
 } ModelOptions;
 

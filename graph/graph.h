@@ -120,6 +120,8 @@ typedef struct Graph {
     const char **layer_names; /* set by layer assignment */
     int layer_count;
 
+    bool bf16_products; /* stages round the factors of matrix products to bf16 */
+
     size_t folded_bytes; /* what constant folding made so far, and how much it computed: both are limited (fold.h) */
     double folded_iterations;
 } Graph;

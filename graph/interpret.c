@@ -212,6 +212,7 @@ static void binary_float(KernelOp op, Lanes *to, const double *x, const double *
     case KERNEL_ADD: EACH(y, x[i] + z[i]); break;
     case KERNEL_SUBTRACT: EACH(y, x[i] - z[i]); break;
     case KERNEL_MULTIPLY: EACH(y, x[i] * z[i]); break;
+    case KERNEL_MULTIPLY_BF16: EACH(y, bfloat_round((float)x[i]) * (double)bfloat_round((float)z[i])); break;
     case KERNEL_DIVIDE: EACH(y, x[i] / z[i]); break;
     case KERNEL_REMAINDER: EACH(y, fmod(x[i], z[i])); break;
     case KERNEL_POWER: EACH(y, pow(x[i], z[i])); break;

@@ -64,10 +64,12 @@ typedef enum KernelOp {
     KERNEL_ADD,
     KERNEL_SUBTRACT,
     KERNEL_MULTIPLY,
-    KERNEL_DIVIDE,    /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
-    KERNEL_REMAINDER, /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
-    KERNEL_POWER,     /* integers by repeated multiplication, wrapping */
-    KERNEL_MINIMUM,   /* NaN wins */
+    KERNEL_MULTIPLY_BF16, /* F32: of a and b, each rounded to bf16 (nearest, ties to even) before; a bf16 result that
+                             would be subnormal may count as 0 */
+    KERNEL_DIVIDE,        /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
+    KERNEL_REMAINDER,     /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
+    KERNEL_POWER,         /* integers by repeated multiplication, wrapping */
+    KERNEL_MINIMUM,       /* NaN wins */
     KERNEL_MAXIMUM,
     KERNEL_EQUAL, /* comparisons: result BOOL */
     KERNEL_LESS,
@@ -175,8 +177,11 @@ typedef struct KernelGemm {
     int row_axis, column_axis; /* m, n */
     int a, b;                  /* operands: a varies with m, b with n */
     Register sum;              /* what the epilogue starts from */
+    bool bf16;                 /* KERNEL_MULTIPLY_BF16 */
 } KernelGemm;
 bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm);
+/* Has a matrix product of float32 round its factors to bf16; other kernels stay as they are. */
+void kernel_round_factors(Kernel *kernel);
 
 /* Identity: everything but the label. */
 Hash kernel_hash(const Kernel *kernel);

@@ -120,7 +120,7 @@ void kernel_canonicalize(Kernel *kernel)
 /* --- Classes ------------------------------------------------------------------------------------------------------ */
 
 /* The operands of the product that the first phase sums, if it does nothing else and only scalar phases follow. */
-static bool match_product_sum(const Kernel *kernel, int operands[2], Register *sum)
+static bool match_product_sum(const Kernel *kernel, int operands[2], KernelGemm *gemm)
 {
     if (kernel->phase_count < 2 || !kernel->phases[0].inner || kernel->phases[0].count != 4) return false;
     for (int i = 1; i < kernel->phase_count; i++)
@@ -128,11 +128,13 @@ static bool match_product_sum(const Kernel *kernel, int operands[2], Register *s
     const KernelInstruction *load_a = &kernel->instructions[0], *load_b = &kernel->instructions[1];
     const KernelInstruction *product = &kernel->instructions[2], *total = &kernel->instructions[3];
     if (load_a->op != KERNEL_LOAD || load_a->a || load_b->op != KERNEL_LOAD || load_b->a) return false;
-    if (product->op != KERNEL_MULTIPLY || product->a + product->b != 3 || product->a == product->b) return false;
+    gemm->bf16 = product->op == KERNEL_MULTIPLY_BF16;
+    if (product->op != KERNEL_MULTIPLY && !gemm->bf16) return false;
+    if (product->a + product->b != 3 || product->a == product->b) return false;
     if (total->op != KERNEL_SUM || total->a != 3 || !dtype_is_float((DType)total->type)) return false;
     operands[0] = load_a->operand;
     operands[1] = load_b->operand;
-    *sum = 4;
+    gemm->sum = 4;
     return operands[0] != operands[1];
 }
 
@@ -165,7 +167,7 @@ static int choose_axis(const Kernel *kernel, int moving, int still, int stored)
 bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm)
 {
     int operands[2];
-    if (!match_product_sum(kernel, operands, &gemm->sum)) return false;
+    if (!match_product_sum(kernel, operands, gemm)) return false;
     int stored = stored_operand(kernel);
     if (stored < 0) return false;
     int first = choose_axis(kernel, operands[0], operands[1], stored);
@@ -178,6 +180,14 @@ bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm)
     gemm->row_axis = swap ? second : first;
     gemm->column_axis = swap ? first : second;
     return true;
+}
+
+void kernel_round_factors(Kernel *kernel)
+{
+    KernelGemm gemm;
+    if (!kernel_match_gemm(kernel, &gemm) || kernel_type(kernel, gemm.sum) != DTYPE_F32) return;
+    Register product = kernel_instruction(kernel, gemm.sum)->a;
+    kernel->instructions[product - 1].op = KERNEL_MULTIPLY_BF16;
 }
 
 KernelClass kernel_classify(const Kernel *kernel)

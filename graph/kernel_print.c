@@ -31,6 +31,7 @@ static const char *const names[KERNEL_OP_COUNT] = {
     [KERNEL_ADD] = "add",
     [KERNEL_SUBTRACT] = "subtract",
     [KERNEL_MULTIPLY] = "multiply",
+    [KERNEL_MULTIPLY_BF16] = "multiply_bf16",
     [KERNEL_DIVIDE] = "divide",
     [KERNEL_REMAINDER] = "remainder",
     [KERNEL_POWER] = "power",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/parallel.h"
+#include "base/tiles.h"
 
 enum { MAX_OPERANDS = 64 };
 
@@ -143,6 +144,9 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
                     Diagnostics *diagnostics)
 {
     *execution = (Execution){.program = program, .threads = threads, .interpreter = interpreter};
+    if (program->uses_tiles && !tiles_request())
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile for this processor: --target-cpu",
+                                 "this program uses AMX tiles, which the processor or the system does not have");
     execution->stages = memory_allocate(program->stage_count * sizeof *execution->stages);
     uint64_t scratch = 0, thread_scratch = 0;
     bool ok = true;

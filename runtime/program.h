@@ -142,6 +142,7 @@ typedef struct SkyProgram {
     uint32_t microbatch_size;   /* rows */
     uint32_t sequence_length;
     uint32_t threads;        /* of the device; 0: as many as cores are available */
+    uint32_t uses_tiles;     /* kernels use AMX tiles (base/tiles.h) */
     uint32_t loss_is_summed; /* all of it is scaled by 1 / valid labels of the batch, nothing by 1 / micro-batches */
     uint32_t total_parameter_count;
     uint32_t

@@ -140,6 +140,43 @@ static void test_long_products(void **state)
     }
 }
 
+/* Products of bf16 numbers, by every unit that this machine has for them: sizes around blocks and tiles, sums in
+ * several blocks of k, sums of numbers that are not rounded alike if they are rounded otherwise. */
+static void check_bf16(void)
+{
+    static const int64_t sizes[] = {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130};
+    for (int round = 0; round < 60; round++) {
+        Product p = {.type = DTYPE_F32, .stored = DTYPE_F32};
+        p.batch = 1 + draw(3) * draw(2);
+        p.rows = sizes[draw(16)];
+        p.columns = sizes[draw(16)];
+        p.depth = round % 10 ? sizes[draw(16)] : 2100;
+        if (round % 20 == 5) p.rows = 530;
+        p.transpose_a = draw(2);
+        p.transpose_b = draw(2);
+        p.strided = draw(2);
+        p.stored = draw(8) ? DTYPE_F32 : DTYPE_BF16;
+        p.epilogue = (Epilogue)draw(EPILOGUES);
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        kernel_round_factors(&kernel);
+        check_filled(&kernel, p.depth > 1000 ? 1e-4 : 1e-5, fill_random);
+    }
+}
+
+static void test_bf16_products(void **state)
+{
+    (void)state;
+    check_bf16();
+    if (target.bf16 != BF16_TILES) return;
+    Target tiles = target; /* every processor with tiles has VDPBF16PS too */
+    assert_true(target_init(&target, (TargetOptions){.cpu = "cooperlake"}, &diagnostics));
+    assert_int_equal(target.bf16, BF16_PAIRS);
+    check_bf16();
+    target_free(&target);
+    target = tiles;
+}
+
 /* --- Other machines -------------------------------------------------------------------------------------------------
  */
 
@@ -163,12 +200,14 @@ static void test_other_targets(void **state)
     static const struct {
         const char *triple, *cpu, *registers;
         int vector_bytes, machine;
-    } cases[] = {{"x86_64-linux-gnu", "x86-64", "%xmm", 16, 62},
-                 {"x86_64-linux-gnu", "x86-64-v3", "%ymm", 32, 62},
-                 {"x86_64-linux-gnu", "x86-64-v4", "%zmm", 64, 62},
-                 {"x86_64-linux-gnu", "znver4", "%zmm", 64, 62},
-                 {"aarch64-linux-gnu", "cortex-a72", "v0.4s", 16, 183}};
-    static Kernel kernels[3];
+        Bf16Unit bf16;
+    } cases[] = {{"x86_64-linux-gnu", "x86-64", "%xmm", 16, 62, BF16_NONE},
+                 {"x86_64-linux-gnu", "x86-64-v3", "%ymm", 32, 62, BF16_NONE},
+                 {"x86_64-linux-gnu", "x86-64-v4", "%zmm", 64, 62, BF16_NONE},
+                 {"x86_64-linux-gnu", "znver4", "vdpbf16ps", 64, 62, BF16_PAIRS},
+                 {"x86_64-linux-gnu", "sapphirerapids", "tdpbf16ps", 64, 62, BF16_TILES},
+                 {"aarch64-linux-gnu", "cortex-a72", "v0.4s", 16, 183, BF16_NONE}};
+    static Kernel kernels[4];
     Product product = {1, 37, 70, 40, false, true, false, DTYPE_F32, DTYPE_F32, BIAS_GELU};
     build_product(&product);
     kernels[0] = kernel;
@@ -178,13 +217,18 @@ static void test_other_targets(void **state)
     kernels[1] = kernel;
     build_softmax(9, 50);
     kernels[2] = kernel;
+    product.depth = 64;
+    build_product(&product);
+    kernel_round_factors(&kernel);
+    kernels[3] = kernel;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Target other;
         TargetOptions options = {.triple = cases[i].triple, .cpu = cases[i].cpu};
         assert_true(target_init(&other, options, &diagnostics));
         assert_int_equal(other.vector_bytes, cases[i].vector_bytes);
-        const Kernel *list[] = {&kernels[0], &kernels[1], &kernels[2]};
-        CompiledKernels *compiled = codegen_compile(list, 3, &other, (CodegenOptions){0}, &diagnostics);
+        assert_int_equal(other.bf16, cases[i].bf16);
+        const Kernel *list[] = {&kernels[0], &kernels[1], &kernels[2], &kernels[3]};
+        CompiledKernels *compiled = codegen_compile(list, 4, &other, (CodegenOptions){0}, &diagnostics);
         assert_non_null(compiled);
         for (size_t k = 0; k < compiled->count; k++) {
             const Buffer *object = &compiled->kernels[k].object;
@@ -287,9 +331,9 @@ static void test_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_long_products),
-        cmocka_unit_test(test_other_targets), cmocka_unit_test(test_unknown_targets),
-        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long_products),   cmocka_unit_test(test_other_targets),
+        cmocka_unit_test(test_unknown_targets), cmocka_unit_test(test_cache),
     };
     return check_run(tests, sizeof tests / sizeof *tests);
 }

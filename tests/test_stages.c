@@ -17,6 +17,13 @@
 #define MODEL SKY_TEST_DATA "/bert/bert-nano24-seqcls-opset14-dyn-nofold.onnx"
 #define REFERENCE SKY_TEST_DATA "/bert/nano24.ref.safetensors"
 
+#ifdef __x86_64__
+#define BASELINE_CPU "x86-64-v3" /* has no instructions for bf16 */
+#else
+#define BASELINE_CPU "native"
+#endif
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 enum { STEPS = 10, LOSSES = STEPS + 1 };
 
 static char directory[] = "/tmp/skycc-test-stages-XXXXXX";
@@ -224,6 +231,68 @@ static void dropout_depends_on_the_seed_and_ends_with_training(void **state)
     run("grep -h eval with.txt >a && grep -h eval without.txt >b && cmp a b");
 }
 
+/* Products of bf16 numbers: the same losses in every cut. */
+static char rounded_losses[sizeof expected_losses];
+
+static void losses_in_bf16_are_the_same(void **state)
+{
+    char losses[sizeof expected_losses];
+    train_with_dropout(*state, "", losses);
+    if (!rounded_losses[0]) strcpy(rounded_losses, losses);
+    assert_string_equal(losses, rounded_losses);
+    assert_string_not_equal(losses, expected_losses);
+}
+
+/* They are close to those in float32, by the interpreter, on this processor and on one that has to emulate bf16. (A
+ * model of two layers: 24 tiny ones train chaotically in any precision.) */
+static void losses_in_bf16_are_close(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--precision f32", "--precision bf16 --interpret", "--precision bf16",
+                                          "--precision bf16 --target-cpu " BASELINE_CPU};
+    double losses[COUNT(options)][LOSSES];
+    for (size_t i = 0; i < COUNT(options); i++) {
+        SafeTensors output;
+        run(SKYCC_PROGRAM " run " SKY_TEST_DATA "/bert/bert-nano-seqcls-opset17-dyn.onnx --inputs " SKY_TEST_DATA
+                          "/bert/seqcls.ref.safetensors -o out.safetensors --train %d"
+                          " --optimizer adamw:lr=1e-3,weight_decay=0.01 %s",
+            STEPS, options[i]);
+        open_tensors(&output, "out.safetensors");
+        const SafeTensor *loss = safetensors_find(&output, "train/loss");
+        assert_non_null(loss);
+        for (int s = 0; s < LOSSES; s++) losses[i][s] = element_as_double(loss->dtype, loss->data, s);
+        safetensors_close(&output);
+    }
+    for (size_t i = 1; i < COUNT(options); i++) {
+        for (int s = 0; s < LOSSES; s++)
+            if (!(fabs(losses[i][s] / losses[0][s] - 1) <= 0.01))
+                fail_msg("%s, loss %d: %g, not %g", options[i], s, losses[i][s], losses[0][s]);
+        assert_true(fabs(losses[i][0] / losses[1][0] - 1) <=
+                    1e-5); /* before rounding amplifies other orders of addition */
+        assert_true(losses[i][0] != losses[0][0]);
+    }
+}
+
+static void emulated_bf16_is_warned_of(void **state)
+{
+    (void)state;
+    write_cluster(1, 1, "1GiB");
+    run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 -q --precision bf16"
+                      " --target-cpu %s 2>warnings && grep -q 'warning.*bf16' warnings",
+        "x86-64-v3");
+    run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 -q --precision bf16"
+                      " --target-cpu %s 2>warnings && ! grep -q 'warning.*bf16' warnings",
+        "cooperlake");
+    /* Plans expect products to be faster. */
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o %d.json --dim batch=2 --dim seq=16 -q --emit=costs"
+                          " --precision %s",
+            bf16, bf16 ? "bf16" : "f32");
+    run("/usr/bin/python3 -c 'import json; a, b = (sum(l[\"forward_s\"] for l in "
+        "json.load(open(f\"{i}.json\"))[\"layers\"])"
+        " for i in (0, 1)); assert b < a, (a, b)'");
+}
+
 static void what_was_trained_can_be_exported_and_evaluated(void **state)
 {
     const Cut cut = {4, "1f1b", "", 1, 4};
@@ -265,21 +334,33 @@ int main(void)
                             {4, "gpipe", "--dropout 0.1", 1, 4},
                             {4, "1f1b", "--dropout 0.1", 1, 4}};
     static Cut nearly[] = {{2, "1f1b", "--dropout 0.1", 1, 2}, {1, "1f1b", "--dropout 0.1 --no-prune", 1, 8}};
-    enum { CUTS = sizeof cuts / sizeof *cuts, DROPPED = sizeof dropped / sizeof *dropped, NEARLY = 2 };
-    struct CMUnitTest tests[CUTS + DROPPED + NEARLY + 3];
-    char names[CUTS + DROPPED + NEARLY][96];
+    static Cut rounded[] = {{1, "1f1b", "--precision bf16", 2, 4}, {4, "gpipe", "--precision bf16", 1, 4}};
+    static const struct {
+        CMUnitTestFunction test;
+        Cut *cuts;
+        size_t count;
+    } groups[] = {{losses_are_the_same, cuts, COUNT(cuts)},
+                  {losses_with_dropout_are_the_same, dropped, COUNT(dropped)},
+                  {losses_with_dropout_are_close, nearly, COUNT(nearly)},
+                  {losses_in_bf16_are_the_same, rounded, COUNT(rounded)}};
+    enum { MOST = 32 };
+    struct CMUnitTest tests[MOST];
+    char names[MOST][96];
     int count = 0;
-    for (int i = 0; i < CUTS + DROPPED + NEARLY; i++) {
-        Cut *cut = i < CUTS ? &cuts[i] : i < CUTS + DROPPED ? &dropped[i - CUTS] : &nearly[i - CUTS - DROPPED];
-        snprintf(names[i], sizeof names[i], "%d stages, %s, %d micro-batches%s%s", cut->stages, cut->schedule,
-                 cut->microbatches, *cut->options ? ", " : "", cut->options);
-        CMUnitTestFunction test = i < CUTS             ? losses_are_the_same
-                                  : i < CUTS + DROPPED ? losses_with_dropout_are_the_same
-                                                       : losses_with_dropout_are_close;
-        tests[count++] = (struct CMUnitTest){names[i], test, NULL, NULL, cut};
-    }
+    for (size_t g = 0; g < COUNT(groups); g++)
+        for (size_t i = 0; i < groups[g].count; i++) {
+            Cut *cut = &groups[g].cuts[i];
+            snprintf(names[count], sizeof names[count], "%d stages, %s, %d micro-batches%s%s", cut->stages,
+                     cut->schedule, cut->microbatches, *cut->options ? ", " : "", cut->options);
+            tests[count] = (struct CMUnitTest){names[count], groups[g].test, NULL, NULL, cut};
+            count++;
+        }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_memory_means_recomputing);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(dropout_depends_on_the_seed_and_ends_with_training);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(losses_in_bf16_are_close);
+#ifdef __x86_64__
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(emulated_bf16_is_warned_of);
+#endif
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
-    return cmocka_run_group_tests(tests, prepare, clean_up);
+    return _cmocka_run_group_tests("stages", tests, (size_t)count, prepare, clean_up);
 }

@@ -1,0 +1,173 @@
+/* Emission of matrix products of bf16 numbers as planned: units, blocks of k, panels. */
+#include "codegen/gemm_bf16.h"
+
+#include <string.h>
+
+typedef struct Bf16Emitter {
+    Emit *emit;
+    const Kernel *kernel;
+    const Bf16Plan *plan;
+    LLVMValueRef pack_a, pack_b, panel, ragged; /* functions; no `panel` where all columns are fewer, no `ragged` where
+                                                   panels divide them */
+    Ir operand[KERNEL_MAX_OPERANDS];
+    Ir index[KERNEL_MAX_AXES]; /* of the unit */
+    Ir begin, end;             /* its rows */
+    Ir k, depth;               /* the block of k */
+    Ir first, last;            /* whether it is the first, and the last */
+} Bf16Emitter;
+
+static Ir least(Emit *emit, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+static void emit_parts(Bf16Emitter *gemm, const char *symbol)
+{
+    const Bf16Plan *plan = gemm->plan;
+    char name[96];
+    snprintf(name, sizeof name, "%s.pack_a", symbol);
+    gemm->pack_a = bf16_emit_pack(gemm->emit, gemm->kernel, plan, false, name);
+    snprintf(name, sizeof name, "%s.pack_b", symbol);
+    gemm->pack_b = bf16_emit_pack(gemm->emit, gemm->kernel, plan, true, name);
+    int64_t width = bf16_panel_columns(plan), rest = plan->columns % width;
+    snprintf(name, sizeof name, "%s.panel", symbol);
+    if (plan->columns >= width) gemm->panel = bf16_emit_panel(gemm->emit, gemm->kernel, plan, plan->vectors, 0, name);
+    snprintf(name, sizeof name, "%s.ragged", symbol);
+    int vectors = (int)((rest + BF16_BLOCK - 1) / BF16_BLOCK), tail = (int)(rest % BF16_BLOCK);
+    if (rest) gemm->ragged = bf16_emit_panel(gemm->emit, gemm->kernel, plan, vectors, tail, name);
+}
+
+/* The factor's element at the unit's batch indices and the given row or column and k. */
+static Ir factor_address(Bf16Emitter *gemm, int number, int moving_axis, Ir position)
+{
+    Emit *emit = gemm->emit;
+    const KernelOperand *operand = &gemm->kernel->operands[number];
+    int inner = gemm->kernel->axis_count - 1;
+    Ir offset = emit_mul(emit, gemm->k, operand->stride[inner]);
+    for (int axis = 0; axis < inner; axis++) {
+        if (!operand->stride[axis]) continue;
+        Ir index = axis == moving_axis ? position : gemm->index[axis];
+        offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
+    }
+    return emit_address(emit, emit->f32, gemm->operand[number], offset);
+}
+
+static Ir scratch_at(Bf16Emitter *gemm, size_t offset)
+{
+    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
+    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
+}
+
+static void call(Bf16Emitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
+{
+    LLVMBuildCall2(gemm->emit->builder, type, function, arguments, (unsigned)count, "");
+}
+
+static void emit_panel_call(Bf16Emitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
+{
+    Emit *emit = gemm->emit;
+    const Bf16Plan *plan = gemm->plan;
+    Ir packed = scratch_at(gemm, plan->a_bytes);
+    Ir source = factor_address(gemm, plan->match.b, plan->match.column_axis, column);
+    call(gemm, bf16_pack_type(emit), gemm->pack_b, (Ir[]){source, packed, columns, gemm->depth}, 4);
+    Ir in_unit = LLVMBuildSub(emit->builder, column, gemm->index[plan->match.column_axis], "");
+    Ir kept = emit_mul(emit, in_unit, plan->unit_rows * (int64_t)sizeof(float));
+    Ir arguments[BF16_BATCH + KERNEL_MAX_AXES];
+    arguments[BF16_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[BF16_A] = scratch_at(gemm, 0);
+    arguments[BF16_B] = packed;
+    arguments[BF16_SUMS] = emit_address(emit, emit->i8, scratch_at(gemm, plan->a_bytes + plan->b_bytes), kept);
+    arguments[BF16_TILE] = scratch_at(gemm, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
+    arguments[BF16_BEGIN] = gemm->begin;
+    arguments[BF16_END] = gemm->end;
+    arguments[BF16_COLUMN] = column;
+    Ir more = emit_add(emit, gemm->depth, emit_i64(emit, BF16_STEP - 1));
+    arguments[BF16_STEPS] = LLVMBuildUDiv(emit->builder, more, emit_i64(emit, BF16_STEP), "");
+    arguments[BF16_FIRST] = gemm->first;
+    arguments[BF16_LAST] = gemm->last;
+    int count = BF16_BATCH + gemm->kernel->axis_count - 1;
+    for (int i = BF16_BATCH; i < count; i++) arguments[i] = gemm->index[i - BF16_BATCH];
+    call(gemm, bf16_panel_type(emit, gemm->kernel), panel, arguments, count);
+}
+
+/* The panels of a unit: full ones, then perhaps a ragged one at the end of the rows. */
+static void emit_panels(Bf16Emitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const Bf16Plan *plan = gemm->plan;
+    int64_t width = bf16_panel_columns(plan), whole = plan->columns / width * width;
+    Ir first = gemm->index[plan->match.column_axis], end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
+    if (gemm->panel) {
+        Loop loop;
+        emit_loop_begin(emit, &loop, first, least(emit, end, emit_i64(emit, whole)), width, 0, NULL);
+        emit_panel_call(gemm, gemm->panel, loop.index, emit_i64(emit, width));
+        emit_loop_end(emit, &loop, NULL);
+    }
+    if (gemm->ragged) {
+        If branch;
+        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, emit_i64(emit, whole), ""));
+        emit_panel_call(gemm, gemm->ragged, emit_i64(emit, whole), emit_i64(emit, plan->columns - whole));
+        emit_else(emit, &branch);
+        emit_end_if(emit, &branch);
+    }
+}
+
+static void emit_unit(Bf16Emitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const Bf16Plan *plan = gemm->plan;
+    Ir rows = emit_i64(emit, plan->rows), depth = emit_i64(emit, plan->depth);
+    int axis = plan->match.row_axis;
+    gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
+    gemm->end = axis < 0 ? rows : least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), rows);
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
+    gemm->k = loop.index;
+    Ir left = LLVMBuildSub(emit->builder, depth, loop.index, "");
+    gemm->depth = least(emit, left, emit_i64(emit, plan->depth_block));
+    gemm->first = LLVMBuildICmp(emit->builder, LLVMIntEQ, loop.index, emit_i64(emit, 0), "");
+    gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
+    Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin);
+    Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
+    call(gemm, bf16_pack_type(emit), gemm->pack_a, (Ir[]){source, scratch_at(gemm, 0), unit_rows, gemm->depth}, 4);
+    emit_panels(gemm);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+/* Eight tiles of 16 rows of 64 bytes, in the form that LDTILECFG reads. */
+static Ir tile_configuration(Emit *emit)
+{
+    unsigned char bytes[64] = {1};
+    for (int tile = 0; tile < 8; tile++) {
+        bytes[16 + 2 * tile] = 64;
+        bytes[48 + tile] = 16;
+    }
+    Ir value = LLVMConstStringInContext(emit->context, (const char *)bytes, sizeof bytes, true);
+    LLVMValueRef global = LLVMAddGlobal(emit->module, LLVMTypeOf(value), "");
+    LLVMSetInitializer(global, value);
+    LLVMSetGlobalConstant(global, true);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetAlignment(global, 64);
+    return global;
+}
+
+void bf16_emit(Emit *emit, const Kernel *kernel, const Bf16Plan *plan, const char *symbol)
+{
+    Bf16Emitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
+    emit_parts(&gemm, symbol);
+    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
+    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+    }
+    for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    Ir configuration = plan->tiles ? tile_configuration(emit) : NULL;
+    if (plan->tiles) emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
+    Loop loop;
+    units_emit_loop(emit, &plan->units, &loop, gemm.index);
+    emit_unit(&gemm);
+    emit_loop_end(emit, &loop, NULL);
+    if (plan->tiles) emit_intrinsic(emit, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
+    LLVMBuildRetVoid(emit->builder);
+}

@@ -1,0 +1,84 @@
+/* Tile, block and unit sizes of a matrix product of bf16 numbers. */
+#include "codegen/gemm_bf16.h"
+
+enum {
+    TILE_ROWS = 32, /* two AMX tiles by two */
+    TILE_VECTORS = 2,
+    PAIR_ROWS = 8, /* 24 accumulators, 3 vectors of B, a pair of A */
+    PAIR_VECTORS = 3,
+    MOST_DEPTH = 1024, /* of a block of k */
+    MOST_ROWS = 512,   /* of a unit */
+    LEAST_ROWS = 128,  /* not cut further for the sake of parallelism */
+    LEAST_PANELS = 8,
+    WANTED_UNITS = 4
+};
+
+static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
+static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+static void choose_tile(Bf16Plan *plan, const Target *target)
+{
+    plan->tiles = target->bf16 == BF16_TILES;
+    plan->tile_rows = plan->tiles ? TILE_ROWS : PAIR_ROWS;
+    plan->vectors = plan->tiles ? TILE_VECTORS : PAIR_VECTORS;
+    int64_t needed = divide_up(plan->columns, BF16_BLOCK);
+    if (needed < plan->vectors) plan->vectors = (int)needed;
+}
+
+/* Packed A takes half of the second-level cache. */
+static void choose_blocks(Bf16Plan *plan, const Target *target)
+{
+    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, MOST_DEPTH)), BF16_STEP);
+    int64_t granule = plan->tile_rows < BF16_BLOCK ? BF16_BLOCK : plan->tile_rows;
+    int64_t most = (int64_t)target->level2_bytes / 2 / (plan->depth_block * 2) / granule * granule;
+    if (most > MOST_ROWS) most = MOST_ROWS;
+    if (most < LEAST_ROWS) most = LEAST_ROWS;
+    plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), granule);
+}
+
+static void choose_units(Bf16Plan *plan, const Kernel *kernel)
+{
+    units_init(&plan->units);
+    int64_t batches = 1, width = bf16_panel_columns(plan);
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
+        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
+        units_add(&plan->units, axis, kernel->extent[axis], 1);
+        batches *= kernel->extent[axis];
+    }
+    int64_t panels = divide_up(plan->columns, width), pieces = 1;
+    int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
+    while (chunks * pieces < WANTED_UNITS && panels / (pieces * 2) >= LEAST_PANELS) pieces *= 2;
+    plan->unit_columns = divide_up(panels, pieces) * width;
+    if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
+    units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
+}
+
+static void choose_scratch(Bf16Plan *plan)
+{
+    size_t steps = (size_t)(plan->depth_block / BF16_STEP), blocks = (size_t)(plan->unit_rows / BF16_BLOCK);
+    plan->a_bytes = blocks * steps * BF16_BLOCK_BYTES;
+    plan->b_bytes = (size_t)plan->vectors * steps * BF16_BLOCK_BYTES;
+    if (plan->depth > plan->depth_block)
+        plan->sum_bytes = (size_t)(plan->unit_rows * plan->unit_columns) * sizeof(float);
+    plan->tile_bytes = (size_t)(plan->tile_rows * bf16_panel_columns(plan)) * sizeof(float);
+}
+
+bool bf16_plan(Bf16Plan *plan, const Kernel *kernel, const Target *target)
+{
+    *plan = (Bf16Plan){0};
+    if (!target->bf16 || !kernel_match_gemm(kernel, &plan->match) || !plan->match.bf16) return false;
+    const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
+    if (a->dtype != DTYPE_F32 || b->dtype != DTYPE_F32) return false;
+    plan->rows = extent_of(kernel, plan->match.row_axis);
+    plan->columns = extent_of(kernel, plan->match.column_axis);
+    plan->depth = kernel_inner_extent(kernel);
+    if (plan->columns < 2 || plan->rows < 2 || plan->depth < 2) return false;
+    choose_tile(plan, target);
+    choose_blocks(plan, target);
+    choose_units(plan, kernel);
+    choose_scratch(plan);
+    double rate = plan->tiles ? 1500 : 150; /* floating-point operations per nanosecond */
+    plan->grain = units_grain(&plan->units, kernel_flops(kernel) / rate);
+    return true;
+}
