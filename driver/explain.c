@@ -19,8 +19,8 @@ static const char usage[] = "usage: skycc explain PLAN.json [--trace TRACE.json]
                             "  -h, --help     this text\n";
 
 typedef struct StageTimes {
-    double forward, backward, update; /* sums, seconds */
-    int64_t forwards, backwards, updates;
+    double forward, backward, weight_gradient, update; /* sums, seconds */
+    int64_t forwards, backwards, weight_gradients, updates;
 } StageTimes;
 
 typedef struct Measured {
@@ -62,6 +62,7 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
     StageTimes *times = &m->stages[stage];
     if (strcmp(name, "forward") == 0) times->forward += duration, times->forwards++;
     if (strcmp(name, "backward") == 0) times->backward += duration, times->backwards++;
+    if (strcmp(name, "weight gradient") == 0) times->weight_gradient += duration, times->weight_gradients++;
     if (strcmp(name, "update") == 0) times->update += duration, times->updates++;
     return true;
 }
@@ -97,7 +98,9 @@ static void print_measured(Buffer *buffer, const Plan *plan, Measured *m, int sk
         const StageTimes *t = &m->stages[k];
         buffer_print(buffer, "  stage %d on %s:", k, plan->stages[k].device);
         print_compared(buffer, "forward", plan->stages[k].forward_ns, mean(t->forward, t->forwards));
-        print_compared(buffer, " backward", plan->stages[k].backward_ns, mean(t->backward, t->backwards));
+        int64_t later = plan->stages[k].weight_gradient_ns;
+        print_compared(buffer, " backward", plan->stages[k].backward_ns - later, mean(t->backward, t->backwards));
+        if (later > 0) print_compared(buffer, " weight gradient", later, mean(t->weight_gradient, t->weight_gradients));
         print_compared(buffer, " update", plan->stages[k].update_ns, mean(t->update, t->updates));
         buffer_print(buffer, "\n");
     }

@@ -23,6 +23,22 @@ static SkyInstruction instruction_of(const PlanInstruction *from)
                             .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};
 }
 
+/* A plan counts what its stages need, and a device holds all stages of its rank. */
+static void check_memory(const Pipeline *pipeline, const Plan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        uint64_t bytes = 0, counted = 0, limit = (uint64_t)plan->stages[plan->ranks[r].stages[0]].memory_limit_bytes;
+        for (int k = 0; k < plan->ranks[r].stage_count; k++) {
+            const SkyStage *stage = &pipeline->stages[plan->ranks[r].stages[k]].stage;
+            bytes += stage_bytes(stage, stage->slot_count);
+            counted += (uint64_t)plan->stages[plan->ranks[r].stages[k]].memory_bytes;
+        }
+        if (limit != COSTS_NO_LIMIT && bytes > limit)
+            bug("rank %d needs %llu bytes, but the plan counted %llu", r, (unsigned long long)bytes,
+                (unsigned long long)counted);
+    }
+}
+
 static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const WeightOptions *weights,
                          Diagnostics *diagnostics)
 {
@@ -38,12 +54,9 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
                                                          : STAGE_PLAIN);
         code->stage.index = (uint32_t)s;
         code->stage.slot_count = (uint32_t)planned->in_flight;
-        uint64_t bytes = stage_bytes(&code->stage, code->stage.slot_count);
-        if (planned->memory_limit_bytes != COSTS_NO_LIMIT && bytes > (uint64_t)planned->memory_limit_bytes)
-            bug("stage %d needs %llu bytes, but the plan counted %lld", s, (unsigned long long)bytes,
-                (long long)planned->memory_bytes);
         if (weights) ok &= weights_reference(code, model, weights, diagnostics);
     }
+    check_memory(pipeline, plan);
     return ok;
 }
 

@@ -108,17 +108,28 @@ static const char train_head[] =
     "if [ -t 1 ]; then SKYCC_TERMINAL=1; else SKYCC_TERMINAL=0; fi\n"
     "export SKYCC_TERMINAL\n";
 
-/* All ranks here: bound to cores if there are enough, asleep while waiting if not. MPICH's own shared memory is slower
- * for large messages than UCX's. */
+/* All ranks here: bound to cores if there are enough, asleep while waiting if not. mpiexec counts cores from the first
+ * on: only one run at a time binds (the lock lasts until the last of its processes ends), another one floats beside it.
+ * MPICH's own shared memory is slower for large messages than UCX's. */
 static const char train_local[] =
     "\n"
-    "# Everything runs on this host. Ranks get cores of their own where there are enough.\n"
+    "# Everything runs on this host. Ranks get cores of their own where there are enough and no other run has them;\n"
+    "# SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does.\n"
+    "binds() {\n"
+    "    lock=${XDG_RUNTIME_DIR:-/tmp}/skycc-bind-$(id -u)\n"
+    "    case ${SKYCC_BIND:-} in core) return 0 ;; none) return 1 ;; esac\n"
+    "    command -v flock >/dev/null && (: >>\"$lock\") 2>/dev/null || return 0\n"
+    "    exec 9>>\"$lock\"\n"
+    "    flock -n 9\n"
+    "}\n"
     "export MPIR_CVAR_NOLOCAL=\"${MPIR_CVAR_NOLOCAL:-1}\" UCX_TLS=\"${UCX_TLS:-sm,self}\"\n"
     "bind=''\n"
     "threads=@THREADS@\n"
     "if [ $((@RANKS@ * threads)) -le \"$(nproc)\" ]; then\n"
-    "    bind=\"-bind-to core:$threads\"\n"
-    "    export OMP_PROC_BIND=\"${OMP_PROC_BIND:-close}\"\n"
+    "    if binds; then\n"
+    "        bind=\"-bind-to core:$threads\"\n"
+    "        export OMP_PROC_BIND=\"${OMP_PROC_BIND:-close}\"\n"
+    "    fi\n"
     "else\n"
     "    export OMP_WAIT_POLICY=\"${OMP_WAIT_POLICY:-passive}\"\n"
     "fi\n";

@@ -522,6 +522,15 @@ static void launch_files_work_from_anywhere(void **state)
                          "mpiexec.mpich -configfile run.mpi"),
                      0);
     assert_losses("log", expected);
+    /* Two runs at once: the second one leaves the first ones' cores alone. */
+    assert_int_equal(
+        run("XDG_RUNTIME_DIR=$PWD; export XDG_RUNTIME_DIR; sed 's/-le \"$(nproc)\"/-le 99/' 'a place/train' "
+            ">'a place/bound' && printf '#!/bin/sh\\necho first $1\\n' >echo-first && chmod +x echo-first "
+            "'a place/bound' && export MPIEXEC=$PWD/echo-first && 'a place/bound' && "
+            "SKYCC_BIND=none 'a place/bound' && flock skycc-bind-$(id -u) 'a place/bound' && "
+            "SKYCC_BIND=core flock skycc-bind-$(id -u) 'a place/bound'"),
+        0);
+    assert_string_equal(printed, "first -bind-to\nfirst -n\nfirst -n\nfirst -bind-to\n");
     assert_int_equal(run("sh -n 'a place/run.sbatch' && cat 'a place/run.conf'"), 0);
     assert_string_equal(printed, "0 ./stage-00\n1 ./stage-01\n");
     assert_int_equal(run("'a place/train' --help"), 0);
