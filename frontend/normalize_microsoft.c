@@ -217,13 +217,15 @@ static ValueId emit_positions(OnnxNode *node, int64_t first, int64_t count, bool
 }
 
 /* Which keys the mask allows, broadcasting to the scores: lengths [batch], ends and starts [2 batch], or one number for
- * each key [batch, keys] or for each pair [batch, queries, keys]. */
+ * each key [batch, keys], for each pair [batch, queries, keys] or for each pair of all positions [batch, 1, positions,
+ * positions]. */
 static ValueId allowed_keys(const PackedAttention *attention)
 {
     OnnxNode *node = attention->node;
     ValueId mask = emit_cast(node, node->inputs[MASK_INPUT], DTYPE_I64), zero = emit_scalar(node, DTYPE_I64, 0);
     Shape shape = shape_of(node, mask), rows = {4, {attention->batch, 1, 1, 1}};
     ValueId keys = emit_positions(node, 0, attention->keys, true);
+    char text[256];
     if (shape.rank == 1 && shape.dim[0] == attention->batch)
         return emit_binary(node, OP_Less, keys, emit_reshape(node, mask, &rows));
     if (shape.rank == 1 && shape.dim[0] == 2 * attention->batch) {
@@ -238,8 +240,12 @@ static ValueId allowed_keys(const PackedAttention *attention)
         mask = emit_reshape(node, mask, &(Shape){4, {shape.dim[0], 1, 1, shape.dim[1]}});
     else if (shape.rank == 3)
         mask = emit_reshape(node, mask, &(Shape){4, {shape.dim[0], 1, shape.dim[1], shape.dim[2]}});
+    else if (shape.rank == 4 && shape.dim[2] >= attention->keys && shape.dim[3] >= attention->keys)
+        mask =
+            emit_slice(node, mask, (int64_t[]){0, 0, attention->keys - attention->queries, 0}, (int64_t[]){1, 1, 1, 1},
+                       &(Shape){4, {shape.dim[0], shape.dim[1], attention->queries, attention->keys}});
     else
-        return node_unsupported(node, NULL, "has a mask of %d dimensions", shape.rank), 0;
+        return node_unsupported(node, NULL, "has a mask of shape %s", shape_format(&shape, text)), 0;
     return emit_unary(node, OP_Not, emit_binary(node, OP_Equal, mask, zero));
 }
 

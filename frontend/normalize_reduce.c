@@ -44,17 +44,17 @@ bool normalize_reduce_l1(OnnxNode *node)
     return set_output(node, 0, reduced(node, emit_unary(node, OP_Abs, node->inputs[0])));
 }
 
-static ValueId sum_of_squares(OnnxNode *node)
-{
-    return reduced(node, emit_binary(node, OP_Mul, node->inputs[0], node->inputs[0]));
-}
+static ValueId sum_of_squares(OnnxNode *node, ValueId x) { return reduced(node, emit_binary(node, OP_Mul, x, x)); }
 
+/* Integers have roots only among real numbers. */
 bool normalize_reduce_l2(OnnxNode *node)
 {
-    return set_output(node, 0, emit_unary(node, OP_Sqrt, sum_of_squares(node)));
+    DType type = dtype_of(node, node->inputs[0]);
+    ValueId x = dtype_is_float(type) ? node->inputs[0] : emit_cast(node, node->inputs[0], DTYPE_F64);
+    return set_output(node, 0, emit_cast(node, emit_unary(node, OP_Sqrt, sum_of_squares(node, x)), type));
 }
 
-bool normalize_reduce_sum_square(OnnxNode *node) { return set_output(node, 0, sum_of_squares(node)); }
+bool normalize_reduce_sum_square(OnnxNode *node) { return set_output(node, 0, sum_of_squares(node, node->inputs[0])); }
 
 /* Before opset 13 the axes from `axis` on count as one. */
 static ValueId flattened_softmax(OnnxNode *node, Shape shape, int64_t axis)
@@ -130,17 +130,17 @@ bool normalize_layer_norm(OnnxNode *node)
     return set_output(node, 0, emit_reshape(node, results[0], &dims.whole));
 }
 
-/* x / sqrt(mean(x^2) + epsilon) * scale */
+/* x / sqrt(mean(x^2) + epsilon) * scale; squares of 16-bit numbers need more room than these have. */
 bool normalize_rms_norm(OnnxNode *node)
 {
     NormalizedDims dims;
     if (!read_normalized_dims(node, &dims)) return false;
-    ValueId x = emit_reshape(node, node->inputs[0], &dims.flat);
-    DType type = dtype_of(node, node->inputs[0]);
+    DType type = dtype_of(node, node->inputs[0]), wide = type == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    ValueId x = emit_cast(node, emit_reshape(node, node->inputs[0], &dims.flat), wide);
     int64_t last = dims.flat.rank - 1;
     ValueId mean = emit_reduce(node, OP_ReduceMean, emit_binary(node, OP_Mul, x, x), &last, 1, true);
-    ValueId root = emit_unary(node, OP_Sqrt, emit_binary(node, OP_Add, mean, emit_scalar(node, type, dims.epsilon)));
-    ValueId scaled = emit_binary(node, OP_Mul, emit_binary(node, OP_Div, x, root),
+    ValueId root = emit_unary(node, OP_Sqrt, emit_binary(node, OP_Add, mean, emit_scalar(node, wide, dims.epsilon)));
+    ValueId scaled = emit_binary(node, OP_Mul, emit_cast(node, emit_binary(node, OP_Div, x, root), type),
                                  flat_scale(node, node->inputs[1], &dims.inner, dims.width));
     return set_output(node, 0, emit_reshape(node, scaled, &dims.whole));
 }

@@ -235,7 +235,7 @@ static void embeddings_with_and_without_segments(void **state)
     check_embedding(false);
 }
 
-typedef enum MaskKind { MASK_LENGTHS, MASK_ENDS, MASK_KEYS, MASK_PAIRS, MASK_KINDS } MaskKind;
+typedef enum MaskKind { MASK_LENGTHS, MASK_ENDS, MASK_KEYS, MASK_PAIRS, MASK_POSITIONS, MASK_KINDS } MaskKind;
 
 static bool allowed(MaskKind kind, const int32_t *mask, int batch, int query, int key)
 {
@@ -243,6 +243,7 @@ static bool allowed(MaskKind kind, const int32_t *mask, int batch, int query, in
     case MASK_LENGTHS: return key < mask[batch];
     case MASK_ENDS: return key < mask[batch] && key >= mask[BATCH + batch];
     case MASK_KEYS: return mask[batch * LENGTH + key] != 0;
+    case MASK_POSITIONS: return mask[query * (LENGTH + 1) + key] != 0;
     default: return mask[(batch * LENGTH + query) * LENGTH + key] != 0;
     }
 }
@@ -273,10 +274,17 @@ static void attend(const double *packed, const int32_t *mask, MaskKind kind, boo
 
 static void check_attention(MaskKind kind, bool causal)
 {
-    static const Shape masks[MASK_KINDS] = {
-        {1, {BATCH}}, {1, {2 * BATCH}}, {2, {BATCH, LENGTH}}, {3, {BATCH, LENGTH, LENGTH}}};
+    static const Shape masks[MASK_KINDS] = {{1, {BATCH}},
+                                            {1, {2 * BATCH}},
+                                            {2, {BATCH, LENGTH}},
+                                            {3, {BATCH, LENGTH, LENGTH}},
+                                            {4, {1, 1, LENGTH + 1, LENGTH + 1}}};
     static const int32_t values[MASK_KINDS][BATCH * LENGTH * LENGTH] = {
-        {2, 3}, {2, 3, 0, 1}, {1, 0, 1, 1, 1, 0}, {1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}};
+        {2, 3},
+        {2, 3, 0, 1},
+        {1, 0, 1, 1, 1, 0},
+        {1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1},
+        {1, 0, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1}};
     const Input inputs[] = {{"x", DTYPE_F32, {3, {BATCH, LENGTH, WIDTH}}},
                             {"weights", DTYPE_F32, {2, {WIDTH, 3 * WIDTH}}},
                             {"bias", DTYPE_F32, {1, {3 * WIDTH}}},
