@@ -38,7 +38,7 @@ import torch
 
 DESTINATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "bert")
 STEPS = 10
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "?"}
 
 # export, reference, options of `skycc run`
 EXPORTS = [

@@ -1,62 +1,24 @@
 #!/usr/bin/python3
 """Operators in the forms that they have had from opset 7 on: for every opset one model that holds each of them once or
 more, whose outputs and gradients `skycc run`, by the interpreter and compiled, must compute as PyTorch does in float64.
+Then the same of constants alone, which are folded while they are imported.
 
     tests/test_operator_forms.py SKYCC
 """
 import math
-import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
-import onnx
 import torch
 import torch.nn.functional as F
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
-import make_references as references
+from operator_models import MICROSOFT, Model, difference, real
 
 OPSETS = range(7, 28)
 COMPILED = (7, 12, 18, 27)  # the rest interpreted only
-MICROSOFT = "com.microsoft"
-
-
-class Model:
-    """The graph of one opset while forms are added to it."""
-
-    def __init__(self, opset):
-        self.opset, self.nodes, self.initializers, self.outputs, self.terms = opset, [], [], [], []
-        self.parameters, self.expected = {}, {}
-
-    def node(self, op, inputs, outputs=1, domain="", **attributes):
-        names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"{self.form}/{op}", domain=domain, **attributes))
-        return names[0] if outputs == 1 else names
-
-    def constant(self, value, dtype=np.float32):
-        tensor = numpy_helper.from_array(np.asarray(value, dtype=dtype))
-        return self.node("Constant", [], value=tensor)
-
-    def integers(self, *values):
-        return self.constant(values, np.int64)
-
-    def axes(self, since, op, value, axes, **attributes):
-        """A node whose axes are an attribute before opset `since`, and an input from then on."""
-        if self.opset < since:
-            return self.node(op, [value], axes=axes, **attributes)
-        return self.node(op, [value, self.integers(*axes)], **attributes)
-
-    def number(self, value):
-        """A truth value or an integer as a float."""
-        return self.node("Cast", [value], to=TensorProto.FLOAT)
-
-
-def real(*shape, seed=0, low=-2.0, high=2.0):
-    generator = np.random.default_rng([seed, *shape])
-    return generator.uniform(low, high, shape).astype(np.float32)
-
+FOLDED = (7, 13, 27)
 
 FORMS = []
 
@@ -407,69 +369,62 @@ INPUTS = {"ids": IDS, "ids2": IDS, "rows": ROWS, "labels": LABELS, "mask": MASK.
           "segments": SEGMENTS.int(), "lengths": MASK.sum(1).int()}
 
 
-def add_form(model, name, parameters, build, reference):
-    """Adds the form to the graph, and a weighted sum of its outputs to the loss."""
-    model.form = name
-    names = [f"{name}.{i}" for i in range(len(parameters))]
-    for key, value in zip(names, parameters):
-        model.initializers.append(numpy_helper.from_array(value, key))
-        model.parameters[key] = torch.tensor(value, dtype=torch.float64, requires_grad=True)
-    results = build(model, *names)
-    wanted = reference(*(model.parameters[key] for key in names))
-    for i, (result, tensor) in enumerate(zip([results] if isinstance(results, str) else results,
-                                             wanted if isinstance(wanted, tuple) else (wanted,))):
-        tensor = tensor.double()
-        weights = real(*tensor.shape, seed=7)
-        term = model.node("ReduceSum", [model.node("Mul", [result, model.constant(weights)])], keepdims=0)
-        model.outputs.append((f"y.{name}.{i}", result))
-        model.expected[f"y.{name}.{i}"] = tensor
-        model.terms.append((term, (tensor * torch.from_numpy(weights)).sum()))
+class Forms(Model):
+    """All forms of one opset, and a loss: the sum of all outputs, weighted."""
+
+    def __init__(self, opset, constant):
+        super().__init__(opset)
+        self.parameters, self.expected, self.terms, self.total = {}, {}, [], 0
+        inputs = {name: tensor.numpy() for name, tensor in INPUTS.items()}
+        for name, value in inputs.items():
+            (self.add_initializer if constant else self.add_input)(name, value)
+        for name, since, until, parameters, build, reference in FORMS:
+            if since <= opset <= until:
+                self.scope = name
+                self.add(name, parameters, build, reference, constant)
+
+    def add(self, form, parameters, build, reference, constant):
+        names = [f"{form}.{i}" for i in range(len(parameters))]
+        for i, value in enumerate(parameters):
+            self.parameters[names[i]] = torch.tensor(value, dtype=torch.float64, requires_grad=True)
+            if not constant:
+                self.add_initializer(names[i], value)
+        results = build(self, *([self.constant(value) for value in parameters] if constant else names))
+        wanted = reference(*(self.parameters[name] for name in names))
+        for i, (result, tensor) in enumerate(zip([results] if isinstance(results, str) else results,
+                                                 wanted if isinstance(wanted, tuple) else (wanted,))):
+            tensor, weights = tensor.double(), real(*tensor.shape, seed=7)
+            self.add_output(f"y.{form}.{i}", result)
+            self.expected[f"y.{form}.{i}"] = tensor
+            self.total = self.total + (tensor * torch.from_numpy(weights)).sum()
+            self.terms.append(self.node("ReduceSum", [self.node("Mul", [result, self.constant(weights)])], keepdims=0))
+
+    def add_loss(self):
+        loss = self.terms[0]
+        for term in self.terms[1:]:
+            loss = self.node("Add", [loss, term])
+        self.add_output("loss", loss)
 
 
-def write(model, path):
-    model.form = "the loss"
-    loss = model.node("Sum", [name for name, _ in model.terms]) if model.opset >= 8 else model.terms[0][0]
-    for name, _ in [] if model.opset >= 8 else model.terms[1:]:
-        loss = model.node("Add", [loss, name])
-    outputs = model.outputs + [("loss", loss)]
-    nodes = model.nodes + [helper.make_node("Identity", [value], [name], name=name) for name, value in outputs]
-    types = {torch.int64: TensorProto.INT64, torch.int32: TensorProto.INT32}
-    read = {name for node in nodes for name in node.input}
-    inputs = [helper.make_tensor_value_info(name, types[tensor.dtype], tensor.shape)
-              for name, tensor in INPUTS.items() if name in read]
-    graph = helper.make_graph(nodes, "forms", inputs,
-                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name, _ in outputs],
-                              model.initializers)
-    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", model.opset),
-                                                                    helper.make_opsetid(MICROSOFT, 1)]), path)
-
-
-def difference(found, wanted):
-    assert found.shape == wanted.shape, f"shape {found.shape}, not {wanted.shape}"
-    return float(np.abs(found - wanted).max() / max(1, np.abs(wanted).max())) if wanted.size else 0
-
-
-def check(opset, folder, arguments):
-    model = Model(opset)
-    for name, since, until, *rest in FORMS:
-        if since <= opset <= until:
-            add_form(model, name, *rest)
-    path, output = f"{folder}/{opset}.onnx", f"{folder}/out.safetensors"
-    write(model, path)
-    sum(term for _, term in model.terms).backward()
-    subprocess.run([sys.argv[1], "run", path, "--inputs", f"{folder}/inputs.safetensors", "-o", output, "--grad",
-                    "--loss", "output:loss", "--untie", *arguments], check=True)
-    results = references.read_safetensors(output)
+def check(opset, folder, constant, arguments):
+    forms, way = Forms(opset, constant), "folded" if constant else "interpreted" if arguments else "compiled"
+    if not constant:
+        forms.add_loss()
+        forms.total.backward()
+        arguments = [*arguments, "--grad", "--loss", "output:loss", "--untie"]
+    results = forms.run(sys.argv[1], folder, arguments)
     wrong, largest = [], 0
-    for name, tensor in model.expected.items():
+    for name, tensor in forms.expected.items():
         error = difference(results["out/" + name].astype(np.float64), tensor.detach().numpy())
         wrong += [f"{name} is {error:.2g} off"] * (not error <= 1e-5)
-    for name, tensor in model.parameters.items():
+        largest = max(largest, error)
+    gradients = {} if constant else forms.parameters
+    for name, tensor in gradients.items():
         wanted = tensor.grad.numpy() if tensor.grad is not None else np.zeros(tensor.shape)
-        error = difference(results["grad/" + name], wanted) if "grad/" + name in results else float(np.abs(wanted).max())
+        error = difference(results.get("grad/" + name, np.zeros(wanted.shape)), wanted)
         wrong += [f"the gradient of {name} is {error:.2g} off"] * (not error <= 3e-5)
         largest = max(largest, error)
-    print(f"opset {opset} {' '.join(arguments)}: {len(model.expected)} outputs, {len(model.parameters)} gradients, "
+    print(f"opset {opset}, {way}: {len(forms.expected)} outputs, {len(gradients)} gradients, "
           f"largest error {largest:.2g}")
     return [f"opset {opset}: {line}" for line in wrong]
 
@@ -477,11 +432,10 @@ def check(opset, folder, arguments):
 def main():
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder
-        references.write_safetensors(f"{folder}/inputs.safetensors", {k: v.numpy() for k, v in INPUTS.items()}, {})
         for opset in OPSETS:
-            wrong += check(opset, folder, ["--interpret"])
-            wrong += check(opset, folder, []) if opset in COMPILED else []
+            wrong += check(opset, folder, False, ["--interpret"])
+            wrong += check(opset, folder, False, []) if opset in COMPILED else []
+            wrong += check(opset, folder, True, ["--interpret"]) if opset in FOLDED else []
     print(*wrong, sep="\n")
     sys.exit(bool(wrong))
 
