@@ -265,9 +265,72 @@ static void start_in_proportion(Search *s, const int *order)
     }
 }
 
+/* The longest stage of `type` that ends at `end`, has `behind` stages behind it, and keeps the period and its memory:
+ * its start; `end` if there is none. */
+static int longest_stage(const Problem *p, int type, int end, int behind, int64_t period)
+{
+    int low = 0, high = end; /* high is within the period */
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (problem_work(p, type, middle, end) <= period)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    while (low < end && !problem_stage_fits(p, type, low, end, behind + 1)) low++;
+    return low;
+}
+
+/* Devices take layers in the given order, from the last layer to the first because that is how memory under 1F1B is
+ * known, each as many as it can; who cannot take any, or hangs on too slow a link, is left out. Does that cover
+ * everything? The allocation comes out backwards. */
+static bool fill_in_order(const Problem *p, const int *order, int64_t period, Allocation *backwards)
+{
+    int end = p->layer_count, count = 0;
+    for (int i = 0; i < p->device_count && end > 0; i++) {
+        int type = p->type_of[order[i]], start = longest_stage(p, type, end, count, period);
+        if (start == end) continue;
+        if (count > 0 && problem_link_period(p, end, p->type_region[type],
+                                             p->type_region[p->type_of[backwards->device[count - 1]]]) > period)
+            continue;
+        backwards->device[count] = order[i];
+        backwards->end[count++] = end;
+        end = start;
+    }
+    backwards->stage_count = count;
+    return end == 0;
+}
+
+static void turn(const Allocation *backwards, Allocation *forwards)
+{
+    int count = forwards->stage_count = backwards->stage_count;
+    for (int k = 0; k < count; k++) {
+        forwards->device[k] = backwards->device[count - 1 - k];
+        forwards->end[k] = backwards->end[count - 1 - k];
+    }
+}
+
+/* The shortest period that filling in this order reaches. False: none. */
+static bool start_in_order(Search *s, const int *order, int64_t longest)
+{
+    int64_t low = 0, high = longest;
+    if (!fill_in_order(s->problem, order, high, &s->trial)) return false;
+    turn(&s->trial, &s->current);
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (fill_in_order(s->problem, order, middle, &s->trial)) {
+            turn(&s->trial, &s->current);
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    return true;
+}
+
 typedef struct Key {
     int region, device;
-    int64_t total;
+    int64_t total, limit;
 } Key;
 
 static int by_speed(const void *a, const void *b)
@@ -277,35 +340,55 @@ static int by_speed(const void *a, const void *b)
     return x->device - y->device;
 }
 
+static int by_memory(const void *a, const void *b)
+{
+    const Key *x = a, *y = b;
+    return x->limit != y->limit ? (x->limit > y->limit ? -1 : 1) : by_speed(a, b);
+}
+
 static int by_region(const void *a, const void *b)
 {
     const Key *x = a, *y = b;
     return x->region != y->region ? x->region - y->region : by_speed(a, b);
 }
 
-static void order_devices(const Problem *p, int which, Key *keys, int *order)
+enum { AS_GIVEN, BY_SPEED, BY_MEMORY, BY_REGION, ORDERS }; /* each from either end */
+
+static void order_devices(const Problem *p, int which, bool backwards, Key *keys, int *order)
 {
+    int (*const compare[])(const void *, const void *) = {NULL, by_speed, by_memory, by_region};
     int n = p->device_count;
     for (int i = 0; i < n; i++) {
         int type = p->type_of[i];
-        keys[i] = (Key){p->type_region[type], i, problem_work(p, type, 0, p->layer_count)};
+        keys[i] = (Key){p->type_region[type], i, problem_work(p, type, 0, p->layer_count), p->type_limit[type]};
     }
-    if (which > 0) qsort(keys, (size_t)n, sizeof *keys, which == 3 ? by_region : by_speed);
-    for (int i = 0; i < n; i++) order[i] = keys[which == 2 ? n - 1 - i : i].device;
+    if (which != AS_GIVEN) qsort(keys, (size_t)n, sizeof *keys, compare[which]);
+    for (int i = 0; i < n; i++) order[i] = keys[backwards ? n - 1 - i : i].device;
+}
+
+static bool is_worth(const Problem *p, int which)
+{
+    return which == BY_REGION ? p->region_count > 1 : which != BY_MEMORY || p->has_limits;
 }
 
 bool allocate_heuristic(const Problem *problem, Allocation *allocation)
 {
-    enum { ORDERS = 4 }; /* as given, fastest first, slowest first, region by region */
-    static const int64_t WORK = 4000000;
+    static const int64_t WORK = 400000;
     Arena arena = {0};
     Search s = search_create(problem, &arena);
     Key *keys = arena_new_array(&arena, Key, (size_t)problem->device_count);
     int *order = arena_new_array(&arena, int, (size_t)problem->device_count);
+    int64_t longest = 0;
+    for (int t = 0; t < problem->type_count; t++) {
+        int64_t work = problem_work(problem, t, 0, problem->layer_count);
+        if (work > longest) longest = work;
+    }
     allocate_sky(problem, &s.current);
     improve(&s, WORK);
-    for (int which = 0; which < (problem->region_count > 1 ? ORDERS : ORDERS - 1); which++) {
-        order_devices(problem, which, keys, order);
+    for (int which = 0; which < 2 * ORDERS; which++) {
+        if (!is_worth(problem, which / 2)) continue;
+        order_devices(problem, which / 2, which % 2, keys, order);
+        if (start_in_order(&s, order, longest)) improve(&s, WORK);
         start_in_proportion(&s, order);
         improve(&s, WORK);
     }

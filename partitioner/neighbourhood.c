@@ -5,7 +5,7 @@
 #include "partitioner/prices.h"
 #include "partitioner/search.h"
 
-enum { LEAST_FREE = 12, MORE_FREE = 24, WIDTH = 100, ITERATIONS = 400 };
+enum { LEAST_FREE = 12, MORE_FREE = 24, WIDTH = 100, ITERATIONS = 400, MOST_SPARES = 40 };
 
 static int random_below(Neighbourhood *n, int limit)
 {
@@ -16,7 +16,8 @@ static int random_below(Neighbourhood *n, int limit)
 typedef struct Gaps {
     const Problem *problem;
     const Allocation *plan;
-    bool *frozen; /* [stage] */
+    bool *frozen;   /* [stage] */
+    bool *left_out; /* [device]: unused, and not considered either */
     int free;
 } Gaps;
 
@@ -66,6 +67,18 @@ static void choose_gaps(Neighbourhood *n, Gaps *g, int64_t cap, int target)
         }
 }
 
+/* Of the devices that are not used, a random few are considered. */
+static void choose_spares(Neighbourhood *n, Gaps *g)
+{
+    int unused = n->problem->device_count - g->plan->stage_count, wanted = MOST_SPARES;
+    for (int d = 0; d < n->problem->device_count; d++) g->left_out[d] = true;
+    for (int k = 0; k < g->plan->stage_count; k++) g->left_out[g->plan->device[k]] = false;
+    for (int d = 0; d < n->problem->device_count; d++) { /* each with equal chances (Knuth's selection sampling) */
+        if (!g->left_out[d]) continue;
+        if (random_below(n, unused--) < wanted) g->left_out[d] = false, wanted--;
+    }
+}
+
 /* A period to aim at: now and then much better, mostly a little. */
 static int64_t choose_period(Neighbourhood *n, int64_t period, int64_t low)
 {
@@ -88,7 +101,7 @@ static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value,
     const Problem *p = g->problem;
     bool sums = p->objective == PLAN_OBJECTIVE_STEP, found = false;
     double rounds = p->microbatches - 1;
-    Freeze freeze = {g->plan, g->frozen};
+    Freeze freeze = {g->plan, g->frozen, g->left_out};
     Relaxation r;
     relaxation_create_around(&r, p, cap, sums, &freeze);
     if (r.class_count > 0) {
@@ -110,7 +123,8 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, 
     const Problem *p = n->problem;
     AllocationValue value = allocation_evaluate(p, plan);
     Arena arena = {0};
-    Gaps gaps = {p, plan, arena_new_array(&arena, bool, (size_t)plan->stage_count), 0};
+    Gaps gaps = {p, plan, arena_new_array(&arena, bool, (size_t)plan->stage_count),
+                 arena_new_array(&arena, bool, (size_t)p->device_count), 0};
     bool step = p->objective == PLAN_OBJECTIVE_STEP;
     int64_t cap;
     if (!step)
@@ -120,6 +134,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, 
     int growth = n->failures / 16 < plan->stage_count ? n->failures / 16 : plan->stage_count;
     int target = LEAST_FREE + random_below(n, MORE_FREE + growth);
     choose_gaps(n, &gaps, cap, target < plan->stage_count ? target : plan->stage_count);
+    choose_spares(n, &gaps);
     bool found = solve_gaps(&gaps, cap, &value, better);
     if (found) {
         AllocationValue now = allocation_evaluate(p, better);

@@ -102,7 +102,7 @@ static Answer decide(Solver *s, int64_t cap, int width)
     return answer;
 }
 
-enum { WIDTH = 3000 };
+enum { NARROW = 128, WIDTH = 3000 };
 
 /* A first plan, whatever its period. NO: there is none. */
 static Answer find_any(Solver *s) { return s->found ? YES : decide(s, period_largest(s->problem), WIDTH); }
@@ -124,22 +124,26 @@ static void improve(Solver *s, int failures, double until)
     }
 }
 
-/* Bisection by prices and searches until they no longer know, then by prices alone: raises s->bound. */
-static void bisect(Solver *s)
+/* Bisection by prices and searches: the shortest period at which a search of this width still finds a plan, to within
+ * `precision`; then by prices alone: the longest that they refute. */
+static void bisect(Solver *s, int width, double precision)
 {
-    int64_t unknown = INT64_MAX; /* the least period about which nothing is known */
+    int64_t unknown = 0; /* the largest period about which nothing is known */
     while (s->bound < s->value.period && !out_of_time(s)) {
-        int64_t high = unknown < s->value.period ? unknown : s->value.period, low = s->bound - 1;
-        if (low + 1 >= high) break;
+        int64_t low = unknown > s->bound ? unknown : s->bound - 1, high = s->value.period;
+        if (low + 1 >= high || (unknown > 0 && (double)(high - low) < precision * (double)high)) break;
         int64_t cap = low + (high - low) / 2;
-        Answer answer = decide(s, cap,
-                               unknown == INT64_MAX   ? (is_small(s->problem) ? WIDTH : 128)
-                               : is_large(s->problem) ? 0
-                                                      : 16);
-        if (answer == NO)
+        Answer answer = decide(s, cap, width);
+        if (answer == NO) s->bound = period_above(s->problem, cap);
+        if (answer == UNKNOWN) unknown = cap;
+    }
+    int64_t close = is_large(s->problem) ? s->value.period / 50000 : 0; /* there, prices are not exact anyway */
+    for (int64_t high = unknown; s->bound < high - close && !out_of_time(s);) {
+        int64_t cap = s->bound + (high - 1 - s->bound) / 2;
+        if (decide(s, cap, 0) == NO)
             s->bound = period_above(s->problem, cap);
-        else if (answer == UNKNOWN)
-            unknown = cap;
+        else
+            high = cap;
     }
 }
 
@@ -165,19 +169,26 @@ static void close_gap(Solver *s)
     }
 }
 
+/* Too large for branching: neighbourhoods and ever wider searches in turns. */
+static void widen(Solver *s)
+{
+    for (int width = 4 * NARROW; s->bound < s->value.period && !out_of_time(s); width *= 2) {
+        double share = (s->deadline - monotonic_seconds()) / 8;
+        improve(s, 400, monotonic_seconds() + share);
+        bisect(s, width, 5e-4);
+    }
+}
+
 static int64_t solve_period(Solver *s)
 {
     s->bound = period_above(s->problem, 0); /* no smaller period is possible */
     Answer any = find_any(s);
     if (any != YES) return any == NO ? INT64_MAX : s->bound;
-    bisect(s);
-    if (is_large(
-            s->problem)) { /* better plans narrow the questions, and neighbourhoods find them sooner than searches do */
-        improve(s, 400, monotonic_seconds() + (s->deadline - monotonic_seconds()) / 2);
-        bisect(s);
-    } else {
+    bisect(s, is_small(s->problem) ? WIDTH : NARROW, 1e-3);
+    if (is_large(s->problem))
+        widen(s);
+    else
         improve(s, 100, price_deadline(s));
-    }
     close_gap(s);
     return s->bound < s->value.period ? s->bound : s->value.period;
 }
@@ -223,7 +234,7 @@ static int64_t highest_useful(const Solver *s, double sum, int64_t high)
  * `prices`, whose bound holds for the sum of every plan below the cap. */
 static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxation *r, const Prices *prices)
 {
-    enum { NARROW = 32 };
+    enum { FIRST_WIDTH = 32 };
     double rounds = s->problem->microbatches - 1, least = prices->bound + rounds * (double)(interval.low + 1);
     int64_t high = highest_useful(s, prices->bound, interval.high), width = interval.high - interval.low;
     if (interval.high - high > width / 8) {
@@ -232,7 +243,7 @@ static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxati
     }
     relaxation_solve(r, prices->price);
     double before = best_step(s);
-    if (search_interval(s, r, prices->price, interval.low, NARROW).complete) return;
+    if (search_interval(s, r, prices->price, interval.low, FIRST_WIDTH).complete) return;
     if (best_step(s) < before) {
         add_interval(open, interval.low, interval.high, least);
         return;
@@ -248,7 +259,7 @@ static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxati
     }
     /* Far from the bound even a wide search leaves most of the gap. */
     bool close = small || gap < 2e-3 * least;
-    for (int more = NARROW * 8; more <= 8 * WIDTH && close; more *= 8) {
+    for (int more = FIRST_WIDTH * 8; more <= 8 * WIDTH && close; more *= 8) {
         if (out_of_time(s)) break;
         if (search_interval(s, r, prices->price, interval.low, more).complete) return;
     }

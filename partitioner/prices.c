@@ -439,18 +439,22 @@ static void generate(Master *m, Prices *prices, double target, int max_iteration
 }
 
 /* With hundreds of classes the simplex takes thousands of pivots to get near; multiplicative updates (mirror ascent
- * over the prices that sum to 1) get near in hundreds of shortest paths. Feasibility form only. */
+ * over the prices that sum to 1) get near in hundreds of shortest paths. They follow an average of the paths so far, as
+ * in the volume algorithm (Barahona and Anbil 2000): single paths say little about what a mixture would use.
+ * Feasibility form only. */
 static void ascend(Master *m, Prices *prices, double target, double *real)
 {
-    enum { ROUNDS = 1500, PATIENCE = 12 };
+    enum { ROUNDS = 2000, PATIENCE = 24 };
+    static const double FRESH = 0.04; /* weight of the latest path in the average that the prices follow */
     Relaxation *r = m->relaxation;
     double rate = 0.3, *use = memory_allocate((size_t)r->class_count * sizeof *use);
     double best = prices->total > 0 ? prices->path / prices->total : 0;
     for (int round = 0, idle = 0; round < ROUNDS && rate > 1e-4 && !enough(prices, target); round++) {
         if (prices->deadline > 0 && round % 16 == 0 && monotonic_seconds() > prices->deadline) break;
-        memset(use, 0, (size_t)r->class_count * sizeof *use);
         relaxation_path(r, &m->path);
-        for (int k = 0; k < m->path.stage_count; k++) use[m->path.class_used[k]]++;
+        double fresh = round > 0 ? FRESH : 1;
+        for (int c = 0; c < r->class_count; c++) use[c] *= 1 - fresh;
+        for (int k = 0; k < m->path.stage_count; k++) use[m->path.class_used[k]] += fresh;
         double total = 0;
         for (int c = 0; c < r->class_count; c++) {
             real[c] = (real[c] > 1e-9 ? real[c] : 1e-9) * exp(rate * (use[c] / r->class_size[c] - 1));

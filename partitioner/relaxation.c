@@ -24,15 +24,14 @@ static void fill_low(const Problem *p, int type, int64_t cap, int to_end, int *l
     }
 }
 
-static void fill_rows(Relaxation *r, const int *type_of_row, const int *size, int rows, int *low)
+static void fill_rows(Relaxation *r, const int *type_of_row, int rows, int *low)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
     int levels = r->levels > 0 ? r->levels : 1;
     for (int level = 0; level < levels; level++)
         for (int k = 0; k < rows; k++)
-            if (size[k] > 0)
-                fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
+            fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
 }
 
 /* Levels whose reach is that of the level before them everywhere are dropped from the end. */
@@ -138,6 +137,29 @@ typedef struct Grouping {
     int *row_of; /* [device] */
 } Grouping;
 
+static void freeze_device(const Problem *p, Grouping *g, int device)
+{
+    g->size[p->type_of[device]]--;
+    g->row_of[device] = CLASS_FROZEN;
+}
+
+/* Drops the rows that have no device left: around a neighbourhood, most. */
+static void drop_empty_rows(const Problem *p, Grouping *g)
+{
+    int kept = 0;
+    for (int k = 0; k < g->rows; k++) {
+        int row = kept;
+        if (g->size[k] == 0) continue;
+        g->type_of_row[row] = g->type_of_row[k];
+        g->device_of_row[row] = g->device_of_row[k];
+        g->size[row] = g->size[k];
+        for (int d = 0; row != k && d < p->device_count; d++)
+            if (g->row_of[d] == k) g->row_of[d] = row;
+        kept++;
+    }
+    g->rows = kept;
+}
+
 static Grouping group_by_type(Relaxation *r, const Split *splits, int split_count, const Freeze *freeze)
 {
     const Problem *p = r->problem;
@@ -148,11 +170,9 @@ static Grouping group_by_type(Relaxation *r, const Split *splits, int split_coun
     for (int t = 0; t < p->type_count; t++) g.type_of_row[t] = t, g.device_of_row[t] = -1, g.size[t] = p->type_size[t];
     for (int d = 0; d < p->device_count; d++) g.row_of[d] = p->type_of[d];
     for (int k = 0; freeze && k < freeze->allocation->stage_count; k++)
-        if (freeze->frozen[k]) {
-            int device = freeze->allocation->device[k];
-            g.size[p->type_of[device]]--;
-            g.row_of[device] = CLASS_FROZEN;
-        }
+        if (freeze->frozen[k]) freeze_device(p, &g, freeze->allocation->device[k]);
+    for (int d = 0; freeze && d < p->device_count; d++)
+        if (freeze->left_out[d]) freeze_device(p, &g, d);
     for (int k = 0; k < split_count; k++) {
         int device = splits[k].device;
         if (splits[k].kind != SPLIT_DEVICE || g.row_of[device] >= p->type_count || g.size[g.row_of[device]] == 1)
@@ -163,6 +183,7 @@ static Grouping group_by_type(Relaxation *r, const Split *splits, int split_coun
         g.size[g.rows] = 1;
         g.row_of[device] = g.rows++;
     }
+    drop_empty_rows(p, &g);
     return g;
 }
 
@@ -195,7 +216,7 @@ static void make_classes(Relaxation *r, const bool *open, const Split *splits, i
     Hash *hash = arena_new_array(&scratch, Hash, rows);
     int *first_row = arena_new_array(&scratch, int, rows);
     r->levels = p->level_limit;
-    fill_rows(r, g.type_of_row, g.size, g.rows, low);
+    fill_rows(r, g.type_of_row, g.rows, low);
     if (!p->holes) collapse_levels(r, g.rows, low);
     r->class_size = arena_new_array(&r->arena, int, rows);
     r->class_type = arena_new_array(&r->arena, int, rows);
@@ -203,7 +224,7 @@ static void make_classes(Relaxation *r, const bool *open, const Split *splits, i
     for (int k = 0; k < g.rows; k++) {
         int c = r->class_count, region = p->type_region[g.type_of_row[k]], zone = r->zone_of[region];
         class_of_row[k] = CLASS_NONE;
-        if (g.size[k] == 0 || !open[region]) continue; /* all of its devices are frozen, or out of reach */
+        if (!open[region]) continue;
         if (!r->sums) hash[k] = hash_bytes(low + (size_t)k * cuts, cuts * sizeof *low);
         if (!r->sums && !p->holes && !is_split_row(&g, k, splits, split_count))
             for (c = 0; c < r->class_count; c++)

@@ -26,10 +26,11 @@ typedef struct Split {
 } Split;
 
 /* A neighbourhood: the stages of an allocation that stay as they are. The others' layers and devices, and the devices
- * that are not used at all, are free within the gaps between them. */
+ * that are not used at all but for those left out, are free within the gaps between them. */
 typedef struct Freeze {
     const Allocation *allocation;
-    const bool *frozen; /* [stage] */
+    const bool *frozen;   /* [stage] */
+    const bool *left_out; /* [device] */
 } Freeze;
 
 enum { CLASS_NONE = -1, CLASS_FROZEN = -2 };

@@ -21,7 +21,14 @@ enum { MEMORY = 1 << 28 };
 typedef struct Bucket {
     Label *items;
     int count, capacity;
+    double worst; /* once it was thinned: the bound of the last label that stayed; else 0 */
+    bool thinned;
 } Bucket;
+
+typedef struct Option {
+    double cost; /* to cover everything before a stage of the class, and its price */
+    int class_index;
+} Option;
 
 typedef struct Search {
     const Relaxation *relaxation;
@@ -35,6 +42,8 @@ typedef struct Search {
     int kept_count, kept_capacity;
     uint16_t *used; /* [kept label][class] */
     size_t used_capacity;
+    Option *options; /* scratch [class]: for stretched stages that end at the cut at hand, cheapest first */
+    int option_count;
     int *table; /* hash table over the kept labels of one cut: index + 1 */
     int *chain; /* [kept]: next of the same slot, + 1 */
     int chain_capacity;
@@ -58,11 +67,13 @@ static int compare_labels(const void *a, const void *b)
 static void push(Search *s, Label label)
 {
     Bucket *bucket = &s->buckets[label.start];
+    if (bucket->thinned && label.bound >= bucket->worst) return;
     array_push(bucket->items, bucket->count, bucket->capacity, label);
     if (bucket->count < 8 * s->limits.width) return;
     qsort(bucket->items, (size_t)bucket->count, sizeof *bucket->items, compare_labels);
     bucket->count = 4 * s->limits.width;
-    s->overflow = true;
+    bucket->worst = bucket->items[bucket->count - 1].bound;
+    bucket->thinned = s->overflow = true;
 }
 
 static void finish(Search *s, const Label *label)
@@ -163,6 +174,36 @@ static void extend_arcs(Search *s, const Label *from, int index)
     }
 }
 
+static int compare_options(const void *a, const void *b)
+{
+    const Option *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? -1 : 1;
+    return x->class_index - y->class_index;
+}
+
+/* Stretched stages differ by their class only: sorted once per cut, a label need not look at those it cannot afford. */
+static void sort_options(Search *s, int end)
+{
+    const Relaxation *r = s->relaxation;
+    s->option_count = 0;
+    for (int c = 0; c < r->class_count; c++) {
+        int low = r->low_by_cut[(size_t)end * (size_t)r->class_count + (size_t)c];
+        double cost = relaxation_potential(r, 0, 0)[low] + s->price[c];
+        if (low < end && cost < RELAXATION_INFINITY / 2) s->options[s->option_count++] = (Option){cost, c};
+    }
+    qsort(s->options, (size_t)s->option_count, sizeof *s->options, compare_options);
+}
+
+static void extend_options(Search *s, const Label *from, int index)
+{
+    const Relaxation *r = s->relaxation;
+    int end = from->start;
+    for (int k = 0; k < s->option_count && s->options[k].cost <= from->spare && s->goal < 0; k++) {
+        int c = s->options[k].class_index, low = r->low_by_cut[(size_t)end * (size_t)r->class_count + (size_t)c];
+        if (used_count(s, index, c) < r->class_size[c]) extend(s, from, index, c, r->class_type[c], low, end, 0);
+    }
+}
+
 /* `index` of a kept label; -1: the empty plan. */
 static void extend_all(Search *s, int index)
 {
@@ -176,6 +217,11 @@ static void extend_all(Search *s, int index)
     }
     if (r->arcs) {
         extend_arcs(s, &from, index);
+        return;
+    }
+    if (r->low_by_cut) {
+        if (index < 0) sort_options(s, from.start);
+        extend_options(s, &from, index);
         return;
     }
     for (int c = 0; c < r->class_count; c++)
@@ -244,6 +290,7 @@ static void process(Search *s, int cut)
     }
     free(bucket->items);
     *bucket = (Bucket){0};
+    if (s->relaxation->low_by_cut && !s->relaxation->arcs) sort_options(s, cut);
     for (int i = first, last = s->kept_count; i < last && !(s->goal >= 0 && !s->relaxation->sums); i++)
         extend_all(s, i);
 }
@@ -308,6 +355,7 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
     s.buckets = arena_new_array(&arena, Bucket, (size_t)p->layer_count + 1);
     s.table_size = 2 * (s.limits.width < 100000 ? s.limits.width : 100000) + 1;
     s.table = arena_new_array(&arena, int, (size_t)s.table_size);
+    s.options = arena_new_array(&arena, Option, (size_t)relaxation->class_count);
     extend_all(&s, -1);
     for (int cut = p->layer_count - 1; cut > 0 && !(s.goal >= 0 && !relaxation->sums); cut--) {
         process(&s, cut);
