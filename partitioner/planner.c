@@ -5,6 +5,7 @@
 
 #include "partitioner/allocate.h"
 #include "partitioner/certify.h"
+#include "partitioner/loop.h"
 #include "partitioner/microbatches.h"
 #include "partitioner/optimal.h"
 #include "partitioner/prove.h"
@@ -68,6 +69,12 @@ static bool add_pin(Planner *p, PlanPin pin, const char *what)
     return true;
 }
 
+/* Whether one device keeps both: it has the first and the last stage then. */
+static bool has_loop(const Planner *p)
+{
+    return p->asked->keep_inputs && p->asked->keep_labels && strcmp(p->asked->keep_inputs, p->asked->keep_labels) == 0;
+}
+
 /* Raw inputs stay where the first layer runs, labels where the last one does. */
 static bool collect_pins(Planner *p)
 {
@@ -75,20 +82,16 @@ static bool collect_pins(Planner *p)
     p->pins = arena_new_array(&p->arena, PlanPin, (size_t)p->request->pin_count + 2);
     for (int i = 0; i < p->request->pin_count; i++)
         if (!add_pin(p, p->request->pins[i], "--pin")) return false;
-    if (p->asked->keep_inputs && p->asked->keep_labels && strcmp(p->asked->keep_inputs, p->asked->keep_labels) == 0)
-        return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE,
-                                 "keep only one of them there, or name another device for the other",
-                                 "keep: inputs and labels both on '%s' would need two stages on one device, which this "
-                                 "version does not plan",
-                                 p->asked->keep_inputs);
     if (p->asked->keep_inputs && !add_pin(p, (PlanPin){0, 0, p->asked->keep_inputs}, "keep: inputs")) return false;
     return !p->asked->keep_labels || add_pin(p, (PlanPin){last, last, p->asked->keep_labels}, "keep: labels");
 }
 
 static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, Problem *problem)
 {
-    if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches,
-                                    problem_recompute(p->request->recompute), NULL, p->diagnostics))
+    ProblemRecompute how = problem_recompute(p->request->recompute);
+    if (has_loop(p) && how == RECOMPUTE_AUTO) how = RECOMPUTE_NEVER;
+    if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches, how,
+                                    NULL, p->diagnostics))
         return false;
     for (int i = 0; i < p->pin_count; i++)
         problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer,
@@ -119,6 +122,13 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
     bool recompute = recompute_matters(problem);
     double seconds = 0.8 * p->request->time_limit_s;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
+    if (has_loop(p)) {
+        LoopResult loop =
+            loop_solve(problem, costs_find_device(&p->costs, p->asked->keep_inputs), seconds, c->allocation);
+        memcpy(c->known, loop.known, sizeof c->known);
+        c->result = loop.optimal;
+        return;
+    }
     if (recompute && problem_derive(&plain, problem, problem->costs, problem->microbatches, RECOMPUTE_NEVER, NULL)) {
         run_baselines(&plain, c);
         problem_free(&plain);
@@ -192,9 +202,25 @@ static bool report_misfit(const Planner *p, const Problem *problem, const Candid
                              "%s allocation finds nothing that fits", name);
 }
 
+static bool report_loop(const Planner *p, const Problem *problem)
+{
+    const char *name = p->asked->keep_inputs;
+    int device = costs_find_device(&p->costs, name);
+    int64_t needed = loop_least_memory(problem, device), extra = needed - p->costs.devices[device].memory_bytes;
+    Arena arena = {0};
+    diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE,
+                      arena_format(&arena, "+%lld MiB on '%s' would be enough (%lld bytes)",
+                                   (long long)((extra + 1048575) >> 20), name, (long long)extra),
+                      "no allocation of the %d layers fits the memory of the %d devices with inputs and labels on '%s'",
+                      problem->layer_count, problem->device_count, name);
+    arena_free(&arena);
+    return false;
+}
+
 static bool check_found(const Planner *p, const Problem *problem, const Candidates *c)
 {
     PlanAllocator chosen = p->request->allocate;
+    if (c->result.infeasible && has_loop(p)) return report_loop(p, problem);
     if (c->result.infeasible) return relax_report(problem, p->diagnostics);
     if (chosen == PLAN_OPTIMAL && !c->result.found)
         return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --time-limit more seconds",
@@ -218,7 +244,7 @@ static bool make_plan(const Planner *p, Plan *plan)
         fill_comparison(plan, &problem, &candidates);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
-        fill_certificate(p, plan, &problem, deadline);
+        if (!has_loop(p)) fill_certificate(p, plan, &problem, deadline);
     }
     problem_free(&problem);
     arena_free(&arena);
@@ -229,9 +255,11 @@ static bool make_plan(const Planner *p, Plan *plan)
 static bool choose_microbatches(const Planner *p, PlanRequest *request, double *gain)
 {
     Problem problem;
+    Planner open = *p;
     if (request->microbatches != PLAN_MICROBATCHES_AUTO) return true;
     request->microbatches = 1;
-    if (!create_problem(p, &p->costs, request->schedule, &problem)) return false;
+    if (has_loop(p)) open.pin_count--; /* as if the labels were free: the heuristic gives a device one stage */
+    if (!create_problem(&open, &p->costs, request->schedule, &problem)) return false;
     request->microbatches = microbatches_choose(&problem, gain);
     problem_free(&problem);
     return true;

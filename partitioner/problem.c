@@ -325,6 +325,15 @@ static void isolate(Problem *p, int device)
         }
 }
 
+static void close_layers(Problem *p, int first_layer, int last_layer, int type)
+{
+    size_t cuts = (size_t)p->layer_count + 1;
+    if (!p->pinned_before) p->pinned_before = arena_new_array(&p->arena, int, cuts *(size_t)p->type_count);
+    int *pinned = p->pinned_before + (size_t)type * cuts;
+    for (int c = first_layer + 1; c <= p->layer_count; c++)
+        pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
+}
+
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
 {
     isolate(problem, device);
@@ -332,15 +341,14 @@ void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
     if (problem->pin_count) memcpy(pins, problem->pins, (size_t)problem->pin_count * sizeof *pins);
     pins[problem->pin_count++] = (struct ProblemPin){first_layer, last_layer, device};
     problem->pins = pins;
-    size_t cuts = (size_t)problem->layer_count + 1;
-    if (!problem->pinned_before)
-        problem->pinned_before = arena_new_array(&problem->arena, int, cuts *(size_t)problem->type_count);
-    for (int t = 0; t < problem->type_count; t++) {
-        if (t == problem->type_of[device]) continue;
-        int *pinned = problem->pinned_before + (size_t)t * cuts;
-        for (int c = first_layer + 1; c <= problem->layer_count; c++)
-            pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
-    }
+    for (int t = 0; t < problem->type_count; t++)
+        if (t != problem->type_of[device]) close_layers(problem, first_layer, last_layer, t);
+}
+
+void problem_forbid(Problem *problem, int first_layer, int last_layer, int device)
+{
+    isolate(problem, device);
+    close_layers(problem, first_layer, last_layer, problem->type_of[device]);
 }
 
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
@@ -366,6 +374,24 @@ void allocation_copy(Allocation *to, const Allocation *from)
     to->stage_count = from->stage_count;
     memcpy(to->device, from->device, (size_t)from->stage_count * sizeof *to->device);
     memcpy(to->end, from->end, (size_t)from->stage_count * sizeof *to->end);
+}
+
+/* A device with the first and the last stage works for both, and holds both. */
+static void close_loop(const Problem *p, const Allocation *a, AllocationValue *value)
+{
+    int last = a->stage_count - 1, type = p->type_of[a->device[0]], start = last > 0 ? a->end[last - 1] : 0;
+    if (last == 0 || a->device[0] != a->device[last]) return;
+    int64_t work = problem_work(p, type, 0, a->end[0]) + problem_work(p, type, start, a->end[last]);
+    int64_t update = problem_update(p, type, 0, a->end[0]) + problem_update(p, type, start, a->end[last]);
+    bool again = p->recompute == RECOMPUTE_ALWAYS;
+    int64_t (*bytes_of)(const Problem *, int, int, int) = again ? problem_recompute_bytes : problem_stage_bytes;
+    int64_t first = bytes_of(p, 0, a->end[0], problem_in_flight(p, a->stage_count)),
+            bytes = bytes_of(p, start, a->end[last], problem_in_flight(p, 1));
+    if (work > value->period) value->period = work;
+    if (update > value->update) value->update = update;
+    if (p->type_limit[type] == COSTS_NO_LIMIT || bytes <= p->type_limit[type] - first) return;
+    value->fits = false;
+    if (__builtin_add_overflow(value->excess, first, &value->excess)) value->excess = INT64_MAX;
 }
 
 /* `settled`: with the time of recomputation where the problem leaves that open. */
@@ -396,6 +422,7 @@ static AllocationValue evaluate(const Problem *problem, const Allocation *alloca
         if (busy > value.period) value.period = busy;
         value.sum += problem_link_sum(problem, start, from, to);
     }
+    close_loop(problem, allocation, &value);
     value.step = value.sum + (int64_t)(problem->microbatches - 1) * value.period + value.update;
     return value;
 }

@@ -54,7 +54,8 @@ typedef struct Problem {
     int64_t *transfer; /* [width class][region][region] ns */
 } Problem;
 
-/* Stage k covers the cuts end[k-1] (0 for k = 0) ... end[k] on device[k]. The arrays hold device_count + 1 entries. */
+/* Stage k covers the cuts end[k-1] (0 for k = 0) ... end[k] on device[k]. A device has one stage, or the first and the
+ * last one (loop.h). The arrays hold device_count + 1 entries. */
 typedef struct Allocation {
     int stage_count;
     int *device, *end;
@@ -81,6 +82,8 @@ bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs
 void problem_free(Problem *problem);
 /* Layers first ... last may run on `device` only. */
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
+/* Layers first ... last may not run on `device`; problem_derive does not know of it. */
+void problem_forbid(Problem *problem, int first_layer, int last_layer, int device);
 
 /* Micro-batches in flight at least in a stage that has `to_end` stages from itself to the end, itself included: all of
  * them under GPipe, else as many as 1F1B needs. Searched orders take more where there is room. */

@@ -194,6 +194,20 @@ static bool check_link(Verifier *v, int k, int from, int to)
     return true;
 }
 
+/* One device has one stage; but where it keeps inputs and labels it has the first and the last, and fits both. */
+static bool check_use(Verifier *v, int k, int device, const bool *used)
+{
+    const PlanStage *first = &v->plan->stages[0], *stage = &v->plan->stages[k];
+    const char *object = arena_format(&v->arena, "stages[%d]", k), *keeper = v->costs->keep_inputs;
+    bool loop = keeper && v->costs->keep_labels && strcmp(keeper, v->costs->keep_labels) == 0 &&
+                strcmp(keeper, stage->device) == 0 && strcmp(keeper, first->device) == 0;
+    if (v->left_out[device] || (used[device] && !(loop && k + 1 == v->plan->stage_count)))
+        return refuse(v, object, "'%s' may not be used, or is already", stage->device);
+    if (used[device] && stage->memory_bytes > stage->memory_limit_bytes - first->memory_bytes)
+        return refuse(v, object, "the first stage and the last do not fit together on '%s'", stage->device);
+    return true;
+}
+
 static bool check_stages(Verifier *v)
 {
     const Plan *plan = v->plan;
@@ -203,13 +217,12 @@ static bool check_stages(Verifier *v)
         const char *object = arena_format(&v->arena, "stages[%d]", k);
         int device = costs_find_device(v->costs, plan->stages[k].device);
         if (device < 0) return refuse(v, object, "no device is named '%s'", plan->stages[k].device);
-        if (used[device] || v->left_out[device])
-            return refuse(v, object, "'%s' may not be used, or is already", plan->stages[k].device);
-        used[device] = true;
-        if (!check_stage(v, k, device)) return false;
+        if (!check_use(v, k, device, used) || !check_stage(v, k, device)) return false;
         int64_t work = plan->stages[k].forward_ns + plan->stages[k].backward_ns;
-        period = larger(period, work);
-        update = larger(update, plan->stages[k].update_ns);
+        int64_t before_ns = used[device] ? plan->stages[0].forward_ns + plan->stages[0].backward_ns : 0;
+        period = larger(period, work + before_ns);
+        update = larger(update, plan->stages[k].update_ns + (used[device] ? plan->stages[0].update_ns : 0));
+        used[device] = true;
         sum += work;
         int to = region_of(v, device), cut = plan->stages[k].first_layer;
         if (k > 0) {

@@ -147,13 +147,18 @@ typedef struct Cut {
 
 enum { ROWS = 8 };
 
-static void compile(const Cut *cut, const char *allocation)
+static void compile_for_cluster(const Cut *cut, const char *allocation)
 {
-    write_cluster(cut->stages, cut->threads, "1GiB");
     run(SKYCC_PROGRAM " compile " MODEL " -d cluster.yaml -o programs --dim batch=%d --dim seq=16 --microbatches %d"
                       " --allocate %s --schedule %s"
                       " --optimizer adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01 -q %s",
         ROWS / cut->microbatches, cut->microbatches, allocation, cut->schedule, cut->options);
+}
+
+static void compile(const Cut *cut, const char *allocation)
+{
+    write_cluster(cut->stages, cut->threads, "1GiB");
+    compile_for_cluster(cut, allocation);
 }
 
 static void losses_are_the_same(void **state)
@@ -188,6 +193,24 @@ static void short_memory_means_recomputing(void **state)
     run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
     read_losses("log.csv", losses);
     assert_string_equal(losses, expected_losses);
+}
+
+/* A device that keeps inputs and labels has the first and the last stage. */
+static void losses_are_the_same_around_a_loop(void **state)
+{
+    static const char *const schedules[] = {"1f1b", "auto"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char losses[sizeof expected_losses];
+        const Cut cut = {3, schedules[i], "", 1, 4};
+        write_cluster(cut.stages, cut.threads, "1GiB");
+        run("echo 'keep: {inputs: device-1, labels: device-1}' >>cluster.yaml");
+        compile_for_cluster(&cut, "optimal");
+        run("grep -q '\"device\":\"device-1\",\"replica\":0,\"stages\":.0,3.' programs/plan.json");
+        run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
+        read_losses("log.csv", losses);
+        assert_string_equal(losses, expected_losses);
+    }
 }
 
 /* With dropout, every cut sees the losses of the first one to the last digit, and other micro-batches and another
@@ -355,6 +378,7 @@ int main(void)
             tests[count] = (struct CMUnitTest){names[count], groups[g].test, NULL, NULL, cut};
             count++;
         }
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(losses_are_the_same_around_a_loop);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(short_memory_means_recomputing);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(dropout_depends_on_the_seed_and_ends_with_training);
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(losses_in_bf16_are_close);

@@ -1,0 +1,25 @@
+/* Plans in which one device keeps the raw inputs and the labels: it owns the first stage and the last one, two stages
+ * of one rank.
+ *
+ * Solved by branching on where the first stage ends. A node fixes a range for that cut and for the micro-batches that
+ * the first stage has in flight, and asks the ordinary solver about a chain between two devices: the first takes at
+ * least the layers that the range begins with, for nothing; the last starts with their time, and without the memory
+ * they take. That is a relaxation, and exact where the range is one cut and one count. */
+#ifndef PARTITIONER_LOOP_H
+#define PARTITIONER_LOOP_H
+
+#include "partitioner/optimal.h"
+
+typedef struct LoopResult {
+    OptimalResult optimal;
+    bool known[PLAN_ALLOCATOR_COUNT]; /* which allocators found an allocation */
+} LoopResult;
+
+/* `problem` pins its first and last layer to `device`, and recomputes never or always. Fills one allocation per
+ * allocator (made by allocation_create for the problem); the first and the last stage of each are on `device`. */
+LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations);
+
+/* The memory that `device` needs at least for any plan to fit; INT64_MAX if none does. */
+int64_t loop_least_memory(const Problem *problem, int device);
+
+#endif

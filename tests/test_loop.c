@@ -1,0 +1,154 @@
+/* One device keeps inputs and labels: plans with its first and its last stage, against brute force. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "partitioner/planner.h"
+#include "partitioner/verify.h"
+#include "random_costs.h"
+
+/* ---- brute force, straight from the format's words ---- */
+
+typedef struct Brute {
+    const Costs *costs;
+    PlanObjective objective;
+    PlanSchedule schedule;
+    int keeper, device[16], end[16], count; /* first stage first */
+    bool used[16];
+    int64_t best; /* INT64_MAX: nothing fits */
+} Brute;
+
+static int64_t up(double seconds) { return (int64_t)ceil(seconds * 1e9); }
+
+static int64_t stage_bytes(const Brute *b, int start, int end, int to_end)
+{
+    const LayerCost *layers = b->costs->layers;
+    int n = b->costs->microbatches, in_flight = b->schedule == PLAN_GPIPE || n < to_end ? n : to_end;
+    int64_t bytes = 0, scratch = 0;
+    for (int l = start; l < end; l++) {
+        bytes += layers[l].memory_bytes + layers[l].state_bytes + in_flight * layers[l].stash_bytes;
+        if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
+    }
+    if (start > 0 && !layers[start].resident) bytes += 4 * layers[start - 1].output_bytes;
+    if (end < b->costs->layer_count && !layers[end - 1].resident) bytes += 4 * layers[end - 1].output_bytes;
+    return bytes + scratch;
+}
+
+static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* INT64_MAX if a device holds more than it can. */
+static int64_t evaluate(const Brute *b)
+{
+    const Costs *costs = b->costs;
+    int64_t work[16] = {0}, update[16] = {0}, bytes[16] = {0}, period = 0, sum = 0, most_update = 0;
+    for (int k = 0; k < b->count; k++) {
+        int start = k ? b->end[k - 1] : 0, d = b->device[k];
+        for (int l = start; l < b->end[k]; l++) {
+            work[d] += up(costs_forward_s(costs, d, l)) + up(costs_backward_s(costs, d, l));
+            update[d] += up(costs_update_s(costs, d, l));
+        }
+        bytes[d] += stage_bytes(b, start, b->end[k], b->count - k);
+        if (bytes[d] > costs->devices[d].memory_bytes) return INT64_MAX;
+        if (start == 0 || costs->region_count == 0) continue;
+        int to = costs->devices[d].region, from = costs->devices[b->device[k - 1]].region, n = costs->region_count;
+        double size = (double)costs->layers[start - 1].output_bytes;
+        int pair[2] = {from * n + to, to * n + from};
+        for (int i = 0; i < 2; i++) {
+            int64_t busy = up(size / costs->bandwidth_Bps[pair[i]]);
+            period = greater(period, busy);
+            sum += busy + up(costs->latency_s[pair[i]]);
+        }
+    }
+    for (int d = 0; d < costs->device_count; d++) {
+        sum += work[d];
+        period = greater(period, work[d]);
+        most_update = greater(most_update, update[d]);
+    }
+    return b->objective == PLAN_OBJECTIVE_PERIOD ? period : sum + (costs->microbatches - 1) * period + most_update;
+}
+
+static void enumerate(Brute *b, int start)
+{
+    int layers = b->costs->layer_count;
+    for (int d = 0; d < b->costs->device_count; d++) {
+        bool first = start == 0, again = d == b->keeper;
+        if (first ? !again : b->used[d] && !again) continue;
+        if (!first && again && b->device[b->count - 1] == d) continue; /* that would be one stage */
+        for (int end = again && !first ? layers : start + 1; end <= layers; end++) {
+            if (end == layers && !again) continue;
+            bool before = b->used[d];
+            b->used[d] = true;
+            b->device[b->count] = d;
+            b->end[b->count++] = end;
+            if (end == layers) {
+                int64_t value = evaluate(b);
+                if (value < b->best) b->best = value;
+            } else {
+                enumerate(b, end);
+            }
+            b->count--;
+            b->used[d] = before;
+        }
+    }
+}
+
+static void compare(const Costs *costs, PlanObjective objective, PlanSchedule schedule, int seed)
+{
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    Diagnostics diagnostics = {0};
+    Plan plan;
+    Verified verified;
+    request.objective = objective;
+    request.schedule = schedule;
+    request.recompute = PLAN_RECOMPUTE_NEVER;
+    request.time_limit_s = 1e9;
+    Brute brute = {.costs = costs, .objective = objective, .schedule = schedule, .best = INT64_MAX};
+    brute.keeper = costs_find_device(costs, costs->keep_inputs);
+    enumerate(&brute, 0);
+    bool found = plan_make(&plan, costs, &request, &diagnostics);
+    if (found != (brute.best < INT64_MAX)) fail_msg("seed %d: found %d", seed, found);
+    if (found) {
+        if (plan_value_ns(&plan) != brute.best || plan.lower_bound_ns != brute.best)
+            fail_msg("seed %d: %lld, bound %lld, but the optimum is %lld", seed, (long long)plan_value_ns(&plan),
+                     (long long)plan.lower_bound_ns, (long long)brute.best);
+        assert_string_equal(plan.stages[0].device, costs->keep_inputs);
+        assert_string_equal(plan.stages[plan.stage_count - 1].device, costs->keep_inputs);
+        assert_int_equal(plan.stages[plan.stage_count - 1].rank, plan.stages[0].rank);
+        if (!plan_verify(&verified, &plan, costs, &diagnostics)) {
+            diagnostics_print(&diagnostics, stderr);
+            fail_msg("seed %d: the plan does not verify", seed);
+        }
+        plan_free(&plan);
+    } else {
+        assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
+    }
+    diagnostics_free(&diagnostics);
+}
+
+static void loops_match_brute_force(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 12 };
+    for (int seed = 0; seed < ROUNDS * VARIANTS; seed++) {
+        Costs costs;
+        random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 7000);
+        costs.keep_inputs = costs.keep_labels = costs.devices[random_below(costs.device_count)].name;
+        for (int k = 0; k < 4; k++)
+            compare(&costs, k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD, k & 2 ? PLAN_GPIPE : PLAN_1F1B, seed);
+        costs_free(&costs);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loops_match_brute_force),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
