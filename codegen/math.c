@@ -143,8 +143,8 @@ static Ir tanh_f32(Emit *emit, Ir x)
     Ir one = emit_float_like(emit, x, 1.0), two = emit_float_like(emit, x, 2.0);
     Ir outer = LLVMBuildFSub(builder, one, LLVMBuildFDiv(builder, two, LLVMBuildFAdd(builder, e, one, ""), ""), "");
     LLVMTypeRef type = LLVMTypeOf(x);
-    outer = emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){outer, x}, 2);
-    return select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.625), inner, outer);
+    Ir result = select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.625), inner, outer);
+    return emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){result, x}, 2);
 }
 
 Ir math_exp(Emit *emit, Ir x) { return is_f32(emit, x) ? exp_f32(emit, x) : emit_library_call(emit, "exp", &x, 1); }

@@ -1,15 +1,24 @@
-/* Elementary functions in IR, on float32 vectors or scalars: polynomials fitted for this purpose, at most 4 ulp over
- * the whole range (the largest error seen is beside each). NaN stays NaN; infinities give the limits. For float64 they
- * call the C library, lane by lane. */
+/* Elementary functions in IR, on float32 vectors or scalars: polynomials fitted for this purpose. At most 4 units in
+ * the last place over all floats; the largest error that bench_ulp finds is beside each. Subnormal arguments and
+ * results are computed like others. NaN stays NaN; infinities, zeros and what is outside the domain:
+ *
+ *              -inf     negative     -0     +0     +inf     overflows, underflows
+ *   exp           0                   1      1     +inf     +inf above 88.72, 0 below -103.97
+ *   log         NaN          NaN   -inf   -inf     +inf
+ *   erf          -1                  -0     +0        1
+ *   tanh         -1                  -0     +0        1
+ *   sigmoid       0                 0.5    0.5        1     0 below -103.97
+ *
+ * For float64 they call the C library, lane by lane. */
 #ifndef CODEGEN_MATH_H
 #define CODEGEN_MATH_H
 
 #include "codegen/emit.h"
 
-Ir math_exp(Emit *emit, Ir x);
-Ir math_log(Emit *emit, Ir x); /* -infinity of 0, NaN of negative numbers */
-Ir math_erf(Emit *emit, Ir x);
-Ir math_tanh(Emit *emit, Ir x);
-Ir math_sigmoid(Emit *emit, Ir x);
+Ir math_exp(Emit *emit, Ir x);     /* 1.01 ulp */
+Ir math_log(Emit *emit, Ir x);     /* 0.76 */
+Ir math_erf(Emit *emit, Ir x);     /* 2.30 */
+Ir math_tanh(Emit *emit, Ir x);    /* 1.30 */
+Ir math_sigmoid(Emit *emit, Ir x); /* 2.18 */
 
 #endif

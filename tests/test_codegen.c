@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/kernel_check.h"
+#include "tests/ulp.h"
 
 /* --- Elementwise ----------------------------------------------------------------------------------------------------
  */
@@ -133,16 +134,6 @@ static void test_special_values(void **state)
 /* --- Accuracy of elementary functions --------------------------------------------------------------------------------
  */
 
-static double ulp_error(float found, double exact)
-{
-    float rounded = (float)exact;
-    if (isnan(exact) || isnan(found)) return isnan(exact) == isnan(found) ? 0 : INFINITY;
-    if (rounded == found) return 0;
-    if (!isfinite(rounded) || !isfinite(found)) return INFINITY;
-    double unit = (double)(nextafterf(fabsf(rounded), INFINITY) - fabsf(rounded));
-    return fabs((double)found - exact) / unit;
-}
-
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 /* A sample of all floats, of every sign and exponent. */
@@ -185,6 +176,45 @@ static void test_accuracy(void **state)
     check_accuracy(KERNEL_ERF, erf, 4);
     check_accuracy(KERNEL_TANH, tanh, 4);
     check_accuracy(KERNEL_SIGMOID, sigmoid, 4);
+}
+
+/* The table of codegen/math.h, to the sign of zeros. */
+static void test_limits(void **state)
+{
+    (void)state;
+    enum { ARGUMENTS = 9 };
+    static const float tiny = 0x1p-149F,
+                       x[ARGUMENTS] = {-INFINITY, -1e30F, -0x1p-149F, -0.0F, 0.0F, 0x1p-149F, 1e30F, INFINITY, NAN};
+    static const struct {
+        KernelOp op;
+        float y[ARGUMENTS];
+    } limits[] = {{KERNEL_EXP, {0, 0, 1, 1, 1, 1, INFINITY, INFINITY, NAN}},
+                  {KERNEL_LOG, {NAN, NAN, NAN, -INFINITY, -INFINITY, -103.278929F, 69.0775528F, INFINITY, NAN}},
+                  {KERNEL_ERF, {-1, -1, -tiny, -0.0F, 0, tiny, 1, 1, NAN}},
+                  {KERNEL_TANH, {-1, -1, -tiny, -0.0F, 0, tiny, 1, 1, NAN}},
+                  {KERNEL_SIGMOID, {0, 0, 0.5F, 0.5F, 0.5F, 0.5F, 1, 1, NAN}}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        int64_t extent[] = {ARGUMENTS}, stride[] = {1};
+        kernel_begin(&kernel, "limits", 1, extent);
+        Register argument = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, stride));
+        Register value = kernel_unary(&kernel, limits[i].op, argument);
+        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, stride), value);
+        const Kernel *list[] = {&kernel};
+        CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
+        JitProgram *jit = jit_load(compiled, &diagnostics);
+        assert_non_null(jit);
+        float y[ARGUMENTS];
+        jit_find(jit, compiled->kernels)((void *const[]){(void *)(uintptr_t)x, y}, 0, compiled->kernels->units, NULL);
+        for (int k = 0; k < ARGUMENTS; k++) {
+            bool same = isnan(limits[i].y[k]) ? isnan(y[k])
+                                              : y[k] == limits[i].y[k] && !signbit(y[k]) == !signbit(limits[i].y[k]);
+            if (!same)
+                fail_msg("operation %d of %g: %.9g, not %.9g", limits[i].op, (double)x[k], (double)y[k],
+                         (double)limits[i].y[k]);
+        }
+        jit_free(jit);
+        codegen_free(compiled);
+    }
 }
 
 /* --- Random expressions ---------------------------------------------------------------------------------------------
@@ -434,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_binary),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_random_maps),
         cmocka_unit_test(test_random_reductions),
         cmocka_unit_test(test_extrema_of_special_values),
