@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/memory.h"
 #include "codegen/stage_builder.h"
 #include "graph/kernel_fusion.h"
 
@@ -56,15 +57,24 @@ static bool choose_needed(const Lowering *lowering, size_t first, size_t end, bo
     return more;
 }
 
-/* Moves what the stage before does not wait for behind the rest of backward. Until nothing changes: a gradient that
- * both halves would add to is the first one's alone, or micro-batches would be summed in another order. */
+/* Per call: whether it is of backward and the stage before waits for it; to be freed. Until nothing changes: a gradient
+ * that both halves would add to is the first one's alone, or micro-batches would be summed in another order. */
+static bool *choose_awaited(const StageBuilder *builder)
+{
+    const Lowering *lowering = &builder->lowering;
+    bool *needed = memory_allocate(builder->graph->value_count), *chosen = memory_allocate(lowering->call_count + 1);
+    for (size_t i = 0; i < builder->send_backward.count; i++) needed[builder->send_backward.values[i]] = true;
+    while (choose_needed(lowering, builder->forward_end, builder->backward_end, needed, chosen)) continue;
+    free(needed);
+    return chosen;
+}
+
+/* Moves what the stage before does not wait for behind the rest of backward. */
 static void split_backward(StageBuilder *builder)
 {
     Lowering *lowering = &builder->lowering;
     size_t first = builder->forward_end, end = builder->backward_end, count = 0;
-    bool *needed = memory_allocate(builder->graph->value_count), *chosen = memory_allocate(lowering->call_count);
-    for (size_t i = 0; i < builder->send_backward.count; i++) needed[builder->send_backward.values[i]] = true;
-    while (choose_needed(lowering, first, end, needed, chosen)) continue;
+    bool *chosen = choose_awaited(builder);
     LoweredCall *later = memory_allocate((end - first + 1) * sizeof *later);
     size_t kept = first;
     for (size_t c = first; c < end; c++)
@@ -74,9 +84,36 @@ static void split_backward(StageBuilder *builder)
             later[count++] = lowering->calls[c];
     memcpy(lowering->calls + kept, later, count * sizeof *later);
     builder->backward_end = kept;
-    free(needed);
     free(chosen);
     free(later);
+}
+
+/* What split_backward would have done: the halves have the calls of the whole. */
+static void measure_split(StageBuilder *builder)
+{
+    const Lowering *lowering = &builder->lowering;
+    StageCode *code = builder->code;
+    bool *chosen = choose_awaited(builder), *passed = memory_allocate(builder->graph->value_count);
+    bool *puts_off = arena_new_array(&code->arena, bool, builder->backward_end - builder->forward_end);
+    size_t count = 0;
+    for (size_t c = builder->forward_end; c < builder->backward_end; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        if (!call->dead) puts_off[count++] = !chosen[c];
+        for (int i = 0; !call->dead && chosen[c] && i < call->kernel->operand_count; i++)
+            passed[call->operands[i].value] |= call->kernel->operands[i].written;
+    }
+    for (size_t c = builder->forward_end; c < builder->backward_end; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        for (int i = 0; !call->dead && !chosen[c] && i < call->kernel->operand_count; i++) {
+            ValueId value = call->operands[i].value;
+            if (passed[value] && builder->location[value].space == SKY_SPACE_SCRATCH)
+                code->split_bytes += align_bytes(stage_value_bytes(builder->graph, value));
+            passed[value] = false;
+        }
+    }
+    code->puts_off = puts_off;
+    free(chosen);
+    free(passed);
 }
 
 /* The fused calls of forward that make what backward reads. */
@@ -181,6 +218,7 @@ void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_lay
         scratch = greatest(
             scratch, stage_place_scratch(&builder, ends[list], ends[list + 1], list < 2 ? builder.stash_bytes : 0));
     code->stage.space_bytes[SKY_SPACE_SCRATCH] = scratch;
+    if (form == STAGE_PLAIN) measure_split(&builder);
     stage_make_tables(&builder);
     free_builder(&builder);
 }

@@ -11,6 +11,9 @@
 typedef struct StageCode {
     Arena arena;
     SkyStage stage;
+    /* Of STAGE_PLAIN, what STAGE_SPLIT would do: which backward calls it puts off, and what the slot grows by. */
+    const bool *puts_off;
+    uint64_t split_bytes;
     const ValueId *parameter_values; /* of stage.parameters; their initial_* fields are the caller's to fill */
 } StageCode;
 

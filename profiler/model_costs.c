@@ -65,20 +65,15 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
                            tensors_bytes(stage->send_backward, stage->send_backward_count);
 }
 
-/* What splitting the layer's backward puts off, and keeps until then. Of the time, the share that the roofline gives
- * it: the halves' kernels need not be those that were measured. */
-static void layer_split(LayerCost *layer, Graph *graph, int index, Speed speed)
+/* What splitting the layer's backward puts off, and keeps until then. */
+static void layer_split(LayerCost *layer, const StageCode *code, const MachineProfile *measured, Speed speed)
 {
-    StageCode code;
-    size_t missing = 0;
-    stage_build_as(&code, graph, index, index, STAGE_SPLIT);
-    const SkyStage *stage = &code.stage;
-    double first = calls_s(stage->backward, stage->backward_count, NULL, speed, &missing);
-    double later = calls_s(stage->weight_gradient, stage->weight_gradient_count, NULL, speed, &missing);
-    if (later > 0) layer->weight_gradient_s = layer->backward_s * (later / (first + later));
-    int64_t slot = (int64_t)stage->space_bytes[SKY_SPACE_SLOT];
-    layer->split_bytes = slot > layer->stash_bytes ? slot - layer->stash_bytes : 0;
-    stage_free(&code);
+    size_t ignored = 0;
+    for (uint32_t i = 0; i < code->stage.backward_count; i++)
+        if (code->puts_off[i])
+            layer->weight_gradient_s += calls_s(&code->stage.backward[i], 1, measured, speed, &ignored);
+    if (layer->weight_gradient_s > layer->backward_s) layer->weight_gradient_s = layer->backward_s; /* rounding */
+    layer->split_bytes = (int64_t)code->split_bytes;
 }
 
 /* Measured, else specified, else assumed. Both arguments may be NULL. */
@@ -182,7 +177,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, reference, speed, &missing);
         layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, reference, speed, &missing);
         layer->update_s = calls_s(code.stage.update, code.stage.update_count, reference, speed, &missing);
-        layer_split(layer, graph, l, speed);
+        layer_split(layer, &code, reference, speed);
         for (int d = 0; d < cluster->device_count; d++)
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
         stage_free(&code);
