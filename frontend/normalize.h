@@ -114,8 +114,8 @@ bool check_size(const OnnxNode *node, const Shape *shape, bool constant);
 /* A constant of zeros to be filled through *data; 0 after reporting one that is too large, alone or with those made
  * before. */
 ValueId emit_constant(OnnxNode *node, DType dtype, const Shape *shape, void **data);
-/* int64 0 ... count - 1. */
-ValueId emit_counting(OnnxNode *node, int64_t count);
+/* int64 constants of that shape: `first` and what follows. */
+ValueId emit_counting(OnnxNode *node, int64_t first, const Shape *shape);
 
 /* --- Rules -----------------------------------------------------------------------------------------------------------
  */

@@ -130,17 +130,6 @@ static ValueId apply_mask(AttentionNode *attention, ValueId scores)
     return emit_binary(node, OP_Add, scores, mask);
 }
 
-/* 0 ... count - 1 along the last axis (of `rank` 2) or the one before it. */
-static ValueId emit_range(OnnxNode *node, int64_t count, bool last)
-{
-    Shape shape = {2, {last ? 1 : count, last ? count : 1}};
-    if (!check_size(node, &shape, true)) return 0;
-    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &shape, NULL);
-    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
-    for (int64_t i = 0; i < count; i++) numbers[i] = i;
-    return range;
-}
-
 /* Keys behind the length of their row, and for causal attention keys behind the query, are not seen. The last query
  * stands beside the last key. */
 static ValueId apply_positions(AttentionNode *attention, ValueId scores)
@@ -148,7 +137,8 @@ static ValueId apply_positions(AttentionNode *attention, ValueId scores)
     OnnxNode *node = attention->node;
     bool lengths_given = has_input(node, INPUT_LENGTHS);
     if (!attention->causal && !lengths_given) return scores;
-    ValueId keys = emit_range(node, attention->keys, true), queries = emit_range(node, attention->queries, false);
+    ValueId keys = emit_counting(node, 0, &(Shape){1, {attention->keys}});
+    ValueId queries = emit_counting(node, 0, &(Shape){2, {attention->queries, 1}});
     ValueId lengths = 0, first = emit_scalar(node, DTYPE_I64, (double)attention->past);
     if (lengths_given) {
         lengths = emit_reshape(node, emit_cast(node, node->inputs[INPUT_LENGTHS], DTYPE_I64),

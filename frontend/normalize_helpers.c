@@ -232,11 +232,11 @@ ValueId emit_constant(OnnxNode *node, DType dtype, const Shape *shape, void **da
     return result;
 }
 
-ValueId emit_counting(OnnxNode *node, int64_t count)
+ValueId emit_counting(OnnxNode *node, int64_t first, const Shape *shape)
 {
     void *data;
-    ValueId result = emit_constant(node, DTYPE_I64, &(Shape){1, {count}}, &data);
-    for (int64_t i = 0; result && i < count; i++) ((int64_t *)data)[i] = i;
+    ValueId result = emit_constant(node, DTYPE_I64, shape, &data);
+    for (int64_t i = 0; result && i < shape_elements(shape); i++) ((int64_t *)data)[i] = first + i;
     return result;
 }
 

@@ -82,7 +82,7 @@ bool normalize_one_hot(OnnxNode *node)
     if (pair.rank != 1 || pair.dim[0] != 2) return node_error(node, NULL, "needs an off value and an on value");
     if (!check_axis(node, &axis, shape.rank + 1)) return false;
 
-    ValueId range = emit_counting(node, depth);
+    ValueId range = emit_counting(node, 0, &(Shape){1, {depth}});
     if (!range) return false;
     Shape column = shape, along = {.rank = shape.rank - (int)axis + 1, .dim = {depth}};
     column.rank++;

@@ -87,7 +87,7 @@ static ValueId label_hits(OnnxNode *node, const LossNode *loss)
 {
     Shape column = loss->label_shape;
     column.dim[column.rank++] = 1;
-    ValueId range = emit_counting(node, loss->score_shape.dim[1]);
+    ValueId range = emit_counting(node, 0, &(Shape){1, {loss->score_shape.dim[1]}});
     if (!range) return 0;
     ValueId labels = emit_reshape(node, emit_cast(node, loss->labels, DTYPE_I64), &column);
     ValueId hit = emit_binary(node, OP_Equal, labels, range);

@@ -205,17 +205,6 @@ static bool add_past(PackedAttention *attention)
     return set_output(node, 1, emit_with(node, OP_Concat, both, 2, &axis, 1));
 }
 
-/* Numbers from `first` on, along the last axis or the one before it. */
-static ValueId emit_positions(OnnxNode *node, int64_t first, int64_t count, bool last)
-{
-    Shape shape = {2, {last ? 1 : count, last ? count : 1}};
-    if (!check_size(node, &shape, true)) return 0;
-    ValueId range = graph_add_constant(node->graph, NULL, DTYPE_I64, &shape, NULL);
-    int64_t *numbers = (int64_t *)graph_value(node->graph, range)->data;
-    for (int64_t i = 0; i < count; i++) numbers[i] = first + i;
-    return range;
-}
-
 /* Which keys the mask allows, broadcasting to the scores: lengths [batch], ends and starts [2 batch], or one number for
  * each key [batch, keys], for each pair [batch, queries, keys] or for each pair of all positions [batch, 1, positions,
  * positions]. */
@@ -224,7 +213,7 @@ static ValueId allowed_keys(const PackedAttention *attention)
     OnnxNode *node = attention->node;
     ValueId mask = emit_cast(node, node->inputs[MASK_INPUT], DTYPE_I64), zero = emit_scalar(node, DTYPE_I64, 0);
     Shape shape = shape_of(node, mask), rows = {4, {attention->batch, 1, 1, 1}};
-    ValueId keys = emit_positions(node, 0, attention->keys, true);
+    ValueId keys = emit_counting(node, 0, &(Shape){1, {attention->keys}});
     char text[256];
     if (shape.rank == 1 && shape.dim[0] == attention->batch)
         return emit_binary(node, OP_Less, keys, emit_reshape(node, mask, &rows));
@@ -270,8 +259,8 @@ bool normalize_packed_attention(OnnxNode *node)
     scores = emit_binary(node, OP_Mul, scores, emit_scalar(node, dtype_of(node, scores), attention.scale));
     if (has_input(node, MASK_INPUT)) scores = lower_forbidden(&attention, scores, allowed_keys(&attention));
     if (attention.causal) {
-        ValueId keys = emit_positions(node, 0, attention.keys, true);
-        ValueId own = emit_positions(node, attention.keys - attention.queries, attention.queries, false);
+        ValueId keys = emit_counting(node, 0, &(Shape){1, {attention.keys}});
+        ValueId own = emit_counting(node, attention.keys - attention.queries, &(Shape){2, {attention.queries, 1}});
         scores = lower_forbidden(&attention, scores, emit_binary(node, OP_LessOrEqual, keys, own));
     }
     if (has_input(node, BIAS_INPUT)) scores = emit_binary(node, OP_Add, scores, node->inputs[BIAS_INPUT]);

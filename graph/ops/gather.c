@@ -136,6 +136,21 @@ void lower_gather_gradient(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
+/* What was read several times adds up: the gradient is scattered into zeros, placed by the same attribute. */
+static bool differentiate_by_scatter(Differentiation *differentiation, NodeId id, Opcode scatter, const char *placement)
+{
+    const Graph *graph = differentiation_graph(differentiation);
+    Node node = *graph_node(graph, id);
+    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    Attribute attributes[3] = {attribute_integer(placement, node_integer(&node, placement, 0)),
+                               attribute_string("reduction", "add"),
+                               attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
+    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, scatter, inputs, 2, attributes, 3));
+    return true;
+}
+
 /* --- An index for every element ----------------------------------------------------------------------------------- */
 
 bool infer_gather_elements(InferContext *context)
@@ -156,19 +171,9 @@ bool infer_gather_elements(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_elements(Differentiation *differentiation, NodeId id)
+bool differentiate_gather_elements(Differentiation *differentiation, NodeId node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    Attribute attributes[3] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
-                               attribute_string("reduction", "add"),
-                               attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
-    gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_ScatterElements, inputs, 2, attributes, 3));
-    return true;
+    return differentiate_by_scatter(differentiation, node, OP_ScatterElements, "axis");
 }
 
 void lower_gather_elements(Lowering *lowering, NodeId id)
@@ -217,19 +222,9 @@ bool infer_gather_nd(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_nd(Differentiation *differentiation, NodeId id)
+bool differentiate_gather_nd(Differentiation *differentiation, NodeId node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    Attribute attributes[3] = {attribute_integer("batch_dims", node_integer(&node, "batch_dims", 0)),
-                               attribute_string("reduction", "add"),
-                               attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
-    gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_ScatterND, inputs, 2, attributes, 3));
-    return true;
+    return differentiate_by_scatter(differentiation, node, OP_ScatterND, "batch_dims");
 }
 
 /* Axes: those of the indices but the last, then those of the slices that a tuple chooses. */

@@ -268,7 +268,8 @@ bool differentiate_expand(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-bool differentiate_slice(Differentiation *differentiation, NodeId id)
+/* A slice and its gradient are each other's gradient: what is read out of a place is put into it. */
+static bool differentiate_placed(Differentiation *differentiation, NodeId id, Opcode opposite)
 {
     const Graph *graph = differentiation_graph(differentiation);
     Node node = *graph_node(graph, id);
@@ -280,9 +281,13 @@ bool differentiate_slice(Differentiation *differentiation, NodeId id)
                                attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
                                attribute_integers("shape", shape.dim, shape.rank)};
     ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_SliceGradient, &dy, 1, attributes, 3));
+    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, opposite, &dy, 1, attributes, 3));
     return true;
+}
+
+bool differentiate_slice(Differentiation *differentiation, NodeId node)
+{
+    return differentiate_placed(differentiation, node, OP_SliceGradient);
 }
 
 bool infer_slice_gradient(InferContext *context)
@@ -295,21 +300,9 @@ bool infer_slice_gradient(InferContext *context)
     return true;
 }
 
-/* The gradient of the gradient: what was put into the slice is read out of it. */
-bool differentiate_slice_gradient(Differentiation *differentiation, NodeId id)
+bool differentiate_slice_gradient(Differentiation *differentiation, NodeId node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    SliceBounds bounds;
-    slice_bounds(&node, &bounds);
-    Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),
-                               attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
-                               attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, OP_Slice, &dy, 1, attributes, 3));
-    return true;
+    return differentiate_placed(differentiation, node, OP_Slice);
 }
 
 void lower_slice_gradient(Lowering *lowering, NodeId id)
