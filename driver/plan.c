@@ -111,8 +111,9 @@ static bool make_plan(const PlanOptions *options, PlannedModel *planned, Diagnos
                !planned_model_costs(planned, &options->plan, diagnostics)) {
         return false;
     }
-    return planned_model_plan(planned, &options->plan, diagnostics) &&
-           (!options->output || write_plan(&planned->plan, options->output, diagnostics)) &&
+    bool ok = planned_model_plan(planned, &options->plan, diagnostics);
+    if (planned->plan.infeasible && options->output) write_plan(&planned->plan, options->output, diagnostics);
+    return ok && (!options->output || write_plan(&planned->plan, options->output, diagnostics)) &&
            print_report(options, &planned->plan, &planned->costs, diagnostics) &&
            planned_model_check_limit(planned, &options->plan, diagnostics);
 }

@@ -14,7 +14,8 @@ static const char usage[] =
     "\n"
     "Recomputes every number of a plan from the costs, runs its schedule in the simulator and checks the certificate "
     "of its\n"
-    "lower bound with exact integers. Exits 1, saying why, if anything is not as the plan says.\n"
+    "lower bound, or of that nothing fits, with exact integers. Exits 1, saying why, if anything is not as the plan\n"
+    "says.\n"
     "\n"
     "  --costs FILE   the costs the plan was made from (skycc compile --emit=costs)\n"
     "  --add SPEC     a device that skycc plan --costs was told to add\n"
@@ -25,6 +26,10 @@ static void print_verdict(const Plan *plan, const Verified *verified)
 {
     char value[REPORT_TEXT], bound[REPORT_TEXT];
     const char *objective = plan_objective_name(plan->objective);
+    if (plan->infeasible) {
+        printf("certified: nothing fits (%d %s)\n", verified->leaves, verified->leaves == 1 ? "leaf" : "leaves");
+        return;
+    }
     printf("the plan is as it says: %s %s on %d devices\n", objective, report_seconds(plan_value_ns(plan), value),
            plan->rank_count);
     if (verified->certified_ns == plan_value_ns(plan))
@@ -79,7 +84,7 @@ static bool verify(const VerifyOptions *options, Diagnostics *diagnostics)
     Plan plan;
     Costs costs;
     Verified verified;
-    if (!plan_read(&plan, options->plan, diagnostics)) return false;
+    if (!plan_read_verdict(&plan, options->plan, diagnostics)) return false;
     bool ok = costs_read(&costs, options->costs, diagnostics);
     if (ok) {
         ok = device_specs_add(&costs, options->added, options->added_count, diagnostics) &&

@@ -26,8 +26,9 @@ void certificate_print(const Certificate *c, Buffer *buffer)
 {
     buffer_print(buffer, "{\"bound_ns\":%lld,\n  \"intervals\":[", (long long)c->bound_ns);
     for (int i = 0; i < c->interval_count; i++)
-        buffer_print(buffer, "%s[%lld,%lld,%d]", i ? "," : "", (long long)c->intervals[i].low,
-                     (long long)c->intervals[i].high, c->intervals[i].root);
+        buffer_print(buffer, "%s[%lld,%lld,%d,%lld,%lld]", i ? "," : "", (long long)c->intervals[i].low,
+                     (long long)c->intervals[i].high, c->intervals[i].root, (long long)c->intervals[i].update_low,
+                     (long long)c->intervals[i].update_high);
     buffer_print(buffer, "],\n  \"nodes\":[");
     for (int i = 0; i < c->node_count; i++) {
         buffer_print(buffer, i ? ",\n   " : "\n   ");
@@ -91,16 +92,18 @@ static bool read_split(CertificateNode *node, const json_t *object, const char *
 
 static bool read_interval(CertificateInterval *interval, const json_t *array, int node_count, JsonReader reader)
 {
-    int64_t number[3] = {0};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const path = "certificate.intervals", *const form =
+                                                                 "must be [low, high, node, updates low, high]";
+    int64_t number[5] = {0};
+    for (size_t i = 0; i < 5; i++) {
         const json_t *item = json_array_get(array, i);
-        if (json_array_size(array) != 3 || !json_is_integer(item))
-            return refuse(reader, "certificate.intervals", "must be [low, high, node]");
+        if (json_array_size(array) != 5 || !json_is_integer(item)) return refuse(reader, path, form);
         number[i] = json_integer_value(item);
     }
-    if (number[0] < 0 || number[1] < number[0] || number[2] < 0 || number[2] >= node_count)
-        return refuse(reader, "certificate.intervals", "must be [low, high, node]");
-    *interval = (CertificateInterval){number[0], number[1], (int)number[2]};
+    if (number[0] < 0 || number[1] < number[0] || number[2] < 0 || number[2] >= node_count || number[3] < -1 ||
+        number[4] < number[3])
+        return refuse(reader, path, form);
+    *interval = (CertificateInterval){number[0], number[1], (int)number[2], number[3], number[4]};
     return true;
 }
 

@@ -1,13 +1,17 @@
 /* Certificate: a proof of a lower bound that can be checked without trusting the solver.
  *
- * No plan is better than `bound_ns` because every plan falls into one of the `intervals` by its period, and each
- * interval is refuted. An interval (low, high] (ns) is refuted by a binary tree of splits: "is there a cut at p?" or
- * "does device d start before p?"; both answers are followed. Every leaf gives an integer price per device. With the
- * leaf's restrictions and the period capped at `high`, the shortest chain that covers all layers, where a stage costs
- * its price (and, for the step, its time and the links their latencies and transfers), costs `path`; `total` is the sum
- * of all prices. Then period: path > total: more than the whole cluster is needed, no plan has a period <= high. There
- * is one interval, its high is bound - 1. step:   path - total + (N - 1) * (low + 1) >= bound. The intervals follow
- * each other from 0 to the longest stage or link possible. */
+ * No plan is better than `bound_ns` because every plan falls into one of the `intervals` by its period and its longest
+ * update, and each interval is refuted. An interval - periods in (low, high], updates in (update_low, update_high], ns
+ * - is refuted by a binary tree of splits: "is there a cut at p?", "does device d start before p?", "is the plan in the
+ * part of the cluster that links not slower than `high` join to region r?"; both answers are followed. Every leaf gives
+ * an integer price per device. With the leaf's restrictions, no stage or link above `high` and no update above
+ * `update_high`, the shortest chain that covers all layers, where a stage costs its price (and, for the step, its time
+ * and the links their latencies and transfers), costs `path`; `total` is the sum of all prices.
+ *
+ * Period: path > total: more than the whole cluster is needed, no plan has a period <= high. There is one interval, of
+ * all updates; its high is bound - 1. That nothing fits at all is the same with a high that no plan exceeds.
+ * Step:   path - total + (N - 1) * (low + 1) + (update_low + 1) >= bound. The intervals of a range of updates follow
+ * each other from the longest stage or link possible down to 0, and so do the ranges. */
 #ifndef PARTITIONER_CERTIFICATE_H
 #define PARTITIONER_CERTIFICATE_H
 
@@ -29,12 +33,13 @@ typedef struct CertificateNode {
 
 typedef struct CertificateInterval {
     int64_t low, high;
-    int root; /* node */
+    int root;                        /* node */
+    int64_t update_low, update_high; /* -1: no update is too short */
 } CertificateInterval;
 
 struct Certificate {
     int64_t bound_ns;
-    CertificateInterval *intervals; /* by descending period */
+    CertificateInterval *intervals; /* by descending updates, then periods */
     int interval_count;
     CertificateNode *nodes;
     int node_count;

@@ -66,6 +66,7 @@ typedef struct Certifier {
     int64_t work;
     double deadline;
     bool timed_out;
+    int64_t update_low, update_high; /* the plans in question update in more than that, and in at most that */
 } Certifier;
 
 static void reset(Certifier *c)
@@ -77,7 +78,7 @@ static void reset(Certifier *c)
 static void add_interval(Certifier *c, int64_t low, int64_t high, int root)
 {
     Certificate *certificate = c->certificate;
-    CertificateInterval interval = {low, high, root};
+    CertificateInterval interval = {low, high, root, c->update_low, c->update_high};
     array_push(certificate->intervals, certificate->interval_count, c->interval_capacity, interval);
 }
 
@@ -85,7 +86,8 @@ static void add_interval(Certifier *c, int64_t low, int64_t high, int root)
 static bool prove_interval(Certifier *c, int64_t low, int64_t high, bool sums, double target, int nodes)
 {
     Proof proof;
-    ProofLimits limits = {.nodes = nodes, .work = &c->work, .deadline = c->deadline};
+    ProofLimits limits = {
+        .nodes = nodes, .work = &c->work, .deadline = c->deadline, .update_cap = sums ? c->update_high : 0};
     ProofAnswer answer = proof_make(&proof, c->problem, high, sums, target, c->price, limits);
     if (answer == PROOF_DONE) {
         int root = proof_append(&proof, c->certificate, &c->node_capacity, c->problem, c->request->device_of, c->arena);
@@ -109,7 +111,7 @@ static double sum_under(Certifier *c, int64_t cap, double target)
 {
     const Problem *p = c->problem;
     Relaxation r;
-    relaxation_create(&r, p, cap, true, NULL, 0);
+    relaxation_create_capped(&r, p, cap, c->update_high, true, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
     for (int d = p->device_count - 1; d >= 0; d--) prices.price[r.class_of[d]] = c->price[d];
     prices_solve(&prices, &r, target, 20000);
@@ -119,53 +121,92 @@ static double sum_under(Certifier *c, int64_t cap, double target)
     return prices.bound;
 }
 
-/* From the largest period down: each interval as long as its prices can refute it. Where they cannot refute even the
- * next possible period, a tree does - or, if the bound may give way, as much less is claimed as it takes. */
-static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
+static bool is_spent(Certifier *c)
+{
+    bool late = monotonic_seconds() > c->deadline;
+    c->timed_out |= late;
+    return late || c->work < 0 || c->certificate->interval_count > MAX_INTERVALS ||
+           c->certificate->node_count > MAX_NODES;
+}
+
+/* Plans whose update is in question, from the largest period down: each interval as long as its prices can refute it.
+ * Where they cannot refute even the next possible period, a tree does - or, if *bound may give way, as much less is
+ * claimed as it takes. */
+static bool certify_periods(Certifier *c, int64_t *bound, int nodes, bool give_way)
 {
     const Problem *p = c->problem;
-    double rounds = p->microbatches - 1;
+    double rounds = p->microbatches - 1, update = (double)(c->update_low + 1);
     int64_t high = period_largest(p), width = 0;
-    reset(c);
-    if (rounds == 0 && give_way) bound = (int64_t)fmin((double)bound, sum_under(c, high, (double)bound));
-    c->certificate->bound_ns = bound;
-    if (rounds == 0) return prove_interval(c, 0, high, true, (double)bound - 0.5, nodes);
+    if (rounds == 0) {
+        if (give_way) *bound = (int64_t)fmin((double)*bound, update + sum_under(c, high, (double)*bound));
+        return prove_interval(c, 0, high, true, (double)*bound - update - 0.5, nodes);
+    }
     while (high > 0) {
-        bool late = monotonic_seconds() > c->deadline;
-        c->timed_out |= late;
-        if (late || c->work < 0 || c->certificate->interval_count > MAX_INTERVALS ||
-            c->certificate->node_count > MAX_NODES)
-            return false;
-        double sum = sum_under(c, high, (double)bound);
+        if (is_spent(c)) return false;
+        double sum = update + sum_under(c, high, (double)*bound - update);
         int64_t least = period_not_above(p, high) - 1; /* no period lies between */
         if (least < 0) least = 0;
-        if (give_way && sum + rounds * (double)(least + 1) < (double)bound) /* a little more, for longer steps */
-            bound = (int64_t)((sum + rounds * (double)(least + 1)) * (1 - 2e-5));
-        double needed = ceil(((double)bound - sum) / rounds) - 1;
+        if (give_way && sum + rounds * (double)(least + 1) < (double)*bound) /* a little more, for longer steps */
+            *bound = (int64_t)((sum + rounds * (double)(least + 1)) * (1 - 2e-5));
+        double needed = ceil(((double)*bound - sum) / rounds) - 1, rest = (double)*bound - update - 0.5;
         int64_t low = needed <= 0 ? 0 : needed < (double)least ? (int64_t)needed : least;
         bool done = false;
         if (nodes > 1 && width > high - low) {
             int64_t longer = high > width ? high - width : 0;
-            done =
-                prove_interval(c, longer, high, true, (double)bound - rounds * (double)(longer + 1) - 0.5, TREE_NODES);
+            done = prove_interval(c, longer, high, true, rest - rounds * (double)(longer + 1), TREE_NODES);
             if (done) low = longer;
         }
         width = done ? width * 2 : (high - low) * 2;
-        if (!done && !prove_interval(c, low, high, true, (double)bound - rounds * (double)(low + 1) - 0.5, nodes))
-            return false;
+        if (!done && !prove_interval(c, low, high, true, rest - rounds * (double)(low + 1), nodes)) return false;
         high = low;
     }
-    c->certificate->bound_ns = bound;
     return true;
+}
+
+/* Where the update is too much of the step to be left out: ranges of updates, from the longest down, each halved until
+ * its plans are refuted. */
+static bool certify_updates(Certifier *c, int64_t bound, int64_t low, int64_t high, int nodes)
+{
+    int intervals = c->certificate->interval_count, trees = c->certificate->node_count;
+    c->update_low = low;
+    c->update_high = high;
+    if (certify_periods(c, &bound, nodes, false)) return true;
+    if (high - low <= 1 || high <= 1 || is_spent(c)) return false;
+    c->certificate->interval_count = intervals;
+    c->certificate->node_count = trees;
+    int64_t middle = low < 0 ? (high + 1) / 2 : low + (high - low) / 2;
+    return certify_updates(c, bound, middle, high, nodes) && certify_updates(c, bound, low, middle, nodes);
+}
+
+static int64_t longest_update(const Problem *p)
+{
+    int64_t most = 1;
+    for (int t = 0; t < p->type_count; t++) {
+        int64_t update = problem_update(p, t, 0, p->layer_count);
+        if (update > most) most = update;
+    }
+    return most;
+}
+
+static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
+{
+    reset(c);
+    c->update_low = -1;
+    c->update_high = longest_update(c->problem);
+    bool ok = give_way ? certify_periods(c, &bound, nodes, true)
+                       : certify_updates(c, bound, c->update_low, c->update_high, nodes);
+    c->certificate->bound_ns = bound;
+    return ok;
 }
 
 /* The bound as it is; or, where trees do not get there, what prices alone can prove. */
 static bool certify_bound(Certifier *c, int64_t bound)
 {
     static const double weaker[] = {1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3};
-    bool period = c->problem->objective == PLAN_OBJECTIVE_PERIOD;
+    bool period = c->problem->objective == PLAN_OBJECTIVE_PERIOD || c->request->infeasible;
     if (bound <= 1) return false;
     if (period ? certify_period(c, bound, MAX_NODES) : certify_step(c, bound, TREE_NODES, false)) return true;
+    if (c->request->infeasible) return false;
     c->work = INT64_MAX;
     c->deadline = 1e300;
     if (!period) return certify_step(c, bound, 1, true);
@@ -189,8 +230,13 @@ static Certificate *settle(Certifier *c, bool ok)
 
 Certificate *certify(const Problem *problem, const CertifyRequest *request, Arena *arena, bool *timed_out)
 {
-    Certifier c = {
-        .problem = problem, .request = request, .arena = arena, .work = request->work, .deadline = request->deadline};
+    Certifier c = {.problem = problem,
+                   .request = request,
+                   .arena = arena,
+                   .work = request->work,
+                   .deadline = request->deadline,
+                   .update_low = -1,
+                   .update_high = longest_update(problem)};
     c.certificate = arena_new(arena, Certificate);
     c.certificate->price_count = request->price_count;
     c.price = memory_allocate((size_t)problem->device_count * sizeof *c.price);

@@ -10,6 +10,7 @@ typedef struct CertifyRequest {
     const int *device_of; /* [device of the problem]: device of the costs that the certificate speaks about */
     int price_count;      /* devices of those costs */
     int64_t work;         /* elementary steps (relaxation_work) to spend on certifying the bound as it is */
+    bool infeasible;      /* that no plan fits, instead: `bound` is then more than any period */
     double deadline;      /* on the monotonic clock; what prices alone can prove is certified in any case */
 } CertifyRequest;
 

@@ -127,8 +127,8 @@ typedef struct Plan {
     PlanSchedule schedule;
     PlanRecompute recompute;
     int microbatches;
-    /* Where the number was chosen: how many rows more per second twice as many would train, as a fraction; -1: they would
-     * not fit. 0 where it was given. */
+    /* Where the number was chosen: how many rows more per second twice as many would train, as a fraction; -1: they
+     * would not fit. 0 where it was given. */
     double microbatches_gain;
     int layer_count;
     PlanStage *stages;
@@ -143,6 +143,8 @@ typedef struct Plan {
     int64_t lower_bound_ns;    /* of the objective, for any plan */
     double gap;                /* (value - bound) / value; exactly 0 if and only if proven_optimal */
     bool proven_optimal;
+    bool
+        infeasible; /* nothing fits, and the certificate proves it: there are no stages, and no numbers mean anything */
     Certificate *certificate;
     bool timed_out; /* the time limit ended the search: another run may give another plan */
     PlanComparison compared[PLAN_ALLOCATOR_COUNT];
@@ -169,6 +171,8 @@ void plan_print(const Plan *plan, Buffer *buffer);
 /* Reads and checks the structure of a plan.json: ranges of every index, stages that cover the layers in order, ranks
  * that own what their instructions use. Whether its numbers are right is for verify.h. On failure *plan is freed. */
 bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);
+/* The same for those who can also do with a file that says (and proves) that nothing fits; plan_read refuses it. */
+bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics);
 void plan_free(Plan *plan);
 
 #endif

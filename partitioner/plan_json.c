@@ -112,6 +112,7 @@ static void print_head(Buffer *buffer, const Plan *plan)
     json_print_number(buffer, plan->gap);
     buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", plan->proven_optimal ? "true" : "false",
                  plan->timed_out ? "true" : "false");
+    if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");
 }
 
 static void print_requests(Buffer *buffer, const Plan *plan)
@@ -420,7 +421,9 @@ static bool read_head(const Reading *r, const json_t *root)
            get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) &&
            json_get_number(r->json, root, "", "gap", &plan->gap) &&
            get_truth(r, root, "proven_optimal", &plan->proven_optimal) &&
-           get_truth(r, root, "timed_out", &plan->timed_out) && read_requests(r, root);
+           get_truth(r, root, "timed_out", &plan->timed_out) &&
+           (!json_object_get(root, "infeasible") || get_truth(r, root, "infeasible", &plan->infeasible)) &&
+           read_requests(r, root);
 }
 
 static bool read_certificate(const Reading *r, const json_t *root)
@@ -441,6 +444,10 @@ static bool read_root(const Reading *r, const json_t *root)
         !json_get_array(r->json, root, "", "schedule", &schedule))
         return false;
     size_t count = json_array_size(stages);
+    if (plan->infeasible)
+        return (count == 0 && json_array_size(links) == 0 && json_array_size(ranks) == 0 &&
+                json_array_size(schedule) == 0 && read_certificate(r, root)) ||
+               refuse(r, "infeasible", "leaves no stages, links, ranks or schedule");
     if (count < 1 || count > (size_t)plan->layer_count) return refuse(r, "stages", "must be between 1 and the layers");
     if (json_array_size(links) != count - 1) return refuse(r, "links", "must be one between each two stages");
     if (json_array_size(ranks) < 1 || json_array_size(ranks) > count ||
@@ -463,7 +470,7 @@ static bool read_root(const Reading *r, const json_t *root)
     return read_certificate(r, root);
 }
 
-bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)
+bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)
 {
     memset(plan, 0, sizeof *plan);
     json_t *root = json_read(path, diagnostics);
@@ -473,4 +480,13 @@ bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)
     json_decref(root);
     if (!ok) plan_free(plan);
     return ok;
+}
+
+bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)
+{
+    if (!plan_read_verdict(plan, path, diagnostics)) return false;
+    if (!plan->infeasible) return true;
+    plan_free(plan);
+    return diagnostics_error(diagnostics, EXIT_NO_PLAN, (Place){.file = path}, "skycc verify checks the proof of that",
+                             "holds no plan: it says that nothing fits");
 }

@@ -178,9 +178,32 @@ static void fill_certificate(const Planner *p, Plan *plan, const Problem *proble
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
     for (int d = 0; d < problem->device_count; d++)
         device_of[d] = costs_find_device(p->asked, p->costs.devices[d].name);
-    CertifyRequest request = {plan->lower_bound_ns, device_of, p->asked->device_count, CERTIFY_WORK, deadline};
+    CertifyRequest request = {.bound = plan->infeasible ? period_largest(problem) + 1 : plan->lower_bound_ns,
+                              .device_of = device_of,
+                              .price_count = p->asked->device_count,
+                              .work = CERTIFY_WORK,
+                              .infeasible = plan->infeasible,
+                              .deadline = deadline};
     plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     free(device_of);
+}
+
+/* A plan without stages, but with the proof that there is none. Without a proof it is not given out. */
+static void fill_infeasible(const Planner *p, Plan *plan, const Problem *problem, double deadline)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->infeasible = true;
+    plan->name = arena_string(&plan->arena, p->asked->name);
+    plan->model_hash = arena_string(&plan->arena, p->asked->model_hash ? p->asked->model_hash : "");
+    plan->allocator = PLAN_OPTIMAL;
+    plan->objective = p->request->objective;
+    plan->schedule = problem->schedule;
+    plan->recompute = p->request->recompute;
+    plan->microbatches = problem->microbatches;
+    plan->layer_count = problem->layer_count;
+    fill_wishes(p, plan);
+    fill_certificate(p, plan, problem, deadline);
+    if (!plan->certificate) plan_free(plan);
 }
 
 static bool report_misfit(const Planner *p, const Problem *problem, const Candidates *c)
@@ -237,6 +260,7 @@ static bool make_plan(const Planner *p, Plan *plan)
     double deadline = monotonic_seconds() + p->request->time_limit_s;
     if (!create_problem(p, &p->costs, p->request->schedule, &problem)) return false;
     run_allocators(p, &problem, &arena, &candidates);
+    if (candidates.result.infeasible && !has_loop(p)) fill_infeasible(p, plan, &problem, deadline);
     bool ok = check_found(p, &problem, &candidates);
     if (ok) {
         const Allocation *chosen = &candidates.allocation[p->request->allocate];

@@ -24,7 +24,8 @@ typedef struct PlanRequest {
     ((PlanRequest){                                                                                                    \
         .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .schedule = PLAN_AUTO, .time_limit_s = 30})
 
-/* Fills *plan (free with plan_free). Fails with EXIT_NO_PLAN when nothing fits - the message then names the smallest
+/* Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the plan holds the
+ * proof. Fails with EXIT_NO_PLAN when nothing fits - the message then names the smallest
  * memory on one device, and the smallest number of further devices, that would do - or when the chosen allocator's
  * allocation does not fit; with EXIT_USAGE when a wish names an unknown device. */
 bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics);

@@ -103,7 +103,8 @@ static void ask(Prover *p, Question *q, const Question *parent, const double *pr
     if (restricted)
         arcs_restrict(&q->r, &parent->r, &p->splits[p->depth - 1]);
     else
-        relaxation_create(&q->r, p->problem, p->cap, p->sums, p->splits, p->depth);
+        relaxation_create_capped(&q->r, p->problem, p->cap, p->limits.update_cap > 0 ? p->limits.update_cap : INT64_MAX,
+                                 p->sums, p->splits, p->depth);
     solve(p, q, price, restricted ? parent->basis : NULL, iterations);
 }
 

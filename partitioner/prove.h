@@ -23,9 +23,10 @@ typedef struct Proof {
 
 typedef struct ProofLimits {
     int nodes;
-    int64_t *work;     /* what is left of an allowance of elementary steps, the same on every machine; NULL: no limit */
-    double deadline;   /* on the monotonic clock */
-    bool regions_only; /* split nothing but the parts of the cluster that links join */
+    int64_t *work;   /* what is left of an allowance of elementary steps, the same on every machine; NULL: no limit */
+    double deadline; /* on the monotonic clock */
+    int64_t update_cap; /* plans with a longer update are not in question; 0: all are */
+    bool regions_only;  /* split nothing but the parts of the cluster that links join */
     /* Where `found` is given, every open node is also searched with this width: for a plan under the cap, or (sums)
      * with a step below `best`, whose period is at least period_low. A node searched whole is then done too, so the
      * tree is no certificate. */

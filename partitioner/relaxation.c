@@ -8,11 +8,13 @@
 /* ---- reach: how far a stage may stretch ---- */
 
 /* Lowest start of a stage of `type` that ends at each cut with `to_end` stages to the end, itself included. */
-static void fill_low(const Problem *p, int type, int64_t cap, int to_end, int *low)
+static void fill_low(const Problem *p, int type, int64_t cap, int64_t update_cap, int to_end, int *low)
 {
     low[0] = 0;
     for (int end = 1, start = 0; end <= p->layer_count; end++) {
-        while (start < end && problem_work(p, type, start, end) > cap) start++;
+        while (start < end &&
+               (problem_work(p, type, start, end) > cap || problem_update(p, type, start, end) > update_cap))
+            start++;
         int first = start;
         if (!p->holes) {
             while (start < end && !problem_stage_fits(p, type, start, end, to_end)) start++;
@@ -31,7 +33,8 @@ static void fill_rows(Relaxation *r, const int *type_of_row, int rows, int *low)
     int levels = r->levels > 0 ? r->levels : 1;
     for (int level = 0; level < levels; level++)
         for (int k = 0; k < rows; k++)
-            fill_low(p, type_of_row[k], r->cap, level + 1, low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
+            fill_low(p, type_of_row[k], r->cap, r->update_cap, level + 1,
+                     low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
 }
 
 /* Levels whose reach is that of the level before them everywhere are dropped from the end. */
@@ -338,12 +341,13 @@ static void transpose_low(Relaxation *r)
         }
 }
 
-static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
-                   int split_count, const Freeze *freeze)
+static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap, bool sums,
+                   const Split *splits, int split_count, const Freeze *freeze)
 {
     memset(relaxation, 0, sizeof *relaxation);
     relaxation->problem = problem;
     relaxation->cap = cap;
+    relaxation->update_cap = update_cap;
     relaxation->sums = relaxation->costed = sums;
     const bool *open = open_regions(relaxation, splits, split_count);
     make_zones(relaxation, open);
@@ -367,13 +371,19 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
                        int split_count)
 {
-    create(relaxation, problem, cap, sums, splits, split_count, NULL);
+    create(relaxation, problem, cap, INT64_MAX, sums, splits, split_count, NULL);
+}
+
+void relaxation_create_capped(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap,
+                              bool sums, const Split *splits, int split_count)
+{
+    create(relaxation, problem, cap, update_cap, sums, splits, split_count, NULL);
 }
 
 void relaxation_create_around(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums,
                               const Freeze *freeze)
 {
-    create(relaxation, problem, cap, sums, NULL, 0, freeze);
+    create(relaxation, problem, cap, INT64_MAX, sums, NULL, 0, freeze);
 }
 
 void relaxation_free(Relaxation *relaxation)

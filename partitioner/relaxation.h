@@ -40,7 +40,7 @@ typedef struct Arc Arc; /* partitioner/arcs.h */
 typedef struct Relaxation {
     const Problem *problem;
     Arena arena;
-    int64_t cap;
+    int64_t cap, update_cap;
     bool sums; /* stages and links cost their nanoseconds; false: only the prices count (feasibility) */
 
     int zone_count; /* regions whose links cannot be told apart under this cap: at least 1 */
@@ -84,6 +84,9 @@ typedef struct Path {
 /* `splits` may be NULL. Classes are the problem's types when `sums`, else devices with equal reach. */
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
                        int split_count);
+/* The same for plans whose stages take at most `update_cap` ns to update. */
+void relaxation_create_capped(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap,
+                              bool sums, const Split *splits, int split_count);
 void relaxation_create_around(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums,
                               const Freeze *freeze);
 void relaxation_free(Relaxation *relaxation);

@@ -7,7 +7,8 @@
 #include "partitioner/plan.h"
 
 typedef struct Verified {
-    int64_t certified_ns; /* no plan has a smaller objective: certified; 0 if the plan carries no certificate */
+    int64_t certified_ns; /* no plan has a smaller objective: certified; 0 if the plan carries no certificate.
+                             That nothing fits, where the plan says so, is always certified. */
     int leaves;           /* of the certificate */
 } Verified;
 

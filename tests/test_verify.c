@@ -38,7 +38,7 @@ static bool verify_as_file(const Plan *plan, const Costs *costs, Verified *verif
     fclose(stream);
     buffer_free(&buffer);
     Plan again;
-    bool ok = plan_read(&again, path, diagnostics);
+    bool ok = plan_read_verdict(&again, path, diagnostics);
     unlink(path);
     if (!ok) return false;
     ok = plan_verify(verified, &again, costs, diagnostics);
@@ -49,7 +49,7 @@ static bool verify_as_file(const Plan *plan, const Costs *costs, Verified *verif
 static void random_plans_verify(void **state)
 {
     (void)state;
-    int certified = 0, plans = 0;
+    int certified = 0, plans = 0, impossible = 0;
     for (int seed = 0; seed < 20 * VARIANTS; seed++) {
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 100000);
@@ -57,7 +57,7 @@ static void random_plans_verify(void **state)
             PlanObjective objective = k & 2 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
             PlanRequest request = request_of(objective, k);
             Diagnostics diagnostics = {0};
-            Plan plan;
+            Plan plan = {0};
             Verified verified;
             if (plan_make(&plan, &costs, &request, &diagnostics)) {
                 assert_true(plan.proven_optimal);
@@ -67,16 +67,21 @@ static void random_plans_verify(void **state)
                 }
                 plans++;
                 certified += verified.certified_ns == plan_value_ns(&plan);
-                plan_free(&plan);
-            } else {
+            } else { /* and that proves it */
                 assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
+                assert_true(plan.infeasible);
+                assert_true(verify_as_file(&plan, &costs, &verified, &diagnostics));
+                impossible++;
             }
+            plan_free(&plan);
             diagnostics_free(&diagnostics);
         }
         costs_free(&costs);
     }
     assert_true(plans > 4000);
-    assert_true(certified > plans / 2);
+    printf("%d plans, %d certified optimal; %d times nothing fits\n", plans, certified, impossible);
+    assert_true(certified > plans * 99 / 100);
+    assert_true(impossible > 100);
 }
 
 /* ---- altered plans ---- */
