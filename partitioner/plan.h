@@ -102,6 +102,15 @@ typedef struct PlanLink {
     int64_t latency_ns[2], transfer_ns[2];
 } PlanLink;
 
+/* A tensor that crosses from a region into another, once per micro-batch. */
+typedef struct PlanCrossing {
+    const char *tensor;
+    int64_t bytes;
+    bool raw;                 /* an input or label of the model that `keep` gives a home: it is read, not sent */
+    int from_stage, to_stage; /* from_stage is -1 where it is raw */
+    const char *from_region, *to_region;
+} PlanCrossing;
+
 /* Prices of devices over a range of period caps, or over one side of a split: see partitioner/certificate.h. NULL where
  * no proof beyond the trivial bound is offered. */
 typedef struct Certificate Certificate;
@@ -137,6 +146,8 @@ typedef struct Plan {
     int rank_count;
     PlanLink *links; /* stage_count - 1 */
     int link_count;
+    PlanCrossing *crossings; /* where the costs know regions */
+    int crossing_count;
     int64_t period_ns, step_ns;
     int64_t simulated_step_ns; /* of this schedule on these links */
     double bubble;             /* idle share of the used devices during the simulated step */

@@ -44,6 +44,19 @@ static void print_link(Buffer *buffer, const PlanLink *link)
     buffer_print(buffer, "}");
 }
 
+static void print_crossing(Buffer *buffer, const PlanCrossing *crossing)
+{
+    buffer_print(buffer, "{\"tensor\":");
+    json_print_string(buffer, crossing->tensor);
+    buffer_print(buffer, ",\"bytes\":%lld,\"raw\":%s", (long long)crossing->bytes, crossing->raw ? "true" : "false");
+    if (!crossing->raw) buffer_print(buffer, ",\"from_stage\":%d", crossing->from_stage);
+    buffer_print(buffer, ",\"to_stage\":%d,\"from_region\":", crossing->to_stage);
+    json_print_string(buffer, crossing->from_region);
+    buffer_print(buffer, ",\"to_region\":");
+    json_print_string(buffer, crossing->to_region);
+    buffer_print(buffer, "}");
+}
+
 static void print_rank(Buffer *buffer, const PlanRank *rank)
 {
     buffer_print(buffer, "{\"device\":");
@@ -147,6 +160,11 @@ void plan_print(const Plan *plan, Buffer *buffer)
     for (int k = 0; k < plan->link_count; k++) {
         buffer_print(buffer, k ? ",\n  " : "\n  ");
         print_link(buffer, &plan->links[k]);
+    }
+    buffer_print(buffer, "],\n \"crossings\":[");
+    for (int k = 0; k < plan->crossing_count; k++) {
+        buffer_print(buffer, k ? ",\n  " : "\n  ");
+        print_crossing(buffer, &plan->crossings[k]);
     }
     buffer_print(buffer, "],\n \"ranks\":[");
     for (int r = 0; r < plan->rank_count; r++) {
@@ -271,6 +289,37 @@ static bool read_link(const Reading *r, const json_t *object, int k)
     for (int d = 1; d < DTYPE_COUNT; d++)
         if (strcmp(dtype, dtype_name((DType)d)) == 0) link->dtype = (DType)d;
     return link->dtype != DTYPE_NONE || refuse(r, path, "has an unknown dtype");
+}
+
+static bool read_crossing(const Reading *r, const json_t *object, int k)
+{
+    PlanCrossing *crossing = &r->plan->crossings[k];
+    const char *path = arena_format(r->arena, "crossings[%d]", k);
+    int last = r->plan->stage_count - 1;
+    const json_t *raw = json_object_get(object, "raw");
+    if (!json_is_object(object) || !json_is_boolean(raw))
+        return refuse(r, path, "must be an object that says whether the tensor is raw");
+    crossing->raw = json_is_true(raw);
+    crossing->from_stage = -1;
+    return get_name(r, object, path, "tensor", &crossing->tensor) &&
+           get_bytes(r, object, path, "bytes", &crossing->bytes) &&
+           (crossing->raw || get_int(r, object, path, "from_stage", 0, last, &crossing->from_stage)) &&
+           get_int(r, object, path, "to_stage", 0, last, &crossing->to_stage) &&
+           get_name(r, object, path, "from_region", &crossing->from_region) &&
+           get_name(r, object, path, "to_region", &crossing->to_region);
+}
+
+static bool read_crossings(const Reading *r, const json_t *root)
+{
+    json_t *crossings;
+    if (!json_object_get(root, "crossings")) return true;
+    if (!json_get_array(r->json, root, "", "crossings", &crossings)) return false;
+    if (json_array_size(crossings) > (1 << 24)) return refuse(r, "crossings", "too many");
+    r->plan->crossing_count = (int)json_array_size(crossings);
+    r->plan->crossings = arena_new_array(r->arena, PlanCrossing, (size_t)r->plan->crossing_count);
+    for (int k = 0; k < r->plan->crossing_count; k++)
+        if (!read_crossing(r, json_array_get(crossings, (size_t)k), k)) return false;
+    return true;
 }
 
 static bool read_instruction(const Reading *r, const json_t *array, int rank, int k)
@@ -467,7 +516,7 @@ static bool read_root(const Reading *r, const json_t *root)
         if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
     for (int k = 0; k < plan->rank_count; k++)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), json_array_get(schedule, (size_t)k), k)) return false;
-    return read_certificate(r, root);
+    return read_crossings(r, root) && read_certificate(r, root);
 }
 
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)

@@ -5,6 +5,7 @@
 
 #include "partitioner/allocate.h"
 #include "partitioner/certify.h"
+#include "partitioner/crossings.h"
 #include "partitioner/loop.h"
 #include "partitioner/microbatches.h"
 #include "partitioner/optimal.h"
@@ -266,6 +267,7 @@ static bool make_plan(const Planner *p, Plan *plan)
         const Allocation *chosen = &candidates.allocation[p->request->allocate];
         plan_build(plan, &problem, chosen, p->request->allocate);
         fill_comparison(plan, &problem, &candidates);
+        crossings_fill(plan, p->asked);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
         if (!has_loop(p)) fill_certificate(p, plan, &problem, deadline);

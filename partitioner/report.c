@@ -275,6 +275,23 @@ static void print_unused(Buffer *buffer, const Report *report)
     if (unused > 0) buffer_print(buffer, "\n");
 }
 
+static void print_crossings(Buffer *buffer, const Plan *plan)
+{
+    int64_t bytes = 0;
+    int raw = 0;
+    char text[REPORT_TEXT];
+    for (int i = 0; i < plan->crossing_count; i++) {
+        raw += plan->crossings[i].raw;
+        if (!plan->crossings[i].raw) bytes += plan->crossings[i].bytes;
+    }
+    if (plan->crossing_count > raw)
+        buffer_print(buffer, "between regions: %d tensors a micro-batch, %s\n", plan->crossing_count - raw,
+                     report_bytes(bytes, text));
+    if (raw > 0)
+        buffer_print(buffer, "%d raw tensor%s read in a region that is not its home (see crossings in the plan)\n", raw,
+                     raw > 1 ? "s are" : " is");
+}
+
 static void print_advice(Buffer *buffer, const Report *report)
 {
     enum { MOST = 3 };
@@ -315,6 +332,7 @@ void report_text(const Report *report, Buffer *buffer)
     if (*report_running(plan, running)) buffer_print(buffer, "%s\n", running);
     print_stages(buffer, report);
     print_slowest_link(buffer, plan);
+    print_crossings(buffer, plan);
     print_unused(buffer, report);
     print_comparison(buffer, plan);
     buffer_print(buffer, "\n%s\n", report_proof(plan, proof));

@@ -293,6 +293,30 @@ static void print_links(const Report *report, Buffer *buffer)
     close_table(buffer);
 }
 
+static void print_crossings(const Plan *plan, Buffer *buffer)
+{
+    char text[REPORT_TEXT];
+    if (plan->crossing_count == 0) return;
+    buffer_print(buffer, "<h3>What leaves a region</h3>\n");
+    OPEN_TABLE(buffer, "Every tensor that crosses between regions, per micro-batch", plan->crossing_count, "tensor",
+               "from", "to", "#bytes", "#stages");
+    for (int i = 0; i < plan->crossing_count; i++) {
+        const PlanCrossing *crossing = &plan->crossings[i];
+        buffer_print(buffer, "<tr><td>");
+        html_text(buffer, crossing->tensor);
+        buffer_print(buffer, "<td>");
+        html_text(buffer, crossing->from_region);
+        buffer_print(buffer, "<td>");
+        html_text(buffer, crossing->to_region);
+        buffer_print(buffer, "<td class=n>%s<td class=n>", report_bytes(crossing->bytes, text));
+        if (crossing->raw)
+            buffer_print(buffer, "raw, read by %d</tr>\n", crossing->to_stage);
+        else
+            buffer_print(buffer, "%d&ndash;%d</tr>\n", crossing->from_stage, crossing->to_stage);
+    }
+    close_table(buffer);
+}
+
 static void print_without(const Report *report, Buffer *buffer)
 {
     const Advice *advice = report->advice;
@@ -357,6 +381,7 @@ void report_html(const Report *report, Buffer *buffer)
     print_comparison(report->plan, buffer);
     html_time_line(buffer, report->plan);
     print_links(report, buffer);
+    print_crossings(report->plan, buffer);
     print_advice(report, buffer);
     print_foot(report->plan, buffer);
 }

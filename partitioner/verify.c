@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "partitioner/certificate.h"
+#include "partitioner/crossings.h"
 #include "partitioner/schedule.h"
 #include "partitioner/verify_rules.h"
 
@@ -128,6 +129,17 @@ static bool check_stages(Rules *r)
     return true;
 }
 
+static bool check_crossings(Rules *r)
+{
+    Plan again = *r->plan;
+    again.arena = (Arena){0};
+    again.crossings = NULL;
+    crossings_fill(&again, r->costs);
+    bool equal = crossings_equal(&again, r->plan);
+    arena_free(&again.arena);
+    return equal || rules_refuse(r, "crossings", "are not what crosses between regions");
+}
+
 static bool check_schedule(Rules *r)
 {
     Simulation simulation;
@@ -162,7 +174,7 @@ static bool check_numbers(Rules *r)
 {
     const Plan *plan = r->plan;
     if (plan->infeasible) return check_infeasible(r);
-    if (!check_stages(r) || !check_schedule(r) || !check_bound(r)) return false;
+    if (!check_stages(r) || !check_crossings(r) || !check_schedule(r) || !check_bound(r)) return false;
     bool above =
         plan->certificate && (plan->certificate->bound_ns < 0 || plan->certificate->bound_ns > plan_value_ns(plan));
     return !above || rules_refuse(r, "certificate", "its bound is above the plan's value");

@@ -74,6 +74,32 @@ static bool read_numbers(const Reading *r, const json_t *array, const char *path
     return true;
 }
 
+/* What a layer reads and hands on, by name: known where a model was there. */
+static bool read_tensors(const Reading *r, const json_t *object, const char *path, LayerCost *layer)
+{
+    enum { MOST = 1000 };
+    json_t *inputs;
+    const char *output = NULL;
+    if (!json_optional_string(r->json, object, path, "output", &output)) return false;
+    if (output) layer->output = arena_string(r->arena, output);
+    if (!json_object_get(object, "inputs")) return true;
+    if (!json_get_array(r->json, object, path, "inputs", &inputs)) return false;
+    if (json_array_size(inputs) > MOST) return refuse(r, path, "has too many inputs");
+    layer->inputs = arena_new_array(r->arena, CostInput, json_array_size(inputs));
+    for (size_t i = 0; i < json_array_size(inputs); i++) {
+        const json_t *item = json_array_get(inputs, i);
+        const char *place = arena_format(r->arena, "%s.inputs[%zu]", path, i), *name;
+        int64_t bytes;
+        if (!json_is_object(item)) return refuse(r, place, "must be an object");
+        if (!json_get_string(r->json, item, place, "name", &name) ||
+            !json_get_integer(r->json, item, place, "bytes", &bytes))
+            return false;
+        if (bytes < 0) return refuse(r, place, "its bytes must not be negative");
+        layer->inputs[layer->input_count++] = (CostInput){arena_string(r->arena, name), bytes};
+    }
+    return true;
+}
+
 static bool read_layer(const Reading *r, const json_t *object, int index)
 {
     const char *path = arena_format(r->arena, "layers[%d]", index);
@@ -94,7 +120,8 @@ static bool read_layer(const Reading *r, const json_t *object, int index)
            json_optional_integer(r->json, object, path, "scratch_bytes", &layer->scratch_bytes) &&
            json_optional_integer(r->json, object, path, "kept_bytes", &layer->kept_bytes) &&
            json_optional_integer(r->json, object, path, "split_bytes", &layer->split_bytes) &&
-           json_optional_integer(r->json, object, path, "output_bytes", &layer->output_bytes);
+           json_optional_integer(r->json, object, path, "output_bytes", &layer->output_bytes) &&
+           read_tensors(r, object, path, layer);
 }
 
 static bool read_own_times(const Reading *r, const json_t *object, const char *path, const char *key, double **times)
@@ -374,7 +401,17 @@ static void print_layer(Buffer *buffer, const LayerCost *layer)
                      (long long)layer->state_bytes, (long long)layer->stash_bytes, (long long)layer->scratch_bytes);
     if (layer->kept_bytes > 0) buffer_print(buffer, ",\"kept_bytes\":%lld", (long long)layer->kept_bytes);
     if (layer->split_bytes > 0) buffer_print(buffer, ",\"split_bytes\":%lld", (long long)layer->split_bytes);
-    buffer_print(buffer, ",\"output_bytes\":%lld}", (long long)layer->output_bytes);
+    buffer_print(buffer, ",\"output_bytes\":%lld", (long long)layer->output_bytes);
+    if (layer->output) {
+        buffer_print(buffer, ",\"output\":");
+        json_print_string(buffer, layer->output);
+    }
+    for (int i = 0; i < layer->input_count; i++) {
+        buffer_print(buffer, i ? ",{\"name\":" : ",\"inputs\":[{\"name\":");
+        json_print_string(buffer, layer->inputs[i].name);
+        buffer_print(buffer, ",\"bytes\":%lld}", (long long)layer->inputs[i].bytes);
+    }
+    buffer_print(buffer, layer->input_count ? "]}" : "}");
 }
 
 static void print_own_times(Buffer *buffer, const char *key, const double *times, int count)

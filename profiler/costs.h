@@ -20,6 +20,12 @@ enum {
     COSTS_MAX_MICROBATCHES = 1 << 20
 };
 
+/* A raw input or label of the model, as a layer reads it. */
+typedef struct CostInput {
+    const char *name;
+    int64_t bytes; /* of a micro-batch */
+} CostInput;
+
 typedef struct LayerCost {
     const char *name;
     /* On the reference device. */
@@ -39,6 +45,9 @@ typedef struct LayerCost {
     int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
     int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
     int64_t output_bytes;  /* crosses the cut behind this layer, forward, and as many come back */
+    const char *output;    /* the name of that tensor; NULL: not known */
+    CostInput *inputs;     /* raw inputs and labels that the layer reads */
+    int input_count;
 } LayerCost;
 
 #define COSTS_NO_LIMIT INT64_MAX

@@ -65,6 +65,18 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
                            tensors_bytes(stage->send_backward, stage->send_backward_count);
 }
 
+/* Names of what the layer hands on and of the model's inputs that it reads. */
+static void layer_tensors(Costs *costs, LayerCost *layer, const SkyStage *stage)
+{
+    layer->inputs = arena_new_array(&costs->arena, CostInput, stage->input_count);
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        layer->inputs[layer->input_count++] =
+            (CostInput){arena_string(&costs->arena, stage->inputs[i].name), (int64_t)stage->inputs[i].bytes};
+    /* Values that passes made have numbers for names, which say nothing. */
+    if (stage->send_forward_count > 0 && stage->send_forward[0].name[0] != '%')
+        layer->output = arena_string(&costs->arena, stage->send_forward[0].name);
+}
+
 /* What splitting the layer's backward puts off, and keeps until then. */
 static void layer_split(LayerCost *layer, const StageCode *code, const MachineProfile *measured, Speed speed)
 {
@@ -174,6 +186,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
         layer_memory(layer, &code.stage);
+        layer_tensors(costs, layer, &code.stage);
         layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, reference, speed, &missing);
         layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, reference, speed, &missing);
         layer->update_s = calls_s(code.stage.update, code.stage.update_count, reference, speed, &missing);

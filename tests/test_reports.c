@@ -159,6 +159,34 @@ static void devices_are_added(void **state)
     EXPECT(skycc(PLAN "--add name=c,count=2,region=paris --without c.1"), 0, " of 4 devices");
 }
 
+/* The plan lists what leaves a region, raw tensors that should stay at home included. */
+static void crossings_are_listed(void **state)
+{
+    (void)state;
+    write_text("costs.json", costs_text);
+    EXPECT(
+        skycc(PLAN "--pin 0-2=a --pin 3-5=b -o -"), 0,
+        "{\"tensor\":\"output of encoder.1\",\"bytes\":1000,\"raw\":false,\"from_stage\":0,\"to_stage\":1,"
+        "\"from_region\":\"paris\",\"to_region\":\"tokyo\"}",
+        "{\"tensor\":\"gradient of output of encoder.1\",\"bytes\":1000,\"raw\":false,\"from_stage\":1,\"to_stage\":0,"
+        "\"from_region\":\"tokyo\",\"to_region\":\"paris\"}");
+    EXPECT(skycc("plan --costs costs.json --pin 0-5=a -o -"), 0, "\"crossings\":[]");
+    char *kept = strdup(costs_text), *end = strrchr(kept, '}'), text[4096];
+    *end = '\0';
+    snprintf(text, sizeof text, "%s,\"keep\":{\"inputs\":\"a\",\"labels\":\"a\"}}", kept);
+    char *inputs = strstr(text, "\"output_bytes\"");
+    for (int layer = 0; layer < 3; layer++) inputs = strstr(inputs + 1, "\"output_bytes\"");
+    memmove(inputs + 41, inputs, strlen(inputs) + 1);
+    memcpy(inputs, "\"inputs\":[{\"name\":\"mask\",\"bytes\":77777}],", 41);
+    write_text("kept.json", text);
+    EXPECT(skycc("plan --costs kept.json --pin 3=b --objective period"), 0, "a runs stages 0 and 2",
+           "1 raw tensor is read in a region that is not its home");
+    EXPECT(skycc("plan --costs kept.json --pin 3=b -o kept-plan.json --report html"), 0, "What leaves a region",
+           "raw, read by 1");
+    EXPECT(skycc("verify kept-plan.json --costs kept.json"), 0, "the plan is as it says");
+    free(kept);
+}
+
 static void bad_additions_are_refused(void **state)
 {
     static const char *const cases[][2] = {
@@ -183,11 +211,9 @@ static void bad_additions_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_drawn),
-        cmocka_unit_test(long_logs_make_small_pictures),
-        cmocka_unit_test(devices_are_added),
-        cmocka_unit_test(bad_additions_are_refused),
-        cmocka_unit_test(malformed_logs_are_refused_with_their_line),
+        cmocka_unit_test(losses_are_drawn),          cmocka_unit_test(long_logs_make_small_pictures),
+        cmocka_unit_test(devices_are_added),         cmocka_unit_test(crossings_are_listed),
+        cmocka_unit_test(bad_additions_are_refused), cmocka_unit_test(malformed_logs_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

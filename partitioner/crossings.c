@@ -1,0 +1,86 @@
+#include "partitioner/crossings.h"
+
+#include <string.h>
+
+static const char *region_of(const Costs *costs, const char *device)
+{
+    int index = device ? costs_find_device(costs, device) : -1;
+    return index < 0 || costs->devices[index].region < 0 ? NULL : costs->region_names[costs->devices[index].region];
+}
+
+static void add(Plan *plan, int *capacity, PlanCrossing crossing)
+{
+    if (!crossing.from_region || !crossing.to_region || strcmp(crossing.from_region, crossing.to_region) == 0) return;
+    if (plan->crossing_count == *capacity) {
+        PlanCrossing *grown = arena_new_array(&plan->arena, PlanCrossing, 2 * (size_t)*capacity + 8);
+        if (*capacity) memcpy(grown, plan->crossings, (size_t)*capacity * sizeof *grown);
+        plan->crossings = grown;
+        *capacity = 2 * *capacity + 8;
+    }
+    crossing.tensor = arena_string(&plan->arena, crossing.tensor);
+    crossing.from_region = arena_string(&plan->arena, crossing.from_region);
+    crossing.to_region = arena_string(&plan->arena, crossing.to_region);
+    plan->crossings[plan->crossing_count++] = crossing;
+}
+
+static bool reads(const LayerCost *layer, const char *input)
+{
+    for (int i = 0; i < layer->input_count; i++)
+        if (strcmp(layer->inputs[i].name, input) == 0) return true;
+    return false;
+}
+
+/* Labels are what the last layer alone reads; the raw inputs are the others. */
+static const char *home_of(const Costs *costs, const char *input)
+{
+    for (int l = 0; l + 1 < costs->layer_count; l++)
+        if (reads(&costs->layers[l], input)) return costs->keep_inputs;
+    return costs->keep_labels;
+}
+
+static void add_inputs(Plan *plan, const Costs *costs, int stage, int *capacity)
+{
+    const PlanStage *s = &plan->stages[stage];
+    for (int l = s->first_layer; l <= s->last_layer; l++)
+        for (int i = 0; i < costs->layers[l].input_count; i++) {
+            const CostInput *input = &costs->layers[l].inputs[i];
+            bool known = false;
+            for (int before = s->first_layer; before < l && !known; before++)
+                known = reads(&costs->layers[before], input->name);
+            if (!known)
+                add(plan, capacity,
+                    (PlanCrossing){input->name, input->bytes, true, -1, stage,
+                                   region_of(costs, home_of(costs, input->name)), region_of(costs, s->device)});
+        }
+}
+
+void crossings_fill(Plan *plan, const Costs *costs)
+{
+    int capacity = 0;
+    Arena scratch = {0};
+    plan->crossing_count = 0;
+    for (int k = 0; k < plan->stage_count && costs->region_count > 0; k++) {
+        add_inputs(plan, costs, k, &capacity);
+        if (k == plan->link_count) break;
+        const LayerCost *layer = &costs->layers[plan->stages[k].last_layer];
+        const char *from = region_of(costs, plan->stages[k].device), *to = region_of(costs, plan->stages[k + 1].device);
+        const char *name = layer->output ? layer->output : arena_format(&scratch, "output of %s", layer->name);
+        const char *gradient = arena_format(&scratch, "gradient of %s", name);
+        add(plan, &capacity, (PlanCrossing){name, layer->output_bytes, false, k, k + 1, from, to});
+        add(plan, &capacity, (PlanCrossing){gradient, layer->output_bytes, false, k + 1, k, to, from});
+    }
+    arena_free(&scratch);
+}
+
+bool crossings_equal(const Plan *a, const Plan *b)
+{
+    if (a->crossing_count != b->crossing_count) return false;
+    for (int i = 0; i < a->crossing_count; i++) {
+        const PlanCrossing *x = &a->crossings[i], *y = &b->crossings[i];
+        if (strcmp(x->tensor, y->tensor) != 0 || x->bytes != y->bytes || x->raw != y->raw ||
+            x->from_stage != y->from_stage || x->to_stage != y->to_stage ||
+            strcmp(x->from_region, y->from_region) != 0 || strcmp(x->to_region, y->to_region) != 0)
+            return false;
+    }
+    return true;
+}
