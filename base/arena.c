@@ -6,7 +6,16 @@
 
 #include "base/diagnostics.h"
 
-enum { BLOCK_BYTES = 1 << 16, ALIGNMENT = 16 };
+/* Under AddressSanitizer every object is a block of its own, so that accesses beyond it are seen. */
+#if defined(__has_feature)
+#define ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define ADDRESS_SANITIZER 1
+#else
+#define ADDRESS_SANITIZER 0
+#endif
+
+enum { BLOCK_BYTES = 1 << 16, ALIGNMENT = 16, SEPARATE_OBJECTS = ADDRESS_SANITIZER };
 
 typedef struct ArenaBlock {
     struct ArenaBlock *previous;
@@ -39,10 +48,10 @@ void *memory_resize(void *pointer, size_t count, size_t size)
 void *arena_allocate(Arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX - BLOCK_BYTES) memory_exhausted();
-    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!SEPARATE_OBJECTS) bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     ArenaBlock *block = arena->block;
-    if (!block || block->size - block->used < bytes) {
-        size_t size = bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
+    if (SEPARATE_OBJECTS || !block || block->size - block->used < bytes) {
+        size_t size = SEPARATE_OBJECTS || bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
         block = calloc(1, sizeof *block + size);
         if (!block) memory_exhausted();
         block->size = size;

@@ -27,7 +27,8 @@ static bool claim_iterations(Graph *graph, const Lowering *lowering)
     for (size_t c = 0; c < lowering->call_count; c++) {
         double product = 1;
         const Kernel *kernel = lowering->calls[c].kernel;
-        for (int a = 0; a < kernel->axis_count; a++) product *= (double)kernel->extent[a];
+        /* An empty axis does not spare the loops around it. */
+        for (int a = 0; a < kernel->axis_count; a++) product *= kernel->extent[a] ? (double)kernel->extent[a] : 1;
         iterations += product;
     }
     if (iterations > FOLD_LIMIT_ITERATIONS) return false;
@@ -64,8 +65,8 @@ bool fold_node(Graph *graph, NodeId id, Diagnostics *diagnostics)
     if (!foldable(graph, graph_node(graph, id)) || bytes > FOLD_LIMIT_BYTES - graph->folded_bytes) return true;
     Lowering lowering = {0};
     lowering_begin(&lowering, graph);
-    lowering_run(&lowering, &id, 1);
-    for (int i = 0; i < graph_node(graph, id)->output_count; i++)
+    if (bytes) lowering_run(&lowering, &id, 1);
+    for (int i = 0; bytes && i < graph_node(graph, id)->output_count; i++)
         lowering_materialize(&lowering, graph_node(graph, id)->outputs[i]);
 
     if (!claim_iterations(graph, &lowering)) {

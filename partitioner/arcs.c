@@ -137,11 +137,16 @@ static bool respects(const Relaxation *r, const Split *split, const Arc *arc, in
     return (arc->start != split->cut || split->cut == 0) && (end != split->cut || split->cut == last);
 }
 
-/* Gives the device a class of its own, the last, and returns it. */
+/* Gives the device a class of its own, the last, with the reach of the one it leaves; returns that. */
 static int isolate(Relaxation *child, int device)
 {
     int old = child->class_of[device], fresh = child->class_count++;
     size_t classes = (size_t)fresh + 1, devices = (size_t)child->problem->device_count;
+    size_t cuts = (size_t)child->problem->layer_count + 1;
+    int *low = arena_new_array(&child->arena, int, classes *cuts); /* where there are arcs, there are no levels */
+    memcpy(low, child->low, (size_t)fresh * cuts * sizeof *low);
+    memcpy(low + (size_t)fresh * cuts, child->low + (size_t)old * cuts, cuts * sizeof *low);
+    child->low = low;
     int **by_class[] = {&child->class_size, &child->class_type, &child->class_zone};
     for (size_t k = 0; k < 3; k++) {
         int *grown = arena_new_array(&child->arena, int, classes);
