@@ -53,9 +53,14 @@ static const Record number_record = {sizeof(double), (const Field[]){END(double)
 static const Record instruction_record = {sizeof(SkyInstruction), (const Field[]){END(SkyInstruction)}};
 static const Record labels_record = {sizeof(SkyLabels), (const Field[]){STRING(SkyLabels, name), END(SkyLabels)}};
 static const Record tensor_record = {sizeof(SkyTensor), (const Field[]){STRING(SkyTensor, name), END(SkyTensor)}};
+static const Record tied_name_record = {sizeof(SkyTiedName),
+                                        (const Field[]){STRING(SkyTiedName, name), END(SkyTiedName)}};
+static const Record use_record = {sizeof(SkyUse), (const Field[]){END(SkyUse)}};
 static const Record parameter_record = {
     sizeof(SkyParameter),
-    (const Field[]){STRING(SkyParameter, value.name), STRING(SkyParameter, initial_file), END(SkyParameter)}};
+    (const Field[]){STRING(SkyParameter, value.name), ARRAY(SkyParameter, uses, use_record, use_count),
+                    ARRAY(SkyParameter, tied_names, tied_name_record, tied_name_count),
+                    STRING(SkyParameter, initial_file), END(SkyParameter)}};
 static const Record call_record = {sizeof(SkyCall),
                                    (const Field[]){{offsetof(SkyCall, kernel), FIELD_KERNEL, NULL, 0},
                                                    ARRAY(SkyCall, operands, location_record, operand_count),

@@ -175,6 +175,7 @@ static void free_builder(StageBuilder *builder)
     free(builder->send_backward.values);
     free(builder->outputs.values);
     free(builder->parameters.values);
+    free(builder->holder);
     free(builder->kept);
     free(builder->recomputed);
     free(builder->location);

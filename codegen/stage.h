@@ -14,7 +14,8 @@ typedef struct StageCode {
     /* Of STAGE_PLAIN, what STAGE_SPLIT would do: which backward calls it puts off, and what the slot grows by. */
     const bool *puts_off;
     uint64_t split_bytes;
-    const ValueId *parameter_values; /* of stage.parameters; their initial_* fields are the caller's to fill */
+    const ValueId *parameter_values; /* of stage.parameters (sharing.h: the shared ones); their initial_* fields are the
+                                        caller's to fill */
 } StageCode;
 
 /* What a stage keeps of a micro-batch between forward and backward, and how backward runs. All forms compute the same

@@ -30,7 +30,9 @@ typedef struct StageBuilder {
     StageForm form;
     Lowering lowering;
     NodeList forward, backward, update;
-    ValueList receive_forward, send_forward, receive_backward, send_backward, outputs, parameters;
+    ValueList receive_forward, send_forward, receive_backward, send_backward, outputs;
+    ValueList parameters; /* all that the stage's nodes read */
+    ValueId *holder; /* per value of a parameter here: the first in the stage that uses the same; shares its place */
     size_t forward_end, backward_end, weight_gradient_end, update_end; /* in lowering.calls */
     bool *kept;                                                        /* per value: outlives the list that writes it */
     bool *recomputed;      /* per forward call: backward runs it again; NULL: none */
@@ -46,7 +48,7 @@ typedef struct StageBuilder {
 /* --- stage_nodes.c --- */
 void stage_collect_nodes(StageBuilder *builder);
 void stage_collect_boundaries(StageBuilder *builder);
-/* Parameters that the stage's nodes read, in the order of the model. */
+/* Parameters that the stage's nodes read, in the order of the model. Of uses of one parameter the first is updated. */
 void stage_collect_parameters(StageBuilder *builder);
 bool stage_is_last(const StageBuilder *builder);
 bool stage_has_loss(const StageBuilder *builder);

@@ -3,6 +3,7 @@
 
 #include "codegen/stage_builder.h"
 #include "graph/operator.h"
+#include "graph/sharing.h"
 
 static bool in_stage(const StageBuilder *builder, int layer)
 {
@@ -91,6 +92,26 @@ const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint
     return NULL;
 }
 
+/* Sets the holders, and drops the updates of all others. */
+static void choose_holders(StageBuilder *builder)
+{
+    Graph *graph = builder->graph;
+    ValueId *first = memory_allocate(graph->value_count * sizeof *first);
+    builder->holder = memory_allocate(graph->value_count * sizeof *builder->holder);
+    for (size_t i = 0; i < builder->parameters.count; i++) {
+        ValueId value = builder->parameters.values[i], parameter = shared_parameter(graph, value);
+        if (!first[parameter]) first[parameter] = value;
+        builder->holder[value] = first[parameter];
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < builder->update.count; i++) {
+        ValueId updated = graph_node(graph, builder->update.nodes[i])->inputs[0];
+        if (builder->holder[updated] == updated) builder->update.nodes[kept++] = builder->update.nodes[i];
+    }
+    builder->update.count = kept;
+    free(first);
+}
+
 void stage_collect_parameters(StageBuilder *builder)
 {
     Graph *graph = builder->graph;
@@ -104,4 +125,5 @@ void stage_collect_parameters(StageBuilder *builder)
     for (ValueId v = 1; v < graph->value_count; v++)
         if (graph_value(graph, v)->role == ROLE_PARAMETER && used[v]) value_list_add(&builder->parameters, v);
     free(used);
+    choose_holders(builder);
 }

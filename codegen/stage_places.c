@@ -39,8 +39,12 @@ void stage_place_parameters(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
     const ValueList *parameters = &builder->parameters;
-    for (size_t i = 0; i < parameters->count; i++)
-        place(builder, parameters->values[i], SKY_SPACE_STATE, &builder->state_bytes);
+    for (size_t i = 0; i < parameters->count; i++) {
+        ValueId value = parameters->values[i], holder = builder->holder[value];
+        place(builder, holder, SKY_SPACE_STATE, &builder->state_bytes);
+        builder->location[value] = builder->location[holder];
+        builder->placed[value] = true;
+    }
     for (size_t i = 0; i < parameters->count; i++) {
         ValueId gradient = graph_gradient(graph, parameters->values[i]);
         if (gradient) place(builder, gradient, SKY_SPACE_STATE, &builder->state_bytes);

@@ -1,8 +1,10 @@
 /* The tables of a stage (runtime/program.h): calls, tensors, parameters. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/stage_builder.h"
 #include "graph/operator.h"
+#include "graph/sharing.h"
 
 static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
 {
@@ -128,38 +130,73 @@ static uint32_t decay_exempt_class(const Graph *graph, ValueId parameter)
     const Value *value = graph_value(graph, parameter);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op == OP_LayerNormalization &&
-            (node->inputs[1] == parameter || (node->input_count > 2 && node->inputs[2] == parameter)))
-            return 2;
+        for (int i = 1; node->op == OP_LayerNormalization && i < node->input_count; i++)
+            if (shared_parameter(graph, node->inputs[i]) == parameter) return 2;
     }
     return value->shape.rank == 1 ? 1 : 0;
+}
+
+/* Which parameter of the model a value is, and which of its uses. */
+typedef struct ParameterNumber {
+    uint32_t index, use, uses;
+} ParameterNumber;
+
+static ParameterNumber *number_parameters(const Graph *graph)
+{
+    ParameterNumber *numbers = memory_allocate(graph->value_count * sizeof *numbers);
+    uint32_t count = 0;
+    for (ValueId v = 1; v < graph->value_count; v++) {
+        if (graph_value(graph, v)->role != ROLE_PARAMETER) continue;
+        ValueId parameter = shared_parameter(graph, v);
+        if (parameter == v) numbers[v].index = count++;
+        numbers[v].use = numbers[parameter].uses++;
+    }
+    return numbers;
+}
+
+/* What the stage's layers use of a parameter that several layers of the model share. */
+static void use_table(StageBuilder *builder, const ParameterNumber *numbers, ValueId holder, SkyParameter *parameter)
+{
+    const Graph *graph = builder->graph;
+    const ValueList *values = &builder->parameters;
+    if (numbers[shared_parameter(graph, holder)].uses < 2 || !graph_gradient(graph, holder)) return;
+    SkyUse *uses = arena_new_array(&builder->code->arena, SkyUse, values->count);
+    for (size_t i = 0; i < values->count; i++)
+        if (builder->holder[values->values[i]] == holder)
+            uses[parameter->use_count++] =
+                (SkyUse){.number = numbers[values->values[i]].use,
+                         .gradient = builder->location[graph_gradient(graph, values->values[i])]};
+    parameter->uses = uses;
 }
 
 static void parameter_table(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
-    const ValueList *parameters = &builder->parameters;
+    const ValueList *values = &builder->parameters;
     StageCode *code = builder->code;
-    SkyParameter *table = arena_new_array(&code->arena, SkyParameter, parameters->count);
-    uint32_t global_index = 0;
-    size_t count = 0;
-    for (ValueId v = 1; v < graph->value_count && count < parameters->count; v++) {
-        if (graph_value(graph, v)->role != ROLE_PARAMETER) continue;
-        uint32_t index = global_index++;
-        if (parameters->values[count] != v) continue;
-        SkyParameter *parameter = &table[count++];
-        parameter->value = tensor_of(builder, v, graph_value(graph, v)->name);
-        parameter->global_index = index;
-        parameter->decay_exempt_class = decay_exempt_class(graph, v);
-        ValueId gradient = graph_gradient(graph, v);
+    SkyParameter *table = arena_new_array(&code->arena, SkyParameter, values->count);
+    ValueId *parameters = arena_new_array(&code->arena, ValueId, values->count);
+    ParameterNumber *numbers = number_parameters(graph);
+    uint32_t count = 0;
+    for (size_t i = 0; i < values->count; i++) {
+        ValueId holder = values->values[i], shared = shared_parameter(graph, holder);
+        if (builder->holder[holder] != holder) continue;
+        SkyParameter *parameter = &table[count];
+        parameters[count++] = shared;
+        parameter->value = tensor_of(builder, holder, graph_value(graph, shared)->name);
+        parameter->global_index = numbers[shared].index;
+        parameter->decay_exempt_class = decay_exempt_class(graph, shared);
+        ValueId gradient = graph_gradient(graph, holder);
         if (gradient) parameter->gradient = builder->location[gradient];
-        const Node *update = stage_update_of(builder, v, &parameter->update);
+        use_table(builder, numbers, holder, parameter);
+        const Node *update = stage_update_of(builder, holder, &parameter->update);
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
             parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
     }
+    free(numbers);
     code->stage.parameters = table;
-    code->stage.parameter_count = (uint32_t)parameters->count;
-    code->parameter_values = arena_copy(&code->arena, parameters->values, parameters->count * sizeof(ValueId));
+    code->stage.parameter_count = count;
+    code->parameter_values = parameters;
 }
 
 void stage_make_tables(StageBuilder *builder)

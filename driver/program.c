@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/operator.h"
+#include "graph/sharing.h"
 
 /* What labels of input number `number` must stay below: the fewest classes of the losses that read them. */
 static int64_t label_classes(const Graph *graph, int number)
@@ -40,7 +41,8 @@ static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
 static uint32_t count_parameters(const Graph *graph)
 {
     uint32_t count = 0;
-    for (ValueId v = 1; v < graph->value_count; v++) count += graph_value(graph, v)->role == ROLE_PARAMETER;
+    for (ValueId v = 1; v < graph->value_count; v++)
+        count += graph_value(graph, v)->role == ROLE_PARAMETER && shared_parameter(graph, v) == v;
     return count;
 }
 

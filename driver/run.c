@@ -360,13 +360,20 @@ static void write_gradients(Run *run)
                             execution_address(&run->execution, 0, 0, stage->parameters[i].gradient));
 }
 
+static bool backward(Run *run, Diagnostics *diagnostics)
+{
+    if (!execution_backward(&run->execution, 0, 0, diagnostics)) return false;
+    execution_sum_uses(&run->execution, 0);
+    return true;
+}
+
 static bool train(Run *run, Diagnostics *diagnostics)
 {
     int steps = run->options->steps;
     run->losses = arena_new_array(&run->arena, double, (size_t)steps + 1);
     for (int step = 0; step < steps; step++) {
         run->losses[step] = loss_value(run);
-        if (step > 0 && !execution_backward(&run->execution, 0, 0, diagnostics)) return false;
+        if (step > 0 && !backward(run, diagnostics)) return false;
         if (!execution_update(&run->execution, 0, diagnostics)) return false;
         set_step(run, step + 1);
         if (!execution_forward(&run->execution, 0, 0, diagnostics)) return false;
@@ -389,7 +396,7 @@ static bool execute(Run *run, Diagnostics *diagnostics)
     run->writer = safetensors_writer();
     write_outputs(run);
     bool differentiates = run->options->gradients || run->options->steps >= 0;
-    if (differentiates && !execution_backward(&run->execution, 0, 0, diagnostics)) return false;
+    if (differentiates && !backward(run, diagnostics)) return false;
     if (run->options->gradients) write_gradients(run);
     if (run->options->steps >= 0 && !train(run, diagnostics)) return false;
     SafeTensorsWriter *writer = run->writer;

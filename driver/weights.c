@@ -120,9 +120,30 @@ void weights_draw(StageCode *code, const Graph *graph, float deviation)
     }
 }
 
+/* Initializers that are tied to a parameter stand beside it in checkpoints. */
+static void name_ties(StageCode *code, const ImportedModel *imported)
+{
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        SkyTiedName *names = NULL;
+        size_t count = 0, capacity = 0;
+        for (size_t k = 0; k < imported->parameter_count; k++) {
+            const ImportedParameter *name = &imported->parameters[k];
+            if (!name->tied || name->value != code->parameter_values[i]) continue;
+            SkyTiedName tied = {.name = arena_string(&code->arena, name->name), .transposed = name->transposed};
+            array_push(names, count, capacity, tied);
+        }
+        if (!count) continue;
+        parameters[i].tied_names = arena_copy(&code->arena, names, count * sizeof *names);
+        parameters[i].tied_name_count = (uint32_t)count;
+        free(names);
+    }
+}
+
 bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
                        Diagnostics *diagnostics)
 {
+    name_ties(code, &model->imported);
     if (options->init.drawn) {
         weights_draw(code, &model->graph, options->init.deviation);
         return true;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/operator.h"
+#include "graph/sharing.h"
 
 struct Differentiation {
     Graph *graph;
@@ -151,6 +152,30 @@ static bool differentiate_node(Differentiation *differentiation, NodeId id)
     return ok;
 }
 
+/* Where one use of a shared parameter has a gradient, all have: those that the loss does not depend on have zeros, so
+ * that every holder updates its copy alike. */
+static void complete_shared(Differentiation *differentiation)
+{
+    Graph *graph = differentiation->graph;
+    bool *trained = memory_allocate(differentiation->forward_values);
+    for (ValueId v = 1; v < differentiation->forward_values; v++)
+        if (graph->gradients[v]) trained[shared_parameter(graph, v)] = true;
+    for (NodeId n = 1; n < graph->node_count; n++)
+        for (int i = 0; graph_node(graph, n)->phase == PHASE_FORWARD && i < graph_node(graph, n)->input_count; i++) {
+            ValueId v = graph_node(graph, n)->inputs[i];
+            if (graph_node(graph, n)->op == OP_NONE || v >= differentiation->forward_values || graph->gradients[v] ||
+                graph_value(graph, v)->role != ROLE_PARAMETER || !trained[shared_parameter(graph, v)])
+                continue;
+            const Shape shape = graph_value(graph, v)->shape;
+            ValueId zero = gradient_scalar(differentiation, graph_value(graph, v)->dtype, 0);
+            Attribute attribute = attribute_integers("shape", shape.dim, shape.rank);
+            differentiation->node = n;
+            differentiation->gradient[v] = gradient_node(differentiation, OP_Expand, &zero, 1, &attribute, 1);
+            accumulate(differentiation, v);
+        }
+    free(trained);
+}
+
 bool differentiate(Graph *graph, Diagnostics *diagnostics)
 {
     size_t values = graph->value_count, nodes = graph->node_count;
@@ -174,6 +199,7 @@ bool differentiate(Graph *graph, Diagnostics *diagnostics)
             graph_constant_scalar(graph, graph_value(graph, graph->loss)->dtype, 1.0);
         for (NodeId n = (NodeId)nodes - 1; n > 0; n--)
             if (graph_node(graph, n)->op != OP_NONE) ok &= differentiate_node(&differentiation, n);
+        complete_shared(&differentiation);
     }
     free(differentiation.gradient);
     free(differentiation.wanted);

@@ -32,7 +32,8 @@ typedef struct Value {
     Shape shape;
     NodeId producer;   /* 0 unless produced by a node */
     const void *data;  /* constants and parameters: row-major elements */
-    ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; else 0 */
+    ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; a further use of a
+                          parameter (sharing.h): the parameter; else 0 */
     const char *use;   /* parameters: what its only use is called, where that says more than `name`; else NULL */
 } Value;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/operator.h"
+#include "graph/sharing.h"
 
 bool *values_depending_on_parameters(const Graph *graph)
 {
@@ -19,8 +20,7 @@ bool *values_depending_on_parameters(const Graph *graph)
     return depends;
 }
 
-/* The parameter that `value` is, or is a mere view of; 0 if it is something else. */
-static ValueId parameter_behind(const Graph *graph, ValueId value)
+ValueId parameter_behind(const Graph *graph, ValueId value)
 {
     while (graph_value(graph, value)->producer) {
         const Node *node = graph_node(graph, graph_value(graph, value)->producer);
@@ -102,31 +102,6 @@ static void choose_cuts(Cutter *cutter, const bool *candidate)
     }
 }
 
-/* A parameter has one home: layers that share one become one. */
-static void join_sharers(Cutter *cutter, Diagnostics *diagnostics)
-{
-    Graph *graph = cutter->graph;
-    size_t *first = memory_allocate(graph->value_count * sizeof *first); /* 1 + position of the first use */
-    for (size_t i = 0; i < cutter->count; i++) {
-        const Node *node = graph_node(graph, cutter->nodes[i]);
-        for (int k = 0; k < node->input_count; k++) {
-            ValueId input = parameter_behind(graph, node->inputs[k]);
-            if (!input) continue;
-            if (!first[input]) first[input] = i + 1;
-            bool joined = false;
-            for (size_t j = first[input]; j <= i; j++) {
-                joined |= cutter->cut[j];
-                cutter->cut[j] = false;
-            }
-            if (joined)
-                diagnostics_warning(diagnostics, PLACE_FILE(graph->file), NULL,
-                                    "layers that share the parameter '%s' are kept together on one device",
-                                    graph_value(graph, input)->name);
-        }
-    }
-    free(first);
-}
-
 /* The length of the longest prefix of `a` and `b` that ends at a dot or at the end of both. */
 static size_t common_components(const char *a, const char *b, size_t length)
 {
@@ -145,37 +120,54 @@ static const char *speaking_name(const Graph *graph, ValueId parameter)
 {
     const Value *value = graph_value(graph, parameter);
     const char *name = value->use ? value->use : value->name;
-    return parameter && speaks(name) ? name : NULL;
+    return parameter && !value->parameter && speaks(name) ? name : NULL; /* shared ones belong to another layer */
 }
 
-static const char *layer_name(Graph *graph, const NodeId *nodes, size_t count, int number)
+/* What is known of a layer's name: the names of its parameters have the first `length` characters in common. */
+typedef struct LayerName {
+    const char *first, *other; /* a name, and one that goes on differently */
+    size_t length;
+} LayerName;
+
+static void add_name(LayerName *layer, const char *name)
 {
-    const char *first = NULL, *other = NULL;
-    size_t length = 0;
-    for (size_t i = 0; i < count; i++) {
-        const Node *node = graph_node(graph, nodes[i]);
-        for (int k = 0; k < node->input_count; k++) {
-            const char *name = speaking_name(graph, parameter_behind(graph, node->inputs[k]));
-            if (!name) continue;
-            if (!first) {
-                first = name;
-                length = (size_t)(strrchr(first, '.') - first);
-            } else {
-                size_t common = common_components(first, name, length);
-                if (common < length) other = name;
-                length = common;
-            }
-        }
+    if (!layer->first) {
+        *layer = (LayerName){.first = name, .length = (size_t)(strrchr(name, '.') - name)};
+        return;
     }
+    size_t common = common_components(layer->first, name, layer->length);
+    if (common < layer->length) layer->other = name;
+    layer->length = common;
+}
+
+static const char *layer_name(Graph *graph, const LayerName *layer, int number)
+{
+    const char *first = layer->first;
+    size_t length = layer->length;
     if (!first || length == 0) return arena_format(&graph->arena, "layer-%d", number);
     const char *prefix = arena_string_n(&graph->arena, first, length);
     const char *last_dot = strrchr(prefix, '.');
     /* "encoder.layer.3" alone would name the whole block: say which parts of it. */
-    if (other && last_dot && strspn(last_dot + 1, "0123456789") == strlen(last_dot + 1)) {
-        int a = (int)strcspn(first + length + 1, "."), b = (int)strcspn(other + length + 1, ".");
-        return arena_format(&graph->arena, "%s.%.*s+%.*s", prefix, a, first + length + 1, b, other + length + 1);
+    if (layer->other && last_dot && strspn(last_dot + 1, "0123456789") == strlen(last_dot + 1)) {
+        const char *a = first + length + 1, *b = layer->other + length + 1;
+        return arena_format(&graph->arena, "%s.%.*s+%.*s", prefix, (int)strcspn(a, "."), a, (int)strcspn(b, "."), b);
     }
     return prefix;
+}
+
+static void name_layers(Graph *graph)
+{
+    LayerName *layers = memory_allocate((size_t)graph->layer_count * sizeof *layers);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && node->layer != LAYER_NONE && i < node->input_count; i++) {
+            const char *name = speaking_name(graph, parameter_behind(graph, node->inputs[i]));
+            if (name) add_name(&layers[node->layer], name);
+        }
+    }
+    graph->layer_names = arena_new_array(&graph->arena, const char *, (size_t)graph->layer_count);
+    for (int l = 0; l < graph->layer_count; l++) graph->layer_names[l] = layer_name(graph, &layers[l], l);
+    free(layers);
 }
 
 /* Drops the leading components that all names share ("m.bert." stays if the head is "m.classifier": then only "m."). */
@@ -203,17 +195,16 @@ void layers_assign(Graph *graph, Diagnostics *diagnostics)
     cutter.cut = memory_allocate(cutter.count + 1);
     bool *candidate = find_candidates(&cutter);
     choose_cuts(&cutter, candidate);
-    join_sharers(&cutter, diagnostics);
 
-    graph->layer_names = arena_new_array(&graph->arena, const char *, cutter.count + 1);
     graph->layer_count = 0;
     for (size_t begin = 0, end; begin < cutter.count; begin = end) {
         int layer = graph->layer_count++;
         for (end = begin; end == begin || (end < cutter.count && !cutter.cut[end]); end++)
             graph_node(graph, cutter.nodes[end])->layer = layer;
-        graph->layer_names[layer] = layer_name(graph, cutter.nodes + begin, end - begin, layer);
     }
     place_views(graph);
+    parameters_share(graph, diagnostics);
+    name_layers(graph);
     strip_common_prefix(graph);
     free(candidate);
     free(cutter.cut);

@@ -10,11 +10,14 @@
 #include "graph/graph.h"
 
 /* Sets Node.layer of every forward node, graph->layer_names and layer_count. Run it when the forward graph (loss
- * included) is final and before differentiation, which passes layers on to backward nodes. Layers that share a
- * parameter are joined, with a warning. */
+ * included) is final and before differentiation, which passes layers on to backward nodes. Layers may
+ * share parameters: see sharing.h. */
 void layers_assign(Graph *graph, Diagnostics *diagnostics);
 
 /* Marks (true) every value that `value` ids below value_count depend on a parameter; free with free(). */
 bool *values_depending_on_parameters(const Graph *graph);
+
+/* The parameter that `value` is, or is a mere view of; 0 if it is something else. */
+ValueId parameter_behind(const Graph *graph, ValueId value);
 
 #endif

@@ -154,6 +154,28 @@ static SkyLocation tensor_location(const SkyParameter *parameter, int index)
     return index < 0 ? parameter->value.location : parameter->states[index];
 }
 
+static const float *transpose(Arena *arena, const float *data, Shape *shape)
+{
+    int64_t rows = shape->dim[0], columns = shape->dim[1];
+    float *copy = arena_new_array(arena, float, (size_t)(rows * columns));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) copy[c * rows + r] = data[r * columns + c];
+    *shape = (Shape){2, {columns, rows}};
+    return copy;
+}
+
+/* The value once more under each of its other names; copies are made in `arena`. */
+static void write_tied(const Execution *execution, uint32_t stage, const SkyParameter *parameter,
+                       SafeTensorsWriter *writer, Arena *arena)
+{
+    for (uint32_t i = 0; i < parameter->tied_name_count; i++) {
+        Shape shape = tensor_shape(&parameter->value);
+        const float *data = execution_address(execution, stage, 0, parameter->value.location);
+        if (parameter->tied_names[i].transposed) data = transpose(arena, data, &shape);
+        safetensors_writer_add(writer, parameter->tied_names[i].name, DTYPE_F32, &shape, data);
+    }
+}
+
 /* A parameter that several stages hold is written by the first of them on this rank. */
 static bool held_by_earlier(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
 {
@@ -177,7 +199,7 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
                            CheckpointFile *file, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
-    Arena names = {0};
+    Arena names = {0}; /* and transposed copies */
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
         const SkyStage *stage = execution->stages[s].stage;
         for (uint32_t p = 0; p < stage->parameter_count; p++) {
@@ -187,6 +209,7 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
             for (int i = -1; i < (int)parameter->state_count; i++)
                 safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape,
                                        execution_address(execution, s, 0, tensor_location(parameter, i)));
+            write_tied(execution, s, parameter, writer, &names);
         }
     }
     char *in = checkpoint_path(directory, step);

@@ -1,6 +1,7 @@
 #include "runtime/execute.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/parallel.h"
 #include "base/tiles.h"
@@ -190,6 +191,21 @@ void execution_exempt_from_decay(Execution *execution, uint32_t classes)
             if (parameter->update >= spaces->stage->update_count) bug("%s has no update", parameter->value.name);
             bool exempt = classes >> parameter->decay_exempt_class & 1;
             spaces->step_offset[parameter->update] = exempt ? SKY_STEP_GROUP : 0;
+        }
+    }
+}
+
+void execution_sum_uses(const Execution *execution, uint32_t stage)
+{
+    const SkyStage *from = execution->stages[stage].stage;
+    for (uint32_t p = 0; p < from->parameter_count; p++) {
+        const SkyParameter *parameter = &from->parameters[p];
+        float *sum = execution_address(execution, stage, 0, parameter->gradient);
+        size_t elements = parameter->value.bytes / sizeof *sum;
+        for (uint32_t u = 1; u < parameter->use_count; u++) {
+            float *term = execution_address(execution, stage, 0, parameter->uses[u].gradient);
+            for (size_t i = 0; i < elements; i++) sum[i] += term[i];
+            memset(term, 0, elements * sizeof *term); /* as an update leaves its gradient */
         }
     }
 }

@@ -50,6 +50,8 @@ bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnos
 /* Exempts the parameters of the classes in `classes` (bit 1 << decay_exempt_class) from weight decay: their update
  * calls read the second group of step scalars. */
 void execution_exempt_from_decay(Execution *execution, uint32_t classes);
+/* Where the stage has all layers: sums the uses of its shared parameters, as the runtime does across stages. */
+void execution_sum_uses(const Execution *execution, uint32_t stage);
 /* Sum of squares of a parameter's accumulated gradient: in double, in an order that threads do not change. */
 double execution_gradient_square(const Execution *execution, uint32_t stage, const SkyParameter *parameter);
 

@@ -8,16 +8,10 @@
 
 #define NOT_HELD UINT32_MAX
 
-typedef struct Holder {
-    uint32_t stage;
-    int rank;
-} Holder;
-
-static int by_stage(const void *a, const void *b)
-{
-    const Holder *left = a, *right = b;
-    return left->stage < right->stage ? -1 : left->stage > right->stage;
-}
+/* A use that some rank holds, as ranks tell each other. */
+typedef struct HeldUse {
+    uint32_t global_index, number;
+} HeldUse;
 
 /* The next parameter of this rank with that global index, from stage *stage on; NULL after the last. */
 static const SkyParameter *held(const Execution *execution, uint32_t global_index, uint32_t *stage)
@@ -30,81 +24,135 @@ static const SkyParameter *held(const Execution *execution, uint32_t global_inde
     return NULL;
 }
 
-static float *gradient_of(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
+/* Writes the first stage that holds each parameter, or NOT_HELD. Returns the number of uses of shared ones. */
+static uint32_t list_held(const SkyProgram *program, uint32_t *first_stage)
 {
-    return execution_address(execution, stage, 0, parameter->gradient);
-}
-
-/* Writes the first stage that holds each parameter, or NOT_HELD; marks in `several` those with more than one here. */
-static void list_held(const Execution *execution, uint32_t *first_stage, bool *several)
-{
-    const SkyProgram *program = execution->program;
+    uint32_t uses = 0;
     for (uint32_t i = 0; i < program->total_parameter_count; i++) first_stage[i] = NOT_HELD;
     for (uint32_t s = 0; s < program->stage_count; s++)
         for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
-            uint32_t index = program->stages[s].parameters[p].global_index;
+            const SkyParameter *parameter = &program->stages[s].parameters[p];
+            uint32_t index = parameter->global_index;
             if (index >= program->total_parameter_count)
                 bug("parameter %u of %u", index, program->total_parameter_count);
-            if (first_stage[index] == NOT_HELD)
-                first_stage[index] = program->stages[s].index;
-            else
-                several[index] = true;
+            if (first_stage[index] == NOT_HELD) first_stage[index] = program->stages[s].index;
+            uses += parameter->use_count;
         }
+    return uses;
 }
 
-/* Settles parameter `index` from every rank's list; returns the number of its holders. */
-static int settle(Gradients *gradients, uint32_t index, const uint32_t *all, bool several_here, Holder *holders)
+/* Of every parameter the rank that has it in the earliest stage. */
+static void settle_owners(Gradients *gradients, const uint32_t *mine)
 {
     World *world = gradients->world;
     uint32_t total = gradients->execution->program->total_parameter_count;
-    int count = 0;
-    bool here = all[(size_t)world->rank * total + index] != NOT_HELD;
+    uint32_t *all = memory_allocate((size_t)world->size * total * sizeof *all);
+    world_allgather(world, mine, total * sizeof *mine, all, "agreement on parameters");
+    for (uint32_t i = 0; i < total; i++) {
+        uint32_t first = NOT_HELD;
+        gradients->owner[i] = NOT_HELD;
+        for (int r = 0; r < world->size; r++) {
+            uint32_t stage = all[(size_t)r * total + i];
+            if (stage >= first) continue;
+            first = stage;
+            gradients->owner[i] = (uint32_t)r;
+        }
+    }
+    free(all);
+}
+
+/* All ranks' uses, *each per rank, the unused rest of a rank's with index NOT_HELD. */
+static HeldUse *gather_uses(const Gradients *gradients, uint32_t mine, uint32_t *each)
+{
+    World *world = gradients->world;
+    const SkyProgram *program = gradients->execution->program;
+    uint32_t *counts = memory_allocate((size_t)world->size * sizeof *counts), count = 0;
+    world_allgather(world, &mine, sizeof mine, counts, "agreement on shared parameters");
+    *each = 0;
     for (int r = 0; r < world->size; r++)
-        if (all[(size_t)r * total + index] != NOT_HELD) holders[count++] = (Holder){all[(size_t)r * total + index], r};
-    qsort(holders, (size_t)count, sizeof *holders, by_stage);
-    gradients->owner[index] = count ? (uint32_t)holders[0].rank : NOT_HELD;
-    if (!here || (count == 1 && !several_here)) return count;
-    SharedParameter *shared = &gradients->shared[gradients->shared_count++];
-    *shared = (SharedParameter){index, memory_allocate((size_t)count * sizeof *shared->ranks), count};
-    for (int i = 0; i < count; i++) shared->ranks[i] = holders[i].rank;
-    return count;
+        if (counts[r] > *each) *each = counts[r];
+    free(counts);
+    HeldUse *own = memory_allocate((*each + 1) * sizeof *own);
+    HeldUse *all = memory_allocate((size_t)world->size * (*each + 1) * sizeof *all);
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
+            const SkyParameter *parameter = &program->stages[s].parameters[p];
+            for (uint32_t u = 0; u < parameter->use_count; u++)
+                own[count++] = (HeldUse){parameter->global_index, parameter->uses[u].number};
+        }
+    for (; count < *each; count++) own[count] = (HeldUse){NOT_HELD, 0};
+    if (*each) world_allgather(world, own, *each * sizeof *own, all, "agreement on shared parameters");
+    free(own);
+    return all;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const SharedUse *left = a, *right = b;
+    return left->number < right->number ? -1 : left->number > right->number;
+}
+
+/* Where this rank accumulates that use. */
+static float *gradient_here(const Execution *execution, HeldUse use)
+{
+    uint32_t stage = 0;
+    for (const SkyParameter *p; (p = held(execution, use.global_index, &stage)); stage++)
+        for (uint32_t u = 0; u < p->use_count; u++)
+            if (p->uses[u].number == use.number) return execution_address(execution, stage, 0, p->uses[u].gradient);
+    bug("parameter %u has no use %u here", use.global_index, use.number);
+}
+
+/* Lists the uses of every parameter that is shared and held here. Returns the most bytes received for one. */
+static size_t settle_shared(Gradients *gradients, const uint32_t *first_stage, const HeldUse *all, uint32_t each)
+{
+    World *world = gradients->world;
+    const Execution *execution = gradients->execution;
+    size_t most = 0, count = (size_t)world->size * each;
+    for (uint32_t i = 0; i < execution->program->total_parameter_count; i++) {
+        uint32_t stage = 0;
+        const SkyParameter *parameter = first_stage[i] == NOT_HELD ? NULL : held(execution, i, &stage);
+        if (!parameter || !parameter->use_count) continue;
+        SharedParameter *shared = &gradients->shared[gradients->shared_count++];
+        *shared = (SharedParameter){.global_index = i,
+                                    .uses = memory_allocate(count * sizeof *shared->uses),
+                                    .elements = parameter->value.bytes / sizeof(float)};
+        size_t received = 0;
+        for (size_t u = 0; u < count; u++) {
+            if (all[u].global_index != i) continue;
+            int rank = (int)(u / each);
+            float *here = rank == world->rank ? gradient_here(execution, all[u]) : NULL;
+            shared->uses[shared->use_count++] = (SharedUse){all[u].number, rank, here};
+            if (!here) received += parameter->value.bytes;
+        }
+        qsort(shared->uses, (size_t)shared->use_count, sizeof *shared->uses, by_number);
+        if (received > most) most = received;
+    }
+    return most;
 }
 
 bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip, Diagnostics *diagnostics)
 {
-    World *world = pipeline->world;
-    uint32_t total = pipeline->program->total_parameter_count;
-    *gradients = (Gradients){.world = world,
+    uint32_t total = pipeline->program->total_parameter_count, each;
+    *gradients = (Gradients){.world = pipeline->world,
                              .execution = pipeline->execution,
                              .first_tag = pipeline_first_free_tag(pipeline),
                              .clip = clip,
                              .owner = memory_allocate(total * sizeof *gradients->owner),
                              .shared = memory_allocate(total * sizeof *gradients->shared),
                              .squares = memory_allocate(total * sizeof *gradients->squares)};
-    uint32_t *mine = memory_allocate(total * sizeof *mine);
-    uint32_t *all = memory_allocate((size_t)world->size * total * sizeof *all);
-    bool *several = memory_allocate(total);
-    Holder *holders = memory_allocate((size_t)world->size * sizeof *holders);
-    list_held(pipeline->execution, mine, several);
-    world_allgather(world, mine, total * sizeof *mine, all, "agreement on parameters");
-    size_t largest = 0;
-    for (uint32_t i = 0; i < total; i++) {
-        int before = gradients->shared_count, count = settle(gradients, i, all, several[i], holders);
-        if (gradients->shared_count == before) continue;
-        uint32_t stage = 0;
-        size_t bytes = held(pipeline->execution, i, &stage)->value.bytes * (size_t)(count - 1);
-        if (bytes > largest) largest = bytes;
-    }
-    free(mine);
+    uint32_t *first_stage = memory_allocate(total * sizeof *first_stage);
+    uint32_t uses = list_held(pipeline->program, first_stage);
+    settle_owners(gradients, first_stage);
+    HeldUse *all = gather_uses(gradients, uses, &each);
+    size_t received = settle_shared(gradients, first_stage, all, each);
     free(all);
-    free(several);
-    free(holders);
-    return memory_map(&gradients->received, largest, 1, "gradients of shared parameters", diagnostics);
+    free(first_stage);
+    return memory_map(&gradients->received, received, 1, "gradients of shared parameters", diagnostics);
 }
 
 void gradients_close(Gradients *gradients)
 {
-    for (int i = 0; i < gradients->shared_count; i++) free(gradients->shared[i].ranks);
+    for (int i = 0; i < gradients->shared_count; i++) free(gradients->shared[i].uses);
     free(gradients->shared);
     free(gradients->owner);
     free(gradients->squares);
@@ -113,53 +161,67 @@ void gradients_close(Gradients *gradients)
 
 bool gradients_need_work(const Gradients *gradients) { return gradients->clip > 0 || gradients->shared_count > 0; }
 
-/* The sum over this rank's stages is left in the first of them, whose gradient is returned. */
-static float *sum_here(Execution *execution, uint32_t global_index, size_t *elements)
+/* Whether an earlier use is the same rank's: a message to it is under way. */
+static bool is_repeated(const SharedParameter *shared, int use)
 {
-    uint32_t stage = 0;
-    const SkyParameter *first = held(execution, global_index, &stage);
-    float *sum = gradient_of(execution, stage, first);
-    *elements = first->value.bytes / sizeof *sum;
-    stage++;
-    for (const SkyParameter *next; (next = held(execution, global_index, &stage)); stage++) {
-        const float *other = gradient_of(execution, stage, next);
-        for (size_t i = 0; i < *elements; i++) sum[i] += other[i];
-    }
-    return sum;
+    for (int u = 0; u < use; u++)
+        if (shared->uses[u].rank == shared->uses[use].rank) return true;
+    return false;
 }
 
-static void copy_to_others_here(Execution *execution, uint32_t global_index, const float *sum, size_t elements)
+/* Sends this rank's uses to all other holders and receives theirs. */
+static void exchange(Gradients *gradients, const SharedParameter *shared)
 {
-    uint32_t stage = 0;
-    for (const SkyParameter *next; (next = held(execution, global_index, &stage)); stage++) {
-        float *other = gradient_of(execution, stage, next);
-        if (other != sum) memcpy(other, sum, elements * sizeof *sum);
+    World *world = gradients->world;
+    size_t bytes = shared->elements * sizeof(float);
+    int pending = 0, tag = gradients->first_tag + (int)shared->global_index, peer = -1;
+    float *received = (float *)gradients->received.bytes;
+    for (int u = 0; u < shared->use_count; u++) {
+        const SharedUse *use = &shared->uses[u];
+        if (use->gradient) continue;
+        world_receive(world, received, bytes, peer = use->rank, tag, &pending);
+        received += shared->elements;
+        for (int own = 0; own < shared->use_count && !is_repeated(shared, u); own++)
+            if (shared->uses[own].gradient)
+                world_send(world, shared->uses[own].gradient, bytes, use->rank, tag, &pending);
+    }
+    if (pending) world_wait(world, &pending, (WaitReason){peer, -1, -1, "gradients of a shared parameter"});
+}
+
+/* Adds elements first ... first + count - 1 of all uses up, in order. */
+static void sum_uses(const Gradients *gradients, const SharedParameter *shared, size_t first, size_t count, float *sum)
+{
+    const float *received = (const float *)gradients->received.bytes;
+    for (int u = 0; u < shared->use_count; u++) {
+        const float *term = shared->uses[u].gradient;
+        if (!term) {
+            term = received;
+            received += shared->elements;
+        }
+        if (u == 0)
+            memcpy(sum, term + first, count * sizeof *sum);
+        else
+            for (size_t i = 0; i < count; i++) sum[i] += term[first + i];
     }
 }
 
 static void reduce(Gradients *gradients, const SharedParameter *shared)
 {
-    World *world = gradients->world;
-    size_t elements;
-    float *mine = sum_here(gradients->execution, shared->global_index, &elements);
-    float *received = (float *)gradients->received.bytes;
-    int tag = gradients->first_tag + (int)shared->global_index;
-    for (int r = 0, other = 0; r < shared->rank_count; r++) {
-        int pending = 0, peer = shared->ranks[r];
-        if (peer == world->rank) continue;
-        world_receive(world, received + (size_t)other++ * elements, elements * sizeof *mine, peer, tag, &pending);
-        world_send(world, mine, elements * sizeof *mine, peer, tag, &pending);
-        world_wait(world, &pending, (WaitReason){peer, -1, -1, "gradients of a shared parameter"});
-    }
-    for (size_t i = 0; i < elements; i++) {
-        float sum = 0;
-        for (int r = 0, other = 0; r < shared->rank_count; r++) {
-            float term = shared->ranks[r] == world->rank ? mine[i] : received[(size_t)other++ * elements + i];
-            sum = r == 0 ? term : sum + term;
+    enum { BLOCK = 1 << 12 };
+    const Execution *execution = gradients->execution;
+    float sum[BLOCK];
+    exchange(gradients, shared);
+    for (size_t first = 0; first < shared->elements; first += BLOCK) {
+        size_t count = shared->elements - first < BLOCK ? shared->elements - first : BLOCK;
+        sum_uses(gradients, shared, first, count, sum);
+        uint32_t stage = 0;
+        for (const SkyParameter *p; (p = held(execution, shared->global_index, &stage)); stage++) {
+            for (uint32_t u = 0; u < p->use_count; u++) /* those that no update leaves zero */
+                memset((float *)execution_address(execution, stage, 0, p->uses[u].gradient) + first, 0,
+                       count * sizeof *sum);
+            memcpy((float *)execution_address(execution, stage, 0, p->gradient) + first, sum, count * sizeof *sum);
         }
-        mine[i] = sum;
     }
-    copy_to_others_here(gradients->execution, shared->global_index, mine, elements);
 }
 
 void gradients_reduce(Gradients *gradients)

@@ -1,14 +1,22 @@
-/* What happens to gradients between the last backward and the update: sums over stages that hold the same parameter
- * (tied weights in different stages), and clipping by the norm of the whole gradient. */
+/* What happens to gradients between the last backward and the update: sums over the layers that share a parameter (tied
+ * weights, perhaps in different stages), and clipping by the norm of the whole gradient. */
 #ifndef RUNTIME_GRADIENTS_H
 #define RUNTIME_GRADIENTS_H
 
 #include "runtime/pipeline.h"
 
+/* One layer's part of the gradient of a shared parameter. */
+typedef struct SharedUse {
+    uint32_t number; /* SkyUse.number */
+    int rank;
+    float *gradient; /* NULL if it is another rank's */
+} SharedUse;
+
 typedef struct SharedParameter {
     uint32_t global_index;
-    int *ranks; /* that hold it, in the order of the first stage by which they do */
-    int rank_count;
+    SharedUse *uses; /* of all ranks, in order */
+    int use_count;
+    size_t elements;
 } SharedParameter;
 
 typedef struct Gradients {
@@ -19,7 +27,7 @@ typedef struct Gradients {
     uint32_t *owner;         /* per parameter of the model: the rank that counts it */
     SharedParameter *shared; /* those held here */
     int shared_count;
-    MemoryRegion received; /* gradients of the other holders of one parameter, one after another */
+    MemoryRegion received; /* other ranks' uses of one parameter, one after another */
     double *squares;       /* per parameter of the model */
 } Gradients;
 
@@ -29,7 +37,8 @@ void gradients_close(Gradients *gradients);
 
 /* Whether anything is to be done between backward and update. */
 bool gradients_need_work(const Gradients *gradients);
-/* Sums shared gradients, in the same order everywhere, so that all holders update their copies alike. */
+/* Sums the uses of every shared parameter, in their order, so that all holders update their copies alike, and as they
+ * would if one stage had all layers. */
 void gradients_reduce(Gradients *gradients);
 /* Collective. Sets SKY_STEP_GRADIENT_SCALE so that the norm of the whole gradient, summed parameter by parameter in the
  * model's order, is at most `clip`. */

@@ -52,9 +52,27 @@ typedef struct SkyTensor {
     SkyLocation location;
 } SkyTensor;
 
+/* What one layer adds to the gradient of a parameter that several layers share. */
+typedef struct SkyUse {
+    uint32_t number; /* among the model's uses of this parameter, in the order of the layers */
+    uint32_t reserved;
+    SkyLocation gradient;
+} SkyUse;
+
+/* Another name under which checkpoints have a parameter's value. */
+typedef struct SkyTiedName {
+    const char *name;
+    uint32_t transposed; /* a matrix: there it stands with its dimensions exchanged */
+    uint32_t reserved;
+} SkyTiedName;
+
 typedef struct SkyParameter {
     SkyTensor value;
-    SkyLocation gradient;        /* float32, like the value */
+    SkyLocation gradient; /* float32, like the value. Of a shared parameter where the sum is to go before UPDATE */
+    const SkyUse *uses;   /* of a parameter that several layers of the model share: by this stage, ascending */
+    const SkyTiedName *tied_names;
+    uint32_t use_count; /* 0 where one layer alone uses it */
+    uint32_t tied_name_count;
     uint32_t state_count;        /* 0 SGD, 1 momentum, 2 Adam */
     uint32_t update;             /* number of its call in SkyStage.update */
     SkyLocation states[2];       /* adam.m, adam.v, or momentum */
@@ -102,7 +120,7 @@ typedef enum SkyInstructionOp {
     SKY_SEND_BACKWARD,
     SKY_WEIGHT_GRADIENT, /* of stages whose backward is split: the other half; the slot is in use until then */
     SKY_UPDATE,          /* all parameters of the stage */
-    SKY_REDUCE           /* gradients of parameters that several stages hold (same global_index) are summed */
+    SKY_REDUCE           /* gradients of shared parameters are summed over all uses */
 } SkyInstructionOp;
 
 typedef struct SkyInstruction {

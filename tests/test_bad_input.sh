@@ -87,9 +87,9 @@ expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" compile "$model" -d small.
 expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yaml -o out "${dimensions[@]}"
 
 # Inputs of run
-expect 1 'labels.safetensors: error: label 3 of row 3 is not in 0 ... 2' -- \
+expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ... 2" -- \
     "$skycc" run "$model" --inputs labels.safetensors -o out --grad
-expect 1 'labels.safetensors: error: label 3 of row 3 is not in 0 ... 2' -- \
+expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ... 2" -- \
     "$skycc" run "$model" --inputs labels.safetensors -o out --loss cross-entropy+cross-entropy
 expect 1 'text.onnx: error:' -- "$skycc" run "$model" --inputs text.onnx -o out
 expect 1 'nowhere/out: error:' -- "$skycc" run "$model" --inputs "$inputs" -o nowhere/out

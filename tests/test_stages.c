@@ -316,6 +316,39 @@ static void emulated_bf16_is_warned_of(void **state)
         " for i in (0, 1)); assert b < a, (a, b)'");
 }
 
+/* Parameters that several layers share, in one stage and in several: the embeddings that are a decoder too, and gains
+ * and biases that an exporter merged and that are kept so. */
+static void shared_parameters_train_alike_in_any_stages(void **state)
+{
+    static const struct {
+        const char *model, *reference, *options;
+    } cases[] = {{"bert-nano-mlm-opset17-dyn", "mlm", ""},
+                 {"bert-nano-seqcls-opset17-dyn-dedup-trap-eval-nofold", "fresh", "--keep-ties"}};
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        char path[512], expected[sizeof expected_losses], losses[sizeof expected_losses];
+        SafeTensors reference;
+        snprintf(path, sizeof path, SKY_TEST_DATA "/bert/%s.ref.safetensors", cases[c].reference);
+        open_tensors(&reference, path);
+        write_data(&reference);
+        safetensors_close(&reference);
+        snprintf(path, sizeof path, SKY_TEST_DATA "/bert/%s.onnx", cases[c].model);
+        for (int stages = 1; stages <= 4; stages += 3) {
+            write_cluster(stages, 1, "1GiB");
+            run(SKYCC_PROGRAM " compile %s -d cluster.yaml -o programs --dim batch=1 --dim seq=16 --microbatches 4"
+                              " --allocate even -q %s 2>warnings",
+                path, cases[c].options);
+            run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet"
+                " --checkpoint tied-%d --clip 1",
+                LOSSES, stages);
+            run(SKYCC_PROGRAM " export %s tied-%d -o tied-%d.onnx", path, stages, stages);
+            read_losses("log.csv", stages == 1 ? expected : losses);
+        }
+        assert_string_equal(losses, expected);
+        run("cmp tied-1.onnx tied-4.onnx && rm -r tied-1 tied-4");
+    }
+}
+
 static void what_was_trained_can_be_exported_and_evaluated(void **state)
 {
     const Cut cut = {4, "1f1b", "", 1, 4};
@@ -386,5 +419,6 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(emulated_bf16_is_warned_of);
 #endif
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(shared_parameters_train_alike_in_any_stages);
     return _cmocka_run_group_tests("stages", tests, (size_t)count, prepare, clean_up);
 }

@@ -181,6 +181,7 @@ static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch)
 typedef struct ToyStage {
     SkyCall forward[MAX_CALLS], backward[MAX_CALLS], update[MAX_CALLS];
     SkyParameter parameters[LAYERS];
+    SkyUse use; /* of the tied parameter */
     SkyTensor inputs[2], output, boundary[4];
     SkyLocation operands[256];
     int operand_count;
@@ -263,8 +264,13 @@ static void add_updates(ToyStage *t, SkyStage *stage)
 static void lay_out_parameters(ToyStage *t, SkyStage *stage)
 {
     for (uint32_t layer = stage->first_layer; layer <= stage->last_layer; layer++) add_parameter(t, stage, (int)layer);
-    for (uint32_t p = 0; p < stage->parameter_count; p++)
+    for (uint32_t p = 0; p < stage->parameter_count; p++) {
         t->parameters[p].gradient = reserve(stage, SKY_SPACE_STATE, t->parameters[p].value.bytes);
+        if (!tied || t->parameters[p].global_index != 1) continue;
+        t->use = (SkyUse){.number = stage->first_layer > 1, .gradient = t->parameters[p].gradient};
+        t->parameters[p].uses = &t->use;
+        t->parameters[p].use_count = 1;
+    }
     stage->parameters = t->parameters;
     add_updates(t, stage);
 }

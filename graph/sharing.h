@@ -1,0 +1,22 @@
+/* Parameters that several layers use, as a masked language model's decoder and embeddings do, or all blocks of an
+ * ALBERT.
+ *
+ * Every such layer but the first gets a value of its own for the parameter (Value.parameter says of which), so that any
+ * run of layers can become a stage that holds what it reads, and the gradient accumulates per layer. The runtime sums
+ * these, in the order of the layers, before the update: the same sum however the layers are divided among stages. */
+#ifndef GRAPH_SHARING_H
+#define GRAPH_SHARING_H
+
+#include "graph/graph.h"
+
+/* After layers were assigned, before differentiation. Views of a parameter are made anew for each layer. */
+void parameters_share(Graph *graph, Diagnostics *diagnostics);
+
+/* The parameter of which `value` is a further use, or `value` itself. */
+static inline ValueId shared_parameter(const Graph *graph, ValueId value)
+{
+    const Value *parameter = graph_value(graph, value);
+    return parameter->role == ROLE_PARAMETER && parameter->parameter ? parameter->parameter : value;
+}
+
+#endif
