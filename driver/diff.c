@@ -1,15 +1,21 @@
 /* skycc diff: what changed between two plans. */
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "driver/commands.h"
+#include "driver/options.h"
 #include "partitioner/report.h"
 
-static const char usage[] = "usage: skycc diff OLD.json NEW.json\n"
-                            "\n"
-                            "Prints what differs between two plans: times, bound, and which layers moved to which "
-                            "device. Exits 0 also when they\n"
-                            "differ.\n";
+static const char usage[] =
+    "usage: skycc diff OLD.json NEW.json [--fail-above SECONDS]\n"
+    "\n"
+    "Prints what differs between two plans: times, bound, which layers moved to which device, loads, memory, links "
+    "and\n"
+    "what crosses between regions. Exits 0 also when they differ.\n"
+    "\n"
+    "  --fail-above SECONDS  exit 1 if the new plan's step (or period, if that is its objective) is longer\n"
+    "  -h, --help            this text\n";
 
 static void print_times(const char *what, int64_t before, int64_t after)
 {
@@ -22,6 +28,37 @@ static void print_times(const char *what, int64_t before, int64_t after)
     if (before > 0) printf(" (%+.2f%%)", 100 * ((double)after / (double)before - 1));
     printf("\n");
 }
+
+static void print_words(const char *what, const char *before, const char *after)
+{
+    if (strcmp(before, after) != 0) printf("%-15s %s -> %s\n", what, before, after);
+}
+
+static void print_numbers(const char *what, int before, int after)
+{
+    if (before != after) printf("%-15s %d -> %d\n", what, before, after);
+}
+
+static void print_question(const Plan *before, const Plan *after)
+{
+    if (strcmp(before->model_hash, after->model_hash) != 0)
+        printf("the plans were made for different models\n");
+    else if (strcmp(before->costs_hash, after->costs_hash) != 0)
+        printf("the plans were made for different costs\n");
+    print_words("allocator", plan_allocator_name(before->allocator), plan_allocator_name(after->allocator));
+    print_words("objective", plan_objective_name(before->objective), plan_objective_name(after->objective));
+    print_words("schedule", plan_schedule_name(before->schedule), plan_schedule_name(after->schedule));
+    print_words("recompute", plan_recompute_name(before->recompute), plan_recompute_name(after->recompute));
+    print_numbers("micro-batches", before->microbatches, after->microbatches);
+}
+
+static void print_proof(const char *what, const Plan *plan)
+{
+    char text[256];
+    printf("%-15s %s\n", what, report_proof(plan, text));
+}
+
+/* ---- layers ---- */
 
 static const PlanStage *stage_of(const Plan *plan, int layer)
 {
@@ -47,57 +84,158 @@ static void print_moves(const Plan *before, const Plan *after)
     printf(moved ? "%d of %d layers moved\n" : "no layer moved\n", moved, before->layer_count);
 }
 
-static void print_memory(const Plan *before, const Plan *after)
+/* ---- devices ---- */
+
+static void print_devices(const Plan *before, const Plan *after)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
-    for (int r = 0; r < after->rank_count; r++)
-        for (int q = 0; q < before->rank_count; q++) {
-            int64_t now = report_rank_memory(after, r), then = report_rank_memory(before, q);
-            if (strcmp(before->ranks[q].device, after->ranks[r].device) == 0 && now != then)
-                printf("memory of %s: %s -> %s\n", after->ranks[r].device, report_bytes(then, a), report_bytes(now, b));
+    for (int r = 0; r < before->rank_count; r++)
+        if (report_rank_of(after, before->ranks[r].device) < 0) printf("%s: no longer used\n", before->ranks[r].device);
+    for (int r = 0; r < after->rank_count; r++) {
+        int q = report_rank_of(before, after->ranks[r].device);
+        int64_t work = report_rank_work(after, r), memory = report_rank_memory(after, r);
+        if (q < 0) {
+            printf("%s: new, load %s, memory %s\n", after->ranks[r].device, report_seconds(work, a),
+                   report_bytes(memory, b));
+            continue;
         }
+        int64_t work_then = report_rank_work(before, q), memory_then = report_rank_memory(before, q);
+        if (work != work_then)
+            printf("%s: load %s -> %s\n", after->ranks[r].device, report_seconds(work_then, a),
+                   report_seconds(work, b));
+        if (memory != memory_then)
+            printf("%s: memory %s -> %s\n", after->ranks[r].device, report_bytes(memory_then, a),
+                   report_bytes(memory, b));
+    }
 }
+
+/* ---- links ---- */
+
+/* The link between these devices; NULL: the plan has none. */
+static const PlanLink *find_link(const Plan *plan, const char *from, const char *to)
+{
+    for (int k = 0; k < plan->link_count; k++)
+        if (strcmp(plan->stages[k].device, from) == 0 && strcmp(plan->stages[k + 1].device, to) == 0)
+            return &plan->links[k];
+    return NULL;
+}
+
+static int64_t busy(const PlanLink *link) { return link->transfer_ns[report_link_busy(link)]; }
+
+static void print_link(const char *sign, const PlanLink *link, const char *from, const char *to)
+{
+    char a[REPORT_TEXT], b[REPORT_TEXT];
+    printf("%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(link->wire_bytes, a),
+           report_seconds(busy(link), b));
+}
+
+static void print_links(const Plan *before, const Plan *after)
+{
+    char bytes[2][REPORT_TEXT], times[2][REPORT_TEXT];
+    for (int k = 0; k < before->link_count; k++) {
+        const char *from = before->stages[k].device, *to = before->stages[k + 1].device;
+        const PlanLink *old = &before->links[k], *link = find_link(after, from, to);
+        if (!link)
+            print_link("-", old, from, to);
+        else if (link->wire_bytes != old->wire_bytes || busy(link) != busy(old))
+            printf("  link %s to %s: %s -> %s, busy %s -> %s\n", from, to, report_bytes(old->wire_bytes, bytes[0]),
+                   report_bytes(link->wire_bytes, bytes[1]), report_seconds(busy(old), times[0]),
+                   report_seconds(busy(link), times[1]));
+    }
+    for (int k = 0; k < after->link_count; k++) {
+        const char *from = after->stages[k].device, *to = after->stages[k + 1].device;
+        if (!find_link(before, from, to)) print_link("+", &after->links[k], from, to);
+    }
+}
+
+static int64_t crossing_bytes(const Plan *plan)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->crossing_count; i++) bytes += plan->crossings[i].bytes;
+    return bytes;
+}
+
+/* ---- all of it ---- */
 
 static void print_diff(const Plan *before, const Plan *after)
 {
-    if (strcmp(before->costs_hash, after->costs_hash) != 0) printf("the plans were made for different costs\n");
-    if (before->schedule != after->schedule)
-        printf("schedule: %s -> %s\n", plan_schedule_name(before->schedule), plan_schedule_name(after->schedule));
-    if (before->microbatches != after->microbatches)
-        printf("micro-batches: %d -> %d\n", before->microbatches, after->microbatches);
+    char a[REPORT_TEXT], b[REPORT_TEXT];
+    print_question(before, after);
     print_times("step", before->step_ns, after->step_ns);
     print_times("simulated step", before->simulated_step_ns, after->simulated_step_ns);
     print_times("period", before->period_ns, after->period_ns);
     if (before->objective == after->objective)
         print_times("lower bound", before->lower_bound_ns, after->lower_bound_ns);
-    if (before->rank_count != after->rank_count)
-        printf("devices used: %d -> %d\n", before->rank_count, after->rank_count);
-    if (before->layer_count != after->layer_count) {
-        printf("layers: %d -> %d\n", before->layer_count, after->layer_count);
-        return;
+    if (before->proven_optimal != after->proven_optimal) print_proof("now", after);
+    print_numbers("stages", before->stage_count, after->stage_count);
+    print_numbers("devices used", before->rank_count, after->rank_count);
+    if (before->layer_count != after->layer_count)
+        print_numbers("layers", before->layer_count, after->layer_count);
+    else
+        print_moves(before, after);
+    print_devices(before, after);
+    print_links(before, after);
+    if (crossing_bytes(before) != crossing_bytes(after))
+        printf("between regions: %s -> %s a micro-batch\n", report_bytes(crossing_bytes(before), a),
+               report_bytes(crossing_bytes(after), b));
+}
+
+static bool check_limit(const Plan *plan, double limit, Diagnostics *diagnostics)
+{
+    double seconds = (double)plan_value_ns(plan) / 1e9;
+    if (limit < 0 || seconds <= limit) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
+                             "the new plan's %s takes %g s, more than the %g s allowed",
+                             plan_objective_name(plan->objective), seconds, limit);
+}
+
+static bool diff(const char *const *paths, double limit, Diagnostics *diagnostics)
+{
+    Plan before, after;
+    if (!plan_read(&before, paths[0], diagnostics)) return false;
+    bool ok = plan_read(&after, paths[1], diagnostics);
+    if (ok) {
+        print_diff(&before, &after);
+        ok = check_limit(&after, limit, diagnostics);
+        plan_free(&after);
     }
-    print_moves(before, after);
-    print_memory(before, after);
+    plan_free(&before);
+    return ok;
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, const char *paths[2], double *limit, Diagnostics *diagnostics)
+{
+    enum { OPTION_FAIL_ABOVE = 256 };
+    static const struct option long_options[] = {
+        {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE}, {"help", no_argument, NULL, 'h'}, {0}};
+    int count = 0;
+    optind = 1;
+    for (int option; (option = getopt_long(argc, argv, "-h", long_options, NULL)) != -1;) {
+        if (option == 'h') return fputs(usage, stdout), EXIT_OK;
+        if (option == '?') return option_refused("diff");
+        if (option == OPTION_FAIL_ABOVE) {
+            if (!option_number("--fail-above", optarg, 0, 1e9, limit, diagnostics)) return EXIT_USAGE;
+        } else if (count == 2) {
+            return option_unexpected(optarg, diagnostics), EXIT_USAGE;
+        } else {
+            paths[count++] = optarg;
+        }
+    }
+    if (count == 2) return -1;
+    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc diff --help", "give two plans");
+    return EXIT_USAGE;
 }
 
 int diff_main(int argc, char **argv)
 {
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return fputs(usage, stdout), EXIT_OK;
-    if (argc != 3) return fputs(usage, stderr), EXIT_USAGE;
     Diagnostics diagnostics = {0};
-    Plan before, after;
-    bool ok = plan_read(&before, argv[1], &diagnostics);
-    if (ok) {
-        ok = plan_read(&after, argv[2], &diagnostics);
-        if (ok) {
-            print_diff(&before, &after);
-            plan_free(&after);
-        }
-        plan_free(&before);
-    }
+    const char *paths[2];
+    double limit = -1;
+    int code = parse(argc, argv, paths, &limit, &diagnostics);
+    if (code < 0) code = diff(paths, limit, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
+    fflush(stdout);
     diagnostics_print(&diagnostics, stderr);
-    int code = ok ? EXIT_OK : diagnostics.exit_code;
     diagnostics_free(&diagnostics);
     return code;
 }

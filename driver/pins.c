@@ -53,25 +53,28 @@ static void find_range(Arena *arena, const Costs *costs, const char *text, int *
     }
 }
 
+static bool read_pin(PlanPin *pin, const char *text, const Costs *costs, Arena *arena, Diagnostics *diagnostics)
+{
+    const char *equals = strrchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --pin encoder.0-3=edge-1",
+                                 "--pin takes LAYERS=DEVICE, not '%s'", text);
+    char *layers = arena_string_n(arena, text, (size_t)(equals - text));
+    pin->device = equals + 1;
+    find_range(arena, costs, layers, &pin->first_layer, &pin->last_layer);
+    if (pin->first_layer >= 0) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                             arena_format(arena, "the %d layers go from '%s' to '%s'; skycc check lists a model's",
+                                          costs->layer_count, costs->layers[0].name,
+                                          costs->layers[costs->layer_count - 1].name),
+                             "--pin: no layers match '%s'", layers);
+}
+
 const PlanPin *pins_read(const char *const *texts, int count, const Costs *costs, Arena *arena,
                          Diagnostics *diagnostics)
 {
     PlanPin *pins = arena_new_array(arena, PlanPin, (size_t)count);
-    for (int i = 0; i < count; i++) {
-        const char *equals = strrchr(texts[i], '=');
-        if (!equals) {
-            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "--pin takes LAYERS=DEVICE, not '%s'",
-                              texts[i]);
-            return NULL;
-        }
-        char *layers = arena_string_n(arena, texts[i], (size_t)(equals - texts[i]));
-        pins[i].device = equals + 1;
-        find_range(arena, costs, layers, &pins[i].first_layer, &pins[i].last_layer);
-        if (pins[i].first_layer < 0) {
-            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc check lists a model's layers",
-                              "--pin: no layers match '%s'", layers);
-            return NULL;
-        }
-    }
-    return pins;
+    bool ok = true;
+    for (int i = 0; i < count; i++) ok &= read_pin(&pins[i], texts[i], costs, arena, diagnostics);
+    return ok ? pins : NULL;
 }

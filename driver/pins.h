@@ -5,8 +5,8 @@
 #include "partitioner/plan.h"
 #include "profiler/costs.h"
 
-/* One pin per text, in the arena; device names point into the texts. NULL: a text is malformed or names no layer
- * (EXIT_USAGE). */
+/* One pin per text, in the arena; device names point into the texts. NULL: texts are malformed or name no layer
+ * (EXIT_USAGE); all of them are reported. */
 const PlanPin *pins_read(const char *const *texts, int count, const Costs *costs, Arena *arena,
                          Diagnostics *diagnostics);
 

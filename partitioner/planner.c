@@ -28,8 +28,16 @@ typedef struct Planner {
 
 static bool check_device(const Planner *p, const char *name, const char *what)
 {
+    enum { MOST = 12 };
     if (costs_find_device(p->asked, name) >= 0) return true;
-    return diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s: no device is named '%s'", what, name);
+    Buffer known = {0};
+    for (int d = 0; d < p->asked->device_count && d < MOST; d++)
+        buffer_print(&known, d ? ", %s" : "devices: %s", p->asked->devices[d].name);
+    if (p->asked->device_count > MOST) buffer_print(&known, " and %d more", p->asked->device_count - MOST);
+    diagnostics_error(p->diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&known), "%s: no device is named '%s'", what,
+                      name);
+    buffer_free(&known);
+    return false;
 }
 
 static bool is_left_out(const PlanRequest *request, const char *name)

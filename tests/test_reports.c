@@ -208,11 +208,68 @@ static void bad_additions_are_refused(void **state)
     }
 }
 
+static void layers_are_pinned(void **state)
+{
+    static const char *const cases[][2] = {
+        /* wish, the first layer and the number of layers that are on b */
+        {"encoder.1=b", " 2-2 "},    {"encoder=b", " 1-4 "},
+        {"encoder.0-2=b", " 1-3 "},  {"2=b", " 2-2 "},
+        {"2-3=b", " 2-3 "},          {"encoder.1-head=b", " 2-5 "},
+        {"head=b --pin 4=b", "-5 "}, {"encoder.0-encoder.2=b", " 1-3 "},
+    };
+    (void)state;
+    write_text("costs.json", costs_text);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Answer answer = skycc("plan --costs costs.json --add name=c,like=a --pin %s", cases[k][0]);
+        if (answer.code != 0) fail_msg("%s: %s", cases[k][0], answer.text);
+        char *line = strstr(answer.text, "  b  ");
+        assert_non_null(line);
+        *strchr(line, '\n') = '\0';
+        if (strncmp(cases[k][0], "encoder.1=", 10) == 0 || strncmp(cases[k][0], "2=", 2) == 0)
+            assert_non_null(strstr(line, "encoder.")); /* others may join */
+        else if (!strstr(line, cases[k][1]))
+            fail_msg("%s: %s", cases[k][0], line);
+        free(answer.text);
+    }
+    EXPECT(skycc("plan --costs costs.json --pin encoder.7=b --pin =b --pin 9-12=a --pin head"), 2,
+           "no layers match 'encoder.7'", "the 6 layers go from 'embeddings' to 'head'", "not '=b'",
+           "no layers match '9-12'", "not 'head'");
+    EXPECT(skycc("plan --costs costs.json --pin head=z"), 2, "no device is named 'z'", "devices: a, b");
+    EXPECT(skycc("plan --costs costs.json --pin head=a --pin 4-5=b"), 2, "cannot be both on 'b' and on 'a'");
+    EXPECT(skycc("plan --costs costs.json --pin head=a --without a"), 2, "'a' is left out");
+}
+
+/* ---- comparisons ---- */
+
+static void differences_are_told(void **state)
+{
+    (void)state;
+    write_text("costs.json", costs_text);
+    EXPECT(skycc(PLAN "-o one.json"), 0, "period 1.200 s");
+    EXPECT(skycc(PLAN "--pin 0-2=a --pin 3-5=b -o two.json"), 0, "period 1.800 s");
+    EXPECT(skycc(PLAN "--without b -o three.json"), 0, "period 1.800 s");
+    EXPECT(skycc("diff one.json one.json"), 0, ", unchanged", "no layer moved");
+    EXPECT(skycc("diff one.json two.json"), 0, "period          1.200 s -> 1.800 s (+50.00%)", "layers 3-3: a -> b",
+           "1 of 6 layers moved", "a: load 1.200 s -> 900.0 ms", "b: memory 2.00 MiB -> 3.00 MiB");
+    EXPECT(skycc("diff one.json three.json"), 0, "devices used    2 -> 1", "b: no longer used", "- link a to b",
+           "between regions: 1.95 KiB -> 0 B");
+    EXPECT(skycc("diff one.json two.json --fail-above 2"), 0, "moved");
+    EXPECT(skycc("diff one.json two.json --fail-above 1.5"), 1, "moved",
+           "the new plan's period takes 1.8 s, more than the 1.5 s allowed");
+    EXPECT(skycc("diff one.json"), 2, "give two plans");
+    EXPECT(skycc("diff one.json two.json three.json"), 2, "unexpected argument 'three.json'");
+    EXPECT(skycc("diff one.json missing.json"), 1, "missing.json: error: cannot open");
+    EXPECT(skycc("plan --costs costs.json --without b --add name=c,memory=1MiB,region=paris --without a -o none.json"),
+           4, "no allocation");
+    EXPECT(skycc("diff one.json none.json"), 4, "holds no plan");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_drawn),          cmocka_unit_test(long_logs_make_small_pictures),
-        cmocka_unit_test(devices_are_added),         cmocka_unit_test(crossings_are_listed),
+        cmocka_unit_test(devices_are_added),         cmocka_unit_test(layers_are_pinned),
+        cmocka_unit_test(differences_are_told),      cmocka_unit_test(crossings_are_listed),
         cmocka_unit_test(bad_additions_are_refused), cmocka_unit_test(malformed_logs_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
