@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "tests/foreign.h"
+
 Target target;
 Diagnostics diagnostics;
 Kernel kernel;
@@ -96,18 +98,18 @@ static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Op
     free(raw);
 }
 
-static void compare(const Kernel *checked, const Operands *expected, const Operands *found, double tolerance)
+static void compare(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
 {
     for (int i = 0; i < checked->operand_count; i++) {
         DType dtype = checked->operands[i].dtype;
         int64_t elements = operand_elements(checked, i);
         double largest = 1e-30;
         for (int64_t k = 0; k < elements; k++) {
-            double value = fabs(element_as_double(dtype, expected->data[i], k));
+            double value = fabs(element_as_double(dtype, expected[i], k));
             if (isfinite(value) && value > largest) largest = value;
         }
         for (int64_t k = 0; k < elements; k++) {
-            double a = element_as_double(dtype, expected->data[i], k), b = element_as_double(dtype, found->data[i], k);
+            double a = element_as_double(dtype, expected[i], k), b = element_as_double(dtype, found[i], k);
             if ((isnan(a) && isnan(b)) || a == b) continue;
             double bound = dtype_is_float(dtype) ? tolerance * (fabs(a) + 0.1 * largest) : 0;
             if (dtype == DTYPE_BF16) bound += 0.01 * fabs(a);
@@ -122,28 +124,93 @@ static void compare(const Kernel *checked, const Operands *expected, const Opera
     }
 }
 
-void check_filled(const Kernel *checked, double tolerance, Fill *fill)
+/* --- Emulated processors --------------------------------------------------------------------------------------------
+ */
+
+enum { NOT_POSSIBLE = 77 };
+
+typedef struct Expectation {
+    Kernel kernel;
+    Operands operands;
+    double tolerance;
+    Compare *compare;
+} Expectation;
+
+static bool emulated;
+static Expectation *expectations;
+static size_t expectation_count, expectation_capacity;
+
+static void expect_later(const CompiledKernel *code, const Kernel *checked, const Operands *before,
+                         const Operands *interpreted, double tolerance, Compare *compared)
+{
+    Expectation expectation = {*checked, operands_copy(interpreted), tolerance, compared};
+    foreign_add(code, before->count, before->bytes, before->data);
+    array_push(expectations, expectation_count, expectation_capacity, expectation);
+}
+
+static void check_expectation(size_t index, void *const *data)
+{
+    Expectation *expectation = &expectations[index];
+    expectation->compare(&expectation->kernel, expectation->operands.data, data, expectation->tolerance);
+}
+
+static void test_expectations(void **state)
+{
+    (void)state;
+    bool ran = foreign_run(check_expectation);
+    for (size_t i = 0; i < expectation_count; i++) operands_free(&expectations[i].operands);
+    free(expectations);
+    assert_true(ran);
+    printf("%zu cases ran\n", expectation_count);
+}
+
+int check_rounds(int rounds) { return emulated ? rounds / 5 : rounds; }
+
+void check_needs_own_processor(void)
+{
+    if (emulated) skip();
+}
+
+/* --- Checks ---------------------------------------------------------------------------------------------------------
+ */
+
+static void check_here(const CompiledKernels *compiled, const CompiledKernel *code, const Kernel *checked,
+                       const Operands *before, const Operands *interpreted, double tolerance, Compare *compared)
+{
+    Operands whole = operands_copy(before), split = operands_copy(before);
+    JitProgram *jit = jit_load(compiled, &diagnostics);
+    assert_non_null(jit);
+    run_compiled(code, jit_find(jit, code), &whole, false);
+    run_compiled(code, jit_find(jit, code), &split, true);
+    compared(checked, interpreted->data, whole.data, tolerance);
+    for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
+    operands_free(&whole);
+    operands_free(&split);
+    jit_free(jit);
+}
+
+void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare *compared)
 {
     kernel_verify(checked);
     const Kernel *list[] = {checked};
     CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
     assert_non_null(compiled);
-    JitProgram *jit = jit_load(compiled, &diagnostics);
-    assert_non_null(jit);
     const CompiledKernel *code = codegen_find(compiled, checked);
     assert_non_null(code);
-    Operands interpreted = operands_new(checked, fill);
-    Operands whole = operands_copy(&interpreted), split = operands_copy(&interpreted);
+    Operands before = operands_new(checked, fill), interpreted = operands_copy(&before);
     assert_true(kernel_interpret(checked, interpreted.data));
-    run_compiled(code, jit_find(jit, code), &whole, false);
-    run_compiled(code, jit_find(jit, code), &split, true);
-    compare(checked, &interpreted, &whole, tolerance);
-    for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
+    if (emulated)
+        expect_later(code, checked, &before, &interpreted, tolerance, compared);
+    else
+        check_here(compiled, code, checked, &before, &interpreted, tolerance, compared);
+    operands_free(&before);
     operands_free(&interpreted);
-    operands_free(&whole);
-    operands_free(&split);
-    jit_free(jit);
     codegen_free(compiled);
+}
+
+void check_filled(const Kernel *checked, double tolerance, Fill *fill)
+{
+    check_compared(checked, tolerance, fill, compare);
 }
 
 void check(const Kernel *checked) { check_filled(checked, 1e-5, fill_random); }
@@ -183,12 +250,12 @@ static bool can_run(const char *processor)
     return processor != NULL;
 }
 
-static const char *chosen;
+static TargetOptions chosen;
 
 static int set_up(void **state)
 {
     (void)state;
-    return target_init(&target, (TargetOptions){.cpu = chosen}, &diagnostics) ? 0 : -1;
+    return target_init(&target, chosen, &diagnostics) ? 0 : -1;
 }
 
 static int tear_down(void **state)
@@ -199,12 +266,27 @@ static int tear_down(void **state)
     return 0;
 }
 
-int check_run(const struct CMUnitTest *tests, size_t count)
+static int run_emulated(const struct CMUnitTest *tests, size_t count)
 {
+    const char *missing = foreign_missing();
+    if (missing) {
+        printf("skipped: %s\n", missing);
+        return NOT_POSSIBLE;
+    }
+    emulated = true;
+    chosen = (TargetOptions){.triple = "aarch64-linux-gnu", .cpu = "cortex-a72"};
+    struct CMUnitTest run = cmocka_unit_test(test_expectations);
+    int failed = _cmocka_run_group_tests("aarch64", tests, count, set_up, tear_down);
+    return failed + _cmocka_run_group_tests("aarch64, under emulation", &run, 1, NULL, NULL);
+}
+
+int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
+{
+    if (argc > 1 && strcmp(argv[1], "aarch64") == 0) return run_emulated(tests, count);
     int failed = 0;
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
-        chosen = processors[i];
-        if (can_run(chosen)) failed += _cmocka_run_group_tests(chosen, tests, count, set_up, tear_down);
+        chosen.cpu = processors[i];
+        if (can_run(chosen.cpu)) failed += _cmocka_run_group_tests(chosen.cpu, tests, count, set_up, tear_down);
     }
     return failed;
 }

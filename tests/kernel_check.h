@@ -18,12 +18,20 @@ void fill_random(const Kernel *checked, int operand, int64_t elements, void *dat
  * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. */
 void check_filled(const Kernel *checked, double tolerance, Fill *fill);
 void check(const Kernel *checked); /* random operands, 1e-5 */
+/* The same, but with a comparison of the caller's own; it fails the test itself. */
+typedef void Compare(const Kernel *checked, void *const *expected, void *const *found, double tolerance);
+void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare *compare);
+/* How many rounds of random cases to do, of those that a test does on this processor: fewer under emulation. */
+int check_rounds(int rounds);
+/* Skips the test where kernels run on an emulated processor, for what needs them in this process. */
+void check_needs_own_processor(void);
 
 void build_softmax(int64_t rows, int64_t columns);
 
 /* Runs the tests once for every processor that this machine can stand in for; the number of failures. `target` is set.
- */
+ * With the argument "aarch64": once, for that processor, whose code is run under emulation when the tests have
+ * collected it; 77 after printing why if that is not possible here. */
 struct CMUnitTest;
-int check_run(const struct CMUnitTest *tests, size_t count);
+int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 
 #endif

@@ -136,84 +136,97 @@ static void test_special_values(void **state)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* A sample of all floats, of every sign and exponent. */
-static void check_accuracy(KernelOp op, double (*exact)(double), double most_ulps)
+static const struct {
+    KernelOp op;
+    double (*exact)(double);
+} functions[] = {
+    {KERNEL_EXP, exp}, {KERNEL_LOG, log}, {KERNEL_ERF, erf}, {KERNEL_TANH, tanh}, {KERNEL_SIGMOID, sigmoid}};
+
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+
+static void build_function(int64_t count, KernelOp op)
 {
-    enum { COUNT = 1 << 20 };
-    int64_t extent[] = {COUNT}, stride[] = {1};
-    kernel_begin(&kernel, "accuracy", 1, extent);
+    int64_t extent[] = {count}, stride[] = {1};
+    kernel_begin(&kernel, "function", 1, extent);
     Register x = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, stride));
     Register y = kernel_unary(&kernel, op, x);
     kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, stride), y);
-    const Kernel *list[] = {&kernel};
-    CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
-    JitProgram *jit = jit_load(compiled, &diagnostics);
-    assert_non_null(jit);
-    float *data[2] = {memory_allocate(COUNT * sizeof(float)), memory_allocate(COUNT * sizeof(float))};
-    for (uint32_t i = 0; i < COUNT; i++) {
-        uint32_t bits = i * 4095 + draw(4095);
-        memcpy(&data[0][i], &bits, sizeof bits);
+}
+
+/* A sample of all floats, of every sign and exponent. */
+static void fill_sample(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    (void)checked, (void)operand;
+    uint32_t step = (uint32_t)((1ull << 32) / (uint64_t)elements);
+    for (int64_t i = 0; i < elements; i++) {
+        uint32_t bits = (uint32_t)i * step + draw(step);
+        memcpy((float *)data + i, &bits, sizeof bits);
     }
-    jit_find(jit, compiled->kernels)((void *const *)data, 0, compiled->kernels->units, NULL);
-    double worst = 0;
-    float where = 0;
-    for (uint32_t i = 0; i < COUNT; i++) {
-        double error = ulp_error(data[1][i], exact(data[0][i]));
-        if (error > worst) worst = error, where = data[0][i];
+}
+
+static void compare_ulps(const Kernel *checked, void *const *expected, void *const *found, double most_ulps)
+{
+    const float *x = expected[0], *y = found[1];
+    double (*exact)(double) = NULL;
+    for (size_t i = 0; i < FUNCTIONS; i++)
+        if (functions[i].op == checked->instructions[1].op) exact = functions[i].exact;
+    assert_non_null(exact);
+    for (int64_t i = 0; i < checked->extent[0]; i++) {
+        double error = ulp_error(y[i], exact(x[i]));
+        if (error > most_ulps)
+            fail_msg("operation %d: %.2f ulp at %.9g", checked->instructions[1].op, error, (double)x[i]);
     }
-    if (worst > most_ulps) fail_msg("operation %d: %.2f ulp at %.9g", op, worst, (double)where);
-    free(data[0]);
-    free(data[1]);
-    jit_free(jit);
-    codegen_free(compiled);
 }
 
 static void test_accuracy(void **state)
 {
     (void)state;
-    check_accuracy(KERNEL_EXP, exp, 4);
-    check_accuracy(KERNEL_LOG, log, 4);
-    check_accuracy(KERNEL_ERF, erf, 4);
-    check_accuracy(KERNEL_TANH, tanh, 4);
-    check_accuracy(KERNEL_SIGMOID, sigmoid, 4);
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        build_function(1 << 20, functions[i].op);
+        check_compared(&kernel, 4, fill_sample, compare_ulps);
+    }
 }
 
 /* The table of codegen/math.h, to the sign of zeros. */
-static void test_limits(void **state)
+enum { LIMITS = 9 };
+
+static void fill_limits(const Kernel *checked, int operand, int64_t elements, void *data)
 {
-    (void)state;
-    enum { ARGUMENTS = 9 };
-    static const float tiny = 0x1p-149F,
-                       x[ARGUMENTS] = {-INFINITY, -1e30F, -0x1p-149F, -0.0F, 0.0F, 0x1p-149F, 1e30F, INFINITY, NAN};
+    static const float x[LIMITS] = {-INFINITY, -1e30F, -0x1p-149F, -0.0F, 0.0F, 0x1p-149F, 1e30F, INFINITY, NAN};
+    (void)checked, (void)operand;
+    memcpy(data, x, (size_t)elements * sizeof *x);
+}
+
+static void compare_limits(const Kernel *checked, void *const *expected, void *const *found, double unused)
+{
+    static const float tiny = 0x1p-149F;
     static const struct {
         KernelOp op;
-        float y[ARGUMENTS];
+        float y[LIMITS];
     } limits[] = {{KERNEL_EXP, {0, 0, 1, 1, 1, 1, INFINITY, INFINITY, NAN}},
                   {KERNEL_LOG, {NAN, NAN, NAN, -INFINITY, -INFINITY, -103.278929F, 69.0775528F, INFINITY, NAN}},
                   {KERNEL_ERF, {-1, -1, -tiny, -0.0F, 0, tiny, 1, 1, NAN}},
                   {KERNEL_TANH, {-1, -1, -tiny, -0.0F, 0, tiny, 1, 1, NAN}},
                   {KERNEL_SIGMOID, {0, 0, 0.5F, 0.5F, 0.5F, 0.5F, 1, 1, NAN}}};
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        int64_t extent[] = {ARGUMENTS}, stride[] = {1};
-        kernel_begin(&kernel, "limits", 1, extent);
-        Register argument = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, stride));
-        Register value = kernel_unary(&kernel, limits[i].op, argument);
-        kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, stride), value);
-        const Kernel *list[] = {&kernel};
-        CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
-        JitProgram *jit = jit_load(compiled, &diagnostics);
-        assert_non_null(jit);
-        float y[ARGUMENTS];
-        jit_find(jit, compiled->kernels)((void *const[]){(void *)(uintptr_t)x, y}, 0, compiled->kernels->units, NULL);
-        for (int k = 0; k < ARGUMENTS; k++) {
-            bool same = isnan(limits[i].y[k]) ? isnan(y[k])
-                                              : y[k] == limits[i].y[k] && !signbit(y[k]) == !signbit(limits[i].y[k]);
+    const float *x = expected[0], *y = found[1];
+    (void)unused;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        for (int k = 0; k < LIMITS && limits[i].op == checked->instructions[1].op; k++) {
+            float wanted = limits[i].y[k];
+            bool same = isnan(wanted) ? isnan(y[k]) : y[k] == wanted && !signbit(y[k]) == !signbit(wanted);
             if (!same)
                 fail_msg("operation %d of %g: %.9g, not %.9g", limits[i].op, (double)x[k], (double)y[k],
-                         (double)limits[i].y[k]);
+                         (double)wanted);
         }
-        jit_free(jit);
-        codegen_free(compiled);
+    }
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FUNCTIONS; i++) {
+        build_function(LIMITS, functions[i].op);
+        check_compared(&kernel, 0, fill_limits, compare_limits);
     }
 }
 
@@ -267,7 +280,7 @@ static Register random_expression(Register *pool, int count)
 static void test_random_maps(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < check_rounds(60); round++) {
         int axes = 1 + (int)draw(4);
         int64_t extent[KERNEL_MAX_AXES];
         for (int i = 0; i < axes; i++) extent[i] = 1 + draw(axes == 1 ? 12000 : i == axes - 1 ? 70 : 9);
@@ -290,7 +303,7 @@ static void test_random_maps(void **state)
 static void test_random_reductions(void **state)
 {
     (void)state;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < check_rounds(40); round++) {
         int axes = 1 + (int)draw(3);
         int64_t extent[KERNEL_MAX_AXES];
         for (int i = 0; i < axes; i++) extent[i] = 1 + draw(i == axes - 1 ? 300 : 40);
@@ -457,7 +470,7 @@ static void test_empty(void **state)
     check(&kernel);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unary),
@@ -475,5 +488,5 @@ int main(void)
         cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_empty),
     };
-    return check_run(tests, sizeof tests / sizeof *tests);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -99,7 +99,7 @@ static void test_products(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < check_rounds(120); round++) {
         Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
         p.batch = 1 + draw(3) * draw(2);
         p.rows = sizes[draw(16)];
@@ -145,7 +145,7 @@ static void test_long_products(void **state)
 static void check_bf16(void)
 {
     static const int64_t sizes[] = {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130};
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < check_rounds(60); round++) {
         Product p = {.type = DTYPE_F32, .stored = DTYPE_F32};
         p.batch = 1 + draw(3) * draw(2);
         p.rows = sizes[draw(16)];
@@ -197,6 +197,7 @@ static bool mentions(const Diagnostics *reported, const char *what)
 static void test_other_targets(void **state)
 {
     (void)state;
+    check_needs_own_processor();
     static const struct {
         const char *triple, *cpu, *registers;
         int vector_bytes, machine;
@@ -247,6 +248,7 @@ static void test_other_targets(void **state)
 static void test_unknown_targets(void **state)
 {
     (void)state;
+    check_needs_own_processor();
     static const TargetOptions cases[] = {{.triple = "vax-dec-vms"}, {.cpu = "pentium-9"}, {.features = "+warp-drive"}};
     static const char *const names[] = {"vax", "pentium-9", "warp-drive"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -291,6 +293,7 @@ static void discard(const char *path) { assert_int_equal(unlink(path), 0); }
 static void test_cache(void **state)
 {
     (void)state;
+    check_needs_own_processor();
     char directory[] = "/tmp/skycc-cache-XXXXXX";
     assert_non_null(mkdtemp(directory));
     char nested[64];
@@ -328,12 +331,12 @@ static void test_cache(void **state)
     buffer_free(&first[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_products),
         cmocka_unit_test(test_long_products),   cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_unknown_targets), cmocka_unit_test(test_cache),
     };
-    return check_run(tests, sizeof tests / sizeof *tests);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }
