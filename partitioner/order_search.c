@@ -4,7 +4,7 @@
 #include "partitioner/order.h"
 
 /* Pieces of work that a search may lay out; what one takes is about a tenth of a microsecond. */
-static const int64_t SEARCH_WORK = 400000;
+static const int64_t SEARCH_WORK = 100000;
 
 typedef struct OrderSearch {
     const Plan *plan;

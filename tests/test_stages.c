@@ -272,7 +272,7 @@ static void losses_in_bf16_are_close(void **state)
 {
     (void)state;
     static const char *const options[] = {"--precision f32", "--precision bf16 --interpret", "--precision bf16",
-                                          "--precision bf16 --target-cpu " BASELINE_CPU};
+                                          ("--precision bf16 --target-cpu " BASELINE_CPU)};
     double losses[COUNT(options)][LOSSES];
     for (size_t i = 0; i < COUNT(options); i++) {
         SafeTensors output;
