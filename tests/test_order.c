@@ -138,7 +138,7 @@ static void searched_plans_verify(void **state)
     Diagnostics diagnostics = {0};
     for (int k = 0; k < 120; k++) {
         Costs costs;
-        Plan plan;
+        Plan plan = {0};
         Verified verified;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         request.schedule = k & 1 ? PLAN_ZB : PLAN_AUTO;
@@ -148,8 +148,8 @@ static void searched_plans_verify(void **state)
                 diagnostics_print(&diagnostics, stderr);
                 fail_msg("plan %d is refused", k);
             }
-            plan_free(&plan);
         }
+        plan_free(&plan);
         costs_free(&costs);
     }
     diagnostics_free(&diagnostics);

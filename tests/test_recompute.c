@@ -55,11 +55,11 @@ static void plans_are_near_the_best_there_is(void **state)
 {
     (void)state;
     Diagnostics diagnostics = {0};
-    int recomputing = 0, best = 0, rescued = 0;
+    int recomputing = 0, best = 0, rescued = 0, refused = 0;
     for (int k = 0; k < 600; k++) {
         Costs costs;
         Problem problem;
-        Plan plan, without;
+        Plan plan = {0}, without = {0};
         Verified verified;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         request.objective = k & 4 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
@@ -86,15 +86,18 @@ static void plans_are_near_the_best_there_is(void **state)
             recomputing += recomputes;
             best += recomputes && plan_value_ns(&plan) == least;
             rescued += !plain;
-            plan_free(&plan);
+        } else if (plan.infeasible) {
+            assert_true(plan_verify(&verified, &plan, &costs, &diagnostics));
+            refused++;
         }
-        if (plain) plan_free(&without);
+        plan_free(&plan);
+        plan_free(&without);
         problem_free(&problem);
         costs_free(&costs);
     }
     print_message("%d plans recompute, %d of them are optimal, %d there would not be else\n", recomputing, best,
                   rescued);
-    assert_true(recomputing > 80 && rescued > 50);
+    assert_true(recomputing > 80 && rescued > 50 && refused > 50);
     assert_true(best * 10 >= recomputing * 9);
     diagnostics_free(&diagnostics);
 }
@@ -106,7 +109,7 @@ static void always_means_every_stage(void **state)
     int count = 0;
     for (int k = 0; k < 100; k++) {
         Costs costs;
-        Plan plan;
+        Plan plan = {0};
         Verified verified;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         request.recompute = PLAN_RECOMPUTE_ALWAYS;
@@ -116,9 +119,9 @@ static void always_means_every_stage(void **state)
             assert_true(plan_verify(&verified, &plan, &costs, &diagnostics));
             plan.stages[0].recompute = false;
             assert_false(plan_verify(&verified, &plan, &costs, &diagnostics));
-            plan_free(&plan);
             count++;
         }
+        plan_free(&plan);
         costs_free(&costs);
     }
     assert_true(count > 20);
