@@ -106,7 +106,7 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
     if (plan->b != GEMM_B_DIRECT) {
         PackedPanel shape = {panel->vectors, panel->tail, panel->depth};
         b = scratch_at(gemm, 0);
-        gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
+        if (!plan->packs_b_in_tile) gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
     arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);

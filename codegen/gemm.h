@@ -28,9 +28,10 @@ typedef struct GemmPlan {
     int accumulators; /* registers that a tile may take */
     GemmB b;
     bool rounds_a, rounds_b; /* to bf16, where they are not already */
-    bool pack_a;           /* into tiles: where consecutive k would walk through too many cache lines */
-    int64_t depth_block;   /* of k; the last block may be shorter */
-    int64_t panel_columns; /* vectors * lanes */
+    bool packs_b_in_tile;    /* COPIED: the first tile of a panel does, and nobody waits for it */
+    bool pack_a;             /* into tiles: where consecutive k would walk through too many cache lines */
+    int64_t depth_block;     /* of k; the last block may be shorter */
+    int64_t panel_columns;   /* vectors * lanes */
     int64_t unit_rows, unit_columns;
     bool accumulates;                   /* the epilogue is C += sum alone: C is where the sum starts */
     bool sums_in_place;                 /* the epilogue is a plain store of the sum: blocks of k accumulate in C */

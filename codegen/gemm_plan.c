@@ -128,6 +128,17 @@ static void choose_units(GemmPlan *plan, const Kernel *kernel)
     units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
 }
 
+/* Every unit must start with a whole tile, of any panel's height. */
+static bool tile_can_pack_b(const GemmPlan *plan, const Kernel *kernel)
+{
+    int64_t last_unit = plan->rows % plan->unit_rows, ragged = plan->columns % plan->panel_columns;
+    int vectors = (int)((ragged + plan->lanes - 1) / plan->lanes);
+    int64_t height = gemm_tile_rows(plan, ragged ? vectors : plan->vectors);
+    if (height < gemm_tile_rows(plan, plan->vectors)) height = gemm_tile_rows(plan, plan->vectors);
+    return plan->b == GEMM_B_COPIED && kernel->operands[plan->match.b].dtype == plan->type && plan->rows >= height &&
+           (last_unit == 0 || last_unit >= height);
+}
+
 bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
 {
     *plan = (GemmPlan){0};
@@ -147,6 +158,7 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     choose_a(plan, kernel);
     choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
     choose_units(plan, kernel);
+    plan->packs_b_in_tile = tile_can_pack_b(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
     if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;
     if (plan->pack_a) plan->a_bytes = (size_t)(plan->unit_rows * plan->depth_block + plan->lanes) * size;
