@@ -120,7 +120,7 @@ static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagno
         void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) memory_exhausted();
         memcpy(memory, bytes, size);
-        *file = (MappedFile){memory, size};
+        *file = (MappedFile){memory, size, true};
     }
     free(bytes);
     return ok;
@@ -144,7 +144,7 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
         if (bytes == MAP_FAILED)
             ok = io_error(diagnostics, path, "cannot map");
         else
-            *file = (MappedFile){bytes, (size_t)status.st_size};
+            *file = (MappedFile){bytes, (size_t)status.st_size, false};
     }
     close(descriptor);
     return ok;
@@ -154,6 +154,13 @@ void file_unmap(MappedFile *file)
 {
     if (file->bytes) munmap((void *)file->bytes, file->size);
     *file = (MappedFile){0};
+}
+
+void file_forget(const MappedFile *file, size_t offset, size_t size)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) / page * page, end = (offset + size) / page * page;
+    if (!file->in_memory && begin < end) madvise((void *)(file->bytes + begin), end - begin, MADV_DONTNEED);
 }
 
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)

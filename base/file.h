@@ -8,11 +8,14 @@
 typedef struct MappedFile {
     const unsigned char *bytes;
     size_t size;
+    bool in_memory; /* not mapped from a file: read from standard input, or made */
 } MappedFile;
 
 /* Maps `path`; "-" reads standard input into memory. Errors: missing, unreadable, not a regular file. */
 bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics);
 void file_unmap(MappedFile *file);
+/* Gives back the memory of a part that was read, and will not be soon: it counts as ours while it is mapped. */
+void file_forget(const MappedFile *file, size_t offset, size_t size);
 
 /* A file being written beside its final name; file_commit makes it durable and renames it, anything else removes it.
  * Files left open when the process exits are removed too. "-" as path writes to standard output. */

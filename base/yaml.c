@@ -89,7 +89,7 @@ bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics)
 bool yaml_read_text(YamlFile *file, const char *name, const char *text, Diagnostics *diagnostics)
 {
     *file = (YamlFile){.path = name, .diagnostics = diagnostics};
-    return parse(file, &(MappedFile){(const unsigned char *)text, strlen(text)}, diagnostics);
+    return parse(file, &(MappedFile){(const unsigned char *)text, strlen(text), true}, diagnostics);
 }
 
 void yaml_close(YamlFile *file) { yaml_document_delete(&file->document); }

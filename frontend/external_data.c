@@ -62,7 +62,7 @@ static const char *map_descriptor(int descriptor, MappedFile *file)
     if (status.st_size == 0) return NULL;
     void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (bytes == MAP_FAILED) return strerror(errno);
-    *file = (MappedFile){bytes, (size_t)status.st_size};
+    *file = (MappedFile){bytes, (size_t)status.st_size, false};
     return NULL;
 }
 

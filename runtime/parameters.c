@@ -77,6 +77,7 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
                                  "the file is not the one that the program was compiled from");
     }
     memcpy(bytes, source, value->bytes);
+    file_forget(&initial->file, parameter->initial_offset, value->bytes);
     return true;
 }
 

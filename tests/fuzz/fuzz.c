@@ -35,7 +35,7 @@ bool __wrap_file_map(MappedFile *file, const char *path, Diagnostics *diagnostic
         unsigned char *copy = malloc(part->size);
         if (!copy) memory_exhausted();
         memcpy(copy, part->data, part->size);
-        *file = (MappedFile){copy, part->size};
+        *file = (MappedFile){copy, part->size, true};
         return true;
     }
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot open: there is no such file");
