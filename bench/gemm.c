@@ -1,37 +1,52 @@
-/* Matrix products as BERT uses them, one thread: GFLOP/s and the fraction of the measured peak.
+/* Matrix products as BERT's linear layers use them, beside oneDNN, OpenBLAS and BLIS:
  *
- *   bench_gemm [CPU [K N M]]     generates code for CPU (default: native), and measures all shapes or one
+ *   bench_gemm [THREADS [K N M]]     default: 1 thread, all shapes
  *
- * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY; then the products of attention per head. */
+ * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library multiplies in
+ * turn; a column is skycc's GFLOP/s, its fraction of the measured peak, and how many times as fast as each peer it is
+ * (medians of the turns' ratios). Exits 0 only if skycc's geometric mean is at least oneDNN's, and no shape is under
+ * 0.9 of it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
+#include "bench/gemm_peers.h"
 #include "bench/peak.h"
 #include "codegen/codegen.h"
 #include "runtime/memory.h"
+#include "runtime/parallel.h"
+
+enum { NN, NT, TN, FORMS, LEAST_ROUNDS = 5, MOST_ROUNDS = 25 };
+static const double least_ratio = 0.9, seconds_per_product = 0.4; /* for all libraries together */
+static const char *const form_names[] = {"NN", "NT", "TN"};
 
 static Target target;
 static Diagnostics diagnostics;
+static int threads;
 static double peak;
 
-typedef struct Layout {
-    int64_t a_row, a_depth, b_depth, b_column, c_row; /* strides */
-    int64_t batch, a_batch, b_batch, c_batch;
-} Layout;
+/* What is summed over all products. */
+typedef struct Summary {
+    double logarithms[FORMS], peer_logarithms[PEER_COUNT], least[PEER_COUNT];
+    int count[FORMS];
+} Summary;
 
-static void build(Kernel *kernel, int64_t rows, int64_t columns, int64_t depth, const Layout *l, bool accumulate)
+static void build(Kernel *kernel, int form, int64_t k, int64_t n, int64_t m)
 {
-    int64_t extent[] = {l->batch, rows, columns, depth};
-    int64_t a[] = {l->a_batch, l->a_row, 0, l->a_depth}, b[] = {l->b_batch, 0, l->b_column, l->b_depth};
-    int64_t c[] = {l->c_batch, l->c_row, 1, 0};
-    kernel_begin(kernel, "product", 4, extent);
+    int64_t extent[3] = {form == TN ? k : m, form == NT ? k : n, form == NN ? k : form == NT ? n : m};
+    /* rows, columns, depth */
+    int64_t a[] = {form == NN ? k : form == NT ? n : 1, 0, form == TN ? k : 1};
+    int64_t b[] = {0, form == NT ? n : 1, form == NT ? 1 : n};
+    int64_t c[] = {extent[1], 1, 0};
+    kernel_begin(kernel, "product", 3, extent);
     Register x = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, a));
     Register y = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, b));
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, x, y));
     kernel_begin_phase(kernel, false);
     int out = kernel_operand(kernel, DTYPE_F32, c);
-    if (accumulate)
+    if (form == TN)
         kernel_store_add(kernel, out, sum);
     else
         kernel_store(kernel, out, sum);
@@ -42,145 +57,199 @@ static void build(Kernel *kernel, int64_t rows, int64_t columns, int64_t depth, 
 static MemoryRegion allocate(size_t bytes)
 {
     MemoryRegion region;
-    if (!memory_map(&region, bytes, 1, "benchmark", &diagnostics)) {
+    if (!memory_map(&region, bytes, threads, "benchmark", &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         exit(diagnostics.exit_code);
     }
     return region;
 }
 
-static MemoryRegion operand(const Kernel *kernel, int number)
+static MemoryRegion matrix(int64_t elements)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < kernel->axis_count; i++)
-        elements += (kernel->extent[i] - 1) * kernel->operands[number].stride[i];
     MemoryRegion region = allocate((size_t)elements * sizeof(float));
     float *data = (float *)(void *)region.bytes;
     for (int64_t i = 0; i < elements; i++) data[i] = (float)((i * 37 % 101) - 50) / 64;
     return region;
 }
 
-/* The best of several timings of the whole kernel, in GFLOP/s. */
-static double measure(const Kernel *kernel)
+/* One kernel as the runtime calls it. */
+typedef struct Call {
+    SkyKernel *function;
+    const CompiledKernel *code;
+    void *operands[3];
+    unsigned char *scratch;
+} Call;
+
+static void run_share(void *context, int thread, int thread_count)
 {
-    const Kernel *list[] = {kernel};
+    const Call *call = context;
+    int64_t begin = parallel_begin(call->code->units, thread, thread_count);
+    int64_t end = parallel_begin(call->code->units, thread + 1, thread_count);
+    size_t stride = memory_round_up(call->code->scratch_bytes, MEMORY_ALIGNMENT);
+    if (begin < end) call->function(call->operands, begin, end, call->scratch + (size_t)thread * stride);
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare_numbers);
+    return values[count / 2];
+}
+
+/* Turns of all libraries; seconds[0] is skycc, peers follow. Returns the number of turns; the first is not counted. */
+static int take_turns(Call *call, const PeerProduct *product, double seconds[1 + PEER_COUNT][MOST_ROUNDS])
+{
+    int rounds = -1;
+    for (double start = 0; rounds < LEAST_ROUNDS || (rounds < MOST_ROUNDS && now() - start < seconds_per_product);
+         rounds++) {
+        if (rounds == 0) start = now();
+        int slot = rounds < 0 ? 0 : rounds;
+        for (int who = 0; who <= PEER_COUNT; who++) {
+            if (who > 0 && !peer_is_loaded(who - 1)) continue;
+            double begin = now();
+            if (who == 0)
+                parallel_run(threads, run_share, call);
+            else
+                peer_multiply(who - 1, product);
+            seconds[who][slot] = now() - begin;
+        }
+    }
+    return rounds;
+}
+
+static void print_product(const Kernel *kernel, int form, double seconds[1 + PEER_COUNT][MOST_ROUNDS], int rounds,
+                          Summary *summary)
+{
+    double own[MOST_ROUNDS];
+    memcpy(own, seconds[0], sizeof own);
+    double rate = kernel_flops(kernel) / median(own, rounds) * 1e-9;
+    summary->logarithms[form] += log(rate / peak);
+    summary->count[form]++;
+    printf("  %6.1f %.2f", rate, rate / peak);
+    for (int peer = 0; peer < PEER_COUNT; peer++) {
+        if (!peer_is_loaded(peer)) continue;
+        double ratio[MOST_ROUNDS];
+        for (int i = 0; i < rounds; i++) ratio[i] = seconds[1 + peer][i] / seconds[0][i];
+        double middle = median(ratio, rounds);
+        summary->peer_logarithms[peer] += log(middle);
+        if (!summary->least[peer] || middle < summary->least[peer]) summary->least[peer] = middle;
+        printf(" %5.2f", middle);
+    }
+}
+
+static void measure(int form, int64_t k, int64_t n, int64_t m, Summary *summary)
+{
+    static Kernel kernel;
+    build(&kernel, form, k, n, m);
+    const Kernel *list[] = {&kernel};
     CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
-    JitProgram *jit = jit_load(compiled, &diagnostics);
+    JitProgram *jit = compiled ? jit_load(compiled, &diagnostics) : NULL;
     if (!jit) {
         diagnostics_print(&diagnostics, stderr);
         exit(diagnostics.exit_code);
     }
-    const CompiledKernel *code = codegen_find(compiled, kernel);
-    SkyKernel *function = jit_find(jit, code);
-    void *data[3];
-    MemoryRegion regions[3], scratch = allocate(code->scratch_bytes + 64);
-    for (int i = 0; i < 3; i++) {
-        regions[i] = operand(kernel, i);
-        data[i] = regions[i].bytes;
-    }
-    double best = HUGE_VAL, spent = 0;
-    for (int i = 0; i < 1000 && (i < 3 || spent < 0.15); i++) {
-        double start = bench_seconds();
-        function(data, 0, code->units, scratch.bytes);
-        double seconds = bench_seconds() - start;
-        spent += seconds;
-        if (seconds < best) best = seconds;
-    }
-    for (int i = 0; i < 3; i++) memory_unmap(&regions[i]);
+    int64_t rows = kernel.extent[0], columns = kernel.extent[1], depth = kernel.extent[2];
+    MemoryRegion a = matrix(rows * depth), b = matrix(depth * columns), c = matrix(rows * columns);
+    Call call = {.code = codegen_find(compiled, &kernel), .operands = {a.bytes, b.bytes, c.bytes}};
+    MemoryRegion scratch =
+        allocate((memory_round_up(call.code->scratch_bytes, MEMORY_ALIGNMENT) + MEMORY_ALIGNMENT) * (size_t)threads);
+    call.function = jit_find(jit, call.code);
+    call.scratch = scratch.bytes;
+    PeerProduct product = {.rows = rows,
+                           .columns = columns,
+                           .depth = depth,
+                           .transposed_a = form == TN,
+                           .transposed_b = form == NT,
+                           .accumulates = form == TN,
+                           .a = (const float *)(const void *)a.bytes,
+                           .b = (const float *)(const void *)b.bytes,
+                           .c = (float *)(void *)c.bytes};
+    static double seconds[1 + PEER_COUNT][MOST_ROUNDS];
+    int rounds = take_turns(&call, &product, seconds);
+    print_product(&kernel, form, seconds, rounds, summary);
+    memory_unmap(&a);
+    memory_unmap(&b);
+    memory_unmap(&c);
     memory_unmap(&scratch);
     jit_free(jit);
     codegen_free(compiled);
-    return kernel_flops(kernel) / best * 1e-9;
 }
 
-static void bench_linear(int64_t k, int64_t n, int64_t m, double logarithms[3])
+static void print_row(int64_t k, int64_t n, int64_t m, Summary *summary)
 {
-    static Kernel kernel;
-    double rate[3];
-    build(&kernel, m, n, k, &(Layout){.a_row = k, .a_depth = 1, .b_depth = n, .b_column = 1, .c_row = n, .batch = 1},
-          false);
-    rate[0] = measure(&kernel);
-    build(&kernel, m, k, n, &(Layout){.a_row = n, .a_depth = 1, .b_depth = 1, .b_column = n, .c_row = k, .batch = 1},
-          false);
-    rate[1] = measure(&kernel);
-    build(&kernel, k, n, m, &(Layout){.a_row = 1, .a_depth = k, .b_depth = n, .b_column = 1, .c_row = n, .batch = 1},
-          true);
-    rate[2] = measure(&kernel);
     printf("%5lld %5lld %5lld ", (long long)k, (long long)n, (long long)m);
-    for (int i = 0; i < 3; i++) {
-        printf("   %6.1f (%.2f)", rate[i], rate[i] / peak);
-        logarithms[i] += log(rate[i] / peak);
-    }
+    for (int form = 0; form < FORMS; form++) measure(form, k, n, m, summary);
     printf("\n");
     fflush(stdout);
 }
 
-/* Per head: scores = Q K', output = P V, dV = P' dO, with heads as slices of [batch, tokens, heads, size]. */
-static void bench_attention(int64_t batch, int64_t heads, int64_t tokens, int64_t size)
+static void print_header(void)
 {
-    static Kernel kernel;
-    int64_t pitch = heads * size, square = tokens * tokens;
-    Layout qk = {.a_row = pitch,
-                 .a_depth = 1,
-                 .b_depth = 1,
-                 .b_column = pitch,
-                 .c_row = tokens,
-                 .batch = heads * batch,
-                 .a_batch = size,
-                 .b_batch = size,
-                 .c_batch = square};
-    Layout pv = {.a_row = tokens,
-                 .a_depth = 1,
-                 .b_depth = pitch,
-                 .b_column = 1,
-                 .c_row = pitch,
-                 .batch = heads * batch,
-                 .a_batch = square,
-                 .b_batch = size,
-                 .c_batch = size};
-    Layout dv = pv;
-    dv.a_row = 1;
-    dv.a_depth = tokens;
-    double rate[3];
-    build(&kernel, tokens, tokens, size, &qk, false);
-    rate[0] = measure(&kernel);
-    build(&kernel, tokens, size, tokens, &pv, false);
-    rate[1] = measure(&kernel);
-    build(&kernel, tokens, size, tokens, &dv, false);
-    rate[2] = measure(&kernel);
-    printf("%3lld heads of %3lld, %4lld tokens: QK' %6.1f (%.2f)   PV %6.1f (%.2f)   P'dO %6.1f (%.2f)\n",
-           (long long)(batch * heads), (long long)size, (long long)tokens, rate[0], rate[0] / peak, rate[1],
-           rate[1] / peak, rate[2], rate[2] / peak);
-    fflush(stdout);
+    printf("%s, vectors of %d bytes, %d thread(s), peak %.1f GFLOP/s\n", target.cpu, target.vector_bytes, threads,
+           peak);
+    printf("    K     N     M ");
+    for (int form = 0; form < FORMS; form++) {
+        printf("  %s GF/s peak", form_names[form]);
+        for (int peer = 0; peer < PEER_COUNT; peer++)
+            if (peer_is_loaded(peer)) printf(" %-5.5s", peer_name(peer));
+    }
+    printf("\n");
+}
+
+/* False if a target is missed. */
+static bool print_summary(const Summary *summary)
+{
+    int all = 0;
+    printf("geometric means: of the peak");
+    for (int form = 0; form < FORMS; form++) {
+        printf(" %s %.3f", form_names[form], exp(summary->logarithms[form] / summary->count[form]));
+        all += summary->count[form];
+    }
+    bool ok = true;
+    for (int peer = 0; peer < PEER_COUNT; peer++) {
+        if (!peer_is_loaded(peer)) continue;
+        double mean = exp(summary->peer_logarithms[peer] / all);
+        printf("; over %s %.3f, least %.2f", peer_name(peer), mean, summary->least[peer]);
+        if (peer == 0) ok = mean >= 1 && summary->least[peer] >= least_ratio;
+    }
+    printf("\n");
+    return ok;
 }
 
 int main(int argc, char **argv)
 {
-    if (!target_init(&target, (TargetOptions){.cpu = argc > 1 ? argv[1] : NULL}, &diagnostics)) {
+    threads = argc > 1 ? atoi(argv[1]) : 1;
+    if (threads < 1 || (argc > 2 && argc != 5))
+        return fputs("usage: bench_gemm [THREADS [K N M]]\n", stderr), EXIT_USAGE;
+    if (!target_init(&target, (TargetOptions){0}, &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         return diagnostics.exit_code;
     }
-    peak = bench_peak_gflops(&target, 1);
-    printf("%s, vectors of %d bytes, peak %.1f GFLOP/s on one core\n", target.cpu, target.vector_bytes, peak);
-    printf("    K     N     M            NN              NT              TN\n");
-    static const int64_t weights[][2] = {{128, 128},  {128, 512},  {512, 128},   {256, 1024},  {768, 768},
-                                         {768, 3072}, {3072, 768}, {1024, 1024}, {1024, 4096}, {4096, 1024}};
-    double logarithms[3] = {0};
-    int count = 0;
+    peers_load(threads);
+    peak = bench_peak_gflops(&target, threads);
+    print_header();
+    Summary summary = {0};
+    static const int64_t weights[][2] = {{768, 768},   {768, 3072},  {3072, 768}, {1024, 1024},
+                                         {1024, 4096}, {4096, 1024}, {256, 1024}, {128, 512}};
     if (argc == 5) {
-        bench_linear(atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), logarithms);
-        return 0;
+        print_row(atoll(argv[2]), atoll(argv[3]), atoll(argv[4]), &summary);
+    } else {
+        for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+            for (int64_t m = 512; m <= 4096; m *= 2) print_row(weights[i][0], weights[i][1], m, &summary);
     }
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
-        for (int64_t m = 1024; m <= 4096; m *= 4, count++) bench_linear(weights[i][0], weights[i][1], m, logarithms);
-    }
-    printf("geometric mean       ");
-    for (int i = 0; i < 3; i++) printf("          (%.2f)", exp(logarithms[i] / count));
-    printf("\n");
-    bench_attention(32, 2, 128, 64);
-    bench_attention(8, 12, 128, 64);
-    bench_attention(8, 4, 128, 32);
-    bench_attention(2, 16, 512, 64);
+    bool ok = print_summary(&summary);
     target_free(&target);
-    return 0;
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
