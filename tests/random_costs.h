@@ -64,14 +64,14 @@ static void random_device(Costs *costs, int i, int variant)
     device->name = arena_format(&costs->arena, "d%d", i);
 }
 
-static void random_costs(Costs *costs, int variant, uint64_t seed)
+static inline void random_costs_sized(Costs *costs, int variant, uint64_t seed, int most_layers, int most_devices)
 {
     memset(costs, 0, sizeof *costs);
     random_state = seed * 7919 + 1;
     random_below(2);
     costs->name = "random";
-    costs->layer_count = 1 + random_below(8);
-    costs->device_count = 1 + random_below(5);
+    costs->layer_count = 1 + random_below(most_layers);
+    costs->device_count = 1 + random_below(most_devices);
     costs->microbatches = 1 + random_below(6);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)costs->layer_count);
     costs->devices = arena_new_array(&costs->arena, DeviceCost, (size_t)costs->device_count);
@@ -89,6 +89,11 @@ static void random_costs(Costs *costs, int variant, uint64_t seed)
     }
     for (int i = 0; i < costs->layer_count; i++) random_layer(costs, i, variant);
     for (int i = 0; i < costs->device_count; i++) random_device(costs, i, variant);
+}
+
+static inline void random_costs(Costs *costs, int variant, uint64_t seed)
+{
+    random_costs_sized(costs, variant, seed, 8, 5);
 }
 
 #endif
