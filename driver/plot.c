@@ -113,7 +113,7 @@ static bool read_log(Log *log, const char *path, Diagnostics *diagnostics)
 {
     MappedFile file;
     if (!file_map(&file, path, diagnostics)) return false;
-    const char *text = (const char *)file.bytes, *end = text + file.size;
+    const char *text = file.bytes ? (const char *)file.bytes : "", *end = text + file.size;
     Line line = {.file = path, .diagnostics = diagnostics};
     bool ok = true;
     while (ok && text < end) {

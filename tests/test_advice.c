@@ -24,7 +24,7 @@ static PlanRequest request_for(PlanObjective objective)
 static void expect_plan_without(const Costs *costs, const AdviceWithout *advice, PlanRequest request, int seed)
 {
     Diagnostics diagnostics = {0};
-    Plan plan;
+    Plan plan = {0};
     request.without = &advice->device;
     request.without_count = 1;
     bool found = plan_make(&plan, costs, &request, &diagnostics);
@@ -33,7 +33,7 @@ static void expect_plan_without(const Costs *costs, const AdviceWithout *advice,
     if (found && plan_value_ns(&plan) != advice->plan.value_ns)
         fail_msg("seed %d: without %s %lld, not %lld", seed, advice->device, (long long)plan_value_ns(&plan),
                  (long long)advice->plan.value_ns);
-    if (found) plan_free(&plan);
+    plan_free(&plan); /* also of one that says that nothing fits */
     diagnostics_free(&diagnostics);
 }
 
@@ -73,7 +73,7 @@ static void advice_is_what_planning_again_finds(void **state)
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 500);
         PlanRequest request = request_for(seed & 1 ? PLAN_OBJECTIVE_PERIOD : PLAN_OBJECTIVE_STEP);
         Diagnostics diagnostics = {0};
-        Plan plan;
+        Plan plan = {0};
         if (plan_make(&plan, &costs, &request, &diagnostics)) {
             Advice advice;
             advice_make(&advice, &plan, &costs);
@@ -85,8 +85,8 @@ static void advice_is_what_planning_again_finds(void **state)
             for (int i = 1; i < advice.change_count; i++)
                 assert_true(advice.changes[i - 1].gain_ns >= advice.changes[i].gain_ns);
             advice_free(&advice);
-            plan_free(&plan);
         }
+        plan_free(&plan);
         diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
