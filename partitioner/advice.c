@@ -256,10 +256,13 @@ static void apply(const Adviser *a, const ClusterChange *change, Costs *costs, A
 static int64_t memory_on(const Problem *p, const Allocation *all, int device)
 {
     int64_t bytes = 0;
-    for (int k = 0; k < all->stage_count; k++)
-        if (all->device[k] == device)
-            bytes += problem_stage_bytes(p, k ? all->end[k - 1] : 0, all->end[k],
-                                         problem_in_flight(p, all->stage_count - k));
+    for (int k = 0; k < all->stage_count; k++) {
+        int start = k ? all->end[k - 1] : 0, to_end = all->stage_count - k, flights = problem_in_flight(p, to_end);
+        if (all->device[k] != device) continue;
+        bytes += problem_stage_recomputes(p, p->type_of[device], start, all->end[k], to_end)
+                     ? problem_recompute_bytes(p, start, all->end[k], flights)
+                     : problem_stage_bytes(p, start, all->end[k], flights);
+    }
     return bytes;
 }
 
