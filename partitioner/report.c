@@ -294,7 +294,7 @@ static void print_crossings(Buffer *buffer, const Plan *plan)
 
 static void print_advice(Buffer *buffer, const Report *report)
 {
-    enum { MOST = 3 };
+    enum { MOST = 4 };
     const Advice *advice = report->advice;
     char text[REPORT_SENTENCE], value[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
@@ -308,7 +308,8 @@ static void print_advice(Buffer *buffer, const Report *report)
         buffer_print(buffer, "\n");
     }
     if (advice->without_count > MOST)
-        buffer_print(buffer, "  (%d more kinds of devices were tried)\n", advice->without_count - MOST);
+        buffer_print(buffer, "  ... and worse without a device of %d other kind%s\n", advice->without_count - MOST,
+                     advice->without_count - MOST > 1 ? "s" : "");
     buffer_print(buffer,
                  advice->change_count > 0 ? "what would help most:\n"
                                           : "none of %d changes of one device or link that were tried helps\n",
