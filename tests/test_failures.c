@@ -24,6 +24,8 @@ static bool fails(Kind kind) { return ++calls[kind] == fails_at[kind]; }
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *pointer, size_t size);
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t size);
 int __real_open(const char *path, int flags, ...);
 int __real_fstat(int descriptor, struct stat *status);
 void *__real_mmap(void *address, size_t length, int protection, int flags, int descriptor, off_t offset);
@@ -31,6 +33,8 @@ long __real_syscall(long number, ...);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *pointer, size_t size);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t size);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_fstat(int descriptor, struct stat *status);
 void *__wrap_mmap(void *address, size_t length, int protection, int flags, int descriptor, off_t offset);
@@ -39,6 +43,8 @@ long __wrap_syscall(long number, ...);
 void *__wrap_malloc(size_t size) { return fails(MEMORY) ? NULL : __real_malloc(size); }
 void *__wrap_calloc(size_t count, size_t size) { return fails(MEMORY) ? NULL : __real_calloc(count, size); }
 void *__wrap_realloc(void *pointer, size_t size) { return fails(MEMORY) ? NULL : __real_realloc(pointer, size); }
+char *__wrap_strdup(const char *text) { return fails(MEMORY) ? NULL : __real_strdup(text); }
+char *__wrap_strndup(const char *text, size_t size) { return fails(MEMORY) ? NULL : __real_strndup(text, size); }
 
 static int io_error(void)
 {
@@ -147,13 +153,13 @@ static void every_failing_allocation_is_reported(void **state)
     assert_every_failure_is_reported(SKY_TEST_DATA "/bert/bert-nano-seqcls-opset17-dyn.onnx", MEMORY, 200);
 }
 
-static void every_failing_system_call_is_reported(void **state)
+static void every_failure_with_external_data_is_reported(void **state)
 {
     (void)state;
     char folder[64], path[128];
     write_model(folder, path);
-    assert_every_failure_is_reported(path, FILES,
-                                     7); /* open, fstat, mmap of model and weights, and the folder's open */
+    assert_every_failure_is_reported(path, MEMORY, 20);
+    assert_every_failure_is_reported(path, FILES, 7); /* open, fstat, mmap of model and weights, the folder's open */
     remove_model(folder);
 }
 
@@ -161,7 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_is_reported),
-        cmocka_unit_test(every_failing_system_call_is_reported),
+        cmocka_unit_test(every_failure_with_external_data_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
