@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "partitioner/certificate.h"
+
 const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT])
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -42,6 +44,23 @@ const char *report_proof(const Plan *plan, char text[static 256])
                  100.0 * (double)(plan_value_ns(plan) - plan->lower_bound_ns) /
                      (double)(plan->lower_bound_ns > 0 ? plan->lower_bound_ns : 1),
                  plan->timed_out ? " (the time limit ended the search; another run may differ)" : "");
+    return text;
+}
+
+const char *report_certificate(const Plan *plan, char text[static 256])
+{
+    const Certificate *c = plan->certificate;
+    char bound[REPORT_TEXT];
+    int leaves = 0;
+    *text = '\0';
+    if (!c) return text;
+    for (int i = 0; i < c->node_count; i++) leaves += c->nodes[i].leaf;
+    snprintf(text, 256,
+             "The certificate refutes every %s below %s with %d set%s of device prices over %d range%s of "
+             "periods%s.",
+             plan_objective_name(plan->objective), report_seconds(c->bound_ns, bound), leaves, leaves == 1 ? "" : "s",
+             c->interval_count, c->interval_count == 1 ? "" : "s",
+             c->bound_ns < plan->lower_bound_ns ? "; the rest of the bound rests on the solver's search" : "");
     return text;
 }
 
@@ -308,7 +327,7 @@ static void print_advice(Buffer *buffer, const Report *report)
         buffer_print(buffer, "\n");
     }
     if (advice->without_count > MOST)
-        buffer_print(buffer, "  ... and worse without a device of %d other kind%s\n", advice->without_count - MOST,
+        buffer_print(buffer, "  ... %d other kind%s of device\n", advice->without_count - MOST,
                      advice->without_count - MOST > 1 ? "s" : "");
     buffer_print(buffer,
                  advice->change_count > 0 ? "what would help most:\n"

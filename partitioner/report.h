@@ -29,6 +29,8 @@ const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT]); 
 const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT]);         /* "1.5 GiB"; "-" for no limit */
 /* "proven optimal", or the bound, the gap and what ended the search; in full sentences. */
 const char *report_proof(const Plan *plan, char text[static 256]);
+/* What the plan's certificate shows to anyone who does not trust the solver; "" without one. Full sentences. */
+const char *report_certificate(const Plan *plan, char text[static 256]);
 /* "the step would be 812 ms (+23.3%)", "nothing would fit"; "at most" where that is all that is known. */
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE]);
 /* "board-a twice as fast" */

@@ -131,6 +131,13 @@ static void print_summary(const Report *report, Buffer *buffer)
                  plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal." : "Not proven optimal.",
                  plan->proven_optimal ? "No plan for these devices has a smaller " : report_proof(plan, proof),
                  plan->proven_optimal ? plan_objective_name(plan->objective) : "");
+    if (plan->certificate)
+        buffer_print(buffer,
+                     "<p>%s <code>skycc verify plan.json --costs costs.json</code> checks it independently of "
+                     "the solver.</p>\n",
+                     report_certificate(plan, proof));
+    else
+        buffer_print(buffer, "<p>The bound rests on the solver's search; the plan carries no certificate of it.</p>\n");
     buffer_print(buffer,
                  "<nav aria-label=\"On this page\"><a href=\"#stages\">Stages</a><a href=\"#allocators\">"
                  "Allocators</a><a href=\"#time-line\">Time line</a>%s%s</nav>\n",

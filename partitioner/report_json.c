@@ -124,6 +124,7 @@ void report_json(const Report *report, Buffer *buffer)
     buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", truth(plan->proven_optimal),
                  truth(plan->timed_out));
     print_name(buffer, "proof", report_proof(plan, proof));
+    print_name(buffer, "certificate", report_certificate(plan, proof));
     print_compared(buffer, plan);
     buffer_print(buffer, ",\n \"devices\":[");
     for (int d = 0; d < costs->device_count; d++) {
