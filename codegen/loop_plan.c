@@ -170,5 +170,6 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
         plan->stepped_axis = inner;
         units_add(&plan->units, inner, kernel->extent[inner], chunk);
     }
+    if (is_map(kernel) && kernel->extent[inner] == 0) plan->units.total = 0; /* loops run once before they ask */
     plan->grain = units_grain(&plan->units, estimate_nanoseconds(kernel, plan));
 }

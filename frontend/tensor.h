@@ -6,7 +6,8 @@
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 
-/* The elements are row-major in the arena. */
+/* The elements are row-major in the arena. Types are those of graphs, or uint16: ONNX before 1.13 wrote the bits of
+ * bfloat16 numbers so. */
 bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape, const void **data,
                       Diagnostics *diagnostics);
 

@@ -19,9 +19,12 @@ bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape
         ok = proto ||
              diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a valid ONNX tensor");
     }
+    /* Two bytes of any kind are read as those of bfloat16 numbers are. */
+    bool is_word = ok && proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT16;
+    if (is_word) proto->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
     ok = ok && onnx_tensor_elements(&file, proto, NULL, "tensor", &tensor, diagnostics);
     if (ok) {
-        *dtype = tensor.dtype;
+        *dtype = is_word ? DTYPE_U16 : tensor.dtype;
         *shape = tensor.shape;
         *data = arena_copy(arena, tensor.data, tensor.bytes);
     }

@@ -383,6 +383,7 @@ static bool fuse_into_producer(Fuser *fuser, size_t c, ValueId value)
     if (!fuser->writer[value] || fuser->writer_count[value] != 1) return false;
     size_t p = fuser->writer[value] - 1;
     if (p < fuser->first || p >= c) return false;
+    if (shape_elements(&graph_value(lowering->graph, value)->shape) == 0) return false; /* nothing to pass on */
     LoweredCall *producer = &lowering->calls[p], *consumer = &lowering->calls[c];
     if (producer->dead ||
         graph_node(lowering->graph, producer->node)->layer != graph_node(lowering->graph, consumer->node)->layer)

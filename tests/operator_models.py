@@ -66,7 +66,7 @@ class Model:
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), model)
         references.write_safetensors(inputs, self.inputs, {})
-        command = [skycc, "run", model, "--inputs", inputs, "-o", results, *arguments]
+        command = [skycc, "run", model, "-o", results, *arguments, *(["--inputs", inputs] if declared else [])]
         subprocess.run(command, check=True, env={**os.environ, "XDG_CACHE_HOME": folder})
         return references.read_safetensors(results)
 

@@ -165,7 +165,16 @@ def slice_block(m, x):
     return m.node("Slice", [x, m.integers(1, -3), m.integers(1000, -1), m.integers(1, 2)])
 
 
+def empty_slice(m, x):
+    if m.opset < 10:
+        return m.node("Slice", [x], starts=[2], ends=[2], axes=[1])
+    return m.node("Slice", [x, m.integers(2), m.integers(2), m.integers(1)])
+
+
 form("Slice", [BLOCK], slice_block, lambda x: x[:, 1:, -3:-1])
+form("Nothing", [BLOCK],  # the sum of no elements
+     lambda m, x: m.axes(13, "ReduceSum", m.node("Exp", [m.node("Neg", [empty_slice(m, x)])]), [1]),
+     lambda x: 0 * x[:, :1])
 form("SliceBack", [BLOCK],
        lambda m, x: m.node("Slice", [x, m.integers(-1, 0), m.integers(-(2**62), 4), m.integers(-2, -1),
                                      m.integers(-2, 3)]), lambda x: x.flip(1)[:, ::2, ::3], 10)
@@ -218,6 +227,7 @@ form("PadAxes", [BLOCK], lambda m, x: pad(m, x, "constant", [1, 0, 2, 3], m.inte
 form("Gather", [BLOCK], lambda m, x: m.node("Gather", [x, "ids"], axis=1), lambda x: x[:, IDS])
 form("GatherBehind", [BLOCK], lambda m, x: m.node("Gather", [x, m.integers(-1, 0)], axis=-1),
        lambda x: x[:, :, [3, 0]], 11)
+form("GatherNegative", [BLOCK], lambda m, x: m.node("Gather", [x, "behind"], axis=2), lambda x: x[:, :, BEHIND], 11)
 form("GatherElements", [real(2, 3)], lambda m, x: m.node("GatherElements", [x, "ids"], axis=1),
        lambda x: x.gather(1, IDS), 11)
 form("GatherND", [real(3, 3, 2)], lambda m, x: m.node("GatherND", [x, "ids2"]), lambda x: x[IDS[:, 0], IDS[:, 1]], 11)
@@ -365,8 +375,9 @@ IDS = torch.tensor([[0, 2], [1, 1]])
 MASK = torch.tensor([[1, 1, 0], [1, 1, 1]])
 WORDS = torch.tensor([[0, 4, 2], [1, 1, 3]])
 SEGMENTS = torch.tensor([[0, 1, 1], [0, 0, 1]])
-INPUTS = {"ids": IDS, "ids2": IDS, "rows": ROWS, "labels": LABELS, "mask": MASK.int(), "words": WORDS.int(),
-          "segments": SEGMENTS.int(), "lengths": MASK.sum(1).int()}
+BEHIND = torch.tensor([-1, 0, -4])
+INPUTS = {"behind": BEHIND, "ids": IDS, "ids2": IDS, "rows": ROWS, "labels": LABELS, "mask": MASK.int(),
+          "words": WORDS.int(), "segments": SEGMENTS.int(), "lengths": MASK.sum(1).int()}
 
 
 class Forms(Model):
