@@ -23,7 +23,7 @@ static void print_plan(const Plan *plan)
     Plan again;
     plan_print(plan, &first);
     fuzz_file("again.json", (const uint8_t *)first.bytes, first.size);
-    if (!plan_read(&again, "again.json", &diagnostics)) {
+    if (!plan_read_verdict(&again, "again.json", &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         bug("a printed plan is not read");
     }
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Plan plan;
     bool read = costs_read(&costs, "costs.json", &diagnostics), ok = read;
     if (read) print_costs(&costs);
-    if (plan_read(&plan, "plan.json", &diagnostics)) {
+    if (plan_read_verdict(&plan, "plan.json", &diagnostics)) {
         print_plan(&plan);
         if (read) ok = verify(&plan, &costs, &diagnostics) && ok;
         plan_free(&plan);
