@@ -326,17 +326,18 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
 int64_t loop_least_memory(const Problem *problem, int device)
 {
     int64_t low = -1, high = problem_stage_bytes(problem, 0, problem->layer_count, problem->microbatches);
+    int64_t fine = high >> 20; /* a millionth of what is enough for all layers */
     Arena arena = {0};
     Allocation all[PLAN_ALLOCATOR_COUNT];
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&arena, problem);
-    while (high - low > 1) { /* with `high` one stage fits */
+    while (high - low > 1 + fine) { /* with `high` one stage fits */
         int64_t middle = low + (high - low) / 2;
         Costs costs = *problem->costs;
         Problem other;
         costs.devices = arena_copy(&arena, problem->costs->devices, (size_t)costs.device_count * sizeof *costs.devices);
         costs.devices[device].memory_bytes = middle;
         bool fits = problem_derive(&other, problem, &costs, problem->microbatches, problem->recompute, NULL) &&
-                    loop_solve(&other, device, 2, all).optimal.found;
+                    loop_solve(&other, device, 0.5, all).optimal.found;
         problem_free(&other);
         *(fits ? &high : &low) = middle;
     }

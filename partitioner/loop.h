@@ -19,7 +19,8 @@ typedef struct LoopResult {
  * allocator (made by allocation_create for the problem); the first and the last stage of each are on `device`. */
 LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations);
 
-/* The memory that `device` needs at least for any plan to fit; INT64_MAX if none does. */
+/* The memory that `device` needs at least for any plan to fit, to a millionth, as far as half a second each can tell.
+ */
 int64_t loop_least_memory(const Problem *problem, int device);
 
 #endif
