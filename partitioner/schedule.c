@@ -114,8 +114,11 @@ static void split_backward(Plan *plan, const Problem *problem, const Allocation 
     }
 }
 
-/* A less simple order has to be worth it: by more than a thousandth of the step. */
-static bool is_quicker(int64_t step, int64_t than) { return than - step > than / 1000; }
+/* A less simple order has to be worth it, by more than one part in so many of the step. Halves of backward read again
+ * what the whole finds in the caches, which costs do not say. */
+enum { WORTH_SEARCHING = 1000, WORTH_SPLITTING = 50 };
+
+static bool is_quicker(int64_t step, int64_t than, int part) { return than - step > than / part; }
 
 /* 1F1B, the order that is found, or one with backward split: the simplest of the quickest. */
 static void search_schedule(Plan *plan, const Problem *problem, const Allocation *allocation, Order *order,
@@ -130,7 +133,7 @@ static void search_schedule(Plan *plan, const Problem *problem, const Allocation
         order_follow(order, plan, &(OrderRule){.depth = least, .strict = true});
         fill_most(plan, problem, least, most);
         order_search(&found, plan, least, most, arena);
-        if (is_quicker(found.step_ns, order->step_ns)) {
+        if (is_quicker(found.step_ns, order->step_ns, WORTH_SEARCHING)) {
             Order swap = *order;
             *order = found;
             found = swap;
@@ -138,10 +141,10 @@ static void search_schedule(Plan *plan, const Problem *problem, const Allocation
         }
     }
     split_backward(plan, problem, allocation, least);
-    if (!choose || is_quicker(order_bound(plan), order->step_ns)) {
+    if (!choose || is_quicker(order_bound(plan), order->step_ns, WORTH_SPLITTING)) {
         fill_most(plan, problem, least, most);
         order_search(&found, plan, least, most, arena);
-        if (!choose || is_quicker(found.step_ns, order->step_ns)) {
+        if (!choose || is_quicker(found.step_ns, order->step_ns, WORTH_SPLITTING)) {
             *order = found;
             plan->schedule = PLAN_ZB;
             return;
