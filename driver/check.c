@@ -249,27 +249,40 @@ static void print_tensor(const char *label, const char *name, const Value *value
     printf("%-11s %s  %s %s\n", label, name, dtype_name(value->dtype), shape_format(&value->shape, shape));
 }
 
-static void print_operators(const Census *census)
+/* One line or more, if there are any. */
+static void print_operators(const Census *census, const char *label, bool supported)
 {
     enum { WIDTH = 100, INDENT = 12 };
-    int column = printf("%-11s", "operators");
+    int column = 0;
     for (size_t i = 0; i < census->operator_count; i++) {
         const OperatorCount *operator= & census->operators[i];
         char text[128];
-        int length = snprintf(text, sizeof text, " %.60s%s%.40s %d%s", operator->domain,
-                              *operator->domain ? "." : "", operator->op, operator->count,
-                              i + 1 < census->operator_count ? "," : "");
-        if (column + length > WIDTH) column = printf("\n%*s", INDENT - 1, "") - 1;
+        if (operator->supported != supported) continue;
+        int length = snprintf(text, sizeof text, " %.60s%s%.40s %d", operator->domain,
+                              *operator->domain ? "." : "", operator->op, operator->count);
+        if (!column)
+            column = printf("%-11s", label);
+        else if (column + 1 + length > WIDTH)
+            column = printf(",\n%*s", INDENT - 1, "") - 2;
+        else
+            column += printf(",");
         column += printf("%s", text);
     }
-    putchar('\n');
+    if (column) putchar('\n');
 }
 
-static void print_text(const CheckOptions *options, const TrainingModel *model, const Census *census)
+/* Of a model that cannot be imported, what can be said nevertheless. */
+static void print_text(const CheckOptions *options, const TrainingModel *model, const Census *census, bool ok)
 {
     const Graph *graph = &model->graph;
     const ImportedModel *imported = &model->imported;
+    if (!census->operator_count) return;
     printf("%-11s %s, opset %lld\n", "model", options->model, (long long)imported->opset);
+    if (!ok) {
+        print_operators(census, "operators", true);
+        print_operators(census, "unsupported", false);
+        return;
+    }
     for (size_t i = 0; i < imported->dimension_count; i++)
         printf("%-11s %s = %lld\n", i ? "" : "dimensions", imported->dimensions[i].name,
                (long long)imported->dimensions[i].value);
@@ -278,7 +291,7 @@ static void print_text(const CheckOptions *options, const TrainingModel *model, 
                      graph_value(graph, graph->inputs[i]));
     for (size_t i = 0; i < graph->output_count; i++)
         print_tensor(i ? "" : "outputs", graph->outputs[i].name, graph_value(graph, graph->outputs[i].value));
-    print_operators(census);
+    print_operators(census, "operators", true);
     printf("%-11s %lld tensors, %lld elements, %.1f MB\n", "parameters", (long long)census->parameters,
            (long long)census->elements, census->bytes * 1e-6);
     for (size_t i = 0; options->verbose && i < imported->parameter_count; i++)
@@ -300,12 +313,12 @@ int check_main(int argc, char **argv)
         take_census(&census, &model);
         if (options.json)
             print_json(&options, &model, &census, ok, &diagnostics);
-        else if (ok)
-            print_text(&options, &model, &census);
+        else
+            print_text(&options, &model, &census, ok);
         free(census.operators);
         training_model_free(&model);
     }
-    if (!options.json) diagnostics_print(&diagnostics, stderr);
+    if (!options.json || code == EXIT_USAGE) diagnostics_print(&diagnostics, stderr);
     free(options.dimensions.items);
     diagnostics_free(&diagnostics);
     return code;

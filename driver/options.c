@@ -49,7 +49,9 @@ bool option_dimension(DimensionBindings *dimensions, char *text, Diagnostics *di
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --dim batch=8",
                                  "malformed dimension '%s'", text);
     int64_t value;
-    if (!option_integer("--dim NAME=", equals + 1, 1, INT32_MAX, &value, diagnostics)) return false;
+    char option[128];
+    snprintf(option, sizeof option, "--dim %.*s=", (int)(equals - text), text);
+    if (!option_integer(option, equals + 1, 1, INT32_MAX, &value, diagnostics)) return false;
     *equals = '\0';
     DimensionBinding binding = {text, value};
     array_push(dimensions->items, dimensions->count, dimensions->capacity, binding);
@@ -72,5 +74,6 @@ bool option_precision(bool *bf16, const char *text, Diagnostics *diagnostics)
 {
     *bf16 = strcmp(text, "bf16") == 0;
     if (*bf16 || strcmp(text, "f32") == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "--precision takes f32 or bf16, not '%s'", text);
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "--precision takes f32 or bf16, not '%s'",
+                             text);
 }

@@ -5,6 +5,7 @@
 #include "graph/layers.h"
 #include "graph/loss.h"
 #include "graph/prune.h"
+#include "graph/sharing.h"
 
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
 {
@@ -15,6 +16,7 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
         return false;
     if (!import_onnx(graph, &model->imported, path, &options->import, diagnostics)) return false;
     graph_verify(graph);
+    if (!options->import.untie) warn_of_untied_decoders(graph, diagnostics);
 
     graph->bf16_products = options->bf16;
     bool differentiates = options->differentiate || options->train;

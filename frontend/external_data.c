@@ -69,7 +69,7 @@ static const char *map_descriptor(int descriptor, MappedFile *file)
 const ExternalFile *external_data_open(ExternalData *data, const char *location, Place place, Diagnostics *diagnostics)
 {
     for (size_t i = 0; i < data->count; i++)
-        if (strcmp(data->files[i]->location, location) == 0) return data->files[i];
+        if (strcmp(data->files[i]->location, location) == 0) return data->files[i]->refused ? NULL : data->files[i];
 
     const char *problem = location_problem(location);
     if (!problem && strcmp(data->model_path, "-") == 0) problem = "is relative to a model read from standard input";
@@ -90,11 +90,11 @@ const ExternalFile *external_data_open(ExternalData *data, const char *location,
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
                           missing ? "put the weights' file beside the model, or give --no-weights or --init" : NULL,
                           "the external data '%s' %s", location, problem);
-        return NULL;
+        file.refused = true;
     }
     ExternalFile *kept = arena_copy(&data->arena, &file, sizeof file);
     array_push(data->files, data->count, data->capacity, kept);
-    return kept;
+    return file.refused ? NULL : kept;
 }
 
 void external_data_close(ExternalData *data)

@@ -13,6 +13,7 @@ typedef struct ExternalFile {
     const char *path;     /* for opening it again */
     MappedFile file;
     bool missing;
+    bool refused; /* once reported, whoever asks */
 } ExternalFile;
 
 typedef struct ExternalData {
@@ -23,7 +24,7 @@ typedef struct ExternalData {
     size_t count, capacity;
 } ExternalData;
 
-/* The mapped file of that location; NULL after reporting against `place`. */
+/* The mapped file of that location; NULL after reporting, against `place` if it is the first time. */
 const ExternalFile *external_data_open(ExternalData *data, const char *location, Place place, Diagnostics *diagnostics);
 void external_data_close(ExternalData *data);
 

@@ -38,7 +38,9 @@ static bool import_node(Importer *importer, const SourceNode *source)
                      .outputs = outputs,
                      .output_count = (int)proto->n_output};
     while (node.input_count && !source->inputs[node.input_count - 1]) node.input_count--; /* trailing absent ones */
+    importer->graph->source_node = source_place(importer, source, place).object;
     bool ok = normalize_node(&node);
+    importer->graph->source_node = NULL;
     for (size_t i = 0; ok && i < proto->n_output; i++) {
         Symbol *symbol = &importer->symbols[source->outputs[i]];
         if (!source->outputs[i]) continue;
@@ -48,15 +50,29 @@ static bool import_node(Importer *importer, const SourceNode *source)
     return ok;
 }
 
+/* Shapes that do not fit are mostly those that dimensions were bound to. */
+static const char *shape_hint(Importer *importer)
+{
+    const ImportedModel *model = importer->model;
+    if (!model->dimension_count) return NULL;
+    const char *hint = "the open dimensions are";
+    for (size_t i = 0; i < model->dimension_count; i++)
+        hint = arena_format(&importer->arena, "%s%s %s=%lld", hint, i ? "," : "", model->dimensions[i].name,
+                            (long long)model->dimensions[i].value);
+    return arena_format(&importer->arena, "%s: --dim %s=... binds another", hint, model->dimensions[0].name);
+}
+
 /* Errors are reported for every node that can be tried, but not without end. */
 static bool import_nodes(Importer *importer)
 {
     enum { MOST_ERRORS = 100 };
     bool ok = true;
+    importer->graph->shape_hint = shape_hint(importer);
     for (size_t i = 0; i < importer->node_count && importer->diagnostics->errors < MOST_ERRORS; i++) {
         const SourceNode *node = &importer->nodes[importer->order[i]];
         if (node->needed) ok = import_node(importer, node) && ok;
     }
+    importer->graph->shape_hint = NULL;
     return ok;
 }
 

@@ -101,7 +101,8 @@ static bool import_input(InputBinder *binder, const Onnx__ValueInfoProto *input,
                                  "skycc handles FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT32, INT64 and BOOL",
                                  "has elements of type %s (%d), which is not supported",
                                  onnx_data_type_name(tensor->elem_type), tensor->elem_type);
-    if (!tensor->shape) return refuse(importer, input->name, NULL, "has no shape");
+    if (!tensor->shape)
+        return refuse(importer, input->name, "export the model with the shapes of its inputs", "has no shape");
     Shape shape;
     if (!read_shape(binder, input->name, tensor->shape, &shape)) return false;
     symbol->value = graph_add_input(importer->graph, input->name, dtype, &shape);

@@ -151,8 +151,8 @@ bool constant_input(const OnnxNode *node, int input, Value *value)
         value->data = given->data;
         return true;
     }
-    return node_unsupported(node, NULL, "input %d must be known at compile time, but depends on the model's inputs",
-                            input);
+    return node_unsupported(node, "export the model with constant folding, or with this input as a constant",
+                            "input %d must be known at compile time, but depends on the model's inputs", input);
 }
 
 bool constant_integers(OnnxNode *node, int input, const int64_t **values, int *count)

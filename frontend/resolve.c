@@ -96,6 +96,15 @@ static bool check_opset(Importer *importer)
 /* --- Nodes -----------------------------------------------------------------------------------------------------------
  */
 
+static const char *unsupported_hint(const Onnx__NodeProto *node, const char *domain)
+{
+    if (*domain && strcmp(domain, "ai.onnx") != 0)
+        return "export the model with ONNX's own operators, before any optimiser replaces them";
+    for (size_t i = 0; i < node->n_attribute; i++)
+        if (node->attribute[i]->g) return "export the model without control flow: traced, for fixed shapes";
+    return "skycc compiles models of the BERT family; export only the part that is one";
+}
+
 static void declare_node(Importer *importer, size_t index)
 {
     SourceNode *node = &importer->nodes[index];
@@ -109,8 +118,8 @@ static void declare_node(Importer *importer, size_t index)
     node->rule = normalization_find(domain, proto->op_type ? proto->op_type : "");
     char place[512];
     if (!node->rule)
-        diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR, source_place(importer, node, place), NULL,
-                          "this operator is not supported");
+        diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR, source_place(importer, node, place),
+                          unsupported_hint(proto, domain), "this operator is not supported");
     node->outputs = arena_new_array(&importer->arena, uint32_t, proto->n_output);
     for (size_t i = 0; i < proto->n_output; i++)
         if (*proto->output[i]) node->outputs[i] = declare(importer, proto->output[i], SYMBOL_NODE, index);

@@ -186,7 +186,10 @@ double node_float(const Node *node, const char *name, double absent)
 
 Place node_place(const Graph *graph, const Node *node, char text[static 512])
 {
-    snprintf(text, 512, "node '%.400s' (%s)", node->name, operators[node->op].name);
+    if (graph->source_node)
+        snprintf(text, 512, "%s", graph->source_node);
+    else
+        snprintf(text, 512, "node '%.400s' (%s)", node->name, operators[node->op].name);
     return (Place){.file = graph->file, .object = text};
 }
 

@@ -99,7 +99,10 @@ typedef struct Labels {
 typedef struct Graph {
     Arena arena;
     const char *file; /* for diagnostics */
-    Value *values;    /* [0] is unused */
+    /* While a model is imported: the ONNX node that is being read ("node 'NAME' (OP, opset N)"), which diagnostics name
+     * instead of what it becomes; and what helps where shapes do not fit. NULL otherwise. */
+    const char *source_node, *shape_hint;
+    Value *values; /* [0] is unused */
     size_t value_count, value_capacity;
     Node *nodes; /* [0] is unused */
     size_t node_count, node_capacity;

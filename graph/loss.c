@@ -22,7 +22,7 @@ static bool is_scalar_float(const Graph *graph, ValueId id)
 static bool report(Graph *graph, Diagnostics *diagnostics, const char *what)
 {
     Buffer hint = {0};
-    buffer_print(&hint, "outputs of the model:");
+    buffer_print(&hint, "give --loss cross-entropy:OUTPUT:LABELS or output:NAME, several joined by +; the outputs are");
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         char shape[256];

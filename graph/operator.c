@@ -35,7 +35,8 @@ bool operator_error(const InferContext *context, const char *hint, const char *f
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     Place place = node_place(context->graph, context->node, object);
-    return diagnostics_error(context->diagnostics, EXIT_BAD_INPUT, place, hint, "%s", text);
+    return diagnostics_error(context->diagnostics, EXIT_BAD_INPUT, place, hint ? hint : context->graph->shape_hint,
+                             "%s", text);
 }
 
 bool infer_same(InferContext *context)

@@ -113,3 +113,38 @@ void parameters_share(Graph *graph, Diagnostics *diagnostics)
     free(sharer.home);
     free(sharer.uses);
 }
+
+/* The weights whose product `value` is, perhaps with a bias added; 0 if it is something else. */
+static ValueId product_weights(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer); /* 0 has no operator */
+        if (node->op == OP_MatMul) return parameter_behind(graph, node->inputs[1]);
+        if (operator_is_movement(node->op))
+            value = node->inputs[0];
+        else if (node->op == OP_Add)
+            value = node->inputs[parameter_behind(graph, node->inputs[0]) != 0];
+        else
+            return 0;
+    }
+}
+
+void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
+{
+    enum { LEAST_ROWS = 32 }; /* fewer may be classes as well */
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        ValueId table = node->op == OP_Gather ? parameter_behind(graph, node->inputs[0]) : 0;
+        const Shape *shape = &graph_value(graph, table)->shape;
+        for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
+            const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;
+            ValueId weights = product_weights(graph, graph->outputs[i].value);
+            if (!weights || weights == table || output->rank < 3 || output->dim[output->rank - 1] != shape->dim[0])
+                continue;
+            diagnostics_warning(
+                diagnostics, PLACE_FILE(graph->file), "if both are meant to be one, export the model with them equal",
+                "the output '%s' is decoded with '%s', which is trained apart from the embeddings '%s'",
+                graph->outputs[i].name, graph_value(graph, weights)->name, graph_value(graph, table)->name);
+        }
+    }
+}

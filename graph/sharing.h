@@ -9,6 +9,10 @@
 
 #include "graph/graph.h"
 
+/* Warns where an output has a value for every row of an embedding table, but comes from other weights of that size: a
+ * decoder that was tied to the embeddings before the export, perhaps. Of a forward graph. */
+void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics);
+
 /* After layers were assigned, before differentiation. Views of a parameter are made anew for each layer. */
 void parameters_share(Graph *graph, Diagnostics *diagnostics);
 

@@ -86,6 +86,13 @@ expect 1 "twice.yaml:3:[0-9]*: error: .*'a'" -- "$skycc" compile "$model" -d twi
 expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" compile "$model" -d small.yaml -o out "${dimensions[@]}"
 expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yaml -o out "${dimensions[@]}"
 
+# Census: the ONNX node, its operator and opset, and what to try
+expect 1 "node '.*' (Add, opset 17): shapes .* do not broadcast" 'hint: the open dimensions are batch=2, seq=4000' -- \
+    "$skycc" check "$model" --dim batch=2 --dim seq=4000
+expect 2 "error: --dim batch= takes an integer" -- "$skycc" check --json "$model" --dim batch=0
+expect 1 'error: which output holds the logits?' 'hint: give --loss .* start_logits f32.* end_logits' -- \
+    "$skycc" run "$2/bert/bert-nano-qa-opset17-dyn.onnx" --inputs "$inputs" -o out --grad
+
 # Inputs of run
 expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ... 2" -- \
     "$skycc" run "$model" --inputs labels.safetensors -o out --grad

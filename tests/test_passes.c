@@ -5,6 +5,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "codegen/memory.h"
 #include "codegen/stage.h"
 #include "frontend/import.h"
@@ -13,7 +16,9 @@
 #include "graph/layers.h"
 #include "graph/loss.h"
 #include "graph/prune.h"
+#include "graph/sharing.h"
 #include "graph/operator.h"
+#include "tests/scratch.h"
 
 typedef struct Model {
     Graph graph;
@@ -22,10 +27,11 @@ typedef struct Model {
     char path[1024]; /* graph and diagnostics point to it */
 } Model;
 
-static void load(Model *model, const char *name)
+static void load_with(Model *model, const char *name, ImportOptions options)
 {
     static const DimensionBinding dimensions[] = {{"batch", 4}, {"seq", 16}};
-    ImportOptions options = {.dimensions = dimensions, .dimension_count = 2};
+    options.dimensions = dimensions;
+    options.dimension_count = 2;
     *model = (Model){0};
     snprintf(model->path, sizeof model->path, "%s/bert/%s.onnx", SKY_TEST_DATA, name);
     graph_init(&model->graph, "model");
@@ -33,6 +39,8 @@ static void load(Model *model, const char *name)
     assert_true(loss_attach(&model->graph, NULL, &model->diagnostics));
     graph_remove_dead(&model->graph);
 }
+
+static void load(Model *model, const char *name) { load_with(model, name, (ImportOptions){0}); }
 
 static void unload(Model *model)
 {
@@ -104,6 +112,57 @@ static void load_training(Model *model, const char *name)
     assert_true(optimizer_attach(graph, &optimizer, &model->diagnostics));
     graph_remove_dead(graph);
     graph_verify(graph);
+}
+
+static void a_decoder_that_is_not_the_embeddings_is_warned_of(void **state)
+{
+    (void)state;
+    for (int untied = 0; untied < 2; untied++) {
+        Model model;
+        Diagnostics diagnostics = {0};
+        load_with(&model, "bert-nano-mlm-opset17-dyn", (ImportOptions){.untie = untied});
+        warn_of_untied_decoders(&model.graph, &diagnostics);
+        char *text = diagnostics_text(&diagnostics);
+        bool warned = strstr(text, "'logits' is decoded with 'onnx::MatMul_325', which is trained apart from the "
+                                   "embeddings 'm.bert.embeddings.word_embeddings.weight'");
+        assert_int_equal(warned, untied);
+        free(text);
+        diagnostics_free(&diagnostics);
+        unload(&model);
+    }
+}
+
+/* Of a model whose decoder is its embeddings, a stage with both has one copy of them and two gradients; one with either
+ * has its own. */
+static void shared_parameters_lie_where_they_are_used(void **state)
+{
+    (void)state;
+    Model model;
+    load_training(&model, "bert-nano-mlm-opset17-dyn");
+    int last = model.graph.layer_count - 1;
+    assert_int_equal(last, 6);
+    const int runs[][2] = {{0, last}, {0, 2}, {last, last}, {1, last - 1}};
+    for (int r = 0; r < 4; r++) {
+        StageCode code;
+        stage_build(&code, &model.graph, runs[r][0], runs[r][1]);
+        const SkyParameter *shared = NULL;
+        for (uint32_t p = 0; p < code.stage.parameter_count; p++) {
+            const SkyParameter *parameter = &code.stage.parameters[p];
+            if (strcmp(parameter->value.name, "m.bert.embeddings.word_embeddings.weight") == 0)
+                shared = parameter;
+            else
+                assert_int_equal(parameter->use_count, 0);
+        }
+        const uint32_t uses[] = {2, 1, 1, 0};
+        assert_int_equal(shared ? shared->use_count : 0, uses[r]);
+        if (shared) assert_int_equal(shared->uses[0].number, r == 2);
+        if (shared) assert_int_equal(shared->uses[0].gradient.offset, shared->gradient.offset);
+        if (r == 0) assert_int_equal(shared->uses[1].number, 1);
+        if (r == 0) assert_int_not_equal(shared->uses[1].gradient.offset, shared->gradient.offset);
+        assert_int_equal(code.stage.update_count, code.stage.parameter_count);
+        stage_free(&code);
+    }
+    unload(&model);
 }
 
 /* What the planner adds up for a run of layers is never less than what the layout of the run takes. */
@@ -276,6 +335,8 @@ int main(void)
         cmocka_unit_test(equal_layers_share_their_kernels),
         cmocka_unit_test(packed_buffers_never_overlap_while_alive),
         cmocka_unit_test(losses_of_the_model_are_scaled_once),
+        cmocka_unit_test(a_decoder_that_is_not_the_embeddings_is_warned_of),
+        cmocka_unit_test(shared_parameters_lie_where_they_are_used),
         cmocka_unit_test(malformed_losses_and_optimizers_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ const ExternalFile *__wrap_external_data_open(ExternalData *data, const char *lo
                                               Diagnostics *diagnostics)
 {
     static const _Alignas(16) unsigned char weights[64] = {1, 2, 3};
-    static const ExternalFile present = {"w.bin", "w.bin", {weights, sizeof weights, true}, false};
+    static const ExternalFile present = {.location = "w.bin", .path = "w.bin", .file = {weights, sizeof weights, true}};
     if (strcmp(location, present.location) == 0) return &present;
     return __real_external_data_open(data, location, place, diagnostics);
 }
