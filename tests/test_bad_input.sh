@@ -84,7 +84,7 @@ expect 1 "unknown.yaml:3:[0-9]*: error: .*unknown key 'treads'" 'hint: .*threads
     "$skycc" compile "$model" -d unknown.yaml -o out
 expect 1 "twice.yaml:3:[0-9]*: error: .*'a'" -- "$skycc" compile "$model" -d twice.yaml -o out
 expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" compile "$model" -d small.yaml -o out "${dimensions[@]}"
-expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yaml -o out "${dimensions[@]}"
+expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yaml "${dimensions[@]}"
 
 # Census: the ONNX node, its operator and opset, and what to try
 expect 1 "node '.*' (Add, opset 17): shapes .* do not broadcast" 'hint: the open dimensions are batch=2, seq=4000' -- \
