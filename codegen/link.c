@@ -29,6 +29,11 @@ static const char *own_runtime(Arena *arena)
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
+/* On another architecture: the libraries as their run-time packages name them, because development packages of two
+ * architectures cannot be installed side by side; what they need in turn is looked for where the program runs. */
+static const char foreign_libraries[] =
+    "-l:libjansson.so.4 -l:libmpich.so.12 -l:libgomp.so.1 -lm -Wl,--allow-shlib-undefined";
+
 typedef struct Words {
     const char **items;
     size_t count, capacity;
@@ -97,7 +102,7 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     add_word(&words, output);
     for (size_t i = 0; i < object_count; i++) add_word(&words, objects[i]);
     add_word(&words, runtime);
-    add_words(&words, &arena, SKYCC_LINK_LIBRARIES);
+    add_words(&words, &arena, options->foreign ? foreign_libraries : SKYCC_LINK_LIBRARIES);
     add_word(&words, NULL);
 
     Buffer said = {0};

@@ -8,6 +8,7 @@ typedef struct LinkOptions {
     const char *linker;  /* command, words separated by spaces; "": this machine's C compiler */
     const char *sysroot; /* "": none */
     const char *runtime; /* libskyrt.a; "": the one that belongs to this skycc */
+    bool foreign;        /* Target.foreign */
 } LinkOptions;
 
 /* Links the objects and the runtime into the executable `output`. On failure (EXIT_TOOLCHAIN) the diagnostic holds what

@@ -174,6 +174,7 @@ bool target_init(Target *target, TargetOptions options, Diagnostics *diagnostics
     const char *own = take_message(target, LLVMGetDefaultTargetTriple());
     target->triple = options.triple ? take_message(target, LLVMNormalizeTargetTriple(options.triple)) : own;
     bool same_architecture = strncmp(own, target->triple, strcspn(own, "-") + 1) == 0;
+    target->foreign = !same_architecture;
     bool native = same_architecture && (!options.cpu || strcmp(options.cpu, "native") == 0);
     target->cpu = native ? take_message(target, LLVMGetHostCPUName())
                          : arena_string(&target->arena, options.cpu ? options.cpu : "generic");

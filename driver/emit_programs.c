@@ -98,7 +98,10 @@ static bool emit_rank(Emission *emission, size_t rank, Diagnostics *diagnostics)
 
     emission->objects[count] = tables;
     const ClusterTarget *target = &emission->cluster->targets[emission->target_index];
-    LinkOptions link = {.linker = target->linker, .sysroot = target->sysroot, .runtime = target->runtime};
+    LinkOptions link = {.linker = target->linker,
+                        .sysroot = target->sysroot,
+                        .runtime = target->runtime,
+                        .foreign = emission->target.foreign};
     ok = link_program(base, emission->objects, count + 1, &link, diagnostics);
     unlink(tables);
     return ok;
