@@ -119,20 +119,38 @@ static void hoist(LoopEmitter *loop, const KernelPhase *phase)
     }
 }
 
-/* The lines that a block PREFETCH_BYTES later touches. Processors see the streams themselves, but lose them at the end
- * of every page, and they see too few where a kernel walks through many. */
-static void prefetch_later(LoopEmitter *loop, Ir index)
+/* Whether this is the first phase along the inner axis that reads or writes the operand. */
+static bool phase_uses_first(const LoopEmitter *loop, const KernelPhase *phase, int operand)
+{
+    for (int r = 1; r < phase->first + phase->count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(loop->kernel, (Register)r);
+        if (instruction->op != KERNEL_LOAD && !kernel_op_is_store(instruction->op)) continue;
+        if (instruction->operand == operand) return r >= phase->first;
+    }
+    return false;
+}
+
+/* The lines that a block PREFETCH_BYTES later touches, or the one at the same place of the next rows. Processors see
+ * the streams themselves, but lose them at the end of every page, and they see too few where a kernel walks through
+ * many. */
+static void prefetch_later(LoopEmitter *loop, const KernelPhase *phase, Ir index)
 {
     Emit *emit = loop->emit;
     int64_t width = loop->plan->lanes * (inner_is_copied(loop) ? loop->plan->copies : 1);
+    bool by_rows = !inner_is_copied(loop) && loop->plan->copy_axis >= 0;
     for (int o = 0; o < loop->kernel->operand_count; o++) {
         const KernelOperand *operand = &loop->kernel->operands[o];
         if (operand->stride[inner_axis(loop)] != 1) continue;
         int64_t size = (int64_t)dtype_size(operand->dtype), line = CACHE_LINE / size;
-        for (int64_t i = 0; i < width; i += line) {
-            Ir ahead = emit_add(emit, index, emit_i64(emit, PREFETCH_BYTES / size + i));
-            LLVMTypeRef type = emit_memory_type(emit, operand->dtype);
-            emit_prefetch(emit, emit_address(emit, type, loop->body.base[o], ahead), PREFETCH_LEVEL1);
+        int64_t rows = by_rows ? loop->plan->copies : 1, pitch = by_rows ? operand->stride[loop->plan->copy_axis] : 0;
+        if (by_rows && (!pitch || !phase_uses_first(loop, phase, o))) continue;
+        for (int64_t row = 0; row < rows; row++) {
+            for (int64_t i = 0; i < width; i += line) {
+                int64_t distance = by_rows ? (rows + row) * pitch : PREFETCH_BYTES / size;
+                Ir ahead = emit_add(emit, index, emit_i64(emit, distance + i));
+                LLVMTypeRef type = emit_memory_type(emit, operand->dtype);
+                emit_prefetch(emit, emit_address(emit, type, loop->body.base[o], ahead), PREFETCH_LEVEL1);
+            }
         }
     }
 }
@@ -140,7 +158,7 @@ static void prefetch_later(LoopEmitter *loop, Ir index)
 static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
 {
     loop->body.index[inner_axis(loop)] = index;
-    if (loop->plan->streams) prefetch_later(loop, index);
+    if (loop->plan->streams) prefetch_later(loop, phase, index);
     for (int r = phase->first; r < phase->first + phase->count; r++) {
         if (loop->hoisted[r]) continue;
         if (kernel_op_is_reduction(kernel_instruction(loop->kernel, (Register)r)->op)) {

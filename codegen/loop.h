@@ -16,7 +16,7 @@ typedef struct LoopPlan {
     int copy_axis; /* what independent copies are made along: the vector axis, or an outer one; -1: none */
     int copies;
     int stepped_axis; /* the axis of which a unit covers more than one iteration, but not all; -1: none */
-    bool streams;     /* a map over more memory than the caches hold: what is read later is prefetched */
+    bool streams;     /* over more memory than the caches hold: what is read later is prefetched */
     Units units;
     int64_t grain;
 } LoopPlan;

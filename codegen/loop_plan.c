@@ -4,7 +4,10 @@
 
 #include <float.h>
 
-enum { CHUNK_ELEMENTS = 4096 /* of the inner axis of a map, per unit */ };
+enum {
+    CHUNK_ELEMENTS = 4096,     /* of the inner axis of a map, per unit */
+    MOST_PREFETCHED_ROW = 1024 /* elements: the next rows must not push these ones out of the cache */
+};
 
 static int phase_of(const Kernel *kernel, int r)
 {
@@ -163,8 +166,9 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
         if (step > 1) plan->stepped_axis = axis;
         units_add(&plan->units, axis, kernel->extent[axis], step);
     }
-    plan->streams =
-        is_map(kernel) && plan->vector_axis == inner && kernel_bytes(kernel) > (double)target->level2_bytes / 2;
+    bool by_rows = plan->copy_axis >= 0 && plan->copy_axis < inner && kernel->extent[inner] <= MOST_PREFETCHED_ROW;
+    plan->streams = (is_map(kernel) || by_rows) && plan->vector_axis == inner &&
+                    kernel_bytes(kernel) > (double)target->level2_bytes / 2;
     int64_t chunk = CHUNK_ELEMENTS; /* a multiple of lanes * copies */
     if (plan->stepped_axis < 0 && is_map(kernel) && kernel->extent[inner] > chunk) {
         plan->stepped_axis = inner;
