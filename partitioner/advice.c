@@ -419,7 +419,8 @@ void advice_make(Advice *advice, const Plan *plan, const Costs *costs)
     prepare(&a, costs);
     if (create_problem(&a, &a.costs, &problem)) {
         advice->given = true;
-        a.effort = is_large(&problem) ? 0 : 1 + replan_allowance(&problem) / (4 * FINALISTS);
+        int allowance = is_large(&problem) ? 0 : replan_allowance(&problem);
+        a.effort = allowance > 0 ? 1 + allowance / (4 * FINALISTS) : 0;
         ask_without(&a, &problem);
         ask_changes(&a, &problem);
         problem_free(&problem);

@@ -26,8 +26,9 @@ static Replanned solve(const Problem *p, Allocation *allocation)
 
 int replan_allowance(const Problem *p)
 {
-    int64_t share = 25000 / ((int64_t)p->layer_count * p->device_count);
-    return share < 4 ? 4 : share > 100 ? 100 : (int)share;
+    int64_t size = (int64_t)p->layer_count * p->device_count, share = 8000 / size;
+    if (p->level_limit > 0 && size > 2000) return 0; /* one alone takes a tenth of a second */
+    return share < 1 ? 1 : share > 100 ? 100 : (int)share;
 }
 
 Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
