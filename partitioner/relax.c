@@ -30,7 +30,7 @@ static bool is_enough(const Problem *problem, int device, int64_t extra, int cop
 /* The least extra memory on one device, and which. A device is only examined closer if it beats the best so far. */
 static int64_t least_memory(const Problem *problem, int *device)
 {
-    int64_t best = problem_stage_bytes(problem, 0, problem->layer_count, problem->microbatches);
+    int64_t best = problem_stage_bytes(problem, 0, problem->layer_count, problem->microbatches) + 1;
     *device = -1;
     for (int t = 0; t < problem->type_count; t++) {
         int candidate = problem->first_device[t];

@@ -13,6 +13,7 @@
 #include "partitioner/allocate.h"
 #include "limits.h"
 #include "partitioner/optimal.h"
+#include "partitioner/relax.h"
 #include "random_costs.h"
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"
@@ -148,6 +149,69 @@ static void small_instances_match_brute_force(void **state)
     printf("%d instances, both objectives\n", (INSTANCES + STEP - 1) / STEP);
 }
 
+/* ---- the smallest relaxation ---- */
+
+static bool fits_with(const Costs *costs, PlanSchedule schedule, int device, int64_t extra, int copies)
+{
+    Costs relaxed = *costs;
+    DeviceCost devices[16];
+    relaxed.device_count += copies;
+    relaxed.devices = devices;
+    for (int d = 0; d < relaxed.device_count; d++) devices[d] = costs->devices[d < costs->device_count ? d : device];
+    devices[device].memory_bytes += extra;
+    return brute_force(&relaxed, PLAN_OBJECTIVE_PERIOD, schedule) < INT64_MAX;
+}
+
+/* What the hint names is enough, and a byte or a device less is not, on any device. */
+static void check_relaxation(const Costs *costs, PlanSchedule schedule, int seed)
+{
+    Diagnostics diagnostics = {0};
+    Problem problem;
+    long long extra = -1;
+    int copies = 0, memory_device = -1, copied_device = -1;
+    assert_true(problem_create(&problem, costs, PLAN_OBJECTIVE_PERIOD, schedule, 0, &diagnostics));
+    assert_false(relax_report(&problem, &diagnostics));
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    diagnostics_print(&diagnostics, stream);
+    fclose(stream);
+    const char *memory = strstr(text, "MiB on 'd"), *devices = strstr(text, " more device");
+    assert_non_null(memory);
+    assert_int_equal(sscanf(memory, "MiB on 'd%d' would be enough (%lld bytes)", &memory_device, &extra), 2);
+    if (!fits_with(costs, schedule, memory_device, extra, 0)) fail_msg("seed %d: %s", seed, text);
+    for (int d = 0; d < costs->device_count; d++)
+        if (fits_with(costs, schedule, d, extra - 1, 0)) fail_msg("seed %d: less on d%d would do: %s", seed, d, text);
+    if (devices) {
+        while (devices > text && devices[-1] >= '0' && devices[-1] <= '9') devices--;
+        assert_int_equal(sscanf(devices, "%d more device", &copies), 1);
+        assert_int_equal(sscanf(strstr(devices, "like 'd"), "like 'd%d'", &copied_device), 1);
+        if (copies <= 3 && !fits_with(costs, schedule, copied_device, 0, copies)) fail_msg("seed %d: %s", seed, text);
+        for (int d = 0; d < costs->device_count && copies <= 3; d++)
+            if (fits_with(costs, schedule, d, 0, copies - 1)) fail_msg("seed %d: fewer would do: %s", seed, text);
+    }
+    free(text);
+    problem_free(&problem);
+    diagnostics_free(&diagnostics);
+}
+
+static void the_smallest_relaxation_is_named(void **state)
+{
+    (void)state;
+    int checked = 0;
+    for (int seed = 0; seed < 2000; seed++) {
+        Costs costs;
+        PlanSchedule schedule = seed & 1 ? PLAN_GPIPE : PLAN_1F1B;
+        random_costs_sized(&costs, seed % VARIANTS | WITH_MEMORY, 5000000 + (uint64_t)seed, 8, 4);
+        if (brute_force(&costs, PLAN_OBJECTIVE_PERIOD, schedule) == INT64_MAX) {
+            check_relaxation(&costs, schedule, seed);
+            checked++;
+        }
+        costs_free(&costs);
+    }
+    assert_true(checked > 200);
+}
+
 /* ---- the known instances ---- */
 
 static void known_periods_are_reached_and_proven(void **state)
@@ -186,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_instances_match_brute_force),
+        cmocka_unit_test(the_smallest_relaxation_is_named),
         cmocka_unit_test(known_periods_are_reached_and_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
