@@ -8,6 +8,14 @@
 #include "partitioner/prices.h"
 #include "partitioner/search.h"
 
+#ifdef _OPENMP
+#define PARALLEL_FOR _Pragma("omp parallel for schedule(dynamic, 1)")
+#define ADD_ATOMICALLY _Pragma("omp atomic")
+#else
+#define PARALLEL_FOR
+#define ADD_ATOMICALLY
+#endif
+
 enum {
     MAX_DEPTH = 200,
     CUT_CANDIDATES = 5,
@@ -255,14 +263,31 @@ static ProofAnswer branch(Prover *p, const Split *split, bool first, const Quest
     return answer;
 }
 
+/* The trials are independent, and each gives the same score whoever computes it and when: so does their comparison. */
+static void try_splits(Prover *p, Candidate *candidates, int count, const Question *q, double *score)
+{
+    int64_t spent = 0;
+    PARALLEL_FOR
+    for (int k = 0; k < count; k++) {
+        int64_t allowance = 0;
+        Prover *own = memory_allocate(sizeof *own);
+        *own = *p;
+        own->limits.work = &allowance;
+        score[k] = try_split(own, &candidates[k], q);
+        free(own);
+        ADD_ATOMICALLY
+        spent -= allowance;
+    }
+    if (p->limits.work) *p->limits.work -= spent;
+}
+
 static ProofAnswer choose_and_branch(Prover *p, Candidate *candidates, int count, const Question *q, int *node)
 {
+    double score[CUT_CANDIDATES + DEVICE_CANDIDATES] = {0};
     int best = 0;
-    double most = -1;
-    for (int k = 0; k < count && count > 1; k++) {
-        double score = try_split(p, &candidates[k], q);
-        if (score > most) most = score, best = k;
-    }
+    if (count > 1) try_splits(p, candidates, count, q, score);
+    for (int k = 1; k < count; k++)
+        if (score[k] > score[best]) best = k;
     return branch(p, &candidates[best].split, candidates[best].first, q, q->price, node);
 }
 
