@@ -47,6 +47,7 @@ static void note_step(Measured *m, int step, double begin, double end)
 static bool read_event(Measured *m, const Plan *plan, const json_t *event, int skip)
 {
     enum { MOST_STEPS = 1 << 24 };
+    const double most_s = 1e9; /* decades: nanoseconds of it fit 64 bits */
     const char *phase = json_string_value(json_object_get(event, "ph")),
                *name = json_string_value(json_object_get(event, "name"));
     const json_t *tid = json_object_get(event, "tid"), *step = json_object_get(json_object_get(event, "args"), "step");
@@ -57,6 +58,7 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
     json_int_t stage = json_integer_value(tid), number = json_integer_value(step);
     double begin = json_number_value(start) / 1e6, duration = json_number_value(length) / 1e6;
     if (stage < 0 || stage >= plan->stage_count || number < 0 || number > MOST_STEPS) return false;
+    if (!(fabs(begin) <= most_s && duration >= 0 && duration <= most_s)) return false;
     note_step(m, (int)number, begin, begin + duration);
     if (number < skip) return true;
     StageTimes *times = &m->stages[stage];
