@@ -174,6 +174,7 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
 {
     int64_t value = plan_value_ns(plan);
     plan->lower_bound_ns = result->bound < value ? result->bound : value;
+    if (plan->lower_bound_ns < 0) plan->lower_bound_ns = 0; /* a search that ended at once may know less than that */
     plan->proven_optimal = plan->lower_bound_ns == value;
     plan->gap = plan->proven_optimal ? 0 : (double)(value - plan->lower_bound_ns) / (double)value;
     plan->timed_out = result->timed_out;
