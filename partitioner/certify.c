@@ -205,6 +205,9 @@ static bool certify_bound(Certifier *c, int64_t bound)
     static const double weaker[] = {1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3};
     bool period = c->problem->objective == PLAN_OBJECTIVE_PERIOD || c->request->infeasible;
     if (bound <= 1) return false;
+    double now = monotonic_seconds();
+    if (c->deadline > now)
+        c->deadline = now + (c->deadline - now) / 2; /* the rest is for what prices alone can prove */
     if (period ? certify_period(c, bound, MAX_NODES) : certify_step(c, bound, TREE_NODES, false)) return true;
     if (c->request->infeasible) return false;
     c->work = INT64_MAX;

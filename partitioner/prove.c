@@ -9,7 +9,7 @@
 #include "partitioner/search.h"
 
 #ifdef _OPENMP
-#define PARALLEL_FOR _Pragma("omp parallel for schedule(dynamic, 1)")
+#define PARALLEL_FOR _Pragma("omp parallel for schedule(dynamic, 1) if (worth)")
 #define ADD_ATOMICALLY _Pragma("omp atomic")
 #else
 #define PARALLEL_FOR
@@ -23,7 +23,8 @@ enum {
     TRIAL_ITERATIONS = 150,
     WARM_ITERATIONS = 120,
     ITERATIONS = 20000,
-    SEARCH_ARCS = 100000
+    SEARCH_ARCS = 100000,
+    MOST_CLASSES = 200
 };
 
 int64_t relaxation_work(const Relaxation *r, int iterations)
@@ -121,6 +122,7 @@ static void reduce(Prover *p, Question *q)
 {
     Relaxation *r = &q->r;
     relaxation_solve(r, q->prices.price);
+    if (r->class_count > MOST_CLASSES) return; /* prices are not exact then, and no basis could be kept */
     if (!arcs_reduce(r, q->prices.price, q->prices.total + target_of(p, r))) return;
     if (p->sums || r->base) {
         relaxation_solve(r, q->prices.price);
@@ -267,6 +269,8 @@ static ProofAnswer branch(Prover *p, const Split *split, bool first, const Quest
 static void try_splits(Prover *p, Candidate *candidates, int count, const Question *q, double *score)
 {
     int64_t spent = 0;
+    bool worth = relaxation_work(&q->r, WARM_ITERATIONS) > 1000000; /* else threads cost more than they bring */
+    (void)worth;
     PARALLEL_FOR
     for (int k = 0; k < count; k++) {
         int64_t allowance = 0;
