@@ -280,7 +280,7 @@ static Register random_expression(Register *pool, int count)
 static void test_random_maps(void **state)
 {
     (void)state;
-    for (int round = 0; round < check_rounds(60); round++) {
+    for (int round = 0, rounds = check_rounds(60); round < rounds; round++) {
         int axes = 1 + (int)draw(4);
         int64_t extent[KERNEL_MAX_AXES];
         for (int i = 0; i < axes; i++) extent[i] = 1 + draw(axes == 1 ? 12000 : i == axes - 1 ? 70 : 9);
@@ -303,7 +303,7 @@ static void test_random_maps(void **state)
 static void test_random_reductions(void **state)
 {
     (void)state;
-    for (int round = 0; round < check_rounds(40); round++) {
+    for (int round = 0, rounds = check_rounds(40); round < rounds; round++) {
         int axes = 1 + (int)draw(3);
         int64_t extent[KERNEL_MAX_AXES];
         for (int i = 0; i < axes; i++) extent[i] = 1 + draw(i == axes - 1 ? 300 : 40);

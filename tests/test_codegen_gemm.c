@@ -99,7 +99,7 @@ static void test_products(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
-    for (int round = 0; round < check_rounds(120); round++) {
+    for (int round = 0, rounds = check_rounds(40); round < rounds; round++) {
         Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
         p.batch = 1 + draw(3) * draw(2);
         p.rows = sizes[draw(16)];
@@ -145,7 +145,7 @@ static void test_long_products(void **state)
 static void check_bf16(void)
 {
     static const int64_t sizes[] = {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130};
-    for (int round = 0; round < check_rounds(60); round++) {
+    for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
         Product p = {.type = DTYPE_F32, .stored = DTYPE_F32};
         p.batch = 1 + draw(3) * draw(2);
         p.rows = sizes[draw(16)];
