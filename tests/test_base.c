@@ -12,6 +12,7 @@
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "tests/limits.h"
 
 static void arena_gives_zeroed_separate_memory(void **state)
 {
@@ -23,7 +24,8 @@ static void arena_gives_zeroed_separate_memory(void **state)
     for (int i = 0; i < 1 << 20; i++) assert_int_equal(large[i], 0);
     memset(large, 1, 1 << 20);
     assert_int_equal(small[0] + next[0], 0);
-    assert_int_equal(next - small, 16); /* a large object does not waste the rest of the block before it */
+    if (!ADDRESS_SANITIZER)                 /* which gets blocks of their own for small objects, too */
+        assert_int_equal(next - small, 16); /* a large object does not waste the rest of the block before it */
     assert_string_equal(arena_format(&arena, "%d-%s", 7, "x"), "7-x");
     arena_free(&arena);
 }
