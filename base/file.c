@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,18 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+char *file_program_directory(void)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = '\0';
+    char *directory = strdup(slash ? path : ".");
+    if (!directory) memory_exhausted();
+    return directory;
+}
 
 /* Temporary names that still exist, so that exit() and interrupts can remove them. */
 static char **pending;

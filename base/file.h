@@ -17,6 +17,9 @@ void file_unmap(MappedFile *file);
 /* Gives back the memory of a part that was read, and will not be soon: it counts as ours while it is mapped. */
 void file_forget(const MappedFile *file, size_t offset, size_t size);
 
+/* The directory this program lies in, without a slash at the end; "." if the system does not tell. The caller frees it. */
+char *file_program_directory(void);
+
 /* A file being written beside its final name; file_commit makes it durable and renames it, anything else removes it.
  * Files left open when the process exits are removed too. "-" as path writes to standard output. */
 typedef struct OutputFile {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 #include "link_config.h" /* SKYCC_LINKER, SKYCC_LINK_LIBRARIES: how this skycc was built */
 
 extern char **environ;
@@ -16,16 +17,9 @@ extern char **environ;
 /* The runtime that lies beside this executable, in the build tree as where it is installed. */
 static const char *own_runtime(Arena *arena)
 {
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return NULL;
-    self[length] = '\0';
-    for (int up = 0; up < 2; up++) { /* from PREFIX/bin/skycc to PREFIX */
-        char *slash = strrchr(self, '/');
-        if (!slash) return NULL;
-        *slash = '\0';
-    }
-    const char *path = arena_format(arena, "%s/lib/skycc/libskyrt.a", self);
+    char *directory = file_program_directory();
+    const char *path = arena_format(arena, "%s/libskyrt.a", directory);
+    free(directory);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 

@@ -1,10 +1,20 @@
 /* The skycc command: a table of contents. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/diagnostics.h"
 #include "base/file.h"
 #include "driver/commands.h"
+
+/* These load LLVM and MPI, which takes longer than some commands take in all. They are not linked into bin/skycc, which
+ * becomes the executable that has everything for them. */
+#pragma weak compile_main
+#pragma weak probe_main
+#pragma weak run_main
 
 static const struct {
     const char *name;
@@ -44,6 +54,23 @@ static void print_help(FILE *stream)
           stream);
 }
 
+/* Becomes lib/skycc/skycc, which lies in the build tree as where it is installed. Returns only if it cannot. */
+static int become_complete(char **argv)
+{
+    Diagnostics diagnostics = {0};
+    char *directory = file_program_directory(), path[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s/../lib/skycc/skycc", (int)sizeof path / 2, directory);
+    execv(path, argv);
+    diagnostics_error(&diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
+                      "it belongs to this skycc and is installed with it", "cannot be started for skycc %s: %s",
+                      argv[1], strerror(errno));
+    free(directory);
+    diagnostics_print(&diagnostics, stderr);
+    int code = diagnostics.exit_code;
+    diagnostics_free(&diagnostics);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -51,10 +78,13 @@ int main(int argc, char **argv)
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
         return print_help(stdout), EXIT_OK;
     if (strcmp(name, "--version") == 0) return puts("skycc " SKYCC_VERSION), EXIT_OK;
-    files_removed_by_interrupts();
-    argv[1] = "skycc: error"; /* the name under which getopt_long complains */
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(name, commands[i].name) == 0) return commands[i].main(argc - 1, argv + 1);
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(name, commands[i].name) != 0) continue;
+        if (!commands[i].main) return become_complete(argv);
+        files_removed_by_interrupts();
+        argv[1] = "skycc: error"; /* the name under which getopt_long complains */
+        return commands[i].main(argc - 1, argv + 1);
+    }
     fprintf(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
     return EXIT_USAGE;
 }

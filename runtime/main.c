@@ -1,22 +1,10 @@
 /* main() of every stage program. */
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "runtime/handshake.h"
 #include "runtime/supervise.h"
 #include "runtime/train.h"
-
-/* The directory this program lies in, without a slash at the end; "." if the system does not tell. */
-static char *program_directory(void)
-{
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(path, '/');
-    if (slash) *slash = '\0';
-    return strdup(slash ? path : ".");
-}
 
 static int run(const RunOptions *options, Diagnostics *diagnostics, RunState *state)
 {
@@ -29,7 +17,7 @@ static int run(const RunOptions *options, Diagnostics *diagnostics, RunState *st
     } else if (ok) {
         handshake(&world, &sky_program, diagnostics);
         if (world_agree(&world, diagnostics, &exit_code)) {
-            char *directory = program_directory();
+            char *directory = file_program_directory();
             exit_code = train(&world, &sky_program, options, directory);
             free(directory);
         }

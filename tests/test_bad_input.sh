@@ -146,6 +146,13 @@ for signal in INT TERM; do
     [ -z "$(find . -name 'interrupted*')" ] || fail "SIG$signal leaves $(find . -name 'interrupted*')"
 done
 
+# Half an installation: what is there works, what is missing is named.
+mkdir half && cp "$skycc" half/skycc
+half/skycc --version >/dev/null || fail "the small executable alone"
+expect 5 'half/../lib/skycc/skycc: error: cannot be started for skycc compile: No such file' 'hint:' -- \
+    half/skycc compile "$model" -d cluster.yaml -o half-programs "${dimensions[@]}"
+expect 2 'unknown option\|unrecognized option' 'hint: skycc compile --help' -- "$skycc" compile --no-such-option
+
 # Data sets of another model
 "$skycc" compile "$model" -d cluster.yaml -o programs "${dimensions[@]}" --microbatches 2 -q || fail "compile"
 train=(programs/train --steps 1 --log log.csv --checkpoint checkpoints --quiet)
