@@ -72,6 +72,39 @@ void crossings_fill(Plan *plan, const Costs *costs)
     arena_free(&scratch);
 }
 
+static bool rank_reads(const Plan *plan, const Costs *costs, int rank, const char *input)
+{
+    for (int i = 0; i < plan->ranks[rank].stage_count; i++) {
+        const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[i]];
+        for (int l = stage->first_layer; l <= stage->last_layer; l++)
+            if (reads(&costs->layers[l], input)) return true;
+    }
+    return false;
+}
+
+/* Devices other than `home` that read the input. */
+static int count_readers(const Plan *plan, const Costs *costs, const char *input, const char *home)
+{
+    int readers = 0;
+    for (int r = 0; r < plan->rank_count; r++)
+        readers += strcmp(plan->ranks[r].device, home) != 0 && rank_reads(plan, costs, r, input);
+    return readers;
+}
+
+int crossings_strays(const Plan *plan, const Costs *costs, StrayInput *strays, int most)
+{
+    int count = 0;
+    for (int l = 0; l < costs->layer_count; l++)
+        for (int i = 0; i < costs->layers[l].input_count && count < most; i++) {
+            const char *name = costs->layers[l].inputs[i].name, *home = home_of(costs, name);
+            bool known = !home;
+            for (int before = 0; before < count && !known; before++) known = strcmp(strays[before].name, name) == 0;
+            int readers = known ? 0 : count_readers(plan, costs, name, home);
+            if (readers > 0) strays[count++] = (StrayInput){name, home, readers};
+        }
+    return count;
+}
+
 bool crossings_equal(const Plan *a, const Plan *b)
 {
     if (a->crossing_count != b->crossing_count) return false;

@@ -9,4 +9,14 @@
 void crossings_fill(Plan *plan, const Costs *costs);
 bool crossings_equal(const Plan *a, const Plan *b);
 
+/* A raw input or label that `keep` gives a home, and that other devices read as well: every stage takes what its layers
+ * read from its own copy of the data. */
+typedef struct StrayInput {
+    const char *name, *home; /* the costs' */
+    int devices;             /* that read it and are not its home */
+} StrayInput;
+
+/* Lists up to `most` of them; returns how many. */
+int crossings_strays(const Plan *plan, const Costs *costs, StrayInput *strays, int most);
+
 #endif

@@ -81,7 +81,7 @@ static bool add_pin(Planner *p, PlanPin pin, const char *what)
 /* Whether one device keeps both: it has the first and the last stage then. */
 static bool has_loop(const Planner *p)
 {
-    return p->asked->keep_inputs && p->asked->keep_labels && strcmp(p->asked->keep_inputs, p->asked->keep_labels) == 0;
+    return costs_keeper(p->asked) != NULL;
 }
 
 /* Raw inputs stay where the first layer runs, labels where the last one does. */

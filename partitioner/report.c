@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "partitioner/certificate.h"
+#include "partitioner/crossings.h"
 
 const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT])
 {
@@ -56,11 +57,55 @@ const char *report_certificate(const Plan *plan, char text[static 256])
     if (!c) return text;
     for (int i = 0; i < c->node_count; i++) leaves += c->nodes[i].leaf;
     snprintf(text, 256,
-             "The certificate refutes every %s below %s with %d set%s of device prices over %d range%s of "
-             "periods%s.",
+             "The certificate refutes every %s below %s with %d set%s of device prices over %d range%s of periods: "
+             "skycc verify checks it.",
              plan_objective_name(plan->objective), report_seconds(c->bound_ns, bound), leaves, leaves == 1 ? "" : "s",
-             c->interval_count, c->interval_count == 1 ? "" : "s",
-             c->bound_ns < plan->lower_bound_ns ? "; the rest of the bound rests on the solver's search" : "");
+             c->interval_count, c->interval_count == 1 ? "" : "s");
+    return text;
+}
+
+/* Appends to a sentence; what does not fit is left out. */
+static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char text[static REPORT_SENTENCE], const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, REPORT_SENTENCE - used, format, arguments);
+    va_end(arguments);
+}
+
+const char *report_unproven(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const Plan *plan = report->plan;
+    const char *keeper = report->costs ? costs_keeper(report->costs) : NULL;
+    int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
+    char bound[REPORT_TEXT], from[REPORT_TEXT];
+    text[0] = '\0';
+    if (plan->lower_bound_ns > certified && plan->certificate)
+        add(text, "The certificate ends at %s: from there to %s the bound rests on the solver's search.",
+            report_seconds(certified, from), report_seconds(plan->lower_bound_ns, bound));
+    else if (plan->lower_bound_ns > certified)
+        add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
+    if (keeper && plan->lower_bound_ns > certified)
+        add(text, " Certificates count every device once, and %.100s, which keeps inputs and labels, has two stages.",
+            keeper);
+    if (keeper && plan->recompute != PLAN_RECOMPUTE_AUTO)
+        add(text, " It holds for plans in which %s stage runs forward again: mixtures were not searched.",
+            plan->recompute == PLAN_RECOMPUTE_NEVER ? "no" : "every");
+    return text;
+}
+
+const char *report_strays(const Report *report, char text[static REPORT_SENTENCE])
+{
+    enum { MOST = 4 };
+    StrayInput strays[MOST];
+    int count = report->costs ? crossings_strays(report->plan, report->costs, strays, MOST) : 0;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++)
+        add(text, "%s%.60s does not stay on %.60s: %d other device%s it.", i ? " " : "", strays[i].name, strays[i].home,
+            strays[i].devices, strays[i].devices > 1 ? "s read" : " reads");
+    if (count > 0) add(text, " Each needs it in its own copy of the data.");
     return text;
 }
 
@@ -92,17 +137,6 @@ int report_rank_of(const Plan *plan, const char *device)
 }
 
 bool report_has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
-
-/* Appends to a sentence; what does not fit is left out. */
-static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char text[static REPORT_SENTENCE], const char *format, ...)
-{
-    va_list arguments;
-    size_t used = strlen(text);
-    va_start(arguments, format);
-    vsnprintf(text + used, REPORT_SENTENCE - used, format, arguments);
-    va_end(arguments);
-}
 
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
 {
@@ -167,6 +201,16 @@ const char *report_change(const AdviceChange *change, char text[static REPORT_SE
 }
 
 /* ---- text ---- */
+
+/* One a line. */
+static void print_sentences(Buffer *buffer, const char *text)
+{
+    for (const char *end; *text; text = end) {
+        end = strstr(text, ". ");
+        end = end ? end + 2 : text + strlen(text);
+        buffer_print(buffer, "%.*s\n", (int)(end - text - (end[-1] == ' ')), text);
+    }
+}
 
 static void print_bar(Buffer *buffer, double share)
 {
@@ -294,11 +338,12 @@ static void print_unused(Buffer *buffer, const Report *report)
     if (unused > 0) buffer_print(buffer, "\n");
 }
 
-static void print_crossings(Buffer *buffer, const Plan *plan)
+static void print_crossings(Buffer *buffer, const Report *report)
 {
+    const Plan *plan = report->plan;
     int64_t bytes = 0;
     int raw = 0;
-    char text[REPORT_TEXT];
+    char text[REPORT_TEXT], strays[REPORT_SENTENCE];
     for (int i = 0; i < plan->crossing_count; i++) {
         raw += plan->crossings[i].raw;
         if (!plan->crossings[i].raw) bytes += plan->crossings[i].bytes;
@@ -307,8 +352,10 @@ static void print_crossings(Buffer *buffer, const Plan *plan)
         buffer_print(buffer, "between regions: %d tensors a micro-batch, %s\n", plan->crossing_count - raw,
                      report_bytes(bytes, text));
     if (raw > 0)
-        buffer_print(buffer, "%d raw tensor%s read in a region that is not its home (see crossings in the plan)\n", raw,
-                     raw > 1 ? "s are" : " is");
+        buffer_print(buffer,
+                     "stages in other regions than their home's read raw tensors %d time%s (crossings in the plan)\n",
+                     raw, raw > 1 ? "s" : "");
+    print_sentences(buffer, report_strays(report, strays));
 }
 
 static void print_advice(Buffer *buffer, const Report *report)
@@ -341,7 +388,7 @@ static void print_advice(Buffer *buffer, const Report *report)
 void report_text(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256], running[REPORT_SENTENCE];
+    char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256], sentence[REPORT_SENTENCE];
     buffer_print(buffer, "%s: %d layers in %d stages on %d of %d devices, %d micro-batches, %s, %s\n", plan->name,
                  plan->layer_count, plan->stage_count, plan->rank_count,
                  report->costs ? report->costs->device_count : plan->rank_count, plan->microbatches,
@@ -349,13 +396,14 @@ void report_text(const Report *report, Buffer *buffer)
     buffer_print(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
                  report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
                  100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));
-    if (*report_running(plan, running)) buffer_print(buffer, "%s\n", running);
+    if (*report_running(plan, sentence)) buffer_print(buffer, "%s\n", sentence);
     print_stages(buffer, report);
     print_slowest_link(buffer, plan);
-    print_crossings(buffer, plan);
+    print_crossings(buffer, report);
     print_unused(buffer, report);
     print_comparison(buffer, plan);
     buffer_print(buffer, "\n%s\n", report_proof(plan, proof));
+    print_sentences(buffer, report_unproven(report, sentence));
     print_advice(buffer, report);
 }
 

@@ -31,6 +31,11 @@ const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT]);         
 const char *report_proof(const Plan *plan, char text[static 256]);
 /* What the plan's certificate shows to anyone who does not trust the solver; "" without one. Full sentences. */
 const char *report_certificate(const Plan *plan, char text[static 256]);
+/* What of the plan's claims rests on the solver's word alone: a bound without certificate, or above it; kinds of plans
+ * that were not searched. "" if nothing. Full sentences. */
+const char *report_unproven(const Report *report, char text[static REPORT_SENTENCE]);
+/* Raw inputs that leave the device that keeps them; "" if none does. Full sentences. */
+const char *report_strays(const Report *report, char text[static REPORT_SENTENCE]);
 /* "the step would be 812 ms (+23.3%)", "nothing would fit"; "at most" where that is all that is known. */
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE]);
 /* "board-a twice as fast" */

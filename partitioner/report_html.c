@@ -15,46 +15,14 @@ void html_text(Buffer *buffer, const char *text)
     }
 }
 
-static const char style[] =
-    ":root{color-scheme:light dark;--ink:#1c2430;--soft:#535d6b;--line:#d5dae1;--back:#fff;--panel:#f3f5f8;"
-    "--forward:#2f6fbf;--backward:#c77f12;--weights:#8a5fb5;--update:#4c8b48;--memory:#5b6f8f;--over:#b3362b;"
-    "--good:#2e7031}\n"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#a3adbb;--line:#39424f;--back:#14181e;"
-    "--panel:#1d232c;--forward:#6aa5ee;--backward:#e6ab4d;--weights:#b894dd;--update:#84c07f;--memory:#93a5c2;"
-    "--over:#ee7b70;--good:#84c07f}}\n"
-    "*{box-sizing:border-box}body{margin:0 auto;max-width:74rem;padding:2rem 1.5rem 3rem;background:var(--back);"
-    "color:var(--ink);font:15px/1.5 system-ui,sans-serif}\n"
-    "h1{font-size:1.6rem;line-height:1.2;margin:0 0 .25rem;overflow-wrap:anywhere}"
-    "h2{font-size:1.15rem;margin:2.4rem 0 .5rem}h3{font-size:1rem;margin:1.4rem 0 .4rem}"
-    "p{margin:.4rem 0;max-width:46rem}ol{margin:.4rem 0;padding-left:1.4rem}a{color:var(--forward)}"
-    ":focus-visible{outline:2px solid var(--forward);outline-offset:2px}\n"
-    "nav{margin:1rem 0}nav a{margin-right:1.2rem;white-space:nowrap}\n"
-    ".soft,caption{color:var(--soft)}caption{text-align:left;padding-bottom:.4rem}\n"
-    ".proof{border-left:4px solid var(--good);padding:.5rem .9rem;background:var(--panel)}"
-    ".open{border-color:var(--backward)}\n"
-    "dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem;margin:1.2rem 0}"
-    "dl div{background:var(--panel);padding:.6rem .8rem;border-radius:6px}dt{color:var(--soft);font-size:.87rem}"
-    "dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}\n"
-    ".wide{overflow:auto}.tall{max-height:38rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums;"
-    "min-width:min(100%,40rem)}"
-    "th,td{text-align:left;padding:.28rem 1.1rem .28rem 0;border-bottom:1px solid var(--line);white-space:nowrap;"
-    "font-weight:400}thead th{color:var(--soft);font-weight:500;position:sticky;top:0;background:var(--back)}"
-    ".n{text-align:right}.best th,.best td{font-weight:600}\n"
-    ".bar{display:inline-flex;vertical-align:middle;width:8rem;height:.75rem;background:var(--line);border-radius:3px;"
-    "overflow:hidden;margin-right:.6rem}.bar i{height:100%}.over{color:var(--over);font-weight:600}\n"
-    "svg{display:block;width:100%;min-width:44rem;height:auto}svg text{fill:var(--soft);font:11px system-ui,sans-serif}"
-    ".f{fill:var(--forward)}.b{fill:var(--backward)}.w{fill:var(--weights)}.u{fill:var(--update)}"
-    ".r{stroke:var(--line);stroke-width:.7}\n"
-    ".fb{background:var(--forward)}.bb{background:var(--backward)}.wb{background:var(--weights)}"
-    ".ub{background:var(--update)}.mb{background:var(--memory)}.ob{background:var(--over)}\n"
-    ".key span{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .4rem 0 1.2rem;"
-    "vertical-align:-1px}.key span:first-child{margin-left:0}\n"
-    "@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--line:#bbb;--back:#fff;--panel:#f3f3f3;"
-    "--forward:#2f6fbf;--backward:#c77f12;--weights:#8a5fb5;--update:#4c8b48;--memory:#5b6f8f;--over:#b3362b;"
-    "--good:#2e7031}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
-    "body{padding:0;max-width:none;font-size:10px}nav{display:none}.wide{overflow:visible}.tall{max-height:none}"
-    "svg{min-width:0}.bar{width:5rem}th,td{padding-right:.6rem}tr,svg,dl{break-inside:avoid}"
-    "h2,h3,caption{break-after:avoid}thead th{position:static}}\n";
+/* A name that may go on in the next line behind its punctuation. */
+static void html_name(Buffer *buffer, const char *name)
+{
+    for (; *name; name++) {
+        html_text(buffer, (const char[]){*name, '\0'});
+        if (strchr("./_+:", *name) && name[1]) buffer_print(buffer, "<wbr>");
+    }
+}
 
 /* ---- tables ---- */
 
@@ -103,7 +71,7 @@ static void print_head(const Report *report, Buffer *buffer)
                          "content=\"width=device-width,initial-scale=1\">\n<title>skycc plan: ");
     html_text(buffer, plan->name);
     buffer_print(buffer, "</title>\n<style>\n");
-    buffer_append(buffer, style, sizeof style - 1);
+    buffer_print(buffer, "%s", html_style);
     buffer_print(buffer, "</style>\n</head>\n<body>\n<main>\n<h1>");
     html_text(buffer, plan->name);
     buffer_print(
@@ -119,7 +87,7 @@ static void print_head(const Report *report, Buffer *buffer)
 static void print_summary(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    char text[REPORT_TEXT], proof[256];
+    char text[REPORT_TEXT], proof[256], sentence[REPORT_SENTENCE];
     buffer_print(buffer, "<dl>\n");
     print_fact(buffer, "step", report_seconds(plan->step_ns, text));
     print_fact(buffer, "simulated step", report_seconds(plan->simulated_step_ns, text));
@@ -128,16 +96,21 @@ static void print_summary(const Report *report, Buffer *buffer)
     print_fact(buffer, "devices idle", text);
     print_fact(buffer, "lower bound", report_seconds(plan->lower_bound_ns, text));
     buffer_print(buffer, "</dl>\n<p class=\"proof%s\"><strong>%s</strong> %s%s.</p>\n",
-                 plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal." : "Not proven optimal.",
-                 plan->proven_optimal ? "No plan for these devices has a smaller " : report_proof(plan, proof),
+                 plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal:" : "Not proven optimal:",
+                 plan->proven_optimal ? "no plan for these devices has a smaller " : report_proof(plan, proof),
                  plan->proven_optimal ? plan_objective_name(plan->objective) : "");
-    if (plan->certificate)
-        buffer_print(buffer,
-                     "<p>%s <code>skycc verify plan.json --costs costs.json</code> checks it independently of "
-                     "the solver.</p>\n",
-                     report_certificate(plan, proof));
-    else
-        buffer_print(buffer, "<p>The bound rests on the solver's search; the plan carries no certificate of it.</p>\n");
+    if (plan->certificate) buffer_print(buffer, "<p>%s</p>\n", report_certificate(plan, proof));
+    if (*report_unproven(report, sentence)) {
+        buffer_print(buffer, "<p>");
+        html_text(buffer, sentence);
+        buffer_print(buffer, "</p>\n");
+    }
+    buffer_print(
+        buffer,
+        "<p class=soft>The step is the sum that planners compare: every stage once, every link there and back, "
+        "one period for each further micro-batch, the longest update. The simulated step is what the %s "
+        "schedule makes of it; the bound is one of the %s.</p>\n",
+        plan_schedule_name(plan->schedule), plan_objective_name(plan->objective));
     buffer_print(buffer,
                  "<nav aria-label=\"On this page\"><a href=\"#stages\">Stages</a><a href=\"#allocators\">"
                  "Allocators</a><a href=\"#time-line\">Time line</a>%s%s</nav>\n",
@@ -155,7 +128,8 @@ static void print_memory(const PlanStage *stage, Buffer *buffer)
     }
     print_bar(buffer, over ? 1 : share_of(stage->memory_bytes, stage->memory_limit_bytes), over ? "ob" : "mb", 0, "");
     buffer_print(buffer, "<span%s>%s", over ? " class=over" : "", report_bytes(stage->memory_bytes, text));
-    buffer_print(buffer, " of %s</span>", report_bytes(stage->memory_limit_bytes, text));
+    buffer_print(buffer, "</span><span class=\"limit%s\"> of %s</span>", over ? " over" : "",
+                 report_bytes(stage->memory_limit_bytes, text));
 }
 
 static void print_stage(const Report *report, int k, Buffer *buffer)
@@ -171,9 +145,9 @@ static void print_stage(const Report *report, int k, Buffer *buffer)
               "bb");
     buffer_print(buffer, "%s<td>", report_seconds(work, text));
     print_memory(stage, buffer);
-    buffer_print(buffer, "<td class=n>%d<td class=n>%d&ndash;%d<td>", stage->in_flight, stage->first_layer,
+    buffer_print(buffer, "<td class=n>%d<td class=n>%d&ndash;%d<td class=name>", stage->in_flight, stage->first_layer,
                  stage->last_layer);
-    html_text(buffer, report->costs->layers[stage->first_layer].name);
+    html_name(buffer, report->costs->layers[stage->first_layer].name);
     buffer_print(buffer, "</tr>\n");
 }
 
@@ -210,6 +184,7 @@ static void print_unused(const Report *report, Buffer *buffer)
 static void print_stages(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
+    char strays[REPORT_SENTENCE];
     buffer_print(
         buffer,
         "<h2 id=stages>Stages</h2>\n<p class=key><span class=fb></span>forward<span class=bb></span>"
@@ -221,6 +196,10 @@ static void print_stages(const Report *report, Buffer *buffer)
     close_table(buffer);
     print_shared_ranks(plan, buffer);
     print_unused(report, buffer);
+    if (!*report_strays(report, strays)) return;
+    buffer_print(buffer, "<p class=over>");
+    html_text(buffer, strays);
+    buffer_print(buffer, "</p>\n");
 }
 
 static void print_comparison(const Plan *plan, Buffer *buffer)
@@ -263,7 +242,7 @@ static const char *region_of(const Report *report, const char *device)
 static void print_end(const Report *report, int stage, Buffer *buffer)
 {
     const char *device = report->plan->stages[stage].device, *region = region_of(report, device);
-    buffer_print(buffer, "<td>%d ", stage);
+    buffer_print(buffer, "<td class=ends>%d ", stage);
     html_text(buffer, device);
     if (*region) {
         buffer_print(buffer, " <span class=soft>");
@@ -309,8 +288,8 @@ static void print_crossings(const Plan *plan, Buffer *buffer)
                "from", "to", "#bytes", "#stages");
     for (int i = 0; i < plan->crossing_count; i++) {
         const PlanCrossing *crossing = &plan->crossings[i];
-        buffer_print(buffer, "<tr><td>");
-        html_text(buffer, crossing->tensor);
+        buffer_print(buffer, "<tr><th scope=row class=name>");
+        html_name(buffer, crossing->tensor);
         buffer_print(buffer, "<td>");
         html_text(buffer, crossing->from_region);
         buffer_print(buffer, "<td>");
@@ -369,9 +348,8 @@ static void print_foot(const Plan *plan, Buffer *buffer)
 {
     buffer_print(buffer,
                  "<h2>Check it</h2>\n<p><code>skycc verify plan.json --costs costs.json</code> recomputes "
-                 "every number of this plan and checks the certificate of its bound, independently of the "
-                 "solver.</p>\n<p class=soft>Costs <code>%s</code>",
-                 plan->costs_hash);
+                 "every number of this plan%s, independently of the solver.</p>\n<p class=soft>Costs <code>%s</code>",
+                 plan->certificate ? " and checks the certificate of its bound" : "", plan->costs_hash);
     if (plan->model_hash[0]) {
         buffer_print(buffer, ", model <code>");
         html_text(buffer, plan->model_hash);

@@ -4,6 +4,8 @@
 
 #include "partitioner/report.h"
 
+extern const char html_style[];
+
 /* Text from files of strangers, inside HTML. */
 void html_text(Buffer *buffer, const char *text);
 /* One simulated step as a picture: a row per rank, forwards, backwards and updates. Of very many ranks and

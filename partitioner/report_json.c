@@ -107,7 +107,7 @@ void report_json(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     const Costs *costs = report->costs;
-    char proof[256];
+    char proof[256], sentence[REPORT_SENTENCE];
     buffer_print(buffer, "{\"format\":\"skycc.report/1\"");
     print_name(buffer, "name", plan->name);
     buffer_print(buffer, ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule\":\"%s\",\"microbatches\":%d",
@@ -125,6 +125,8 @@ void report_json(const Report *report, Buffer *buffer)
                  truth(plan->timed_out));
     print_name(buffer, "proof", report_proof(plan, proof));
     print_name(buffer, "certificate", report_certificate(plan, proof));
+    print_name(buffer, "unproven", report_unproven(report, sentence));
+    print_name(buffer, "kept_data_read_elsewhere", report_strays(report, sentence));
     print_compared(buffer, plan);
     buffer_print(buffer, ",\n \"devices\":[");
     for (int d = 0; d < costs->device_count; d++) {

@@ -25,12 +25,14 @@ static double at(const Drawing *d, int64_t time)
     return LEFT + (double)time / (double)d->simulation->step_ns * (RIGHT - LEFT);
 }
 
-/* All boxes of one kind in a row are one path: a tenth of the bytes of as many rectangles. */
+/* All boxes of one kind in a row are one path: a tenth of the bytes of as many rectangles. Gradients of the weights are
+ * low, so that they differ from what has to be waited for in more than their colour. */
 static void print_boxes(const Drawing *d, int row, PlanOp op, const char *class)
 {
     const PlanRank *rank = &d->plan->ranks[rank_of_row(d, row)];
     const SimulatedSpan *spans = d->simulation->spans[rank_of_row(d, row)];
-    int y = row * d->row_height + 2, height = d->row_height - 4;
+    int full = d->row_height - 4, height = op == PLAN_WEIGHT_GRADIENT ? full * 3 / 5 : full;
+    int y = row * d->row_height + 2 + full - height;
     bool open = false;
     for (int i = 0; i < rank->instruction_count; i++) {
         if (rank->instructions[i].op != op || rank->instructions[i].microbatch >= d->microbatches ||
@@ -45,16 +47,38 @@ static void print_boxes(const Drawing *d, int row, PlanOp op, const char *class)
     if (open) buffer_print(d->buffer, "\"/>");
 }
 
+/* As much of a name as there is room for, cut between characters of UTF-8. */
+static void print_name(Buffer *buffer, const char *name)
+{
+    enum { ROOM = 17 };
+    char shown[4 * ROOM + 1];
+    size_t length = 0;
+    int characters = 0;
+    while (name[length] && length < sizeof shown - 1) {
+        if (((unsigned char)name[length] & 0xc0) != 0x80 && characters++ == ROOM) break;
+        shown[length] = name[length];
+        length++;
+    }
+    if (!name[length]) {
+        html_text(buffer, name);
+        return;
+    }
+    do length--;
+    while (length > 0 && ((unsigned char)name[length] & 0xc0) == 0x80);
+    shown[length] = '\0';
+    buffer_print(buffer, "<title>");
+    html_text(buffer, name);
+    buffer_print(buffer, "</title>");
+    html_text(buffer, shown);
+    buffer_print(buffer, "&hellip;");
+}
+
 static void print_rows(const Drawing *d)
 {
     for (int row = 0; row < d->rows; row++) {
         int bottom = (row + 1) * d->row_height;
         buffer_print(d->buffer, "<text x=%d y=%d text-anchor=end>", LEFT - 8, bottom - d->row_height / 2 + 4);
-        const char *name = d->plan->ranks[rank_of_row(d, row)].device;
-        char shown[20];
-        snprintf(shown, sizeof shown, "%.17s", name);
-        if (strlen(name) > 17) strcpy(shown + 16, "~");
-        html_text(d->buffer, shown);
+        print_name(d->buffer, d->plan->ranks[rank_of_row(d, row)].device);
         buffer_print(d->buffer, "</text><path class=r d=\"M%d %dH%d\"/>", LEFT, bottom, RIGHT);
         print_boxes(d, row, PLAN_FORWARD, "f");
         print_boxes(d, row, PLAN_BACKWARD, "b");

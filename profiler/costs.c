@@ -34,6 +34,12 @@ int costs_find_device(const Costs *costs, const char *name)
     return -1;
 }
 
+const char *costs_keeper(const Costs *costs)
+{
+    const char *first = costs->keep_inputs, *last = costs->keep_labels;
+    return first && last && strcmp(first, last) == 0 ? first : NULL;
+}
+
 void costs_free(Costs *costs)
 {
     arena_free(&costs->arena);

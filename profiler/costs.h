@@ -94,6 +94,8 @@ void costs_print(const Costs *costs, Buffer *buffer);
 /* The hash of that text: the identity that plan.json records. */
 Hash costs_hash(const Costs *costs);
 int costs_find_device(const Costs *costs, const char *name); /* -1 if absent */
+/* The device that keeps both inputs and labels, and so has the first stage and the last one; NULL: there is none. */
+const char *costs_keeper(const Costs *costs);
 void costs_free(Costs *costs);
 
 #endif

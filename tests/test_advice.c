@@ -193,7 +193,8 @@ static void names_cannot_break_the_page(void **state)
     for (int l = 0; l < costs.layer_count; l++) costs.layers[l].name = "</table><img src=x>";
     for (int d = 0; d < costs.device_count; d++)
         costs.devices[d].name = arena_format(&costs.arena, "<b>%d</b>%s", d,
-                                             "a very long name that goes on and on and on, far beyond every column");
+                                             d % 2 ? "a long name that goes on and on and on, beyond every column"
+                                                   : "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9");
     PlanRequest request = request_for(PLAN_OBJECTIVE_STEP);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics));
     char *text = print(&plan, &costs, "html");
@@ -201,6 +202,10 @@ static void names_cannot_break_the_page(void **state)
     assert_null(strstr(text, "<img"));
     assert_null(strstr(text, "<b>"));
     assert_non_null(strstr(text, "&lt;script&gt;"));
+    /* Names that the time line cuts are cut between characters, and whole in a title. */
+    assert_non_null(strstr(text,
+                           "<title>&lt;b&gt;0&lt;/b&gt;\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                           "</title>&lt;b&gt;0&lt;/b&gt;\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9&hellip;"));
     free(text);
     plan_free(&plan);
     costs_free(&costs);
