@@ -31,11 +31,15 @@ void buffer_print(Buffer *buffer, const char *format, ...)
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    reserve(buffer, 64); /* most texts fit at once */
+    size_t room = buffer->capacity - buffer->size;
+    int length = vsnprintf(buffer->bytes + buffer->size, room, format, arguments);
     va_end(arguments);
     if (length < 0) memory_exhausted();
-    reserve(buffer, (size_t)length);
-    vsnprintf(buffer->bytes + buffer->size, (size_t)length + 1, format, again);
+    if ((size_t)length >= room) {
+        reserve(buffer, (size_t)length);
+        vsnprintf(buffer->bytes + buffer->size, (size_t)length + 1, format, again);
+    }
     va_end(again);
     buffer->size += (size_t)length;
 }

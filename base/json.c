@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,26 +10,146 @@ enum { MAX_JSON_BYTES = 1 << 30 };
 /* "-" is standard input wherever a file is read: say so. */
 static const char *display_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
+static json_t *parse(const void *text, size_t size, const char *path, Diagnostics *diagnostics)
+{
+    json_error_t error;
+    json_t *root = json_loadb(size ? text : "", size, JSON_REJECT_DUPLICATES, &error);
+    if (!root) {
+        Place place = PLACE_FILE(display_name(path));
+        place.line = error.line > 0 ? error.line : 0;
+        place.column = error.column > 0 ? error.column : 0;
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "not valid JSON: %s", error.text);
+    }
+    return root;
+}
+
+static bool map(MappedFile *file, const char *path, Diagnostics *diagnostics)
+{
+    if (!file_map(file, path, diagnostics)) return false;
+    if (file->size <= MAX_JSON_BYTES) return true;
+    file_unmap(file);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(display_name(path)), NULL, "is larger than 1 GiB");
+}
+
 json_t *json_read(const char *path, Diagnostics *diagnostics)
 {
     MappedFile file;
-    if (!file_map(&file, path, diagnostics)) return NULL;
-    Place place = PLACE_FILE(display_name(path));
-    json_t *root = NULL;
-    if (file.size > MAX_JSON_BYTES) {
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "is larger than 1 GiB");
-    } else {
-        json_error_t error;
-        root = json_loadb(file.size ? (const char *)file.bytes : "", file.size, JSON_REJECT_DUPLICATES, &error);
-        if (!root) {
-            place.line = error.line > 0 ? error.line : 0;
-            place.column = error.column > 0 ? error.column : 0;
-            diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "not valid JSON: %s", error.text);
-        }
-    }
+    if (!map(&file, path, diagnostics)) return NULL;
+    json_t *root = parse(file.bytes, file.size, path, diagnostics);
     file_unmap(&file);
     return root;
 }
+
+/* ---- tables apart ---- */
+
+static void skip_space(JsonScan *scan)
+{
+    while (scan->at < scan->end && (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\t' || *scan->at == '\r'))
+        scan->at++;
+}
+
+bool json_scan_mark(JsonScan *scan, char mark)
+{
+    skip_space(scan);
+    if (scan->at == scan->end || *scan->at != mark) return false;
+    scan->at++;
+    return true;
+}
+
+bool json_scan_integer(JsonScan *scan, int64_t *value)
+{
+    skip_space(scan);
+    const char *at = scan->at;
+    bool negative = at < scan->end && *at == '-';
+    const char *digits = at += negative;
+    int64_t number = 0;
+    for (; at < scan->end && *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *at - '0', &number)) return false;
+    if (at == digits || (*digits == '0' && at > digits + 1)) return false;
+    scan->at = at;
+    *value = negative ? -number : number;
+    return true;
+}
+
+bool json_scan_string(JsonScan *scan, const char **text, size_t *length)
+{
+    skip_space(scan);
+    if (scan->at == scan->end || *scan->at != '"') return false;
+    const char *start = scan->at + 1;
+    for (const char *quote = start; (quote = memchr(quote, '"', (size_t)(scan->end - quote))); quote++) {
+        int escapes = 0;
+        while (quote - escapes > start && quote[-escapes - 1] == '\\') escapes++;
+        if (escapes % 2) continue; /* an escaped quote */
+        *text = start;
+        *length = (size_t)(quote - start);
+        scan->at = quote + 1;
+        return true;
+    }
+    return false;
+}
+
+/* The first member `key` of the root, if it is an array. Brackets are counted, not matched: who reads sees what they are. */
+static bool find_array(JsonScan text, const char *key, JsonScan *array)
+{
+    const char *string, *start = NULL;
+    size_t length;
+    for (int64_t depth = 0; text.at < text.end;) {
+        char c = *text.at;
+        if (c == '"') {
+            if (!json_scan_string(&text, &string, &length)) return false;
+            if (start || depth != 1 || length != strlen(key) || memcmp(string, key, length) != 0) continue;
+            if (!json_scan_mark(&text, ':')) continue;
+            skip_space(&text);
+            if (text.at == text.end || *text.at != '[') return false;
+            start = text.at;
+            continue;
+        }
+        text.at++;
+        depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+        if (!start || depth > 1) continue;
+        *array = (JsonScan){start, text.at};
+        return c == ']';
+    }
+    return false;
+}
+
+/* What is parsed instead: everything in its line and column, but nothing in the array. */
+static void blank_array(Buffer *buffer, const MappedFile *file, JsonScan array)
+{
+    const char *text = (const char *)file->bytes, *rest = array.end;
+    buffer_append(buffer, text, (size_t)(array.at - text));
+    buffer_append(buffer, "[", 1);
+    const char *line = array.at + 1;
+    for (const char *end; (end = memchr(line, '\n', (size_t)(rest - line))); line = end + 1) buffer_append(buffer, "\n", 1);
+    buffer_print(buffer, "%*s", (int)(rest - line < INT32_MAX ? rest - line : INT32_MAX), "]");
+    buffer_append(buffer, rest, file->size - (size_t)(rest - text));
+}
+
+bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagnostics *diagnostics)
+{
+    *apart = (JsonApart){0};
+    if (!map(&apart->file, path, diagnostics)) return false;
+    const char *text = (const char *)apart->file.bytes;
+    if (text && find_array((JsonScan){text, text + apart->file.size}, key, &apart->text)) {
+        Buffer rest = {0};
+        blank_array(&rest, &apart->file, apart->text);
+        apart->root = parse(rest.bytes, rest.size, path, diagnostics);
+        buffer_free(&rest);
+    } else {
+        apart->root = parse(text, apart->file.size, path, diagnostics);
+    }
+    if (apart->root) return true;
+    file_unmap(&apart->file);
+    return false;
+}
+
+void json_apart_free(JsonApart *apart)
+{
+    json_decref(apart->root);
+    file_unmap(&apart->file);
+}
+
+/* ---- members ---- */
 
 static bool member_error(JsonReader reader, const char *path, const char *key, const char *problem)
 {
@@ -145,6 +266,12 @@ bool json_optional_integer(JsonReader reader, const json_t *object, const char *
 
 void json_print_string(Buffer *buffer, const char *text)
 {
+    size_t plain = 0;
+    while (text[plain] >= ' ' && text[plain] < 0x7f && text[plain] != '"' && text[plain] != '\\') plain++;
+    if (!text[plain]) { /* most strings: nothing to escape */
+        buffer_print(buffer, "\"%s\"", text);
+        return;
+    }
     json_t *string = json_string(text);
     if (!string) { /* not UTF-8, which JSON cannot carry */
         size_t length = strlen(text);
@@ -172,11 +299,12 @@ void json_print_number(Buffer *buffer, double value)
         return;
     }
     char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
+    /* A number of fewer digits comes out of 15 with no more than it has, unless it is so small that doubles are coarse. */
+    for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    buffer_print(buffer, "%s", text);
+    buffer_append(buffer, text, strlen(text));
 }
 
 static void print_member(Buffer *buffer, const char *key, const char *text)

@@ -24,6 +24,10 @@ typedef struct Checker {
     bool *closed;       /* [cut]: no stage starts or ends there */
     int *barrier;       /* [end]: no stage that ends there starts before */
     int *first, *after; /* [device]: its stages start from `first` on and before `after` */
+    /* Stages to the cut at hand, by their start, down to `weighed`: the least memory they may take. */
+    int64_t *bytes;
+    StageMemory memory;
+    int weighed;
 } Checker;
 
 /* ---- what the splits leave ---- */
@@ -60,34 +64,41 @@ static void apply_splits(Checker *c)
 
 /* ---- the shortest chain ---- */
 
-/* Whether a plan may have the stage: where recomputation is free to choose, its time is left out. */
-static bool fits(const Checker *c, const StageMemory *memory, int device, int start, int end, int flights)
+/* The least memory a plan may give the stage; where recomputation is free to choose, its time is left out. */
+static int64_t least_bytes(Checker *c, int start, int end, int flights)
 {
     const Rules *r = c->rules;
-    int64_t limit = r->costs->devices[device].memory_bytes;
     PlanRecompute recompute = r->plan->recompute;
-    return limit == COSTS_NO_LIMIT ||
-           (recompute != PLAN_RECOMPUTE_ALWAYS && rules_bytes(r, memory, start, end, flights, false) <= limit) ||
-           (recompute != PLAN_RECOMPUTE_NEVER && rules_bytes(r, memory, start, end, flights, true) <= limit);
+    while (c->weighed > start) {
+        rules_add_layer(r, &c->memory, --c->weighed);
+        int64_t kept = rules_bytes(r, &c->memory, c->weighed, end, flights, recompute == PLAN_RECOMPUTE_ALWAYS);
+        int64_t again = recompute != PLAN_RECOMPUTE_AUTO
+                            ? kept
+                            : rules_bytes(r, &c->memory, c->weighed, end, flights, true);
+        c->bytes[c->weighed] = kept < again ? kept : again;
+    }
+    return c->bytes[start];
 }
 
 /* All stages of a device that end at `end`; `own` is how many stages there are from this one to the last. */
 static void stages_of(Checker *c, const CertificateNode *leaf, int d, int end, int own)
 {
     const Rules *r = c->rules;
+    const int64_t *work = r->work[d], *update = r->update[d];
+    int64_t limit = r->costs->devices[d].memory_bytes, best = UNREACHABLE;
     int region = rules_region(r, d), flights = rules_in_flight(r, own + (c->levels == 1));
+    int lowest = c->first[d] > c->barrier[end] ? c->first[d] : c->barrier[end], after = c->after[d];
     const int64_t *before = c->path + ((size_t)own * (size_t)r->regions + (size_t)region) * (size_t)(r->layers + 1);
-    StageMemory memory = {0};
-    for (int start = end - 1; start >= c->first[d] && start >= c->barrier[end]; start--) {
-        int64_t work = r->work[d][end] - r->work[d][start];
-        /* Longer stages take longer. */
-        if (work > c->interval->high || r->update[d][end] - r->update[d][start] > c->interval->update_high) break;
+    /* Longer stages take longer. */
+    int64_t least_work = work[end] - c->interval->high, least_update = update[end] - c->interval->update_high;
+    for (int start = end - 1; start >= lowest && work[start] >= least_work && update[start] >= least_update; start--) {
         if (r->pinned[start] >= 0 && r->pinned[start] != d) break;
-        rules_add_layer(r, &memory, start);
-        if (start >= c->after[d] || before[start] >= UNREACHABLE || !fits(c, &memory, d, start, end, flights)) continue;
-        int64_t cost = before[start] + leaf->price[d] + (c->step ? work : 0);
-        if (cost < c->least[region]) c->least[region] = cost;
+        if (start >= after || before[start] >= UNREACHABLE) continue;
+        int64_t cost = before[start] + (c->step ? work[end] - work[start] : 0);
+        if (cost >= best || (limit != COSTS_NO_LIMIT && least_bytes(c, start, end, flights) > limit)) continue;
+        best = cost;
     }
+    if (best < UNREACHABLE && best + leaf->price[d] < c->least[region]) c->least[region] = best + leaf->price[d];
 }
 
 static void stages_to(Checker *c, const CertificateNode *leaf, int end, int behind)
@@ -95,6 +106,8 @@ static void stages_to(Checker *c, const CertificateNode *leaf, int end, int behi
     int own = behind + 1 < c->levels ? behind + 1 : c->levels - 1;
     bool closed = end < c->rules->layers && c->closed[end];
     for (int q = 0; q < c->rules->regions; q++) c->least[q] = UNREACHABLE;
+    c->weighed = end;
+    c->memory = (StageMemory){0};
     for (int d = 0; d < c->rules->devices && !closed; d++) stages_of(c, leaf, d, end, own);
 }
 
@@ -254,6 +267,7 @@ bool verify_proof(Rules *r, int *leaves)
     c->part = arena_new_array(&r->arena, int, (size_t)r->regions);
     c->closed = arena_new_array(&r->arena, bool, cuts);
     c->barrier = arena_new_array(&r->arena, int, cuts);
+    c->bytes = arena_new_array(&r->arena, int64_t, cuts);
     c->first = arena_new_array(&r->arena, int, devices);
     c->after = arena_new_array(&r->arena, int, devices);
     if (!is_covered(c)) return rules_refuse(r, "certificate", "the intervals leave plans out");

@@ -146,6 +146,25 @@ for signal in INT TERM; do
     [ -z "$(find . -name 'interrupted*')" ] || fail "SIG$signal leaves $(find . -name 'interrupted*')"
 done
 
+# Plans whose instructions are not what they should be
+costs=$2/planner/chain-identical-40x12-s2.json
+"$skycc" plan --costs "$costs" --objective period -o right.json --report json >report.json || fail "plan"
+"$skycc" verify -q right.json --costs "$costs" || fail "verify"
+damaged() { # SED-SCRIPT PATTERN
+    sed "$1" right.json >damaged.json
+    cmp -s right.json damaged.json && fail "$1 changes nothing"
+    expect 1 "damaged.json: error: $2" -- "$skycc" verify damaged.json --costs "$costs"
+}
+damaged 's/\["forward",0,0,0\]/["fordward",0,0,0]/' 'schedule\[0\]\[0\]: must be \[op'
+damaged 's/\["forward",0,1,1\]/["forward",0,1,1.5]/' 'schedule\[0\]\[.\]: must be \[op'
+damaged 's/\["forward",0,1,1\]/["forward",0,1]/' 'schedule\[0\]\[.\]: must be \[op'
+damaged 's/\["update",1,-1,-1\]\]/["update",1,-1,-1],[]]/' 'schedule\[1\]'
+damaged 's/"schedule":\[/"schedule":[[],/' 'schedule\[1\]'
+damaged 's/"schedule":\[/"schedule":{},"x":[/' 'schedule: must be an array'
+damaged 's/\["forward",0,1,1\],/["forward",0,1,1]/' 'schedule\[0\]\[.\]: must be \[op'
+sed 's/"certificate":/"certificate"/' right.json >damaged.json
+expect 1 'damaged.json:[0-9]*:[0-9]*: error: not valid JSON' -- "$skycc" verify damaged.json --costs "$costs"
+
 # Half an installation: what is there works, what is missing is named.
 mkdir half && cp "$skycc" half/skycc
 half/skycc --version >/dev/null || fail "the small executable alone"

@@ -94,6 +94,76 @@ static void members_are_typed(void **state)
     unlink(file.path);
 }
 
+/* Reads `text` with the member "table" apart and compares what was taken apart, and the rest as jansson prints it. */
+static void expect_apart(const char *text, const char *table, const char *rest)
+{
+    Scratch file = scratch_text(text);
+    Diagnostics diagnostics = {0};
+    JsonApart apart;
+    assert_true(json_read_apart(&apart, file.path, "table", &diagnostics));
+    size_t size = (size_t)(apart.text.end - apart.text.at);
+    assert_int_equal(size, strlen(table));
+    assert_memory_equal(apart.text.at, table, size);
+    char *dumped = json_dumps(apart.root, JSON_COMPACT | JSON_ENCODE_ANY);
+    assert_string_equal(dumped, rest);
+    free(dumped);
+    json_apart_free(&apart);
+    unlink(file.path);
+}
+
+static void tables_are_read_apart(void **state)
+{
+    (void)state;
+    expect_apart("{\"a\": 1, \"table\" : [[1,\"]\"],\n[\"\\\\\",\"\\\"]\"]] , \"b\": 2}",
+                 "[[1,\"]\"],\n[\"\\\\\",\"\\\"]\"]]", "{\"a\":1,\"table\":[],\"b\":2}");
+    expect_apart("{\"o\": {\"table\": [1]}, \"s\": \"table\", \"table\": []}", "[]",
+                 "{\"o\":{\"table\":[1]},\"s\":\"table\",\"table\":[]}");
+    expect_apart("{\"table\": {\"x\": [1]}}", "", "{\"table\":{\"x\":[1]}}");
+    expect_apart("[\"table\", [1]]", "", "[\"table\",[1]]");
+
+    /* What follows keeps its line and column. */
+    static const char *const broken[] = {"{\"table\": [1,\n2], \"b\" 2}", "{\"table\": [], \"table\": [1]}",
+                                         "{\"table\": [1", "{\"table\": [1}", "{\"table\": [\"x", ""};
+    static const char *const messages[] = {":2:9: error: not valid JSON", "duplicate", "", "", "", ""};
+    for (int i = 0; i < 6; i++) {
+        Scratch file = scratch_text(broken[i]);
+        Diagnostics diagnostics = {0};
+        JsonApart apart;
+        assert_false(json_read_apart(&apart, file.path, "table", &diagnostics));
+        char *message = diagnostics_text(&diagnostics);
+        if (!strstr(message, messages[i])) fail_msg("'%s' is not in: %s", messages[i], message);
+        free(message);
+        diagnostics_free(&diagnostics);
+        unlink(file.path);
+    }
+}
+
+static void tokens_are_scanned(void **state)
+{
+    (void)state;
+    const char *text = " [ -12,9223372036854775807, 9223372036854775808 01 x \"a\\\"b\" \"c";
+    JsonScan scan = {text, text + strlen(text)};
+    int64_t number = 0;
+    const char *string;
+    size_t length;
+    assert_false(json_scan_integer(&scan, &number));
+    assert_true(json_scan_mark(&scan, '[') && json_scan_integer(&scan, &number));
+    assert_int_equal(number, -12);
+    assert_false(json_scan_mark(&scan, ']'));
+    assert_true(json_scan_mark(&scan, ',') && json_scan_integer(&scan, &number) && number == INT64_MAX);
+    assert_true(json_scan_mark(&scan, ','));
+    assert_false(json_scan_integer(&scan, &number)); /* too large */
+    scan.at = strstr(scan.at, "01");
+    assert_false(json_scan_integer(&scan, &number));
+    scan.at = strchr(scan.at, 'x');
+    assert_false(json_scan_string(&scan, &string, &length));
+    scan.at++;
+    assert_true(json_scan_string(&scan, &string, &length));
+    assert_int_equal(length, 4);
+    assert_memory_equal(string, "a\\\"b", 4);
+    assert_false(json_scan_string(&scan, &string, &length)); /* does not end */
+}
+
 static void expect_number(double value, const char *expected)
 {
     Buffer buffer = {0};
@@ -123,6 +193,13 @@ static void numbers_print_shortest_and_read_back(void **state)
         json_print_number(&buffer, value);
         json_t *read = json_loads(buffer_text(&buffer), JSON_DECODE_ANY, NULL);
         assert_true(json_number_value(read) == value);
+        for (int digits = 1; digits <= 17; digits++) { /* the first that reads back is what was printed */
+            char text[40];
+            snprintf(text, sizeof text, "%.*g", digits, value);
+            if (strtod(text, NULL) != value) continue;
+            if (value != floor(value) || fabs(value) >= 0x1p53) assert_string_equal(buffer_text(&buffer), text);
+            break;
+        }
         json_decref(read);
         buffer_free(&buffer);
     }
@@ -145,6 +222,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unreadable_files_name_line_and_column),
         cmocka_unit_test(members_are_typed),
+        cmocka_unit_test(tables_are_read_apart),
+        cmocka_unit_test(tokens_are_scanned),
         cmocka_unit_test(numbers_print_shortest_and_read_back),
         cmocka_unit_test(strings_are_escaped),
     };

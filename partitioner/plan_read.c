@@ -1,0 +1,384 @@
+/* plan.json, read and checked. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "partitioner/certificate.h"
+#include "partitioner/plan.h"
+
+typedef struct Reading {
+    JsonReader json;
+    Plan *plan;
+    Arena *arena;
+} Reading;
+
+static bool refuse(const Reading *r, const char *path, const char *reason)
+{
+    return diagnostics_error(r->json.diagnostics, EXIT_BAD_INPUT, (Place){.file = r->json.file, .object = path}, NULL,
+                             "%s", reason);
+}
+
+static bool get_int(const Reading *r, const json_t *object, const char *path, const char *key, int64_t low,
+                    int64_t high, int *value)
+{
+    int64_t wide;
+    if (!json_get_integer(r->json, object, path, key, &wide)) return false;
+    if (wide < low || wide > high)
+        return refuse(r, arena_format(r->arena, "%s.%s", path, key),
+                      arena_format(r->arena, "must be between %lld and %lld", (long long)low, (long long)high));
+    *value = (int)wide;
+    return true;
+}
+
+/* Seconds in the file are nanoseconds / 1e9: rounding gives the very integer back below 2^53. */
+static bool get_time(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *nanoseconds)
+{
+    double seconds;
+    if (!json_get_number(r->json, object, path, key, &seconds)) return false;
+    if (!(seconds >= 0 && seconds <= 4e9))
+        return refuse(r, arena_format(r->arena, "%s.%s", path, key), "is not a time");
+    *nanoseconds = (int64_t)llround(seconds * 1e9);
+    return true;
+}
+
+static bool get_bytes(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *bytes)
+{
+    if (!json_get_integer(r->json, object, path, key, bytes)) return false;
+    return *bytes >= 0 || refuse(r, arena_format(r->arena, "%s.%s", path, key), "must not be negative");
+}
+
+static bool get_name(const Reading *r, const json_t *object, const char *path, const char *key, const char **name)
+{
+    if (!json_get_string(r->json, object, path, key, name)) return false;
+    *name = arena_string(r->arena, *name);
+    return true;
+}
+
+static int op_index(const char *text, size_t length)
+{
+    for (int i = 0; i < PLAN_OP_COUNT; i++) {
+        const char *name = plan_op_name((PlanOp)i);
+        if (strlen(name) == length && memcmp(text, name, length) == 0) return i;
+    }
+    return -1;
+}
+
+/* Recompute and weight_gradient_s, a part of backward_s: absent where backward is plain. */
+static bool get_form(const Reading *r, const json_t *object, const char *path, PlanStage *stage)
+{
+    stage->recompute = json_is_true(json_object_get(object, "recompute"));
+    if (!json_object_get(object, "weight_gradient_s")) return true;
+    if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;
+    return stage->weight_gradient_ns <= stage->backward_ns ||
+           refuse(r, arena_format(r->arena, "%s.weight_gradient_s", path), "is more than all of backward");
+}
+
+static bool read_stage(const Reading *r, const json_t *object, int k)
+{
+    PlanStage *stage = &r->plan->stages[k];
+    const char *path = arena_format(r->arena, "stages[%d]", k);
+    int first = k ? r->plan->stages[k - 1].last_layer + 1 : 0, last = r->plan->layer_count - 1;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    stage->memory_limit_bytes = COSTS_NO_LIMIT;
+    return get_name(r, object, path, "device", &stage->device) &&
+           get_int(r, object, path, "rank", 0, r->plan->stage_count - 1, &stage->rank) &&
+           get_int(r, object, path, "first_layer", first, first, &stage->first_layer) &&
+           get_int(r, object, path, "last_layer", k + 1 == r->plan->stage_count ? last : first, last,
+                   &stage->last_layer) &&
+           get_time(r, object, path, "forward_s", &stage->forward_ns) &&
+           get_time(r, object, path, "backward_s", &stage->backward_ns) &&
+           get_time(r, object, path, "update_s", &stage->update_ns) && get_form(r, object, path, stage) &&
+           get_bytes(r, object, path, "memory_bytes", &stage->memory_bytes) &&
+           json_optional_integer(r->json, object, path, "memory_limit_bytes", &stage->memory_limit_bytes) &&
+           get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
+}
+
+static bool read_link(const Reading *r, const json_t *object, int k)
+{
+    PlanLink *link = &r->plan->links[k];
+    const char *path = arena_format(r->arena, "links[%d]", k), *dtype;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!get_int(r, object, path, "from", k, k, &link->from) ||
+        !get_int(r, object, path, "to", k + 1, k + 1, &link->to) ||
+        !get_bytes(r, object, path, "logical_bytes", &link->logical_bytes) ||
+        !get_bytes(r, object, path, "wire_bytes", &link->wire_bytes) ||
+        !json_get_string(r->json, object, path, "dtype", &dtype) || !get_name(r, object, path, "codec", &link->codec) ||
+        !get_time(r, object, path, "latency_s", &link->latency_ns[0]) ||
+        !get_time(r, object, path, "seconds", &link->transfer_ns[0]) ||
+        !get_time(r, object, path, "backward_latency_s", &link->latency_ns[1]) ||
+        !get_time(r, object, path, "backward_seconds", &link->transfer_ns[1]))
+        return false;
+    for (int d = 1; d < DTYPE_COUNT; d++)
+        if (strcmp(dtype, dtype_name((DType)d)) == 0) link->dtype = (DType)d;
+    return link->dtype != DTYPE_NONE || refuse(r, path, "has an unknown dtype");
+}
+
+static bool read_crossing(const Reading *r, const json_t *object, int k)
+{
+    PlanCrossing *crossing = &r->plan->crossings[k];
+    const char *path = arena_format(r->arena, "crossings[%d]", k);
+    int last = r->plan->stage_count - 1;
+    const json_t *raw = json_object_get(object, "raw");
+    if (!json_is_object(object) || !json_is_boolean(raw))
+        return refuse(r, path, "must be an object that says whether the tensor is raw");
+    crossing->raw = json_is_true(raw);
+    crossing->from_stage = -1;
+    return get_name(r, object, path, "tensor", &crossing->tensor) &&
+           get_bytes(r, object, path, "bytes", &crossing->bytes) &&
+           (crossing->raw || get_int(r, object, path, "from_stage", 0, last, &crossing->from_stage)) &&
+           get_int(r, object, path, "to_stage", 0, last, &crossing->to_stage) &&
+           get_name(r, object, path, "from_region", &crossing->from_region) &&
+           get_name(r, object, path, "to_region", &crossing->to_region);
+}
+
+static bool read_crossings(const Reading *r, const json_t *root)
+{
+    json_t *crossings;
+    if (!json_object_get(root, "crossings")) return true;
+    if (!json_get_array(r->json, root, "", "crossings", &crossings)) return false;
+    if (json_array_size(crossings) > (1 << 24)) return refuse(r, "crossings", "too many");
+    r->plan->crossing_count = (int)json_array_size(crossings);
+    r->plan->crossings = arena_new_array(r->arena, PlanCrossing, (size_t)r->plan->crossing_count);
+    for (int k = 0; k < r->plan->crossing_count; k++)
+        if (!read_crossing(r, json_array_get(crossings, (size_t)k), k)) return false;
+    return true;
+}
+
+static bool read_rank(const Reading *r, const json_t *object, int index)
+{
+    PlanRank *rank = &r->plan->ranks[index];
+    const char *path = arena_format(r->arena, "ranks[%d]", index);
+    json_t *stages;
+    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!get_name(r, object, path, "device", &rank->device) ||
+        !get_int(r, object, path, "replica", 0, 0, &rank->replica) ||
+        !json_get_array(r->json, object, path, "stages", &stages))
+        return false;
+    rank->stages = arena_new_array(r->arena, int, (size_t)r->plan->stage_count);
+    for (int k = 0; k < r->plan->stage_count; k++)
+        if (r->plan->stages[k].rank == index) {
+            if (strcmp(r->plan->stages[k].device, rank->device) != 0)
+                return refuse(r, path, "owns a stage of another device");
+            rank->stages[rank->stage_count++] = k;
+        }
+    bool same = rank->stage_count > 0 && json_array_size(stages) == (size_t)rank->stage_count;
+    for (int k = 0; same && k < rank->stage_count; k++) {
+        const json_t *item = json_array_get(stages, (size_t)k);
+        same = json_is_integer(item) && json_integer_value(item) == rank->stages[k];
+    }
+    if (!same) return refuse(r, path, "does not list the stages that name it");
+    return true;
+}
+
+/* One of [op, stage of this rank, micro-batch, slot]. */
+static bool read_instruction(const Reading *r, JsonScan *scan, int rank, PlanInstruction *instruction)
+{
+    const char *op;
+    size_t length;
+    int64_t number[3] = {0};
+    bool ok = json_scan_mark(scan, '[') && json_scan_string(scan, &op, &length);
+    for (int n = 0; n < 3; n++) ok = ok && json_scan_mark(scan, ',') && json_scan_integer(scan, &number[n]);
+    int index = ok && json_scan_mark(scan, ']') ? op_index(op, length) : -1;
+    if (index < 0 || number[0] < 0 || number[0] >= r->plan->stage_count || r->plan->stages[number[0]].rank != rank)
+        return false;
+    if (index == PLAN_REDUCE || index == PLAN_UPDATE)
+        ok = number[1] == -1 && number[2] == -1;
+    else
+        ok = number[1] >= 0 && number[1] < r->plan->microbatches && number[2] >= 0 &&
+             number[2] < r->plan->stages[number[0]].in_flight;
+    *instruction = (PlanInstruction){(PlanOp)index, (int)number[0], (int)number[1], (int)number[2]};
+    return ok;
+}
+
+static bool read_instructions(const Reading *r, JsonScan *scan, int index)
+{
+    PlanRank *rank = &r->plan->ranks[index];
+    PlanInstruction *read = NULL, instruction;
+    int count = 0, capacity = 0;
+    bool ok = json_scan_mark(scan, '[');
+    if (!ok) return refuse(r, arena_format(r->arena, "schedule[%d]", index), "must be an array");
+    while (ok && !json_scan_mark(scan, ']')) {
+        ok = (count == 0 || json_scan_mark(scan, ',')) && count < (1 << 28) &&
+             read_instruction(r, scan, index, &instruction);
+        if (ok) array_push(read, count, capacity, instruction);
+    }
+    if (ok && count > 0) rank->instructions = arena_copy(r->arena, read, (size_t)count * sizeof *read);
+    rank->instruction_count = ok ? count : 0;
+    free(read);
+    return ok || refuse(r, arena_format(r->arena, "schedule[%d][%d]", index, count),
+                        "must be [op, stage of this rank, micro-batch, slot]");
+}
+
+/* An instruction list per rank. */
+static bool read_schedule(const Reading *r, JsonScan scan)
+{
+    bool ok = json_scan_mark(&scan, '[');
+    for (int k = 0; k < r->plan->rank_count && ok; k++) {
+        ok = k == 0 || json_scan_mark(&scan, ',');
+        if (ok && !read_instructions(r, &scan, k)) return false;
+    }
+    return (ok && json_scan_mark(&scan, ']')) || refuse(r, "schedule", "must be one instruction list per rank");
+}
+
+static bool read_compared(const Reading *r, const json_t *root)
+{
+    json_t *compared;
+    if (!json_get_object(r->json, root, "", "compared", &compared)) return false;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        const char *allocator = plan_allocator_name((PlanAllocator)a);
+        const char *path = arena_format(r->arena, "compared.%s", allocator);
+        const json_t *entry = json_object_get(compared, allocator), *fits = json_object_get(entry, "fits");
+        PlanComparison *c = &r->plan->compared[a];
+        if (!entry || json_is_null(entry)) continue;
+        if (!json_is_boolean(fits)) return refuse(r, path, "must be null, or say whether it fits");
+        c->known = true;
+        c->fits = json_is_true(fits);
+        if (!get_time(r, entry, path, "period_s", &c->period_ns) || !get_time(r, entry, path, "step_s", &c->step_ns))
+            return false;
+    }
+    return true;
+}
+
+static bool read_choices(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    const char *allocator, *objective, *schedule, *recompute = "never";
+    if (!json_get_string(r->json, root, "", "allocate", &allocator) ||
+        !json_get_string(r->json, root, "", "objective", &objective) ||
+        !json_get_string(r->json, root, "", "schedule_kind", &schedule))
+        return false;
+    if (!plan_allocator_from_name(allocator, &plan->allocator)) return refuse(r, "allocate", "is not known");
+    if (!plan_objective_from_name(objective, &plan->objective)) return refuse(r, "objective", "is not known");
+    if (!plan_schedule_from_name(schedule, &plan->schedule)) return refuse(r, "schedule_kind", "is not known");
+    if (!json_optional_string(r->json, root, "", "recompute", &recompute)) return false;
+    if (!plan_recompute_from_name(recompute, &plan->recompute)) return refuse(r, "recompute", "is not known");
+    return true;
+}
+
+static bool read_requests(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    json_t *without, *pins;
+    if (!json_get_array(r->json, root, "", "without", &without) || !json_get_array(r->json, root, "", "pins", &pins))
+        return false;
+    if (json_array_size(without) > COSTS_MAX_DEVICES || json_array_size(pins) > COSTS_MAX_LAYERS)
+        return refuse(r, "without", "too many");
+    plan->without_count = (int)json_array_size(without);
+    plan->without = arena_new_array(r->arena, const char *, (size_t)plan->without_count);
+    for (int i = 0; i < plan->without_count; i++) {
+        const char *name = json_string_value(json_array_get(without, (size_t)i));
+        if (!name) return refuse(r, "without", "must be an array of device names");
+        plan->without[i] = arena_string(r->arena, name);
+    }
+    plan->pin_count = (int)json_array_size(pins);
+    plan->pins = arena_new_array(r->arena, PlanPin, (size_t)plan->pin_count);
+    for (int i = 0; i < plan->pin_count; i++) {
+        PlanPin *pin = &plan->pins[i];
+        const json_t *object = json_array_get(pins, (size_t)i);
+        const char *path = arena_format(r->arena, "pins[%d]", i);
+        if (!json_is_object(object)) return refuse(r, path, "must be an object");
+        if (!get_name(r, object, path, "device", &pin->device) ||
+            !get_int(r, object, path, "first_layer", 0, plan->layer_count - 1, &pin->first_layer) ||
+            !get_int(r, object, path, "last_layer", pin->first_layer, plan->layer_count - 1, &pin->last_layer))
+            return false;
+    }
+    return true;
+}
+
+static bool get_truth(const Reading *r, const json_t *root, const char *key, bool *truth)
+{
+    const json_t *value = json_object_get(root, key);
+    *truth = json_is_true(value);
+    return json_is_boolean(value) || refuse(r, key, "must be true or false");
+}
+
+static bool read_head(const Reading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    const char *format;
+    if (!json_is_object(root)) return refuse(r, NULL, "must be a JSON object");
+    if (!json_get_string(r->json, root, "", "format", &format)) return false;
+    if (strcmp(format, "skycc.plan/1") != 0) return refuse(r, "format", "is not \"skycc.plan/1\"");
+    return get_name(r, root, "", "name", &plan->name) && get_name(r, root, "", "model_hash", &plan->model_hash) &&
+           get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
+           get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
+           json_optional_number(r->json, root, "", "microbatches_gain", &plan->microbatches_gain) &&
+           get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
+           get_time(r, root, "", "period_s", &plan->period_ns) && get_time(r, root, "", "step_s", &plan->step_ns) &&
+           get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&
+           json_get_number(r->json, root, "", "bubble", &plan->bubble) &&
+           get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) &&
+           json_get_number(r->json, root, "", "gap", &plan->gap) &&
+           get_truth(r, root, "proven_optimal", &plan->proven_optimal) &&
+           get_truth(r, root, "timed_out", &plan->timed_out) &&
+           (!json_object_get(root, "infeasible") || get_truth(r, root, "infeasible", &plan->infeasible)) &&
+           read_requests(r, root);
+}
+
+static bool schedule_is_empty(JsonScan scan) { return json_scan_mark(&scan, '[') && json_scan_mark(&scan, ']'); }
+
+static bool read_certificate(const Reading *r, const json_t *root)
+{
+    const json_t *object = json_object_get(root, "certificate");
+    if (!object || json_is_null(object)) return true;
+    if (!json_is_object(object)) return refuse(r, "certificate", "must be an object, or null");
+    r->plan->certificate = arena_new(r->arena, Certificate);
+    return certificate_read(r->plan->certificate, object, r->arena, r->json);
+}
+
+static bool read_root(const Reading *r, const JsonApart *file)
+{
+    const json_t *root = file->root;
+    Plan *plan = r->plan;
+    json_t *stages, *links, *ranks, *schedule;
+    if (!read_head(r, root) || !read_compared(r, root) || !json_get_array(r->json, root, "", "stages", &stages) ||
+        !json_get_array(r->json, root, "", "links", &links) || !json_get_array(r->json, root, "", "ranks", &ranks) ||
+        !json_get_array(r->json, root, "", "schedule", &schedule))
+        return false;
+    size_t count = json_array_size(stages);
+    if (plan->infeasible)
+        return (count == 0 && json_array_size(links) == 0 && json_array_size(ranks) == 0 &&
+                schedule_is_empty(file->text) && read_certificate(r, root)) ||
+               refuse(r, "infeasible", "leaves no stages, links, ranks or schedule");
+    if (count < 1 || count > (size_t)plan->layer_count) return refuse(r, "stages", "must be between 1 and the layers");
+    if (json_array_size(links) != count - 1) return refuse(r, "links", "must be one between each two stages");
+    if (json_array_size(ranks) < 1 || json_array_size(ranks) > count)
+        return refuse(r, "ranks", "must be at least one, and no more than stages");
+    plan->stage_count = (int)count;
+    plan->link_count = (int)count - 1;
+    plan->rank_count = (int)json_array_size(ranks);
+    plan->stages = arena_new_array(r->arena, PlanStage, count);
+    plan->links = arena_new_array(r->arena, PlanLink, count);
+    plan->ranks = arena_new_array(r->arena, PlanRank, (size_t)plan->rank_count);
+    for (int k = 0; k < plan->stage_count; k++) {
+        if (!read_stage(r, json_array_get(stages, (size_t)k), k)) return false;
+        if (plan->stages[k].rank >= plan->rank_count) return refuse(r, "stages", "name a rank that does not exist");
+    }
+    for (int k = 0; k < plan->link_count; k++)
+        if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
+    for (int k = 0; k < plan->rank_count; k++)
+        if (!read_rank(r, json_array_get(ranks, (size_t)k), k)) return false;
+    return read_schedule(r, file->text) && read_crossings(r, root) && read_certificate(r, root);
+}
+
+bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)
+{
+    memset(plan, 0, sizeof *plan);
+    JsonApart file;
+    if (!json_read_apart(&file, path, "schedule", diagnostics)) return false;
+    Reading reading = {{path, diagnostics}, plan, &plan->arena};
+    bool ok = read_root(&reading, &file);
+    json_apart_free(&file);
+    if (!ok) plan_free(plan);
+    return ok;
+}
+
+bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)
+{
+    if (!plan_read_verdict(plan, path, diagnostics)) return false;
+    if (!plan->infeasible) return true;
+    plan_free(plan);
+    return diagnostics_error(diagnostics, EXIT_NO_PLAN, (Place){.file = path}, "skycc verify checks the proof of that",
+                             "holds no plan: it says that nothing fits");
+}
