@@ -33,6 +33,8 @@ typedef struct Log {
     Row *rows;
     size_t count, capacity;
     int step_column, column[SERIES_COUNT], columns; /* -1: the log has none */
+    size_t diverged;                                /* losses that are nan or infinite */
+    double first_diverged;                          /* the step of the first */
 } Log;
 
 typedef struct Line {
@@ -79,13 +81,20 @@ static bool read_header(Log *log, const Line *line)
            refuse(line, "the first line must name the columns, %s among them", "step and loss");
 }
 
-/* A run that diverges logs nan and inf: gaps in the curve, as where a column is empty. */
-static bool read_value(const Line *line, const char *field, double *value)
+/* nan and inf, however they are spelled, and what is too large for a double. */
+static bool is_no_finite_number(const char *field)
 {
-    const char *word = *field == '-' ? field + 1 : field;
-    bool gap = !*field || strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0;
+    char *end;
+    double value = strtod(field, &end);
+    return end != field && !*end && !isfinite(value);
+}
+
+/* A run that diverges logs nan and inf: gaps in the curve, as where a column is empty. */
+static bool read_value(const Line *line, const char *field, double *value, bool *gap)
+{
     *value = NAN;
-    return gap || units_parse_number(field, value) || refuse(line, "'%s' is not a number", field);
+    *gap = is_no_finite_number(field);
+    return *gap || !*field || units_parse_number(field, value) || refuse(line, "'%s' is not a number", field);
 }
 
 static bool read_row(Log *log, const Line *line)
@@ -94,10 +103,14 @@ static bool read_row(Log *log, const Line *line)
     char field[64];
     int column = 0;
     Row row = {NAN, {NAN, NAN, NAN}};
+    bool gap, diverged = false;
     for (; next_field(line, &position, field); column++) {
-        if (column == log->step_column && !read_value(line, field, &row.step)) return false;
-        for (int s = 0; s < SERIES_COUNT; s++)
-            if (column == log->column[s] && !read_value(line, field, &row.value[s])) return false;
+        if (column == log->step_column && !read_value(line, field, &row.step, &gap)) return false;
+        for (int s = 0; s < SERIES_COUNT; s++) {
+            if (column != log->column[s]) continue;
+            if (!read_value(line, field, &row.value[s], &gap)) return false;
+            diverged |= gap && s == LOSS;
+        }
     }
     if (line->diagnostics->errors) return false;
     if (column > log->columns) return refuse(line, "has %s fields than the first line", "more");
@@ -106,6 +119,7 @@ static bool read_row(Log *log, const Line *line)
     if (log->count && row.step <= log->rows[log->count - 1].step)
         return refuse(line, "%s", "its step is not after that of the line before");
     array_push(log->rows, log->count, log->capacity, row);
+    if (diverged && log->diverged++ == 0) log->first_diverged = row.step;
     return true;
 }
 
@@ -129,7 +143,10 @@ static bool read_log(Log *log, const char *path, Diagnostics *diagnostics)
     }
     bool drawable = false;
     for (size_t i = 0; i < log->count && !drawable; i++) drawable = !isnan(log->rows[i].value[LOSS]);
-    if (ok && !drawable)
+    if (ok && !drawable && log->diverged)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                               "there is no loss to draw: all %zu are nan or infinite", log->diverged);
+    else if (ok && !drawable)
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "there is no loss to draw");
     file_unmap(&file);
     return ok;
@@ -137,33 +154,33 @@ static bool read_log(Log *log, const char *path, Diagnostics *diagnostics)
 
 /* ---- axes ---- */
 
-/* A range of values on a range of the picture. */
+/* A range of values on a range of the picture. It may be twice as wide as the greatest double, and ends beyond it. */
 typedef struct Axis {
-    double low, high, tick;
+    long double low, high, tick;
     double from, to;
 } Axis;
 
-static double at(const Axis *axis, double value)
+static double at(const Axis *axis, long double value)
 {
-    return axis->from + (value - axis->low) / (axis->high - axis->low) * (axis->to - axis->from);
+    return axis->from + (double)((value - axis->low) / (axis->high - axis->low)) * (axis->to - axis->from);
 }
 
 /* 1, 2 or 5 times a power of ten, so that there are about `count` of them. */
-static double nice_tick(double range, int count)
+static long double nice_tick(long double range, int count)
 {
-    double power = pow(10, floor(log10(range / count))), share = range / count / power;
+    long double power = powl(10, floorl(log10l(range / count))), share = range / count / power;
     return power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
 }
 
-static Axis make_axis(double low, double high, double from, double to, int ticks, double least_tick)
+static Axis make_axis(long double low, long double high, double from, double to, int ticks, double least_tick)
 {
-    if (high - low < 1e-9 * fmax(fabs(high), least_tick)) {
-        double margin = fmax(least_tick, 0.05 * fabs(high));
+    if (high - low < 1e-9L * fmaxl(fabsl(high), least_tick)) {
+        long double margin = fmaxl(least_tick, 0.05L * fabsl(high));
         low -= margin;
         high += margin;
     }
-    double tick = fmax(nice_tick(high - low, ticks), least_tick);
-    return (Axis){floor(low / tick + 1e-9) * tick, ceil(high / tick - 1e-9) * tick, tick, from, to};
+    long double tick = fmaxl(nice_tick(high - low, ticks), least_tick);
+    return (Axis){floorl(low / tick + 1e-9L) * tick, ceill(high / tick - 1e-9L) * tick, tick, from, to};
 }
 
 static Axis value_axis(const Log *log, const int *series, int count, double from, double to, int ticks)
@@ -179,14 +196,14 @@ static Axis value_axis(const Log *log, const int *series, int count, double from
 }
 
 /* As many decimals as the tick needs; its power of ten where numbers get long. */
-static void print_number(Buffer *svg, double value, double tick)
+static void print_number(Buffer *svg, long double value, long double tick)
 {
-    int decimals = (int)ceil(-log10(tick) - 1e-9);
-    if (fabs(value) < tick * 1e-6) value = 0;
-    if (decimals > 6 || fabs(value) >= 1e7)
-        buffer_print(svg, "%.3g", value);
+    int decimals = (int)ceill(-log10l(tick) - 1e-9L);
+    if (fabsl(value) < tick * 1e-6L) value = 0;
+    if (decimals > 6 || fabsl(value) >= 1e7L)
+        buffer_print(svg, "%.3Lg", value);
     else
-        buffer_print(svg, "%.*f", decimals > 0 ? decimals : 0, value);
+        buffer_print(svg, "%.*Lf", decimals > 0 ? decimals : 0, value);
 }
 
 /* ---- the picture ---- */
@@ -206,7 +223,8 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
 {
     double middle = (y->from + y->to) / 2;
     for (int k = 0; k <= (int)((y->high - y->low) / y->tick + 0.5); k++) {
-        double value = y->low + k * y->tick, position = at(y, value);
+        long double value = y->low + k * y->tick;
+        double position = at(y, value);
         buffer_print(svg, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT,
                      position, RIGHT, LEFT - 8, position + 4.5);
         print_number(svg, percent ? 100 * value : value, percent ? 100 * y->tick : y->tick);
@@ -214,7 +232,8 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
     }
     buffer_print(svg, "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", middle,
                  title);
-    for (double tick = ceil(x->low / x->tick - 1e-9); tick * x->tick <= x->high * (1 + 1e-12) && steps; tick++) {
+    for (long double tick = ceill(x->low / x->tick - 1e-9L); tick * x->tick <= x->high * (1 + 1e-12L) && steps;
+         tick++) {
         double position = at(x, tick * x->tick);
         buffer_print(svg, "<path class=\"g\" d=\"M%.1f %.1fv5\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
                      position, y->from, position, y->from + 20);
@@ -294,9 +313,12 @@ static void print_heading(Buffer *svg, const Log *log, bool evaluated)
 {
     const Row *last = last_with(log, LOSS), *evaluation = last_with(log, EVAL_LOSS);
     buffer_print(svg, "<text class=\"t\" x=\"%d\" y=\"26\">Training loss</text>\n<text x=\"%d\" y=\"46\">", LEFT, LEFT);
-    buffer_print(svg, "%.4g after step %.0f", last->value[LOSS], last->step);
+    buffer_print(svg, "%.4g after step %.15g", last->value[LOSS], last->step);
     if (evaluated)
-        buffer_print(svg, "; evaluation %.4g after step %.0f", evaluation->value[EVAL_LOSS], evaluation->step);
+        buffer_print(svg, "; evaluation %.4g after step %.15g", evaluation->value[EVAL_LOSS], evaluation->step);
+    if (log->diverged)
+        buffer_print(svg, "; %zu loss%s nan or infinite, the first in step %.15g", log->diverged,
+                     log->diverged > 1 ? "es are" : " is", log->first_diverged);
     buffer_print(svg, "</text>\n<path class=\"l\" d=\"M%d 22h22\"/><text x=\"%d\" y=\"26\">training</text>\n",
                  RIGHT - 210, RIGHT - 182);
     if (evaluated)
@@ -312,8 +334,8 @@ static void print_picture(Buffer *svg, const Log *log)
     bool evaluated = has_values(log, EVAL_LOSS), accuracy = has_values(log, EVAL_ACCURACY);
     int bottom = LOSS_BOTTOM + (accuracy ? GAP + ACCURACY_HEIGHT : 0), height = bottom + 56;
     Axis x = make_axis(log->rows[0].step, log->rows[log->count - 1].step, LEFT, RIGHT, 8, 1);
-    x.low = fmin(log->rows[0].step, x.high - 1); /* time starts where the log does */
-    x.high = fmax(log->rows[log->count - 1].step, x.low + 1);
+    x.low = fminl(log->rows[0].step, x.high - 1); /* time starts where the log does */
+    x.high = fmaxl(log->rows[log->count - 1].step, x.low + 1);
     Axis y = value_axis(log, losses, evaluated ? 2 : 1, LOSS_BOTTOM, LOSS_TOP, 6);
     buffer_print(svg,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "

@@ -89,6 +89,27 @@ static void losses_are_drawn(void **state)
     EXPECT(skycc("plot log.csv"), 0, "0.5 after step 7", "</svg>");
 }
 
+/* What a run that diverges logs: nothing of it reaches the picture but a sentence, and huge values still make an axis.
+ */
+static void diverging_losses_are_drawn(void **state)
+{
+    static const char *const cases[][2] = {
+        {"step,loss\n1,2\n2,-nan\n3,Infinity\n4,1e999\n5,1\n", "3 losses are nan or infinite, the first in step 2"},
+        {"step,loss\n1,1\n2,NaN\n", "1 after step 1; 1 loss is nan or infinite"},
+        {"step,loss\n1,1.7e308\n2,-1.7e308\n3,1\n", ">-2e+308</text>"},
+        {"step,loss\n1,1.7976931348623157e308\n2,1.7976931348623157e308\n", ">1.9e+308</text>"},
+        {"step,loss\n1,4e-324\n2,9e-324\n", "9.881e-324 after step 2"},
+        {"step,loss,eval_loss,eval_accuracy\n1,2,nan,-1.7e308\n2,1,-1e308,1.7e308\n", ">2e+310%</text>"},
+        {"step,loss\n1e308,2\n1.7e308,1\n", "1 after step 1.7e+308"},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        write_text("log.csv", cases[k][0]);
+        EXPECT(skycc("plot log.csv"), 0, cases[k][1], "</svg>");
+        EXPECT(skycc("plot log.csv | grep -E '[\"M LHV>-](nan|inf)[^ a-z]' || echo fine"), 0, "fine");
+    }
+}
+
 static void long_logs_make_small_pictures(void **state)
 {
     (void)state;
@@ -115,6 +136,7 @@ static void malformed_logs_are_refused_with_their_line(void **state)
         {"step,loss\n1,1111111111111111111111111111111111111111111111111111111111111111\n",
          "log.csv:2: error: a field"},
         {"step,loss\n1,nan\n", "log.csv: error: there is no loss to draw"},
+        {"step,loss\n1,nan\n2,1e400\n", "there is no loss to draw: all 2 are nan or infinite"},
         {"", "log.csv: error: there is no loss to draw"},
     };
     (void)state;
@@ -273,10 +295,15 @@ static void differences_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_drawn),          cmocka_unit_test(long_logs_make_small_pictures),
-        cmocka_unit_test(devices_are_added),         cmocka_unit_test(layers_are_pinned),
-        cmocka_unit_test(differences_are_told),      cmocka_unit_test(crossings_are_listed),
-        cmocka_unit_test(bad_additions_are_refused), cmocka_unit_test(malformed_logs_are_refused_with_their_line),
+        cmocka_unit_test(losses_are_drawn),
+        cmocka_unit_test(diverging_losses_are_drawn),
+        cmocka_unit_test(long_logs_make_small_pictures),
+        cmocka_unit_test(devices_are_added),
+        cmocka_unit_test(layers_are_pinned),
+        cmocka_unit_test(differences_are_told),
+        cmocka_unit_test(crossings_are_listed),
+        cmocka_unit_test(bad_additions_are_refused),
+        cmocka_unit_test(malformed_logs_are_refused_with_their_line),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }
