@@ -200,15 +200,19 @@ static void print_number(Buffer *svg, long double value, long double tick)
 {
     int decimals = (int)ceill(-log10l(tick) - 1e-9L);
     if (fabsl(value) < tick * 1e-6L) value = 0;
-    if (decimals > 6 || fabsl(value) >= 1e7L)
-        buffer_print(svg, "%.3Lg", value);
-    else
+    if (decimals <= 6 && fabsl(value) < 1e7L) {
         buffer_print(svg, "%.*Lf", decimals > 0 ? decimals : 0, value);
+        return;
+    }
+    char text[32];
+    snprintf(text, sizeof text, "%.3Lg", value);
+    char *plus = strchr(text, '+'); /* 1e308: there is room for no more */
+    buffer_print(svg, "%.*s%s", plus ? (int)(plus - text) : (int)strlen(text), text, plus ? plus + 1 : "");
 }
 
 /* ---- the picture ---- */
 
-enum { WIDTH = 860, LEFT = 76, RIGHT = 836, LOSS_TOP = 64, LOSS_BOTTOM = 384, ACCURACY_HEIGHT = 110, GAP = 34 };
+enum { WIDTH = 860, LEFT = 92, RIGHT = 836, LOSS_TOP = 64, LOSS_BOTTOM = 384, ACCURACY_HEIGHT = 110, GAP = 34 };
 
 static const char style[] =
     ":root{color-scheme:light dark}"
@@ -230,7 +234,7 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
         print_number(svg, percent ? 100 * value : value, percent ? 100 * y->tick : y->tick);
         buffer_print(svg, "%s</text>\n", percent ? "%" : "");
     }
-    buffer_print(svg, "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", middle,
+    buffer_print(svg, "<text transform=\"translate(16 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", middle,
                  title);
     for (long double tick = ceill(x->low / x->tick - 1e-9L); tick * x->tick <= x->high * (1 + 1e-12L) && steps;
          tick++) {
@@ -249,7 +253,8 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
  * and the last in their order. */
 static void print_curve(Buffer *svg, const Log *log, int series, const Axis *x, const Axis *y, const char *class)
 {
-    const char *move = "M";
+    static const char alone[] = "m-2 0h4"; /* a point between two gaps */
+    int drawn = 0;                         /* points since the last gap */
     buffer_print(svg, "<path class=\"%s\" d=\"", class);
     for (size_t i = 0, next; i < log->count; i = next) {
         double column = floor(2 * at(x, log->rows[i].step));
@@ -263,7 +268,10 @@ static void print_curve(Buffer *svg, const Log *log, int series, const Axis *x, 
             keep[3] = next;
         }
         /* A column that evaluations leave empty between two of them is no gap of the curve. */
-        if (gap && series == LOSS) move = "M";
+        if (gap && series == LOSS) {
+            buffer_print(svg, "%s", drawn == 1 ? alone : "");
+            drawn = 0;
+        }
         if (gap) continue;
         if (keep[1] > keep[2]) {
             size_t later = keep[1];
@@ -272,12 +280,12 @@ static void print_curve(Buffer *svg, const Log *log, int series, const Axis *x, 
         }
         for (int k = 0; k < 4; k++) {
             if (k > 0 && keep[k] == keep[k - 1]) continue;
-            buffer_print(svg, "%s%.1f %.1f", move, at(x, log->rows[keep[k]].step),
+            buffer_print(svg, "%s%.1f %.1f", drawn ? "L" : "M", at(x, log->rows[keep[k]].step),
                          at(y, log->rows[keep[k]].value[series]));
-            move = "L";
+            drawn++;
         }
     }
-    buffer_print(svg, "\"/>\n");
+    buffer_print(svg, "%s\"/>\n", drawn == 1 ? alone : "");
 }
 
 static void print_points(Buffer *svg, const Log *log, int series, const Axis *x, const Axis *y)
