@@ -49,15 +49,17 @@ static void open_tensors(SafeTensors *file, const char *path)
 }
 
 /* The reference's batch as a data set. */
-static void write_data(const SafeTensors *reference)
+static void write_data_of(const char *path)
 {
+    SafeTensors reference;
     static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids", "labels"};
     static int32_t values[4][8 * 16];
     SafeTensorsWriter *writer = safetensors_writer();
+    open_tensors(&reference, path);
     for (int t = 0; t < 4; t++) {
         char name[64];
         snprintf(name, sizeof name, "in/%s", names[t]);
-        const SafeTensor *tensor = safetensors_find(reference, name);
+        const SafeTensor *tensor = safetensors_find(&reference, name);
         assert_non_null(tensor);
         int64_t count = shape_elements(&tensor->shape);
         assert_in_range(count, 1, 8 * 16);
@@ -66,6 +68,7 @@ static void write_data(const SafeTensors *reference)
     }
     Diagnostics diagnostics = {0};
     assert_true(safetensors_write(writer, "data.safetensors", &diagnostics));
+    safetensors_close(&reference);
 }
 
 static void write_cluster(int devices, int threads, const char *memory)
@@ -81,11 +84,8 @@ static void write_cluster(int devices, int threads, const char *memory)
 
 static int prepare(void **state)
 {
-    SafeTensors reference;
     if (!mkdtemp(directory) || chdir(directory) != 0) return -1;
-    open_tensors(&reference, REFERENCE);
-    write_data(&reference);
-    safetensors_close(&reference);
+    write_data_of(REFERENCE);
     *state = NULL;
     return 0;
 }
@@ -316,6 +316,15 @@ static void emulated_bf16_is_warned_of(void **state)
         " for i in (0, 1)); assert b < a, (a, b)'");
 }
 
+/* Another model than the 24 layers, in so many stages; its warnings are not what is tested. */
+static void compile_other(const char *name, int stages, const char *options)
+{
+    write_cluster(stages, 1, "1GiB");
+    run(SKYCC_PROGRAM " compile " SKY_TEST_DATA "/bert/%s.onnx -d cluster.yaml -o programs --dim batch=1 --dim seq=16"
+                      " --microbatches 4 --allocate even -q %s 2>warnings",
+        name, options);
+}
+
 /* Parameters that several layers share, in one stage and in several: the embeddings that are a decoder too, and gains
  * and biases that an exporter merged and that are kept so. */
 static void shared_parameters_train_alike_in_any_stages(void **state)
@@ -327,26 +336,39 @@ static void shared_parameters_train_alike_in_any_stages(void **state)
     (void)state;
     for (int c = 0; c < 2; c++) {
         char path[512], expected[sizeof expected_losses], losses[sizeof expected_losses];
-        SafeTensors reference;
         snprintf(path, sizeof path, SKY_TEST_DATA "/bert/%s.ref.safetensors", cases[c].reference);
-        open_tensors(&reference, path);
-        write_data(&reference);
-        safetensors_close(&reference);
-        snprintf(path, sizeof path, SKY_TEST_DATA "/bert/%s.onnx", cases[c].model);
+        write_data_of(path);
         for (int stages = 1; stages <= 4; stages += 3) {
-            write_cluster(stages, 1, "1GiB");
-            run(SKYCC_PROGRAM " compile %s -d cluster.yaml -o programs --dim batch=1 --dim seq=16 --microbatches 4"
-                              " --allocate even -q %s 2>warnings",
-                path, cases[c].options);
+            compile_other(cases[c].model, stages, cases[c].options);
             run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet"
                 " --checkpoint tied-%d --clip 1",
                 LOSSES, stages);
-            run(SKYCC_PROGRAM " export %s tied-%d -o tied-%d.onnx", path, stages, stages);
+            run(SKYCC_PROGRAM " export " SKY_TEST_DATA "/bert/%s.onnx tied-%d -o tied-%d.onnx", cases[c].model, stages,
+                stages);
             read_losses("log.csv", stages == 1 ? expected : losses);
         }
         assert_string_equal(losses, expected);
         run("cmp tied-1.onnx tied-4.onnx && rm -r tied-1 tied-4");
     }
+}
+
+/* An export in training mode brings its own Dropout nodes. */
+static void dropout_of_an_export_is_the_same_in_any_stages(void **state)
+{
+    static const char name[] = "bert-nano-seqcls-opset13-dyn-traindrop";
+    static const char *const options[] = {"", "", "--dropout off"};
+    static const int stages[] = {1, 2, 2};
+    char losses[3][sizeof expected_losses];
+    (void)state;
+    write_data_of(SKY_TEST_DATA "/bert/seqcls.ref.safetensors");
+    for (int i = 0; i < 3; i++) {
+        compile_other(name, stages[i], options[i]);
+        run("test -x programs/stage-%02d", stages[i] - 1);
+        run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
+        read_losses("log.csv", losses[i]);
+    }
+    assert_string_equal(losses[1], losses[0]);
+    assert_string_not_equal(losses[2], losses[0]); /* it was there */
 }
 
 static void what_was_trained_can_be_exported_and_evaluated(void **state)
@@ -419,6 +441,8 @@ int main(void)
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(emulated_bf16_is_warned_of);
 #endif
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(what_was_trained_can_be_exported_and_evaluated);
+    /* The last ones: they bring their own data. */
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(shared_parameters_train_alike_in_any_stages);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(dropout_of_an_export_is_the_same_in_any_stages);
     return _cmocka_run_group_tests("stages", tests, (size_t)count, prepare, clean_up);
 }
