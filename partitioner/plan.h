@@ -179,6 +179,9 @@ int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the obj
 
 /* The deterministic text of plan.json. */
 void plan_print(const Plan *plan, Buffer *buffer);
+/* Members of a JSON object, each behind a comma, that reports have in common with plans. */
+void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds);
+void plan_print_times(Buffer *buffer, const Plan *plan); /* period_s ... timed_out */
 /* Reads and checks the structure of a plan.json: ranges of every index, stages that cover the layers in order, ranks
  * that own what their instructions use. Whether its numbers are right is for verify.h. On failure *plan is freed. */
 bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);

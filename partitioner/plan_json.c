@@ -3,10 +3,24 @@
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 
-static void print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
+void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
 {
     buffer_print(buffer, ",\"%s\":", key);
     json_print_number(buffer, (double)nanoseconds / 1e9);
+}
+
+void plan_print_times(Buffer *buffer, const Plan *plan)
+{
+    plan_print_seconds(buffer, "period_s", plan->period_ns);
+    plan_print_seconds(buffer, "step_s", plan->step_ns);
+    plan_print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
+    buffer_print(buffer, ",\"bubble\":");
+    json_print_number(buffer, plan->bubble);
+    plan_print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
+    buffer_print(buffer, ",\"gap\":");
+    json_print_number(buffer, plan->gap);
+    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", plan->proven_optimal ? "true" : "false",
+                 plan->timed_out ? "true" : "false");
 }
 
 static void print_stage(Buffer *buffer, const PlanStage *stage)
@@ -15,10 +29,10 @@ static void print_stage(Buffer *buffer, const PlanStage *stage)
     json_print_string(buffer, stage->device);
     buffer_print(buffer, ",\"rank\":%d,\"first_layer\":%d,\"last_layer\":%d", stage->rank, stage->first_layer,
                  stage->last_layer);
-    print_seconds(buffer, "forward_s", stage->forward_ns);
-    print_seconds(buffer, "backward_s", stage->backward_ns);
-    print_seconds(buffer, "update_s", stage->update_ns);
-    if (stage->weight_gradient_ns > 0) print_seconds(buffer, "weight_gradient_s", stage->weight_gradient_ns);
+    plan_print_seconds(buffer, "forward_s", stage->forward_ns);
+    plan_print_seconds(buffer, "backward_s", stage->backward_ns);
+    plan_print_seconds(buffer, "update_s", stage->update_ns);
+    if (stage->weight_gradient_ns > 0) plan_print_seconds(buffer, "weight_gradient_s", stage->weight_gradient_ns);
     if (stage->recompute) buffer_print(buffer, ",\"recompute\":true");
     buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)stage->memory_bytes);
     if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
@@ -33,10 +47,10 @@ static void print_link(Buffer *buffer, const PlanLink *link)
         "{\"from\":%d,\"to\":%d,\"logical_bytes\":%lld,\"wire_bytes\":%lld,\"dtype\":\"%s\",\"codec\":", link->from,
         link->to, (long long)link->logical_bytes, (long long)link->wire_bytes, dtype_name(link->dtype));
     json_print_string(buffer, link->codec);
-    print_seconds(buffer, "latency_s", link->latency_ns[0]);
-    print_seconds(buffer, "seconds", link->transfer_ns[0]);
-    print_seconds(buffer, "backward_latency_s", link->latency_ns[1]);
-    print_seconds(buffer, "backward_seconds", link->transfer_ns[1]);
+    plan_print_seconds(buffer, "latency_s", link->latency_ns[0]);
+    plan_print_seconds(buffer, "seconds", link->transfer_ns[0]);
+    plan_print_seconds(buffer, "backward_latency_s", link->latency_ns[1]);
+    plan_print_seconds(buffer, "backward_seconds", link->transfer_ns[1]);
     buffer_print(buffer, "}");
 }
 
@@ -84,8 +98,8 @@ static void print_compared(Buffer *buffer, const Plan *plan)
             continue;
         }
         buffer_print(buffer, "{\"fits\":%s", c->fits ? "true" : "false");
-        print_seconds(buffer, "period_s", c->period_ns);
-        print_seconds(buffer, "step_s", c->step_ns);
+        plan_print_seconds(buffer, "period_s", c->period_ns);
+        plan_print_seconds(buffer, "step_s", c->step_ns);
         buffer_print(buffer, "}");
     }
     buffer_print(buffer, "}");
@@ -110,17 +124,7 @@ static void print_head(Buffer *buffer, const Plan *plan)
         buffer_print(buffer, ",\"microbatches_gain\":");
         json_print_number(buffer, plan->microbatches_gain);
     }
-    buffer_print(buffer, ",\n \"period_s\":");
-    json_print_number(buffer, (double)plan->period_ns / 1e9);
-    print_seconds(buffer, "step_s", plan->step_ns);
-    print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
-    buffer_print(buffer, ",\"bubble\":");
-    json_print_number(buffer, plan->bubble);
-    print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
-    buffer_print(buffer, ",\"gap\":");
-    json_print_number(buffer, plan->gap);
-    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", plan->proven_optimal ? "true" : "false",
-                 plan->timed_out ? "true" : "false");
+    plan_print_times(buffer, plan);
     if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");
 }
 

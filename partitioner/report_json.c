@@ -4,12 +4,6 @@
 
 #include "base/json.h"
 
-static void print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
-{
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_number(buffer, (double)nanoseconds / 1e9);
-}
-
 static void print_name(Buffer *buffer, const char *key, const char *name)
 {
     buffer_print(buffer, ",\"%s\":", key);
@@ -31,7 +25,7 @@ static void print_device(Buffer *buffer, const Plan *plan, const DeviceCost *dev
                      truth(stage->recompute));
     }
     buffer_print(buffer, "]");
-    print_seconds(buffer, "load_s", rank >= 0 ? report_rank_work(plan, rank) : 0);
+    plan_print_seconds(buffer, "load_s", rank >= 0 ? report_rank_work(plan, rank) : 0);
     buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)(rank >= 0 ? report_rank_memory(plan, rank) : 0));
     if (device->memory_bytes != COSTS_NO_LIMIT)
         buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)device->memory_bytes);
@@ -44,8 +38,8 @@ static void print_link(Buffer *buffer, const Plan *plan, const PlanLink *link)
     print_name(buffer, "from_device", plan->stages[link->from].device);
     print_name(buffer, "to_device", plan->stages[link->to].device);
     buffer_print(buffer, ",\"bytes\":%lld", (long long)link->wire_bytes);
-    print_seconds(buffer, "busy_s", link->transfer_ns[report_link_busy(link)]);
-    print_seconds(buffer, "latency_s", link->latency_ns[report_link_busy(link)]);
+    plan_print_seconds(buffer, "busy_s", link->transfer_ns[report_link_busy(link)]);
+    plan_print_seconds(buffer, "latency_s", link->latency_ns[report_link_busy(link)]);
     buffer_print(buffer, "}");
 }
 
@@ -57,8 +51,8 @@ static void print_compared(Buffer *buffer, const Plan *plan)
         buffer_print(buffer, "%s\"%s\":{\"found\":%s,\"fits\":%s", a ? "," : "", plan_allocator_name((PlanAllocator)a),
                      truth(c->known), truth(c->known && c->fits));
         if (c->known) {
-            print_seconds(buffer, "period_s", c->period_ns);
-            print_seconds(buffer, "step_s", c->step_ns);
+            plan_print_seconds(buffer, "period_s", c->period_ns);
+            plan_print_seconds(buffer, "step_s", c->step_ns);
         }
         buffer_print(buffer, "}");
     }
@@ -97,7 +91,7 @@ static void print_advice(Buffer *buffer, const Report *report)
         if (change->kind == ADVICE_MEMORY)
             buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)change->memory_bytes);
         print_replanned(buffer, report->plan, &change->plan);
-        print_seconds(buffer, "gain_s", change->gain_ns);
+        plan_print_seconds(buffer, "gain_s", change->gain_ns);
         buffer_print(buffer, "}");
     }
     buffer_print(buffer, "]");
@@ -113,16 +107,7 @@ void report_json(const Report *report, Buffer *buffer)
     buffer_print(buffer, ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule\":\"%s\",\"microbatches\":%d",
                  plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
                  plan_schedule_name(plan->schedule), plan->microbatches);
-    print_seconds(buffer, "period_s", plan->period_ns);
-    print_seconds(buffer, "step_s", plan->step_ns);
-    print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
-    buffer_print(buffer, ",\"bubble\":");
-    json_print_number(buffer, plan->bubble);
-    print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
-    buffer_print(buffer, ",\"gap\":");
-    json_print_number(buffer, plan->gap);
-    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", truth(plan->proven_optimal),
-                 truth(plan->timed_out));
+    plan_print_times(buffer, plan);
     print_name(buffer, "proof", report_proof(plan, proof));
     print_name(buffer, "certificate", report_certificate(plan, proof));
     print_name(buffer, "unproven", report_unproven(report, sentence));

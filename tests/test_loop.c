@@ -11,6 +11,7 @@
 
 #include "partitioner/planner.h"
 #include "partitioner/verify.h"
+#include "brute_costs.h"
 #include "random_costs.h"
 
 /* ---- brute force, straight from the format's words ---- */
@@ -24,24 +25,6 @@ typedef struct Brute {
     int64_t best; /* INT64_MAX: nothing fits */
 } Brute;
 
-static int64_t up(double seconds) { return (int64_t)ceil(seconds * 1e9); }
-
-static int64_t stage_bytes(const Brute *b, int start, int end, int to_end)
-{
-    const LayerCost *layers = b->costs->layers;
-    int n = b->costs->microbatches, in_flight = b->schedule == PLAN_GPIPE || n < to_end ? n : to_end;
-    int64_t bytes = 0, scratch = 0;
-    for (int l = start; l < end; l++) {
-        bytes += layers[l].memory_bytes + layers[l].state_bytes + in_flight * layers[l].stash_bytes;
-        if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
-    }
-    if (start > 0 && !layers[start].resident) bytes += 4 * layers[start - 1].output_bytes;
-    if (end < b->costs->layer_count && !layers[end - 1].resident) bytes += 4 * layers[end - 1].output_bytes;
-    return bytes + scratch;
-}
-
-static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* INT64_MAX if a device holds more than it can. */
 static int64_t evaluate(const Brute *b)
 {
@@ -50,25 +33,26 @@ static int64_t evaluate(const Brute *b)
     for (int k = 0; k < b->count; k++) {
         int start = k ? b->end[k - 1] : 0, d = b->device[k];
         for (int l = start; l < b->end[k]; l++) {
-            work[d] += up(costs_forward_s(costs, d, l)) + up(costs_backward_s(costs, d, l));
-            update[d] += up(costs_update_s(costs, d, l));
+            work[d] +=
+                brute_nanoseconds(costs_forward_s(costs, d, l)) + brute_nanoseconds(costs_backward_s(costs, d, l));
+            update[d] += brute_nanoseconds(costs_update_s(costs, d, l));
         }
-        bytes[d] += stage_bytes(b, start, b->end[k], b->count - k);
+        bytes[d] += brute_stage_bytes(b->costs, b->schedule, start, b->end[k], b->count - k);
         if (bytes[d] > costs->devices[d].memory_bytes) return INT64_MAX;
         if (start == 0 || costs->region_count == 0) continue;
         int to = costs->devices[d].region, from = costs->devices[b->device[k - 1]].region, n = costs->region_count;
         double size = (double)costs->layers[start - 1].output_bytes;
         int pair[2] = {from * n + to, to * n + from};
         for (int i = 0; i < 2; i++) {
-            int64_t busy = up(size / costs->bandwidth_Bps[pair[i]]);
-            period = greater(period, busy);
-            sum += busy + up(costs->latency_s[pair[i]]);
+            int64_t busy = brute_nanoseconds(size / costs->bandwidth_Bps[pair[i]]);
+            period = brute_larger(period, busy);
+            sum += busy + brute_nanoseconds(costs->latency_s[pair[i]]);
         }
     }
     for (int d = 0; d < costs->device_count; d++) {
         sum += work[d];
-        period = greater(period, work[d]);
-        most_update = greater(most_update, update[d]);
+        period = brute_larger(period, work[d]);
+        most_update = brute_larger(most_update, update[d]);
     }
     return b->objective == PLAN_OBJECTIVE_PERIOD ? period : sum + (costs->microbatches - 1) * period + most_update;
 }

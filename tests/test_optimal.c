@@ -14,6 +14,7 @@
 #include "limits.h"
 #include "partitioner/optimal.h"
 #include "partitioner/relax.h"
+#include "brute_costs.h"
 #include "random_costs.h"
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"
@@ -34,31 +35,13 @@ typedef struct Chain {
     int64_t period, sum, update;
 } Chain;
 
-static int64_t up(double seconds) { return (int64_t)ceil(seconds * 1e9); }
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int64_t stage_bytes(const Brute *b, int start, int end, int to_end)
-{
-    const LayerCost *layers = b->costs->layers;
-    int n = b->costs->microbatches, in_flight = b->schedule == PLAN_GPIPE || n < to_end ? n : to_end;
-    int64_t bytes = 0, scratch = 0;
-    for (int l = start; l < end; l++) {
-        bytes += layers[l].memory_bytes + layers[l].state_bytes + in_flight * layers[l].stash_bytes;
-        if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
-    }
-    if (start > 0 && !layers[start].resident) bytes += 4 * layers[start - 1].output_bytes;
-    if (end < b->costs->layer_count && !layers[end - 1].resident) bytes += 4 * layers[end - 1].output_bytes;
-    return bytes + scratch;
-}
-
 static void add_link(const Costs *costs, Chain *chain, int cut, int from, int to)
 {
     int n = costs->region_count, pair[2] = {from * n + to, to * n + from};
     for (int d = 0; d < 2 && n > 0; d++) {
-        int64_t busy = up((double)costs->layers[cut - 1].output_bytes / costs->bandwidth_Bps[pair[d]]);
-        chain->period = larger(chain->period, busy);
-        chain->sum += busy + up(costs->latency_s[pair[d]]);
+        int64_t busy = brute_nanoseconds((double)costs->layers[cut - 1].output_bytes / costs->bandwidth_Bps[pair[d]]);
+        chain->period = brute_larger(chain->period, busy);
+        chain->sum += busy + brute_nanoseconds(costs->latency_s[pair[d]]);
     }
 }
 
@@ -85,11 +68,12 @@ static void enumerate(Brute *b, Chain behind, int end)
         for (int start = end - 1; start >= 0; start--) {
             work += b->forward_backward[d][start];
             update += b->update[d][start];
-            if (stage_bytes(b, start, end, chain.count) > b->costs->devices[d].memory_bytes) continue;
+            if (brute_stage_bytes(b->costs, b->schedule, start, end, chain.count) > b->costs->devices[d].memory_bytes)
+                continue;
             Chain longer = chain;
             longer.sum += work;
-            longer.period = larger(longer.period, work);
-            longer.update = larger(longer.update, update);
+            longer.period = brute_larger(longer.period, work);
+            longer.update = brute_larger(longer.update, update);
             enumerate(b, longer, start);
         }
         b->used[d] = false;
@@ -101,8 +85,9 @@ static int64_t brute_force(const Costs *costs, PlanObjective objective, PlanSche
     Brute brute = {.costs = costs, .objective = objective, .schedule = schedule, .best = INT64_MAX};
     for (int d = 0; d < costs->device_count; d++)
         for (int l = 0; l < costs->layer_count; l++) {
-            brute.forward_backward[d][l] = up(costs_forward_s(costs, d, l)) + up(costs_backward_s(costs, d, l));
-            brute.update[d][l] = up(costs_update_s(costs, d, l));
+            brute.forward_backward[d][l] =
+                brute_nanoseconds(costs_forward_s(costs, d, l)) + brute_nanoseconds(costs_backward_s(costs, d, l));
+            brute.update[d][l] = brute_nanoseconds(costs_update_s(costs, d, l));
         }
     enumerate(&brute, (Chain){0}, costs->layer_count);
     return brute.best;

@@ -1,0 +1,29 @@
+/* What a stage costs, straight from the format's words: for tests that enumerate all plans. Shares nothing with the
+ * planner. */
+#ifndef TESTS_BRUTE_COSTS_H
+#define TESTS_BRUTE_COSTS_H
+
+#include <math.h>
+
+#include "partitioner/plan.h"
+
+static inline int64_t brute_nanoseconds(double seconds) { return (int64_t)ceil(seconds * 1e9); }
+
+static inline int64_t brute_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Of the layers start ... end-1, with `to_end` stages from here to the end. */
+static inline int64_t brute_stage_bytes(const Costs *costs, PlanSchedule schedule, int start, int end, int to_end)
+{
+    const LayerCost *layers = costs->layers;
+    int n = costs->microbatches, in_flight = schedule == PLAN_GPIPE || n < to_end ? n : to_end;
+    int64_t bytes = 0, scratch = 0;
+    for (int l = start; l < end; l++) {
+        bytes += layers[l].memory_bytes + layers[l].state_bytes + in_flight * layers[l].stash_bytes;
+        if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
+    }
+    if (start > 0 && !layers[start].resident) bytes += 4 * layers[start - 1].output_bytes;
+    if (end < costs->layer_count && !layers[end - 1].resident) bytes += 4 * layers[end - 1].output_bytes;
+    return bytes + scratch;
+}
+
+#endif
