@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/diagnostics.h"
 
@@ -15,7 +16,7 @@
 #define ADDRESS_SANITIZER 0
 #endif
 
-enum { BLOCK_BYTES = 1 << 16, ALIGNMENT = 16, SEPARATE_OBJECTS = ADDRESS_SANITIZER };
+enum { BLOCK_BYTES = 1 << 16, ALIGNMENT = 16, HUGE_PAGE = 2 << 20, SEPARATE_OBJECTS = ADDRESS_SANITIZER };
 
 typedef struct ArenaBlock {
     struct ArenaBlock *previous;
@@ -45,6 +46,13 @@ void *memory_resize(void *pointer, size_t count, size_t size)
     return pointer;
 }
 
+/* Tables of many megabytes: the kernel hands out a huge page sooner than 512 small ones. */
+static void prefer_huge_pages(const void *bytes, size_t size)
+{
+    uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;
+    if (end > first && end - first >= HUGE_PAGE) madvise((void *)first, (end - first) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+}
+
 void *arena_allocate(Arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX - BLOCK_BYTES) memory_exhausted();
@@ -54,6 +62,7 @@ void *arena_allocate(Arena *arena, size_t bytes)
         size_t size = SEPARATE_OBJECTS || bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
         block = calloc(1, sizeof *block + size);
         if (!block) memory_exhausted();
+        if (size >= 2 * HUGE_PAGE) prefer_huge_pages(block, sizeof *block + size);
         block->size = size;
         /* A large object gets a block of its own behind the current one, whose rest stays in use. */
         if (size == bytes && arena->block) {

@@ -14,15 +14,17 @@ enum { MAX_NODES = 20000, MAX_INTERVALS = 50000, TREE_NODES = 200 };
 /* Calls for every stage time next to `period`: the longest stages not above it and the shortest above it, by end. */
 static void stage_times(const Problem *p, int64_t period, int64_t *below, int64_t *above)
 {
-    for (int t = 0; t < p->type_count; t++)
-        for (int end = 1, start = 0; end <= p->layer_count; end++) {
-            while (start < end && problem_work(p, t, start, end) > period) start++;
-            int64_t within = problem_work(p, t, start, end);
-            if (within > *below) *below = within;
-            if (start == 0) continue;
-            int64_t beyond = problem_work(p, t, start - 1, end);
-            if (beyond < *above) *above = beyond;
+    int64_t within = *below, beyond = *above;
+    for (int t = 0; t < p->type_count; t++) {
+        const int64_t *work = p->work + (size_t)t * (size_t)(p->layer_count + 1), *start = work;
+        for (const int64_t *end = work + 1; end <= work + p->layer_count; end++) {
+            while (start < end && *end - *start > period) start++;
+            if (*end - *start > within) within = *end - *start;
+            if (start > work && *end - start[-1] < beyond) beyond = *end - start[-1];
         }
+    }
+    *below = within;
+    *above = beyond;
 }
 
 static void link_times(const Problem *p, int64_t period, int64_t *below, int64_t *above)

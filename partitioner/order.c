@@ -75,8 +75,9 @@ static void choose(Orderer *o, int rank)
     for (int k = r->stage_count - 1; k >= 0; k--) consider_stage(o, r->stages[k], &best);
     o->next[rank] = best;
     for (int node = (o->leaves + rank) / 2; node >= 1; node /= 2) {
-        int a = o->winner[2 * node], b = o->winner[2 * node + 1];
+        int a = o->winner[2 * node], b = o->winner[2 * node + 1], before = o->winner[node];
         o->winner[node] = b < 0 || (a >= 0 && o->next[a].start <= o->next[b].start) ? a : b;
+        if (o->winner[node] == before && before != rank) break; /* nothing changes further up */
     }
 }
 
@@ -88,8 +89,10 @@ static void send(Orderer *o, int stage, int microbatch, int direction, int64_t n
     const PlanLink *l = &o->plan->links[link];
     int64_t *free_at = &o->link_free[direction][link];
     *free_at = later(*free_at, now) + l->transfer_ns[direction];
-    o->arrival[direction][message(o, to, microbatch)] = *free_at + l->latency_ns[direction];
-    choose(o, o->plan->stages[to].rank);
+    int64_t arrival = *free_at + l->latency_ns[direction];
+    o->arrival[direction][message(o, to, microbatch)] = arrival;
+    int rank = o->plan->stages[to].rank;
+    if (o->done[direction][to] == microbatch && o->next[rank].start >= arrival) choose(o, rank); /* else it can wait */
 }
 
 static void take(Orderer *o, int rank)

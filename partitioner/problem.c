@@ -13,30 +13,42 @@ enum { BUFFERS_PER_CUT = 4 };
 
 static double nanoseconds(double seconds) { return ceil(seconds * 1e9); }
 
-/* Layer times are slowdown x seconds x 1e9 in that order, rounded up: the contract of the format. */
-static bool fill_times(Problem *p, int type, Diagnostics *diagnostics)
+/* Layer times are slowdown x seconds x 1e9 in that order, rounded up: the contract of the format. `repeated` [layer]:
+ * takes as long as the layer before it, which need not be converted again. */
+static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *diagnostics)
 {
     const Costs *costs = p->costs;
     int device = p->first_device[type];
+    const DeviceCost *d = &costs->devices[device];
     size_t base = (size_t)type * (size_t)(p->layer_count + 1);
-    double total = 0;
+    int64_t *forwards = p->forward + base, *work = p->work + base, *updates = p->update + base;
+    double *work_f = p->work_f + base, total = 0, layer_total = 0;
+    int64_t forward_ns = 0, work_ns = 0, update_ns = 0;
+    bool own_times = d->forward_s || d->backward_s || d->update_s;
     bool recomputes = p->recompute == RECOMPUTE_ALWAYS || (p->recompute == RECOMPUTE_SOME && p->recomputing[device]);
     for (int l = 0; l < p->layer_count; l++) {
-        double forward = nanoseconds(costs_forward_s(costs, device, l));
-        double backward = nanoseconds(costs_backward_s(costs, device, l));
-        double update = nanoseconds(costs_update_s(costs, device, l));
-        if (recomputes) backward += forward;
-        total += forward + backward + update;
+        if (own_times || !repeated[l]) {
+            double forward = nanoseconds(costs_forward_s(costs, device, l));
+            double backward = nanoseconds(costs_backward_s(costs, device, l));
+            double update = nanoseconds(costs_update_s(costs, device, l));
+            if (recomputes) backward += forward;
+            layer_total = forward + backward + update;
+            if (layer_total <= MAX_TOTAL_NS) {
+                forward_ns = (int64_t)forward;
+                work_ns = forward_ns + (int64_t)backward;
+                update_ns = (int64_t)update;
+            }
+        }
+        total += layer_total;
         if (!(total <= MAX_TOTAL_NS) || !(total * p->microbatches <= MAX_STEP_NS))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT,
-                                     (Place){.file = costs->name, .object = costs->devices[device].name},
+                                     (Place){.file = costs->name, .object = d->name},
                                      "check the unit: times are in seconds", "the layers' times add up to too much");
-        size_t cut = base + (size_t)l;
-        p->forward[cut + 1] = p->forward[cut] + (int64_t)forward;
-        p->work[cut + 1] = p->work[cut] + (int64_t)forward + (int64_t)backward;
-        p->update[cut + 1] = p->update[cut] + (int64_t)update;
-        p->work_f[cut + 1] = (double)p->work[cut + 1];
-        if (update > 0) p->has_update = true;
+        forwards[l + 1] = forwards[l] + forward_ns;
+        work[l + 1] = work[l] + work_ns;
+        work_f[l + 1] = (double)work[l + 1];
+        if (update_ns > 0) p->has_update = true;
+        if (p->has_update) updates[l + 1] = updates[l] + update_ns; /* else they stay 0, untouched */
     }
     return true;
 }
@@ -82,11 +94,17 @@ static bool fill_types(Problem *p, Diagnostics *diagnostics)
     p->work_f = arena_new_array(&p->arena, double, entries);
     p->type_region = arena_new_array(&p->arena, int, types);
     p->type_limit = arena_new_array(&p->arena, int64_t, types);
+    bool *repeated = arena_new_array(&p->arena, bool, (size_t)p->layer_count);
+    for (int l = 1; l < p->layer_count; l++) {
+        const LayerCost *own = &p->costs->layers[l], *before = own - 1;
+        repeated[l] = own->forward_s == before->forward_s && own->backward_s == before->backward_s &&
+                      own->update_s == before->update_s;
+    }
     for (int t = 0; t < p->type_count; t++) {
         const DeviceCost *device = &p->costs->devices[p->first_device[t]];
         p->type_region[t] = p->costs->region_count > 0 ? device->region : 0;
         p->type_limit[t] = device->memory_bytes;
-        if (!fill_times(p, t, diagnostics)) return false;
+        if (!fill_times(p, t, repeated, diagnostics)) return false;
     }
     return true;
 }
@@ -263,6 +281,7 @@ bool problem_stage_recomputes(const Problem *problem, int type, int start, int e
 {
     if (problem->recompute == RECOMPUTE_NEVER) return false;
     if (problem->recompute == RECOMPUTE_ALWAYS) return true;
+    if (!problem->has_limits) return false;
     int in_flight = problem_in_flight(problem, to_end);
     return !fits_plain(problem, type, start, end, in_flight) &&
            problem_recompute_bytes(problem, start, end, in_flight) <
@@ -275,7 +294,7 @@ bool problem_stage_fits(const Problem *problem, int type, int start, int end, in
         const int *pinned = problem->pinned_before + (size_t)type * (size_t)(problem->layer_count + 1);
         if (pinned[end] > pinned[start]) return false;
     }
-    if (problem->type_limit[type] == COSTS_NO_LIMIT) return true;
+    if (!problem->has_limits || problem->type_limit[type] == COSTS_NO_LIMIT) return true;
     int in_flight = problem_in_flight(problem, to_end);
     bool again = problem->recompute == RECOMPUTE_SOME ? problem->recomputing[problem->first_device[type]]
                                                       : problem->recompute != RECOMPUTE_NEVER;
@@ -416,7 +435,7 @@ static AllocationValue evaluate(const Problem *problem, const Allocation *alloca
         value.sum += work;
         if (work > value.period) value.period = work;
         if (update > value.update) value.update = update;
-        if (k == 0) continue;
+        if (k == 0 || problem->free_links) continue;
         int from = problem->type_region[problem->type_of[allocation->device[k - 1]]], to = problem->type_region[type];
         int64_t busy = problem_link_period(problem, start, from, to);
         if (busy > value.period) value.period = busy;

@@ -7,14 +7,27 @@
 
 /* ---- reach: how far a stage may stretch ---- */
 
-/* Lowest start of a stage of `type` that ends at each cut with `to_end` stages to the end, itself included. */
-static void fill_low(const Problem *p, int type, int64_t cap, int64_t update_cap, int to_end, int *low)
+/* Lowest start of a stage of `type` that ends at each cut, by its time alone. */
+static void fill_low_by_time(const Problem *p, int type, int64_t cap, int64_t update_cap, int *low)
 {
+    size_t base = (size_t)type * (size_t)(p->layer_count + 1);
+    const int64_t *work = p->work + base, *update = p->update + base;
+    bool updates = p->has_update && update[p->layer_count] > update_cap;
     low[0] = 0;
     for (int end = 1, start = 0; end <= p->layer_count; end++) {
-        while (start < end &&
-               (problem_work(p, type, start, end) > cap || problem_update(p, type, start, end) > update_cap))
-            start++;
+        while (start < end && work[end] - work[start] > cap) start++;
+        while (updates && start < end && update[end] - update[start] > update_cap) start++;
+        low[end] = start;
+    }
+}
+
+/* The same with `to_end` stages to the end, itself included, whose memory has to fit. */
+static void fill_low(const Problem *p, int type, int64_t cap, int64_t update_cap, int to_end, int *low)
+{
+    fill_low_by_time(p, type, cap, update_cap, low);
+    if (!p->has_limits && !p->pinned_before) return; /* everything does */
+    for (int end = 1, start = 0; end <= p->layer_count; end++) {
+        if (start < low[end]) start = low[end];
         int first = start;
         if (!p->holes) {
             while (start < end && !problem_stage_fits(p, type, start, end, to_end)) start++;
