@@ -41,6 +41,15 @@ void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint
     diagnostics->warnings++;
 }
 
+void diagnostics_append(Diagnostics *to, const Diagnostics *from)
+{
+    for (const Diagnostic *d = from->first; d; d = d->next)
+        if (d->is_error)
+            diagnostics_error(to, from->exit_code, d->place, d->hint, "%s", d->message);
+        else
+            diagnostics_warning(to, d->place, d->hint, "%s", d->message);
+}
+
 /* Names come from files of strangers: control characters must not reach the terminal. */
 static void print_clean(FILE *stream, const char *text)
 {

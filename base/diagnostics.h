@@ -50,6 +50,8 @@ bool diagnostics_error(Diagnostics *diagnostics, int exit_code, Place place, con
     __attribute__((format(printf, 5, 6)));
 void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Reports again, behind what `to` holds, what `from` holds: of work that was done side by side. */
+void diagnostics_append(Diagnostics *to, const Diagnostics *from);
 /* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint. */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream);
 void diagnostics_free(Diagnostics *diagnostics);

@@ -228,6 +228,17 @@ bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostic
     return file_commit(&file, diagnostics);
 }
 
+bool file_write_part(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics)
+{
+    FILE *stream = fopen(path, "wbe");
+    if (!stream) return io_error(diagnostics, path, "cannot create");
+    bool written = fwrite(bytes, 1, size, stream) == size;
+    int saved = errno;
+    if (fclose(stream) != 0 && written) saved = errno, written = false;
+    errno = saved;
+    return written || io_error(diagnostics, path, "cannot write");
+}
+
 /* Whether `path` may be replaced: absent, an empty directory, or a directory holding `marker`. */
 static bool replaceable(const char *path, const char *marker)
 {

@@ -33,6 +33,9 @@ bool file_commit(OutputFile *file, Diagnostics *diagnostics); /* closes in any c
 void file_abandon(OutputFile *file);
 bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
 
+/* Of a directory that is being built: plainly, for its commit decides whether anybody sees the file. */
+bool file_write_part(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
+
 /* A directory built under a temporary name beside `path`; directory_commit renames it, replacing a directory of that
  * name that holds nothing but a former output of skycc (it contains `marker`, or is empty). */
 typedef struct OutputDirectory {

@@ -90,11 +90,12 @@ static void append_code(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVM
     LLVMDisposeMemoryBuffer(code);
 }
 
-static void compile_kernel(const Kernel *kernel, const Target *target, const Cache *cache, CompiledKernel *compiled)
+/* Whether the cache had it. */
+static bool compile_kernel(const Kernel *kernel, const Target *target, const Cache *cache, CompiledKernel *compiled)
 {
     KernelPlan plan;
     plan_kernel(&plan, kernel, target, compiled);
-    if (cache_load(cache, compiled->hash, &compiled->object)) return;
+    if (cache_load(cache, compiled->hash, &compiled->object)) return true;
     LLVMTargetMachineRef machine = target_machine(target);
     Emit emit;
     emit_init(&emit, target, machine);
@@ -104,6 +105,7 @@ static void compile_kernel(const Kernel *kernel, const Target *target, const Cac
     emit_free(&emit);
     LLVMDisposeTargetMachine(machine);
     cache_store(cache, compiled->hash, &compiled->object);
+    return false;
 }
 
 /* --- A set of kernels -----------------------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ static size_t distinct_kernels(Entry *entries, const Kernel *const *kernels, siz
 typedef struct CompileQueue {
     CompiledKernels *compiled;
     Cache cache;
-    atomic_size_t next;
+    atomic_size_t next, cached;
 } CompileQueue;
 
 static void compile_queued(void *context, int thread, int threads)
@@ -155,7 +157,8 @@ static void compile_queued(void *context, int thread, int threads)
     CompileQueue *queue = context;
     CompiledKernels *compiled = queue->compiled;
     for (size_t i; (i = atomic_fetch_add(&queue->next, 1)) < compiled->count;)
-        compile_kernel(compiled->sources[i], compiled->target, &queue->cache, &compiled->kernels[i]);
+        if (compile_kernel(compiled->sources[i], compiled->target, &queue->cache, &compiled->kernels[i]))
+            atomic_fetch_add(&queue->cached, 1);
 }
 
 CodegenOptions codegen_default_options(Arena *arena)
@@ -188,6 +191,7 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     CompileQueue queue = {.compiled = compiled};
     cache_open(&queue.cache, options.cache_directory, target);
     parallel_run(parallel_threads(0), compile_queued, &queue);
+    compiled->cached = queue.cached;
     warn_of_emulation(compiled, diagnostics);
     return compiled;
 }

@@ -28,7 +28,7 @@ typedef struct CompiledKernels {
     const Target *target;
     const Kernel **sources; /* of each compiled kernel; the caller's */
     CompiledKernel *kernels;
-    size_t count;
+    size_t count, cached; /* cached: of them, those that were not compiled now */
 } CompiledKernels;
 
 typedef struct CodegenOptions {

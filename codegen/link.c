@@ -1,6 +1,7 @@
 #include "codegen/link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,11 @@ static void add_word(Words *words, const char *word) { array_push(words->items, 
 static int run_command(const Words *words, Buffer *output)
 {
     int ends[2];
-    if (pipe(ends) != 0) return -1;
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1; /* others are started side by side */
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
     pid_t child;
     int failed = posix_spawnp(&child, words->items[0], &actions, NULL, (char *const *)words->items, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -75,6 +74,38 @@ static int run_command(const Words *words, Buffer *output)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* The linker's command and the sysroot. */
+static void begin_command(Words *words, Arena *arena, const LinkOptions *options)
+{
+    add_words(words, arena, options->linker);
+    if (!words->count) add_words(words, arena, SKYCC_LINKER); /* none is named, or only blanks */
+    if (*options->sysroot) add_word(words, arena_format(arena, "--sysroot=%s", options->sysroot));
+}
+
+static void add_output(Words *words, const char *output, const char *const *objects, size_t object_count)
+{
+    add_word(words, "-o");
+    add_word(words, output);
+    for (size_t i = 0; i < object_count; i++) add_word(words, objects[i]);
+}
+
+bool link_objects(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options)
+{
+    Arena arena = {0};
+    Words words = {0};
+    Buffer said = {0};
+    begin_command(&words, &arena, options);
+    add_word(&words, "-r");
+    add_word(&words, "-nostdlib");
+    add_output(&words, output, objects, object_count);
+    add_word(&words, NULL);
+    bool ok = run_command(&words, &said) == 0 && access(output, R_OK) == 0;
+    buffer_free(&said);
+    free(words.items);
+    arena_free(&arena);
+    return ok;
+}
+
 bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
                   Diagnostics *diagnostics)
 {
@@ -88,13 +119,9 @@ bool link_program(const char *output, const char *const *objects, size_t object_
             "install it as lib/skycc/libskyrt.a beside bin/skycc, or name it as a target's runtime",
             "libskyrt.a is not found");
     }
-    add_words(&words, &arena, options->linker);
-    if (!words.count) add_words(&words, &arena, SKYCC_LINKER); /* none is named, or only blanks */
+    begin_command(&words, &arena, options);
     const char *command = words.items[0];
-    if (*options->sysroot) add_word(&words, arena_format(&arena, "--sysroot=%s", options->sysroot));
-    add_word(&words, "-o");
-    add_word(&words, output);
-    for (size_t i = 0; i < object_count; i++) add_word(&words, objects[i]);
+    add_output(&words, output, objects, object_count);
     add_word(&words, runtime);
     add_words(&words, &arena, options->foreign ? foreign_libraries : SKYCC_LINK_LIBRARIES);
     add_word(&words, NULL);

@@ -16,4 +16,8 @@ typedef struct LinkOptions {
 bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
                   Diagnostics *diagnostics);
 
+/* Joins objects into one that programs can be linked from. False, without a word, if
+ * this linker does not do that. */
+bool link_objects(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options);
+
 #endif

@@ -120,15 +120,30 @@ typedef struct Compilation {
     struct timespec last;
 } Compilation;
 
+static void print_time(const Compilation *compilation, const char *phase, double seconds)
+{
+    if (compilation->options->verbose) fprintf(stderr, "%-36s %7.3f s\n", phase, seconds);
+}
+
 static void tell_time(Compilation *compilation, const char *phase)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (compilation->options->verbose)
-        fprintf(stderr, "%-28s %7.3f s\n", phase,
-                (double)(now.tv_sec - compilation->last.tv_sec) +
-                    1e-9 * (double)(now.tv_nsec - compilation->last.tv_nsec));
+    print_time(compilation, phase,
+               (double)(now.tv_sec - compilation->last.tv_sec) +
+                   1e-9 * (double)(now.tv_nsec - compilation->last.tv_nsec));
     compilation->last = now;
+}
+
+/* Of the last phase: what its parts took. */
+static void tell_emission(Compilation *compilation, const EmitTimes *times)
+{
+    char phase[80];
+    snprintf(phase, sizeof phase, "code (%zu kernels, %zu cached)", times->kernels, times->cached);
+    print_time(compilation, phase, times->compile_s);
+    snprintf(phase, sizeof phase, "tables and linking (%zu)", compilation->pipeline.rank_count);
+    print_time(compilation, phase, times->link_s);
+    clock_gettime(CLOCK_MONOTONIC, &compilation->last);
 }
 
 static bool emit_text(const CompileOptions *options, Buffer *text, Diagnostics *diagnostics)
@@ -250,12 +265,15 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
         return false;
     tell_time(compilation, "stages and memory");
     EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->emit};
-    if (!programs_emit(&compilation->pipeline, &planned->cluster, &emit, diagnostics)) return false;
-    tell_time(compilation, "code and linking");
+    EmitTimes times;
+    if (!programs_emit(&compilation->pipeline, &planned->cluster, &emit, &times, diagnostics)) return false;
+    tell_emission(compilation, &times);
     bool launches = !options->emit; /* else there is nothing to start */
     if ((launches && !write_launch_files(compilation, diagnostics)) || !write_reports(compilation, diagnostics))
         return false;
-    return directory_commit(&compilation->directory, diagnostics) && write_depfile(compilation, diagnostics);
+    bool ok = directory_commit(&compilation->directory, diagnostics) && write_depfile(compilation, diagnostics);
+    tell_time(compilation, "reports");
+    return ok;
 }
 
 static bool compile(Compilation *compilation, Diagnostics *diagnostics)

@@ -10,7 +10,14 @@ typedef struct EmitOptions {
     const char *form; /* NULL: executables; "llvm" or "asm": the text of each rank's kernels; "obj": objects */
 } EmitOptions;
 
+/* What there was to do, and how long it took. */
+typedef struct EmitTimes {
+    size_t kernels, cached; /* over all targets; cached: of them, those that the cache held */
+    double compile_s, link_s;
+} EmitTimes;
+
 /* Writes DIRECTORY/stage-NN (or stage-NN.ll, .s; stage-NN.o and the kernels' objects). Errors: EXIT_TOOLCHAIN. */
-bool programs_emit(Pipeline *pipeline, const Cluster *cluster, const EmitOptions *options, Diagnostics *diagnostics);
+bool programs_emit(Pipeline *pipeline, const Cluster *cluster, const EmitOptions *options, EmitTimes *times,
+                   Diagnostics *diagnostics);
 
 #endif
