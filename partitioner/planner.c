@@ -180,8 +180,13 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
     plan->timed_out = result->timed_out;
 }
 
-/* A second's worth: what takes more trees than that is certified a little lower. */
-static const int64_t CERTIFY_WORK = 10000000000;
+/* Two seconds' worth, or a tenth of a second's of large problems, where trees rarely get further than prices alone: what
+ * takes more trees than that is certified a little lower. */
+static int64_t certify_work(const Problem *problem)
+{
+    int64_t size = (int64_t)problem->layer_count * problem->device_count;
+    return size > 5000 ? 100000000 : 2000000000;
+}
 
 static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, double deadline)
 {
@@ -191,7 +196,7 @@ static void fill_certificate(const Planner *p, Plan *plan, const Problem *proble
     CertifyRequest request = {.bound = plan->infeasible ? period_largest(problem) + 1 : plan->lower_bound_ns,
                               .device_of = device_of,
                               .price_count = p->asked->device_count,
-                              .work = CERTIFY_WORK,
+                              .work = certify_work(problem),
                               .infeasible = plan->infeasible,
                               .deadline = deadline};
     plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
