@@ -136,6 +136,8 @@ static Ir unary_float(Emit *emit, int op, Ir a)
     case KERNEL_ERF: return math_erf(emit, a);
     case KERNEL_TANH: return math_tanh(emit, a);
     case KERNEL_SIGMOID: return math_sigmoid(emit, a);
+    case KERNEL_NORMAL_BELOW: return math_normal_below(emit, a);
+    case KERNEL_NORMAL_DENSITY: return math_normal_density(emit, a);
     case KERNEL_IS_NAN: return LLVMBuildFCmp(builder, LLVMRealUNO, a, a, "");
     default: bug("kernel operation %d on floats", op);
     }

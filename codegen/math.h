@@ -9,6 +9,8 @@
  *   tanh         -1                  -0     +0        1
  *   sigmoid       0                 0.5    0.5        1     0 below -103.97
  *
+ * The normal distribution's functions are for activations, which add them to numbers near 1: their errors are absolute.
+ *
  * For float64 they call the C library, lane by lane. */
 #ifndef CODEGEN_MATH_H
 #define CODEGEN_MATH_H
@@ -20,5 +22,8 @@ Ir math_log(Emit *emit, Ir x);     /* 0.82 */
 Ir math_erf(Emit *emit, Ir x);     /* 2.76 */
 Ir math_tanh(Emit *emit, Ir x);    /* 1.30, of every 997th float */
 Ir math_sigmoid(Emit *emit, Ir x); /* 2.18, likewise */
+
+Ir math_normal_below(Emit *emit, Ir x);   /* of a standard normal variable: to 1.2e-7; 0 below -5.3 */
+Ir math_normal_density(Emit *emit, Ir x); /* likewise to 1e-7; 0 where |x| > 13 */
 
 #endif

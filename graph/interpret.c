@@ -187,6 +187,8 @@ static void unary_float(KernelOp op, Lanes *to, const double *x, int count)
     case KERNEL_ERF: EACH(y, erf(x[i])); break;
     case KERNEL_TANH: EACH(y, tanh(x[i])); break;
     case KERNEL_SIGMOID: EACH(y, 1 / (1 + exp(-x[i]))); break;
+    case KERNEL_NORMAL_BELOW: EACH(y, 0.5 * erfc(-M_SQRT1_2 * x[i])); break;
+    case KERNEL_NORMAL_DENSITY: EACH(y, 0.5 * M_SQRT1_2 * M_2_SQRTPI * exp(-0.5 * x[i] * x[i])); break;
     case KERNEL_IS_NAN: EACH(to->integer, isnan(x[i]) != 0); break;
     default: bug("interpreter: no unary float instruction %d", op);
     }

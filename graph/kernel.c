@@ -219,7 +219,7 @@ static void verify_random(const Verifier *verifier, Register r, const KernelInst
 }
 
 static bool is_boolean_op(KernelOp op) { return op == KERNEL_NOT || op == KERNEL_AND || op == KERNEL_OR; }
-static bool is_float_op(KernelOp op) { return op >= KERNEL_EXP && op <= KERNEL_SIGMOID; }
+static bool is_float_op(KernelOp op) { return op >= KERNEL_EXP && op <= KERNEL_NORMAL_DENSITY; }
 
 static void verify_arithmetic(const Verifier *verifier, Register r, const KernelInstruction *instruction)
 {

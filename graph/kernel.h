@@ -58,8 +58,10 @@ typedef enum KernelOp {
     KERNEL_ERF,
     KERNEL_TANH,
     KERNEL_SIGMOID,
-    KERNEL_NOT,    /* BOOL */
-    KERNEL_IS_NAN, /* result BOOL */
+    KERNEL_NORMAL_BELOW,   /* the probability that a standard normal variable is below a; float32: to 1.2e-7 */
+    KERNEL_NORMAL_DENSITY, /* exp(-a^2 / 2) / sqrt(2 pi); float32: as exactly, and 0 where |a| > 13 */
+    KERNEL_NOT,            /* BOOL */
+    KERNEL_IS_NAN,         /* result BOOL */
     /* Binary: a and b of one type. */
     KERNEL_ADD,
     KERNEL_SUBTRACT,

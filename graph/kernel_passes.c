@@ -236,10 +236,12 @@ static double operation_flops(const KernelInstruction *instruction)
     case KERNEL_EXP:
     case KERNEL_LOG:
     case KERNEL_SIN:
-    case KERNEL_COS: return 16;
+    case KERNEL_COS:
+    case KERNEL_NORMAL_DENSITY: return 16;
     case KERNEL_ERF:
     case KERNEL_TANH:
-    case KERNEL_SIGMOID: return 24;
+    case KERNEL_SIGMOID:
+    case KERNEL_NORMAL_BELOW: return 24;
     case KERNEL_POWER: return 32;
     case KERNEL_RANDOM: return 8;
     case KERNEL_SQRT:

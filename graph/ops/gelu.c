@@ -1,12 +1,9 @@
 /* The Gaussian error linear unit x * P(normal <= x), exact or by the usual tanh approximation (Hendrycks and Gimpel,
  * arXiv 1606.08415). */
-#include <math.h>
-
 #include "graph/operator.h"
 
 static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double TANH_CUBIC = 0.044715;
-static const double NORMAL_PEAK = 0.39894228040143267794; /* 1 / sqrt(2 pi) */
 
 bool infer_gelu(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
 
@@ -57,19 +54,17 @@ static Register tanh_part(Kernel *kernel, Register x, Register square)
 /* The probability that x is multiplied with. */
 static Register probability(Kernel *kernel, const Node *node, Register x)
 {
-    Register s = node_integer(node, "tanh", 0) ? tanh_part(kernel, x, multiply(kernel, x, x))
-                                               : kernel_unary(kernel, KERNEL_ERF, scale(kernel, x, M_SQRT1_2));
-    return shift(kernel, scale(kernel, s, 0.5), 0.5);
+    if (!node_integer(node, "tanh", 0)) return kernel_unary(kernel, KERNEL_NORMAL_BELOW, x);
+    return shift(kernel, scale(kernel, tanh_part(kernel, x, multiply(kernel, x, x)), 0.5), 0.5);
 }
 
 static Register derivative_at(Kernel *kernel, const Node *node, Register x)
 {
-    Register square = multiply(kernel, x, x);
     if (!node_integer(node, "tanh", 0)) {
-        Register bell = scale(kernel, kernel_unary(kernel, KERNEL_EXP, scale(kernel, square, -0.5)), NORMAL_PEAK);
-        Register slope = multiply(kernel, x, bell);
+        Register slope = multiply(kernel, x, kernel_unary(kernel, KERNEL_NORMAL_DENSITY, x));
         return kernel_binary(kernel, KERNEL_ADD, probability(kernel, node, x), slope);
     }
+    Register square = multiply(kernel, x, x);
     Register t = tanh_part(kernel, x, square);
     Register rest = shift(kernel, kernel_unary(kernel, KERNEL_NEGATE, multiply(kernel, t, t)), 1);
     Register inner = shift(kernel, scale(kernel, square, 3 * TANH_SCALE * TANH_CUBIC), TANH_SCALE);
