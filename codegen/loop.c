@@ -1,8 +1,6 @@
 /* Emission of loop kernels as planned. */
 #include "codegen/loop.h"
 
-#include "codegen/body.h"
-
 enum { CACHE_LINE = 64, PREFETCH_BYTES = 2048 };
 
 typedef struct LoopEmitter {
@@ -11,6 +9,7 @@ typedef struct LoopEmitter {
     const LoopPlan *plan;
     Body body;
     int64_t unit_size; /* iterations of the stepped axis in the unit being emitted */
+    Ir sums;           /* of column sums */
     bool hoisted[KERNEL_MAX_INSTRUCTIONS + 1];
     /* Of the phase being emitted: its reductions and their accumulators. */
     Register reduction[KERNEL_MAX_INSTRUCTIONS];
@@ -233,6 +232,10 @@ static void emit_unit(LoopEmitter *loop, int64_t size)
 {
     const LoopPlan *plan = loop->plan;
     Body *body = &loop->body;
+    if (plan->columns) {
+        loop_columns_emit(body, loop->sums, size);
+        return;
+    }
     loop->unit_size = size;
     body->copies = plan->copies;
     for (int i = 0; i < BODY_MAX_COPIES; i++) body->mask[i] = NULL;
@@ -271,6 +274,7 @@ void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const cha
     body_load_operands(body, LLVMGetParam(function, 0));
     for (int axis = 0; axis < kernel->axis_count; axis++) body->index[axis] = emit_i64(emit, 0);
 
+    if (plan->columns) loop.sums = loop_columns_room(body, plan->columns);
     Loop units;
     units_emit_loop(emit, &plan->units, &units, body->index);
     int64_t step = 1, rest = 0, extent = 0;

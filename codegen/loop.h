@@ -2,11 +2,12 @@
  *
  * Along the inner axis if the operands are mostly contiguous there: reductions then run in several vectors that are
  * combined at the end of a row, in a fixed order. Along an outer axis (column sums, scatters, transposes) if that is
- * cheaper: one outer iteration per lane, the inner loop stays sequential. Otherwise not at all. */
+ * cheaper: one outer iteration per lane, the inner loop stays sequential; sums of wide rows are loop_columns.c's.
+ * Otherwise not at all. */
 #ifndef CODEGEN_LOOP_H
 #define CODEGEN_LOOP_H
 
-#include "codegen/emit.h"
+#include "codegen/body.h"
 #include "codegen/work_units.h"
 #include "graph/kernel.h"
 
@@ -16,6 +17,7 @@ typedef struct LoopPlan {
     int copy_axis; /* what independent copies are made along: the vector axis, or an outer one; -1: none */
     int copies;
     int stepped_axis; /* the axis of which a unit covers more than one iteration, but not all; -1: none */
+    int64_t columns;  /* > 0: a column sum, this many columns a unit, `copies` rows at a time (loop_columns.c) */
     bool streams;     /* over more memory than the caches hold: what is read later is prefetched */
     Units units;
     int64_t grain;
@@ -23,5 +25,10 @@ typedef struct LoopPlan {
 
 void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target);
 void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const char *symbol);
+
+/* Room on the stack for the sums of that many columns; to be called in the function's first block. */
+Ir loop_columns_room(Body *body, int64_t columns);
+/* One unit of a column sum: `columns` columns from the index of the vector axis on. `sums` has room for them. */
+void loop_columns_emit(Body *body, Ir sums, int64_t columns);
 
 #endif

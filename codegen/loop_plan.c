@@ -5,6 +5,9 @@
 #include <float.h>
 
 enum {
+    ROWS_TOGETHER = 8, /* of a column sum: as many streams of memory as a processor follows */
+    LEAST_COLUMNS = 128,
+    MOST_COLUMNS = 2048,       /* of a column sum, per unit: their sums stay in the nearest cache */
     CHUNK_ELEMENTS = 4096,     /* of the inner axis of a map, per unit */
     MOST_PREFETCHED_ROW = 1024 /* elements: the next rows must not push these ones out of the cache */
 };
@@ -110,7 +113,7 @@ static int wanted_copies(const Kernel *kernel)
     int weight = 0;
     for (int i = 0; i < kernel->instruction_count; i++) {
         int op = kernel->instructions[i].op;
-        bool function = (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_SIGMOID) ||
+        bool function = (op >= KERNEL_EXP && op <= KERNEL_LOG) || (op >= KERNEL_SIN && op <= KERNEL_NORMAL_DENSITY) ||
                         op == KERNEL_POWER || op == KERNEL_RANDOM;
         weight += function ? 10 : 1;
     }
@@ -128,12 +131,32 @@ static int row_axis(const Kernel *kernel, int rows)
     return -1;
 }
 
+/* Columns per unit where whole rows are added up (see loop_columns.c); 0 where that does not fit the kernel. */
+static int64_t columns_together(const Kernel *kernel, const LoopPlan *plan)
+{
+    int inner = kernel->axis_count - 1;
+    if (plan->vector_axis < 0 || plan->vector_axis == inner || kernel->extent[inner] < ROWS_TOGETHER) return 0;
+    if (kernel->phase_count != 2 || !kernel->phases[0].inner || kernel->phases[1].inner) return 0;
+    if (count_reductions(kernel) != 1 || inner_axis_is_sequential(kernel)) return 0;
+    for (int r = 1; r <= kernel->phases[0].count; r++)
+        if (kernel_op_is_store(kernel_instruction(kernel, (Register)r)->op)) return 0;
+    int64_t columns = kernel->extent[plan->vector_axis], half = columns / 2 / plan->lanes * plan->lanes;
+    if (columns % plan->lanes || half < LEAST_COLUMNS) return 0;
+    return half < MOST_COLUMNS ? half : MOST_COLUMNS;
+}
+
 static void choose_copies(LoopPlan *plan, const Kernel *kernel)
 {
     int inner = kernel->axis_count - 1, wanted = wanted_copies(kernel);
     plan->copy_axis = -1;
     plan->copies = 1;
     if (plan->vector_axis < 0 || wanted == 1) return;
+    plan->columns = columns_together(kernel, plan);
+    if (plan->columns) {
+        plan->copy_axis = inner;
+        plan->copies = ROWS_TOGETHER;
+        return;
+    }
     int rows = row_axis(kernel, wanted);
     if (plan->vector_axis == inner && rows >= 0 && count_reductions(kernel)) {
         plan->copy_axis = rows;
@@ -162,7 +185,7 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
     for (int axis = 0; axis < inner; axis++) {
         int64_t step = 1;
         if (axis == plan->copy_axis) step = plan->copies;
-        if (axis == plan->vector_axis) step = (int64_t)plan->lanes * plan->copies;
+        if (axis == plan->vector_axis) step = plan->columns ? plan->columns : (int64_t)plan->lanes * plan->copies;
         if (step > 1) plan->stepped_axis = axis;
         units_add(&plan->units, axis, kernel->extent[axis], step);
     }

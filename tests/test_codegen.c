@@ -375,7 +375,8 @@ static void test_softmax(void **state)
 static void test_column_sums(void **state)
 {
     (void)state;
-    static const int64_t shapes[][2] = {{300, 128}, {17, 1000}, {1000, 3}, {64, 65}, {2, 1}};
+    static const int64_t shapes[][2] = {{300, 128}, {17, 1000},  {1000, 3},  {64, 65},
+                                        {2, 1},     {1003, 512}, {19, 2064}, {8, 4096}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         int64_t rows = shapes[i][0], columns = shapes[i][1];
         int64_t extent[] = {columns, rows}, in[] = {1, columns}, out[] = {1, 0};
@@ -384,8 +385,27 @@ static void test_column_sums(void **state)
         Register sum = kernel_reduce(&kernel, KERNEL_SUM, x);
         kernel_begin_phase(&kernel, false);
         kernel_store_add(&kernel, kernel_operand(&kernel, DTYPE_F32, out), sum);
-        check(&kernel);
+        check_filled(&kernel, 1e-4, fill_random); /* sums of a thousand numbers in float32 */
     }
+}
+
+/* The gradient of a LayerNorm's gain: a column sum of products with numbers that belong to the rows. */
+static void test_column_sum_of_products(void **state)
+{
+    (void)state;
+    enum { ROWS = 29, COLUMNS = 768 };
+    int64_t extent[] = {COLUMNS, ROWS}, in[] = {1, COLUMNS}, row[] = {0, 1}, out[] = {1, 0};
+    kernel_begin(&kernel, "column sum of products", 2, extent);
+    Register x = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, in));
+    Register mean = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, row));
+    Register deviation = kernel_binary(&kernel, KERNEL_SUBTRACT, x, mean);
+    Register dy = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, in));
+    Register product = kernel_binary(&kernel, KERNEL_MULTIPLY, dy, deviation);
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, product);
+    kernel_begin_phase(&kernel, false);
+    Register half = kernel_constant(&kernel, DTYPE_F32, 0.5);
+    kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, out), kernel_binary(&kernel, KERNEL_MULTIPLY, sum, half));
+    check(&kernel);
 }
 
 enum { TABLE_ROWS = 7 };
@@ -483,6 +503,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_extrema_of_special_values),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_column_sums),
+        cmocka_unit_test(test_column_sum_of_products),
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_random_numbers),
