@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/loop.h"
+#include "partitioner/report.h"
+
 typedef struct Adviser {
     const Plan *plan;
     Costs costs;  /* those of the plan without the devices it had to leave out; shares everything else */
@@ -42,13 +45,10 @@ static void prepare(Adviser *a, const Costs *asked)
     }
 }
 
-static int64_t stage_work(const PlanStage *stage) { return stage->forward_ns + stage->backward_ns; }
+/* Of a device that is used; the one that keeps inputs and labels may have two stages. */
+static int64_t work_on(const Adviser *a, int device) { return report_rank_work(a->plan, a->rank_of[device]); }
 
-/* One rank, one stage: what plans look like that advice is given for. */
-static const PlanStage *stage_on(const Adviser *a, int device)
-{
-    return &a->plan->stages[a->plan->ranks[a->rank_of[device]].stages[0]];
-}
+static int first_stage_on(const Adviser *a, int device) { return a->plan->ranks[a->rank_of[device]].stages[0]; }
 
 static bool is_pinned(const Adviser *a, int device)
 {
@@ -61,13 +61,23 @@ static bool create_problem(const Adviser *a, const Costs *costs, Problem *proble
 {
     const Plan *plan = a->plan;
     Diagnostics ignored = {0};
-    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
-                                         problem_recompute(plan->recompute), NULL, &ignored);
+    ProblemRecompute how = problem_recompute(plan->recompute);
+    if (costs_keeper(costs))
+        how = plan->stages[0].recompute ? RECOMPUTE_ALWAYS : RECOMPUTE_NEVER; /* all stages alike */
+    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches, how, NULL,
+                                         &ignored);
     for (int i = 0; ok && i < plan->pin_count; i++)
         problem_pin(problem, plan->pins[i].first_layer, plan->pins[i].last_layer,
                     costs_find_device(costs, plan->pins[i].device));
     diagnostics_free(&ignored);
     return ok;
+}
+
+static Replanned plan_again(const Problem *problem, Allocation *allocation, int effort)
+{
+    const char *keeper = costs_keeper(problem->costs);
+    return keeper ? loop_replan(problem, costs_find_device(problem->costs, keeper), allocation, effort)
+                  : replan(problem, allocation, effort);
 }
 
 /* The plan as an allocation; devices are numbered as in a->costs. */
@@ -105,7 +115,7 @@ static Replanned hand_over(const Adviser *a, const Problem *problem, int gone, i
         all.device[all.stage_count] = device > removed ? device - 1 : device;
         all.end[all.stage_count++] = end;
     }
-    Replanned found = replan(problem, &all, effort);
+    Replanned found = plan_again(problem, &all, effort);
     arena_free(&arena);
     return found;
 }
@@ -115,7 +125,7 @@ static Replanned plan_without(const Adviser *a, int device, int effort)
     Costs fewer = a->costs;
     Problem problem;
     Replanned best = {0};
-    int gone = (int)(stage_on(a, device) - a->plan->stages), unused = 0;
+    int gone = first_stage_on(a, device), unused = 0;
     Arena arena = {0};
     fewer.devices = arena_copy(&arena, a->costs.devices, (size_t)a->costs.device_count * sizeof *fewer.devices);
     memmove(fewer.devices + device, fewer.devices + device + 1,
@@ -161,12 +171,12 @@ static int choose_kinds(const Adviser *a, const Problem *problem, int *chosen, i
         int best = -1, used = 0;
         for (int d = 0; d < problem->device_count; d++) {
             if (problem->type_of[d] != t || a->rank_of[d] < 0 || is_pinned(a, d)) continue;
-            if (best < 0 || stage_work(stage_on(a, d)) < stage_work(stage_on(a, best))) best = d;
+            if (best < 0 || work_on(a, d) < work_on(a, best)) best = d;
             used++;
         }
         if (best < 0) continue;
         int at = count;
-        while (at > 0 && stage_work(stage_on(a, best)) < stage_work(stage_on(a, chosen[at - 1]))) at--;
+        while (at > 0 && work_on(a, best) < work_on(a, chosen[at - 1])) at--;
         if (at == most) continue;
         if (count == most) count--;
         memmove(chosen + at + 1, chosen + at, (size_t)(count - at) * sizeof *chosen);
@@ -276,7 +286,7 @@ static bool examine(const Adviser *a, const ClusterChange *change, int effort, A
     if (create_problem(a, &costs, &problem)) {
         Allocation all = allocation_create(&arena, &problem);
         start_from_plan(a, &all);
-        Replanned plan = replan(&problem, &all, effort);
+        Replanned plan = plan_again(&problem, &all, effort);
         int64_t gain = plan_value_ns(a->plan) - plan.value_ns;
         helps = plan.found && gain > 0;
         *result = (AdviceChange){.kind = change->kind, .plan = plan, .gain_ns = gain, .change = *change};
@@ -302,9 +312,9 @@ static double promise(const Adviser *a, const Problem *problem, AdviceKind kind,
 {
     if (kind == ADVICE_DEVICE) return -(double)problem_work(problem, problem->type_of[device], 0, problem->layer_count);
     if (a->rank_of[device] < 0) return 0;
-    const PlanStage *stage = stage_on(a, device);
-    if (kind == ADVICE_SPEED) return (double)stage_work(stage);
-    return stage->memory_limit_bytes > 0 ? (double)stage->memory_bytes / (double)stage->memory_limit_bytes : 0;
+    if (kind == ADVICE_SPEED) return (double)work_on(a, device);
+    int64_t limit = a->plan->stages[first_stage_on(a, device)].memory_limit_bytes;
+    return limit > 0 ? (double)report_rank_memory(a->plan, a->rank_of[device]) / (double)limit : 0;
 }
 
 /* The most promising device of each of the most promising kinds. */
@@ -415,7 +425,7 @@ void advice_make(Advice *advice, const Plan *plan, const Costs *costs)
     *advice = (Advice){0};
     Adviser a = {.plan = plan, .out = &advice->arena, .advice = advice};
     Problem problem;
-    if (plan->allocator < PLAN_HEURISTIC || plan->rank_count != plan->stage_count) return;
+    if (plan->allocator < PLAN_HEURISTIC) return;
     prepare(&a, costs);
     if (create_problem(&a, &a.costs, &problem)) {
         advice->given = true;

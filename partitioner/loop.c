@@ -1,5 +1,6 @@
 #include "partitioner/loop.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@ typedef struct Node {
     int pins_in_front;                   /* of the device's own pins: how many the first stage has */
     int64_t bound;
 } Node;
+
+enum { MOST_TRIALS = 24 }; /* of local search */
 
 typedef struct Loop {
     const Problem *problem;
@@ -288,6 +291,61 @@ static void run_baselines(Loop *loop, Allocation *allocations, bool *known)
     arena_free(&arena);
 }
 
+/* ---- local search ---- */
+
+/* The best allocation as one of a node whose first stage ends at `cut`. */
+static void follow_best(const Loop *loop, int cut, Allocation *chain)
+{
+    int n = loop->problem->layer_count;
+    chain->stage_count = 1;
+    chain->device[0] = 0;
+    chain->end[0] = cut;
+    for (int k = 1; k + 1 < loop->best->stage_count; k++) {
+        if (loop->best->end[k] <= cut) continue;
+        chain->device[chain->stage_count] = device_there(loop, loop->best->device[k]);
+        chain->end[chain->stage_count++] = loop->best->end[k];
+    }
+    chain->device[chain->stage_count] = loop->problem->device_count;
+    chain->end[chain->stage_count++] = n;
+}
+
+/* Plans again with the first stage ending at `cut`; whether that is better than the best so far. */
+static bool try_cut(Loop *loop, int cut, int neighbourhoods)
+{
+    Arena arena = {0};
+    Costs costs;
+    Problem problem;
+    AllocationValue before = loop->value;
+    bool had = loop->found;
+    int flights = problem_in_flight(loop->problem, loop->best->stage_count > 2 ? loop->best->stage_count : 2);
+    Node node = {.low = cut, .high = cut, .least_in_flight = flights, .most_in_flight = flights};
+    while (node.pins_in_front < loop->own_count && loop->own[node.pins_in_front].first_layer < cut)
+        node.pins_in_front++;
+    if (cut < 1 || cut >= loop->problem->layer_count) return false;
+    if (create_node(loop, &node, &costs, &arena, &problem)) {
+        Allocation chain = allocation_create(&arena, &problem);
+        follow_best(loop, cut, &chain);
+        if (replan(&problem, &chain, neighbourhoods).found) {
+            translate(loop, &chain, &loop->trial);
+            offer(loop, &loop->trial);
+        }
+        problem_free(&problem);
+    }
+    arena_free(&arena);
+    return loop->found && (!had || allocation_better(loop->problem, &loop->value, &before));
+}
+
+/* Moves the first stage's end as long as that helps, in ever smaller steps. */
+static void climb(Loop *loop, int neighbourhoods, int trials)
+{
+    int n = loop->problem->layer_count, cut = loop->best->stage_count > 1 ? loop->best->end[0] : n / 2;
+    try_cut(loop, cut, neighbourhoods);
+    for (int step = n / 8 > 0 ? n / 8 : 1; step > 0; step /= 2)
+        for (int side = -1; side <= 1; side += 2)
+            while (trials-- > 0 && monotonic_seconds() < loop->deadline && try_cut(loop, cut + side * step, 0))
+                cut += side * step;
+}
+
 LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations)
 {
     Loop loop = {.problem = problem,
@@ -299,6 +357,7 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
     open_loop(&loop);
     offer_one_stage(&loop);
     run_baselines(&loop, allocations, result.known);
+    if (!replan_is_tiny(problem)) climb(&loop, 2, MOST_TRIALS);
     add_roots(&loop);
     while (loop.open_count > 0) {
         Node node = take_lowest(&loop);
@@ -310,6 +369,10 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
         }
         examine(&loop, node);
     }
+    if (loop.timed_out && loop.found) { /* what the nodes found is no local optimum yet */
+        loop.deadline = monotonic_seconds() + seconds / 10;
+        climb(&loop, 2, MOST_TRIALS);
+    }
     result.optimal.found = result.known[PLAN_OPTIMAL] = loop.found;
     result.optimal.value = loop.found ? objective_of(&loop, &loop.value) : 0;
     result.optimal.bound = loop.found ? result.optimal.value : INT64_MAX;
@@ -319,6 +382,30 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
     result.optimal.infeasible = !loop.found && loop.open_count == 0 && loop.unresolved == INT64_MAX;
     result.optimal.timed_out = loop.timed_out && result.optimal.bound < result.optimal.value;
     free(loop.open);
+    arena_free(&loop.arena);
+    return result;
+}
+
+Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods)
+{
+    Loop loop = {.problem = problem, .device = device, .deadline = HUGE_VAL};
+    int64_t trials = 60000 / ((int64_t)problem->layer_count * problem->device_count);
+    Allocation all[PLAN_ALLOCATOR_COUNT];
+    Replanned result = {0};
+    open_loop(&loop);
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&loop.arena, problem);
+    loop.best = &all[PLAN_OPTIMAL];
+    if (replan_is_tiny(problem)) {
+        OptimalResult best = loop_solve(problem, device, 1e9, all).optimal;
+        result = (Replanned){best.found, best.infeasible || (best.found && best.bound >= best.value), best.value};
+    } else {
+        allocation_copy(loop.best, allocation);
+        offer(&loop, allocation);
+        offer_one_stage(&loop);
+        climb(&loop, neighbourhoods, trials < 2 ? 2 : trials > MOST_TRIALS ? MOST_TRIALS : (int)trials);
+        result = (Replanned){loop.found, false, loop.found ? objective_of(&loop, &loop.value) : 0};
+    }
+    if (result.found) allocation_copy(allocation, loop.best);
     arena_free(&loop.arena);
     return result;
 }

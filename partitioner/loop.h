@@ -9,6 +9,7 @@
 #define PARTITIONER_LOOP_H
 
 #include "partitioner/optimal.h"
+#include "partitioner/replan.h"
 
 typedef struct LoopResult {
     OptimalResult optimal;
@@ -18,6 +19,10 @@ typedef struct LoopResult {
 /* `problem` pins its first and last layer to `device`, and recomputes never or always. Fills one allocation per
  * allocator (made by allocation_create for the problem); the first and the last stage of each are on `device`. */
 LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations);
+
+/* replan around a loop: the same start, the same answers on every machine. Tiny problems are solved to the optimum; in
+ * others the first stage's end is moved as long as that helps, and the chain behind it planned again. */
+Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods);
 
 /* The memory that `device` needs at least for any plan to fit, to a millionth, as far as half a second each can tell.
  */

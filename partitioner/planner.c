@@ -79,10 +79,7 @@ static bool add_pin(Planner *p, PlanPin pin, const char *what)
 }
 
 /* Whether one device keeps both: it has the first and the last stage then. */
-static bool has_loop(const Planner *p)
-{
-    return costs_keeper(p->asked) != NULL;
-}
+static bool has_loop(const Planner *p) { return costs_keeper(p->asked) != NULL; }
 
 /* Raw inputs stay where the first layer runs, labels where the last one does. */
 static bool collect_pins(Planner *p)
@@ -95,10 +92,16 @@ static bool collect_pins(Planner *p)
     return !p->asked->keep_labels || add_pin(p, (PlanPin){last, last, p->asked->keep_labels}, "keep: labels");
 }
 
-static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, Problem *problem)
+/* Around a loop the stages that recompute cannot be told from the allocation: all of them do, or none. */
+static ProblemRecompute recompute_of(const Planner *p)
 {
     ProblemRecompute how = problem_recompute(p->request->recompute);
-    if (has_loop(p) && how == RECOMPUTE_AUTO) how = RECOMPUTE_NEVER;
+    return has_loop(p) && how == RECOMPUTE_AUTO ? RECOMPUTE_NEVER : how;
+}
+
+static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, ProblemRecompute how,
+                           Problem *problem)
+{
     if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches, how,
                                     NULL, p->diagnostics))
         return false;
@@ -113,6 +116,7 @@ static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule sc
 typedef struct Candidates {
     Allocation allocation[PLAN_ALLOCATOR_COUNT];
     bool known[PLAN_ALLOCATOR_COUNT];
+    bool always; /* every stage recomputes though it did not have to: the allocations are of that problem */
     OptimalResult result;
 } Candidates;
 
@@ -132,8 +136,10 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
     double seconds = 0.8 * p->request->time_limit_s;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     if (has_loop(p)) {
-        LoopResult loop =
-            loop_solve(problem, costs_find_device(&p->costs, p->asked->keep_inputs), seconds, c->allocation);
+        int device = costs_find_device(&p->costs, costs_keeper(p->asked));
+        LoopResult loop = p->request->recompute == PLAN_RECOMPUTE_AUTO
+                              ? recompute_loop(problem, device, seconds, c->allocation, &c->always)
+                              : loop_solve(problem, device, seconds, c->allocation);
         memcpy(c->known, loop.known, sizeof c->known);
         c->result = loop.optimal;
         return;
@@ -244,12 +250,21 @@ static bool report_loop(const Planner *p, const Problem *problem)
 {
     const char *name = p->asked->keep_inputs;
     int device = costs_find_device(&p->costs, name);
-    int64_t needed = loop_least_memory(problem, device), extra = needed - p->costs.devices[device].memory_bytes;
+    int64_t needed = loop_least_memory(problem, device);
     Arena arena = {0};
+    Problem always;
+    if (p->request->recompute == PLAN_RECOMPUTE_AUTO &&
+        problem_derive(&always, problem, problem->costs, problem->microbatches, RECOMPUTE_ALWAYS, NULL)) {
+        int64_t recomputing = loop_least_memory(&always, device);
+        if (recomputing < needed) needed = recomputing;
+        problem_free(&always);
+    }
+    int64_t extra = needed - p->costs.devices[device].memory_bytes;
     diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE,
                       arena_format(&arena, "+%lld MiB on '%s' would be enough (%lld bytes)",
                                    (long long)((extra + 1048575) >> 20), name, (long long)extra),
-                      "no allocation of the %d layers fits the memory of the %d devices with inputs and labels on '%s'",
+                      "no allocation of the %d layers that fits the memory of the %d devices with inputs and labels on "
+                      "'%s' was found",
                       problem->layer_count, problem->device_count, name);
     arena_free(&arena);
     return false;
@@ -273,13 +288,18 @@ static bool make_plan(const Planner *p, Plan *plan)
     Candidates candidates = {0};
     Arena arena = {0};
     double deadline = monotonic_seconds() + p->request->time_limit_s;
-    if (!create_problem(p, &p->costs, p->request->schedule, &problem)) return false;
+    if (!create_problem(p, &p->costs, p->request->schedule, recompute_of(p), &problem)) return false;
     run_allocators(p, &problem, &arena, &candidates);
+    if (candidates.always) {
+        problem_free(&problem);
+        if (!create_problem(p, &p->costs, p->request->schedule, RECOMPUTE_ALWAYS, &problem)) return false;
+    }
     if (candidates.result.infeasible && !has_loop(p)) fill_infeasible(p, plan, &problem, deadline);
     bool ok = check_found(p, &problem, &candidates);
     if (ok) {
         const Allocation *chosen = &candidates.allocation[p->request->allocate];
         plan_build(plan, &problem, chosen, p->request->allocate);
+        plan->recompute = p->request->recompute;
         fill_comparison(plan, &problem, &candidates);
         crossings_fill(plan, p->asked);
         fill_wishes(p, plan);
@@ -299,7 +319,7 @@ static bool choose_microbatches(const Planner *p, PlanRequest *request, double *
     if (request->microbatches != PLAN_MICROBATCHES_AUTO) return true;
     request->microbatches = 1;
     if (has_loop(p)) open.pin_count--; /* as if the labels were free: the heuristic gives a device one stage */
-    if (!create_problem(&open, &p->costs, request->schedule, &problem)) return false;
+    if (!create_problem(&open, &p->costs, request->schedule, recompute_of(p), &problem)) return false;
     request->microbatches = microbatches_choose(&problem, gain);
     problem_free(&problem);
     return true;

@@ -53,6 +53,62 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
+/* No plan that recomputes needs less memory than one without stash, and none is faster than one that does not
+ * recompute. */
+static LoopResult solve_without_stash(const Problem *problem, int device, double seconds, Allocation *allocations)
+{
+    Arena arena = {0};
+    Costs costs = *problem->costs;
+    Problem relaxed;
+    LoopResult result = {0};
+    costs.layers = arena_copy(&arena, costs.layers, (size_t)costs.layer_count * sizeof *costs.layers);
+    for (int l = 0; l < costs.layer_count; l++) costs.layers[l].stash_bytes = 0;
+    if (problem_derive(&relaxed, problem, &costs, problem->microbatches, RECOMPUTE_NEVER, NULL)) {
+        result = loop_solve(&relaxed, device, seconds, allocations);
+        problem_free(&relaxed);
+    }
+    arena_free(&arena);
+    return result;
+}
+
+/* Where every stage recomputes; taken if it is better than what there is. */
+static bool offer_always(const Problem *problem, int device, double seconds, LoopResult *best, Allocation *allocations,
+                         Allocation *trial)
+{
+    Problem always;
+    if (!problem_derive(&always, problem, problem->costs, problem->microbatches, RECOMPUTE_ALWAYS, NULL)) return false;
+    LoopResult result = loop_solve(&always, device, seconds, trial);
+    problem_free(&always);
+    best->optimal.infeasible &= result.optimal.infeasible;
+    best->optimal.timed_out |= result.optimal.timed_out;
+    if (!result.optimal.found || (best->optimal.found && best->optimal.value <= result.optimal.value)) return false;
+    result.optimal.timed_out = best->optimal.timed_out;
+    *best = result;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) allocation_copy(&allocations[a], &trial[a]);
+    return true;
+}
+
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always)
+{
+    Arena arena = {0};
+    Allocation trial[PLAN_ALLOCATOR_COUNT];
+    *always = false;
+    if (!problem->has_limits || problem->stash_bytes[problem->layer_count] == 0)
+        return loop_solve(problem, device, seconds, allocations);
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) trial[a] = allocation_create(&arena, problem);
+    LoopResult result = loop_solve(problem, device, seconds / 3, allocations);
+    OptimalResult relaxed = solve_without_stash(problem, device, seconds / 3, trial).optimal;
+    if (!relaxed.infeasible && (!result.optimal.found || result.optimal.value > relaxed.bound))
+        *always = offer_always(problem, device, seconds / 3, &result, allocations, trial);
+    if (result.optimal.found) {
+        bool proven = relaxed.bound >= result.optimal.value;
+        result.optimal.bound = proven ? result.optimal.value : relaxed.bound;
+        result.optimal.timed_out = !proven && (result.optimal.timed_out || relaxed.timed_out);
+    }
+    arena_free(&arena);
+    return result;
+}
+
 static int64_t value_of(const Choice *c)
 {
     return c->problem->objective == PLAN_OBJECTIVE_STEP ? c->value.step : c->value.period;

@@ -8,12 +8,17 @@
 #ifndef PARTITIONER_RECOMPUTE_H
 #define PARTITIONER_RECOMPUTE_H
 
-#include "partitioner/optimal.h"
+#include "partitioner/loop.h"
 
 /* Whether any stage could gain from recomputing: there is a stash, and a limit that it may exceed. */
 bool recompute_matters(const Problem *problem);
 
 /* optimal_solve for a problem with RECOMPUTE_AUTO; the result's value is that of allocation_settle. */
 OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation);
+
+/* loop_solve where recomputation is open: the better of the optima in which no stage recomputes and in which every one
+ * does (*always); `problem` recomputes never. The bound holds for plans in which some do, too. result.infeasible: no
+ * plan of either kind fits. */
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always);
 
 #endif

@@ -9,7 +9,7 @@ static int64_t value_of(const Problem *p, const AllocationValue *value)
     return p->objective == PLAN_OBJECTIVE_STEP ? value->step : value->period;
 }
 
-static bool is_tiny(const Problem *p) { return p->device_count <= 5 && p->layer_count * p->device_count <= 100; }
+bool replan_is_tiny(const Problem *p) { return p->device_count <= 5 && p->layer_count * p->device_count <= 100; }
 
 static Replanned solve(const Problem *p, Allocation *allocation)
 {
@@ -34,7 +34,7 @@ int replan_allowance(const Problem *p)
 Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
 {
     static const int64_t WORK = 50000;
-    if (is_tiny(p)) return solve(p, allocation);
+    if (replan_is_tiny(p)) return solve(p, allocation);
     Arena arena = {0};
     Allocation trial = allocation_create(&arena, p);
     bool fits = allocate_improve(p, allocation, WORK);

@@ -14,6 +14,8 @@ typedef struct Replanned {
  * found. Tiny problems are solved to the optimum; in others local search improves the start, and then that many
  * neighbourhoods. */
 Replanned replan(const Problem *problem, Allocation *allocation, int neighbourhoods);
+/* Few enough layers and devices to be solved to the optimum by the dozen. */
+bool replan_is_tiny(const Problem *problem);
 /* How many neighbourhoods all questions about a problem of this size may have together, so that they take a fraction of
  * a second. */
 int replan_allowance(const Problem *problem);

@@ -90,9 +90,8 @@ const char *report_unproven(const Report *report, char text[static REPORT_SENTEN
     if (keeper && plan->lower_bound_ns > certified)
         add(text, " Certificates count every device once, and %.100s, which keeps inputs and labels, has two stages.",
             keeper);
-    if (keeper && plan->recompute != PLAN_RECOMPUTE_AUTO)
-        add(text, " It holds for plans in which %s stage runs forward again: mixtures were not searched.",
-            plan->recompute == PLAN_RECOMPUTE_NEVER ? "no" : "every");
+    if (keeper && plan->recompute == PLAN_RECOMPUTE_AUTO && !plan->proven_optimal)
+        add(text, " Plans in which only some stages run forward again were not sought.");
     return text;
 }
 

@@ -11,18 +11,20 @@ static inline int64_t brute_nanoseconds(double seconds) { return (int64_t)ceil(s
 
 static inline int64_t brute_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of the layers start ... end-1, with `to_end` stages from here to the end. */
-static inline int64_t brute_stage_bytes(const Costs *costs, PlanSchedule schedule, int start, int end, int to_end)
+/* Of the layers start ... end-1, with `to_end` stages from here to the end; `again`: the stage recomputes. */
+static inline int64_t brute_stage_bytes(const Costs *costs, PlanSchedule schedule, int start, int end, int to_end,
+                                        bool again)
 {
     const LayerCost *layers = costs->layers;
     int n = costs->microbatches, in_flight = schedule == PLAN_GPIPE || n < to_end ? n : to_end;
-    int64_t bytes = 0, scratch = 0;
+    int64_t bytes = 0, scratch = 0, buffers = again ? 4 + 2 * in_flight : 4;
     for (int l = start; l < end; l++) {
-        bytes += layers[l].memory_bytes + layers[l].state_bytes + in_flight * layers[l].stash_bytes;
+        bytes += layers[l].memory_bytes + layers[l].state_bytes;
+        bytes += again ? layers[l].stash_bytes + in_flight * layers[l].kept_bytes : in_flight * layers[l].stash_bytes;
         if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
     }
-    if (start > 0 && !layers[start].resident) bytes += 4 * layers[start - 1].output_bytes;
-    if (end < costs->layer_count && !layers[end - 1].resident) bytes += 4 * layers[end - 1].output_bytes;
+    if (start > 0 && !layers[start].resident) bytes += buffers * layers[start - 1].output_bytes;
+    if (end < costs->layer_count && !layers[end - 1].resident) bytes += buffers * layers[end - 1].output_bytes;
     return bytes + scratch;
 }
 

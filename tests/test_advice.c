@@ -69,9 +69,10 @@ static void advice_is_what_planning_again_finds(void **state)
 {
     (void)state;
     int without = 0, changes = 0;
-    for (int seed = 0; seed < 4 * VARIANTS; seed++) {
+    for (int seed = 0; seed < 6 * VARIANTS; seed++) {
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 500);
+        if (seed >= 4 * VARIANTS) costs.keep_inputs = costs.keep_labels = costs.devices[0].name;
         PlanRequest request = request_for(seed & 1 ? PLAN_OBJECTIVE_PERIOD : PLAN_OBJECTIVE_STEP);
         Diagnostics diagnostics = {0};
         Plan plan = {0};

@@ -21,23 +21,23 @@ typedef struct Brute {
     PlanObjective objective;
     PlanSchedule schedule;
     int keeper, device[16], end[16], count; /* first stage first */
-    bool used[16];
-    int64_t best; /* INT64_MAX: nothing fits */
+    bool used[16], mixtures;                /* mixtures: any stage may recompute */
+    int64_t best;                           /* INT64_MAX: nothing fits */
 } Brute;
 
-/* INT64_MAX if a device holds more than it can. */
-static int64_t evaluate(const Brute *b)
+/* INT64_MAX if a device holds more than it can. The stages in `again` recompute. */
+static int64_t evaluate(const Brute *b, unsigned again)
 {
     const Costs *costs = b->costs;
     int64_t work[16] = {0}, update[16] = {0}, bytes[16] = {0}, period = 0, sum = 0, most_update = 0;
     for (int k = 0; k < b->count; k++) {
         int start = k ? b->end[k - 1] : 0, d = b->device[k];
         for (int l = start; l < b->end[k]; l++) {
-            work[d] +=
-                brute_nanoseconds(costs_forward_s(costs, d, l)) + brute_nanoseconds(costs_backward_s(costs, d, l));
+            work[d] += brute_nanoseconds(costs_forward_s(costs, d, l)) * (1 + (again >> k & 1)) +
+                       brute_nanoseconds(costs_backward_s(costs, d, l));
             update[d] += brute_nanoseconds(costs_update_s(costs, d, l));
         }
-        bytes[d] += brute_stage_bytes(b->costs, b->schedule, start, b->end[k], b->count - k);
+        bytes[d] += brute_stage_bytes(b->costs, b->schedule, start, b->end[k], b->count - k, again >> k & 1);
         if (bytes[d] > costs->devices[d].memory_bytes) return INT64_MAX;
         if (start == 0 || costs->region_count == 0) continue;
         int to = costs->devices[d].region, from = costs->devices[b->device[k - 1]].region, n = costs->region_count;
@@ -71,8 +71,10 @@ static void enumerate(Brute *b, int start)
             b->device[b->count] = d;
             b->end[b->count++] = end;
             if (end == layers) {
-                int64_t value = evaluate(b);
-                if (value < b->best) b->best = value;
+                for (unsigned set = 0; set < (b->mixtures ? 1u << b->count : 1); set++) {
+                    int64_t value = evaluate(b, set);
+                    if (value < b->best) b->best = value;
+                }
             } else {
                 enumerate(b, end);
             }
@@ -129,10 +131,65 @@ static void loops_match_brute_force(void **state)
     }
 }
 
+/* Some stages recompute, all or none: the plan is the best of the latter two kinds, and its bound one of all. */
+static void loops_recompute_where_memory_is_short(void **state)
+{
+    enum { PLANS = 400 };
+    int found = 0, recomputing = 0, proven = 0, best = 0;
+    (void)state;
+    for (int k = 0; k < PLANS; k++) {
+        Costs costs;
+        Plan plan;
+        Verified verified;
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        request.objective = k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
+        request.schedule = k & 2 ? PLAN_GPIPE : PLAN_1F1B;
+        request.time_limit_s = 1e9;
+        random_costs(&costs, WITH_MEMORY | WITH_STASH | (k & 4 ? WITH_LINKS : 0), (uint64_t)k + 40000);
+        if (costs.layer_count > 6) costs.layer_count = 6;
+        if (costs.device_count > 4) costs.device_count = 4;
+        for (int l = 0; l < costs.layer_count; l++)
+            if (!costs.layers[l].resident)
+                costs.layers[l].stash_bytes *= 3, costs.layers[l].kept_bytes = random_below(8);
+        costs.keep_inputs = costs.keep_labels = costs.devices[random_below(costs.device_count)].name;
+        Brute brute = {
+            .costs = &costs, .objective = request.objective, .schedule = request.schedule, .best = INT64_MAX};
+        brute.keeper = costs_find_device(&costs, costs.keep_inputs);
+        enumerate(&brute, 0);
+        int64_t never = brute.best;
+        brute.mixtures = true;
+        enumerate(&brute, 0);
+        bool planned = plan_make(&plan, &costs, &request, &diagnostics);
+        if (planned) {
+            int64_t value = plan_value_ns(&plan);
+            if (value > never || value < brute.best || plan.lower_bound_ns > brute.best)
+                fail_msg("plan %d: %lld, bound %lld, not from %lld to %lld", k, (long long)value,
+                         (long long)plan.lower_bound_ns, (long long)brute.best, (long long)never);
+            if (!plan_verify(&verified, &plan, &costs, &diagnostics)) fail_msg("plan %d does not verify", k);
+            for (int s = 1; s < plan.stage_count; s++)
+                assert_int_equal(plan.stages[s].recompute, plan.stages[0].recompute);
+            found++;
+            recomputing += plan.stages[0].recompute;
+            proven += plan.proven_optimal;
+            best += value == brute.best;
+            plan_free(&plan);
+        } else {
+            assert_true(never == INT64_MAX);
+        }
+        diagnostics_free(&diagnostics);
+        costs_free(&costs);
+    }
+    print_message("%d of %d plans fit, %d recompute, %d are the best, %d are proven to be\n", found, PLANS, recomputing,
+                  best, proven);
+    assert_true(recomputing > 20 && proven > 20 && best >= proven);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_match_brute_force),
+        cmocka_unit_test(loops_recompute_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,8 @@ static void enumerate(Brute *b, Chain behind, int end)
         for (int start = end - 1; start >= 0; start--) {
             work += b->forward_backward[d][start];
             update += b->update[d][start];
-            if (brute_stage_bytes(b->costs, b->schedule, start, end, chain.count) > b->costs->devices[d].memory_bytes)
+            if (brute_stage_bytes(b->costs, b->schedule, start, end, chain.count, false) >
+                b->costs->devices[d].memory_bytes)
                 continue;
             Chain longer = chain;
             longer.sum += work;
