@@ -150,10 +150,9 @@ static void mark_kept(StageBuilder *builder)
             ValueId value = call->operands[i].value;
             if (!written[value] && call->kernel->operands[i].written) written[value] = (char)(1 + list);
             if (written[value] && written[value] <= list) builder->kept[value] = true;
+            if (stage_lives_in_state(graph_value(builder->graph, value))) builder->kept[value] = true;
         }
     }
-    for (ValueId v = 1; v < values; v++)
-        if (stage_lives_in_state(graph_value(builder->graph, v))) builder->kept[v] = true;
     keep_all(builder, &builder->receive_forward);
     keep_all(builder, &builder->send_forward);
     keep_all(builder, &builder->receive_backward);
@@ -193,11 +192,19 @@ void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer)
 
 void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_layer, StageForm form)
 {
+    StageIndex *index = stage_index_create(graph);
+    stage_build_indexed(code, index, first_layer, last_layer, form);
+    stage_index_free(index);
+}
+
+void stage_build_indexed(StageCode *code, const StageIndex *index, int first_layer, int last_layer, StageForm form)
+{
+    Graph *graph = index->graph;
     *code = (StageCode){0};
     code->stage.first_layer = (uint32_t)first_layer;
     code->stage.last_layer = (uint32_t)last_layer;
     StageBuilder builder = {
-        .code = code, .graph = graph, .first_layer = first_layer, .last_layer = last_layer, .form = form};
+        .code = code, .index = index, .graph = graph, .first_layer = first_layer, .last_layer = last_layer, .form = form};
     stage_collect_nodes(&builder);
     stage_collect_boundaries(&builder);
     stage_collect_parameters(&builder);

@@ -33,6 +33,12 @@ void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_lay
 void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer); /* STAGE_PLAIN */
 void stage_free(StageCode *code);
 
+/* For those who build many stages of a graph, which must not change in between. */
+typedef struct StageIndex StageIndex;
+StageIndex *stage_index_create(Graph *graph);
+void stage_index_free(StageIndex *index);
+void stage_build_indexed(StageCode *code, const StageIndex *index, int first_layer, int last_layer, StageForm form);
+
 /* The bytes a rank needs for this stage with so many micro-batches in flight. */
 uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count);
 

@@ -3,7 +3,7 @@
 #ifndef CODEGEN_STAGE_BUILDER_H
 #define CODEGEN_STAGE_BUILDER_H
 
-#include "codegen/stage.h"
+#include "codegen/stage_index.h"
 #include "graph/lower.h"
 
 typedef struct NodeList {
@@ -25,6 +25,7 @@ typedef struct KernelEntry {
 
 typedef struct StageBuilder {
     StageCode *code;
+    const StageIndex *index;
     Graph *graph;
     int first_layer, last_layer;
     StageForm form;

@@ -12,64 +12,75 @@ static bool in_stage(const StageBuilder *builder, int layer)
 
 bool stage_is_last(const StageBuilder *builder) { return builder->last_layer == builder->graph->layer_count - 1; }
 
+static int ascending(const void *a, const void *b)
+{
+    NodeId x = *(const NodeId *)a, y = *(const NodeId *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The nodes of the stage's layers, and of those that belong to no layer (functions of the inputs, computed wherever they
+ * are read) what these need; ascending. */
+static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
+{
+    const Graph *graph = builder->graph;
+    const StageIndex *index = builder->index;
+    bool *needed = memory_allocate(graph->value_count);
+    for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++) needed[graph->outputs[i].value] = true;
+    for (size_t i = index->first_node[builder->first_layer]; i < index->first_node[builder->last_layer + 1]; i++) {
+        const Node *node = graph_node(graph, index->nodes[i]);
+        array_push(chosen->nodes, chosen->count, chosen->capacity, index->nodes[i]);
+        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
+    }
+    for (size_t i = index->layerless_count; i-- > 0;) {
+        const Node *node = graph_node(graph, index->layerless[i]);
+        bool wanted = false;
+        for (int k = 0; k < node->output_count; k++) wanted |= needed[node->outputs[k]];
+        if (!wanted) continue;
+        array_push(chosen->nodes, chosen->count, chosen->capacity, index->layerless[i]);
+        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
+    }
+    qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
+    free(needed);
+}
+
 void stage_collect_nodes(StageBuilder *builder)
 {
-    Graph *graph = builder->graph;
-    bool *needed = memory_allocate(graph->value_count);
-    bool *chosen = memory_allocate(graph->node_count);
-    for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++) needed[graph->outputs[i].value] = true;
-    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE) continue;
-        bool wanted = in_stage(builder, node->layer);
-        if (node->layer == LAYER_NONE) /* a function of the inputs: computed wherever it is read */
-            for (int i = 0; i < node->output_count; i++) wanted |= needed[node->outputs[i]];
-        chosen[n] = wanted;
-        for (int i = 0; wanted && i < node->input_count; i++) needed[node->inputs[i]] = true;
-    }
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        if (!chosen[n]) continue;
-        Phase phase = graph_node(graph, n)->phase;
+    NodeList chosen = {0};
+    choose_nodes(builder, &chosen);
+    for (size_t i = 0; i < chosen.count; i++) {
+        Phase phase = graph_node(builder->graph, chosen.nodes[i])->phase;
         NodeList *list = phase == PHASE_FORWARD    ? &builder->forward
                          : phase == PHASE_BACKWARD ? &builder->backward
                                                    : &builder->update;
-        array_push(list->nodes, list->count, list->capacity, n);
+        array_push(list->nodes, list->count, list->capacity, chosen.nodes[i]);
     }
-    free(needed);
-    free(chosen);
+    free(chosen.nodes);
 }
 
 void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
-/* The values that cross the cut before layer `cut`, in `phase`: forward ones are made before and read behind it,
- * backward ones the other way round. */
-static void collect_crossing(const Graph *graph, int cut, Phase phase, ValueList *list)
+/* The values that cross the cut before layer `cut`: forward ones are made before and read behind it, backward ones the
+ * other way round. */
+static void collect_crossing(const StageIndex *index, int cut, const Crossings *crossings, ValueList *list)
 {
+    const Graph *graph = index->graph;
     if (cut <= 0 || cut >= graph->layer_count) return;
-    bool *read_beyond = memory_allocate(graph->value_count);
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE || node->phase != phase || node->layer == LAYER_NONE) continue;
-        if ((node->layer >= cut) == (phase == PHASE_FORWARD))
-            for (int i = 0; i < node->input_count; i++) read_beyond[node->inputs[i]] = true;
+    for (size_t i = 0; i < crossings->count; i++) {
+        ValueId value = crossings->values[i];
+        int made = graph_node(graph, graph_value(graph, value)->producer)->layer, read = index->reach[value];
+        if ((made < cut) != (read < cut)) value_list_add(list, value);
     }
-    for (ValueId v = 1; v < graph->value_count; v++) {
-        const Value *value = graph_value(graph, v);
-        if (!read_beyond[v] || !value->producer) continue;
-        const Node *node = graph_node(graph, value->producer);
-        if (node->phase == phase && node->layer != LAYER_NONE && (node->layer < cut) == (phase == PHASE_FORWARD))
-            value_list_add(list, v);
-    }
-    free(read_beyond);
 }
 
 void stage_collect_boundaries(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
-    collect_crossing(graph, builder->first_layer, PHASE_FORWARD, &builder->receive_forward);
-    collect_crossing(graph, builder->last_layer + 1, PHASE_FORWARD, &builder->send_forward);
-    collect_crossing(graph, builder->last_layer + 1, PHASE_BACKWARD, &builder->receive_backward);
-    collect_crossing(graph, builder->first_layer, PHASE_BACKWARD, &builder->send_backward);
+    const StageIndex *index = builder->index;
+    int first = builder->first_layer, end = builder->last_layer + 1;
+    collect_crossing(index, first, &index->forward, &builder->receive_forward);
+    collect_crossing(index, end, &index->forward, &builder->send_forward);
+    collect_crossing(index, end, &index->backward, &builder->receive_backward);
+    collect_crossing(index, first, &index->backward, &builder->send_backward);
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         int layer = value->producer ? graph_node(graph, value->producer)->layer : LAYER_NONE;
@@ -120,10 +131,14 @@ void stage_collect_parameters(StageBuilder *builder)
     for (int l = 0; l < 2; l++)
         for (size_t i = 0; i < lists[l]->count; i++) {
             const Node *node = graph_node(graph, lists[l]->nodes[i]);
-            for (int k = 0; k < node->input_count; k++) used[node->inputs[k]] = true;
+            for (int k = 0; k < node->input_count; k++) {
+                ValueId value = node->inputs[k];
+                if (used[value] || graph_value(graph, value)->role != ROLE_PARAMETER) continue;
+                used[value] = true;
+                value_list_add(&builder->parameters, value);
+            }
         }
-    for (ValueId v = 1; v < graph->value_count; v++)
-        if (graph_value(graph, v)->role == ROLE_PARAMETER && used[v]) value_list_add(&builder->parameters, v);
+    qsort(builder->parameters.values, builder->parameters.count, sizeof *builder->parameters.values, ascending);
     free(used);
     choose_holders(builder);
 }

@@ -114,7 +114,7 @@ uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, ui
     size_t count = 0, capacity = 0;
     BufferLifetime *lifetimes = NULL;
     ValueList values = {0};
-    size_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
+    uint32_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
     for (size_t c = first; c < end; c++) {
         const LoweredCall *call = &lowering->calls[c];
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
@@ -127,7 +127,7 @@ uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, ui
                 BufferLifetime lifetime = {.bytes = stage_value_bytes(builder->graph, value), .first = c};
                 array_push(lifetimes, count, capacity, lifetime);
                 value_list_add(&values, value);
-                index[value] = count;
+                index[value] = (uint32_t)count;
             }
             lifetimes[index[value] - 1].last = c;
         }

@@ -74,27 +74,6 @@ static const SkyTensor *tensor_table(StageBuilder *builder, const ValueList *lis
     return tensors;
 }
 
-/* The least extent of a table that the input indexes, directly or reshaped or converted; 0 if it indexes none. */
-static int64_t index_limit(const Graph *graph, ValueId input)
-{
-    int64_t limit = 0;
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op != OP_Gather) continue;
-        ValueId source = node->inputs[1];
-        while (graph_value(graph, source)->producer) {
-            const Node *producer = graph_node(graph, graph_value(graph, source)->producer);
-            if (producer->input_count != 1) break;
-            source = producer->inputs[0];
-        }
-        const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
-        int64_t axis = node_integer(node, "axis", 0);
-        int64_t extent = shape->dim[axis < 0 ? axis + shape->rank : axis];
-        if (source == input && (!limit || extent < limit)) limit = extent;
-    }
-    return limit;
-}
-
 static void input_table(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
@@ -105,7 +84,7 @@ static void input_table(StageBuilder *builder)
         if (!builder->placed[id]) continue;
         SkyTensor *tensor = &inputs[stage->input_count++];
         *tensor = tensor_of(builder, id, graph_value(graph, id)->name);
-        tensor->value_limit = index_limit(graph, id);
+        tensor->value_limit = builder->index->index_limit[i];
     }
     stage->inputs = inputs;
 }
@@ -124,39 +103,10 @@ static void output_table(StageBuilder *builder)
     stage->outputs = outputs;
 }
 
-/* 1: a bias; 2: gain or bias of a normalisation; 0: everything else. */
-static uint32_t decay_exempt_class(const Graph *graph, ValueId parameter)
-{
-    const Value *value = graph_value(graph, parameter);
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        for (int i = 1; node->op == OP_LayerNormalization && i < node->input_count; i++)
-            if (shared_parameter(graph, node->inputs[i]) == parameter) return 2;
-    }
-    return value->shape.rank == 1 ? 1 : 0;
-}
-
-/* Which parameter of the model a value is, and which of its uses. */
-typedef struct ParameterNumber {
-    uint32_t index, use, uses;
-} ParameterNumber;
-
-static ParameterNumber *number_parameters(const Graph *graph)
-{
-    ParameterNumber *numbers = memory_allocate(graph->value_count * sizeof *numbers);
-    uint32_t count = 0;
-    for (ValueId v = 1; v < graph->value_count; v++) {
-        if (graph_value(graph, v)->role != ROLE_PARAMETER) continue;
-        ValueId parameter = shared_parameter(graph, v);
-        if (parameter == v) numbers[v].index = count++;
-        numbers[v].use = numbers[parameter].uses++;
-    }
-    return numbers;
-}
-
 /* What the stage's layers use of a parameter that several layers of the model share. */
-static void use_table(StageBuilder *builder, const ParameterNumber *numbers, ValueId holder, SkyParameter *parameter)
+static void use_table(StageBuilder *builder, ValueId holder, SkyParameter *parameter)
 {
+    const ParameterNumber *numbers = builder->index->numbers;
     const Graph *graph = builder->graph;
     const ValueList *values = &builder->parameters;
     if (numbers[shared_parameter(graph, holder)].uses < 2 || !graph_gradient(graph, holder)) return;
@@ -176,7 +126,6 @@ static void parameter_table(StageBuilder *builder)
     StageCode *code = builder->code;
     SkyParameter *table = arena_new_array(&code->arena, SkyParameter, values->count);
     ValueId *parameters = arena_new_array(&code->arena, ValueId, values->count);
-    ParameterNumber *numbers = number_parameters(graph);
     uint32_t count = 0;
     for (size_t i = 0; i < values->count; i++) {
         ValueId holder = values->values[i], shared = shared_parameter(graph, holder);
@@ -184,16 +133,15 @@ static void parameter_table(StageBuilder *builder)
         SkyParameter *parameter = &table[count];
         parameters[count++] = shared;
         parameter->value = tensor_of(builder, holder, graph_value(graph, shared)->name);
-        parameter->global_index = numbers[shared].index;
-        parameter->decay_exempt_class = decay_exempt_class(graph, shared);
+        parameter->global_index = builder->index->numbers[shared].index;
+        parameter->decay_exempt_class = builder->index->exempt[shared];
         ValueId gradient = graph_gradient(graph, holder);
         if (gradient) parameter->gradient = builder->location[gradient];
-        use_table(builder, numbers, holder, parameter);
+        use_table(builder, holder, parameter);
         const Node *update = stage_update_of(builder, holder, &parameter->update);
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
             parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
     }
-    free(numbers);
     code->stage.parameters = table;
     code->stage.parameter_count = count;
     code->parameter_values = parameters;

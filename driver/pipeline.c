@@ -44,18 +44,20 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
 {
     pipeline->stage_count = (size_t)plan->stage_count;
     pipeline->stages = arena_new_array(&pipeline->arena, StageCode, pipeline->stage_count);
+    StageIndex *index = stage_index_create(&model->graph);
     bool ok = true;
     for (int s = 0; s < plan->stage_count; s++) {
         const PlanStage *planned = &plan->stages[s];
         StageCode *code = &pipeline->stages[s];
-        stage_build_as(code, &model->graph, planned->first_layer, planned->last_layer,
-                       planned->recompute                ? STAGE_RECOMPUTE
-                       : planned->weight_gradient_ns > 0 ? STAGE_SPLIT
-                                                         : STAGE_PLAIN);
+        StageForm form = planned->recompute                ? STAGE_RECOMPUTE
+                         : planned->weight_gradient_ns > 0 ? STAGE_SPLIT
+                                                           : STAGE_PLAIN;
+        stage_build_indexed(code, index, planned->first_layer, planned->last_layer, form);
         code->stage.index = (uint32_t)s;
         code->stage.slot_count = (uint32_t)planned->in_flight;
         if (weights) ok &= weights_reference(code, model, weights, diagnostics);
     }
+    stage_index_free(index);
     check_memory(pipeline, plan);
     return ok;
 }
@@ -72,8 +74,18 @@ static const SkyLink *links_of(const Plan *plan, Arena *arena)
     return links;
 }
 
+static const char *hash_plan(const Plan *plan, Arena *arena)
+{
+    Buffer text = {0};
+    char hash[33];
+    plan_print(plan, &text);
+    hash_format(hash_bytes(text.bytes, text.size), hash);
+    buffer_free(&text);
+    return arena_string(arena, hash);
+}
+
 static void build_program(Pipeline *pipeline, const TrainingModel *model, const Plan *plan, const Cluster *cluster,
-                          int rank, uint64_t seed)
+                          int rank, const char *plan_hash, uint64_t seed)
 {
     Arena *arena = &pipeline->arena;
     const PlanRank *planned = &plan->ranks[rank];
@@ -89,11 +101,7 @@ static void build_program(Pipeline *pipeline, const TrainingModel *model, const 
     program->seed = seed;
     program->device_name = arena_string(arena, device->name);
     program->model_hash = plan->model_hash;
-    Buffer text = {0};
-    char hash[33];
-    plan_print(plan, &text);
-    program->plan_hash = arena_string(arena, hash_format(hash_bytes(text.bytes, text.size), hash));
-    buffer_free(&text);
+    program->plan_hash = plan_hash;
     double *predicted = arena_new(arena, double);
     *predicted = (double)plan->simulated_step_ns * 1e-9;
     program->predicted_step_s = predicted;
@@ -119,7 +127,8 @@ bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, 
     if (!build_stages(pipeline, model, plan, weights, diagnostics)) return false;
     pipeline->rank_count = (size_t)plan->rank_count;
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
-    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, seed);
+    const char *plan_hash = hash_plan(plan, &pipeline->arena);
+    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, plan_hash, seed);
     return true;
 }
 

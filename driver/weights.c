@@ -98,26 +98,29 @@ bool weights_parse_init(WeightInit *init, const char *text, Diagnostics *diagnos
     return true;
 }
 
-/* Whether a vector multiplies what it is applied to, so that it must not start as 0. */
-static bool scales(const Graph *graph, ValueId vector)
+/* Per value: whether, as a vector, it multiplies what it is applied to, so that it must not start as 0. To be freed. */
+static bool *find_scales(const Graph *graph)
 {
+    bool *scales = memory_allocate(graph->value_count);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->phase != PHASE_FORWARD) continue;
-        if (node->op == OP_LayerNormalization && node->inputs[1] == vector) return true;
-        if (node->op == OP_Mul && (node->inputs[0] == vector || node->inputs[1] == vector)) return true;
+        if (node->op == OP_LayerNormalization || node->op == OP_Mul) scales[node->inputs[1]] = true;
+        if (node->op == OP_Mul) scales[node->inputs[0]] = true;
     }
-    return false;
+    return scales;
 }
 
 void weights_draw(StageCode *code, const Graph *graph, float deviation)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    bool *scales = find_scales(graph);
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         bool is_matrix = parameters[i].value.rank > 1;
         parameters[i].initial_deviation = is_matrix ? deviation : 0;
-        parameters[i].initial_mean = !is_matrix && scales(graph, code->parameter_values[i]);
+        parameters[i].initial_mean = !is_matrix && scales[code->parameter_values[i]];
     }
+    free(scales);
 }
 
 /* Initializers that are tied to a parameter stand beside it in checkpoints. */

@@ -5,10 +5,20 @@
 
 #include "graph/operator.h"
 
+enum { VIEW_PAGE = 64 };
+
 void lowering_begin(Lowering *lowering, Graph *graph)
 {
     *lowering = (Lowering){.graph = graph};
-    lowering->views = memory_allocate(graph->value_count * sizeof *lowering->views);
+    lowering->views = memory_allocate((graph->value_count / VIEW_PAGE + 1) * sizeof *lowering->views);
+}
+
+/* A stage looks at few of the values of its graph, mostly at neighbours. */
+static View *known_view(Lowering *lowering, ValueId value)
+{
+    View **page = &lowering->views[value / VIEW_PAGE];
+    if (!*page) *page = arena_new_array(&lowering->arena, View, VIEW_PAGE);
+    return &(*page)[value % VIEW_PAGE];
 }
 
 void lowering_free(Lowering *lowering)
@@ -37,12 +47,12 @@ void view_set_dense(View *view)
 
 void lowering_stop_at(Lowering *lowering, ValueId value)
 {
-    lowering->views[value] = dense_view(lowering->graph, value);
+    *known_view(lowering, value) = dense_view(lowering->graph, value);
 }
 
 View lower_view(Lowering *lowering, ValueId value)
 {
-    View *view = &lowering->views[value];
+    View *view = known_view(lowering, value);
     if (!view->base) {
         NodeId producer = graph_value(lowering->graph, value)->producer;
         View found;
@@ -54,8 +64,9 @@ View lower_view(Lowering *lowering, ValueId value)
 
 View lower_output(Lowering *lowering, ValueId value)
 {
-    lowering->views[value] = dense_view(lowering->graph, value);
-    return lowering->views[value];
+    View *view = known_view(lowering, value);
+    *view = dense_view(lowering->graph, value);
+    return *view;
 }
 
 bool view_merge(const View *view, int first, int count, int64_t *stride)
@@ -217,7 +228,7 @@ static void copy_to_own_buffer(Lowering *lowering, ValueId value, const View *vi
     view_set_dense(&own);
     const char *label = operators[graph_node(lowering->graph, lowering->node)->op].name;
     lower_copy(lowering, label, view, &own);
-    lowering->views[value] = dense_view(lowering->graph, value);
+    *known_view(lowering, value) = dense_view(lowering->graph, value);
 }
 
 void lowering_materialize(Lowering *lowering, ValueId value)
@@ -233,10 +244,10 @@ void lowering_materialize(Lowering *lowering, ValueId value)
 void lower_movement(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    if (lowering->views[node->outputs[0]].base) return;
+    if (known_view(lowering, node->outputs[0])->base) return;
     View view;
     if (movement_view(lowering, id, &view)) {
-        lowering->views[node->outputs[0]] = view;
+        *known_view(lowering, node->outputs[0]) = view;
     } else {
         View input = lower_view(lowering, node->inputs[0]);
         copy_to_own_buffer(lowering, node->outputs[0], &input);

@@ -34,7 +34,7 @@ typedef struct Lowering {
     Arena arena;
     LoweredCall *calls;
     size_t call_count, call_capacity;
-    View *views; /* per value id; base 0: not yet known */
+    View **views; /* pages of VIEW_PAGE value ids, NULL where none was asked for; base 0: not yet known */
     /* For the call being built. */
     Kernel *kernel;
     CallOperand operands[KERNEL_MAX_OPERANDS];

@@ -180,9 +180,10 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
     const MachineProfile *reference = profile ? &profile->reference : NULL;
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
+    StageIndex *index = stage_index_create(graph);
     for (int l = 0; l < graph->layer_count; l++) {
         StageCode code;
-        stage_build(&code, graph, l, l);
+        stage_build_indexed(&code, index, l, l, STAGE_PLAIN);
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
         layer_memory(layer, &code.stage);
@@ -195,6 +196,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
         stage_free(&code);
     }
+    stage_index_free(index);
     if (missing)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
                             "the profile lacks %zu kernel calls of this model; their times are estimated", missing);
