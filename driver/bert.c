@@ -22,7 +22,7 @@ static const char usage[] =
     "  --batch N             fix the batch dimension (default: symbolic, 'batch')\n"
     "  --sequence N          fix the sequence dimension (default: symbolic, 'seq')\n"
     "  --weights KIND        seed (default): drawn, matrices normal with deviation 0.02, biases 0, gains 1;\n"
-    "                        none: absent, for compile --init normal:0.02\n"
+    "                        none: absent, to be drawn where the model is compiled or run\n"
     "  --seed N              of the weights (default 0)\n"
     "  -o, --output FILE     the model; weights of more than 64 MiB go into FILE.data\n"
     "  -h, --help            this text\n";

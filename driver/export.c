@@ -18,7 +18,7 @@ static const char usage[] =
     "Writes the model with the weights of a checkpoint.\n"
     "\n"
     "  CHECKPOINT            a directory of checkpoints (its newest step), one step of it, or a safetensors file with\n"
-    "                        tensors by parameter name, such as skycc run --train writes\n"
+    "                        tensors by parameter name, such as skycc run writes after training\n"
     "  -o, --output FILE     the model to write; large weights go into FILE.data\n"
     "  -h, --help            this text\n";
 

@@ -43,10 +43,20 @@ enum {
     OPTION_UNTIE
 };
 
-/* Rows for getopt_long; -d is short too. */
+/* Rows for getopt_long: of a model on a cluster, and of plans, too. -d is short, too. */
+#define MODEL_LONG_OPTIONS                                                                                             \
+    {"cluster", required_argument, NULL, 'd'}, {"dim", required_argument, NULL, OPTION_DIM},                           \
+        {"loss", required_argument, NULL, OPTION_LOSS}, {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},      \
+        {"dropout", required_argument, NULL, OPTION_DROPOUT},                                                          \
+        {"precision", required_argument, NULL, OPTION_PRECISION}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},    \
+        {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
+    {                                                                                                                  \
+        "untie", no_argument, NULL, OPTION_UNTIE                                                                       \
+    }
+
 #define PLAN_LONG_OPTIONS                                                                                              \
-    {"cluster", required_argument, NULL, 'd'}, {"profile", required_argument, NULL, OPTION_PROFILE},                   \
-        {"dim", required_argument, NULL, OPTION_DIM}, {"microbatches", required_argument, NULL, OPTION_MICROBATCHES},  \
+    MODEL_LONG_OPTIONS, {"profile", required_argument, NULL, OPTION_PROFILE},                                          \
+        {"microbatches", required_argument, NULL, OPTION_MICROBATCHES},                                                \
         {"allocate", required_argument, NULL, OPTION_ALLOCATE},                                                        \
         {"objective", required_argument, NULL, OPTION_OBJECTIVE},                                                      \
         {"time-limit", required_argument, NULL, OPTION_TIME_LIMIT},                                                    \
@@ -54,13 +64,8 @@ enum {
         {"recompute", required_argument, NULL, OPTION_RECOMPUTE},                                                      \
         {"without", required_argument, NULL, OPTION_WITHOUT}, {"add", required_argument, NULL, OPTION_ADD},            \
         {"pin", required_argument, NULL, OPTION_PIN},                                                                  \
-        {"fail-above", required_argument, NULL, OPTION_FAIL_ABOVE}, {"loss", required_argument, NULL, OPTION_LOSS},    \
-        {"optimizer", required_argument, NULL, OPTION_OPTIMIZER},                                                      \
-        {"dropout", required_argument, NULL, OPTION_DROPOUT},                                                          \
-        {"precision", required_argument, NULL, OPTION_PRECISION}, {"no-prune", no_argument, NULL, OPTION_NO_PRUNE},    \
-        {"keep-ties", no_argument, NULL, OPTION_KEEP_TIES},                                                            \
     {                                                                                                                  \
-        "untie", no_argument, NULL, OPTION_UNTIE                                                                       \
+        "fail-above", required_argument, NULL, OPTION_FAIL_ABOVE                                                       \
     }
 
 #define PLAN_OPTIONS_HELP                                                                                              \

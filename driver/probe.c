@@ -21,14 +21,15 @@ static const char usage[] =
     "  -d, --cluster FILE    the devices (cluster.yaml)\n"
     "  -o, --output FILE     the profile\n"
     "  --dim NAME=VALUE      bind a symbolic dimension, as for compile\n"
-    "  --loss SPEC, --optimizer SPEC, --dropout P|off, --keep-ties, --untie   as for compile\n"
+    "  --loss SPEC, --optimizer SPEC, --dropout P|off, --precision f32|bf16, --no-prune, --keep-ties, --untie\n"
+    "                        as for compile\n"
     "  --target-cpu NAME     code for this CPU (default: this machine's)\n"
     "  -h, --help            this text\n";
 
 enum { OPTION_TARGET_CPU = 2048 };
 
 static const struct option long_options[] = {
-    PLAN_LONG_OPTIONS,
+    MODEL_LONG_OPTIONS,
     {"output", required_argument, NULL, 'o'},
     {"target-cpu", required_argument, NULL, OPTION_TARGET_CPU},
     {"help", no_argument, NULL, 'h'},

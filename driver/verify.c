@@ -17,7 +17,7 @@ static const char usage[] =
     "lower bound, or of that nothing fits, with exact integers. Exits 1, saying why, if anything is not as the plan\n"
     "says.\n"
     "\n"
-    "  --costs FILE   the costs the plan was made from (skycc compile --emit=costs)\n"
+    "  --costs FILE   the costs the plan was made from (compile leaves costs.json beside it)\n"
     "  --add SPEC     a device that skycc plan --costs was told to add\n"
     "  -q, --quiet    print nothing if all is well\n"
     "  -h, --help     this text\n";

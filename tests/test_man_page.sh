@@ -1,11 +1,13 @@
 #!/bin/bash
-# man/skycc.1 and the commands' --help name the same commands and options.
+# man/skycc.1, the commands' --help and what the commands take are the same commands and options; the documents name no
+# others.
 #
 #   tests/test_man_page.sh SKYCC STAGE_PROGRAM SOURCE_DIRECTORY
 set -u
 skycc=$1
 program=$2
-page=$3/man/skycc.1
+source=$3
+page=$source/man/skycc.1
 failures=0
 
 fail() {
@@ -33,15 +35,36 @@ compare() {
     done < <(grep -A1 '^\.TP' <<<"$text" | options)
 }
 
+# macro NAME: rows of options that several commands have.
+macro() { sed -n "/^#define $1/,/[^\\\\]\$/p" "$source/driver/plan_model.h" | tail -n +2; }
+
+# taken COMMAND: the long options in the command's own table.
+taken() {
+    local table=$source/driver/$1.c
+    {
+        cat "$table"
+        if grep -q -e PLAN_LONG_OPTIONS "$table"; then macro PLAN_LONG_OPTIONS; fi
+        if grep -q -e PLAN_LONG_OPTIONS -e MODEL_LONG_OPTIONS "$table"; then macro MODEL_LONG_OPTIONS; fi
+    } | tr -d '\\\n' | grep -oE '[{] *"[a-z-]+", *(no|required|optional)_argument' | sed 's/.*"\([a-z-]*\)".*/--\1/' | sort -u
+}
+
 commands=$("$skycc" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 [ -n "$commands" ] || fail "skycc --help lists no commands"
 for command in $commands; do
-    compare "skycc $command" "$("$skycc" "$command" --help)"
+    help=$("$skycc" "$command" --help)
+    compare "skycc $command" "$help"
+    difference=$(diff <(grep '^  ' <<<"$help" | options) <(taken "$command")) || fail "skycc $command: --help (<) and what it takes (>): $difference"
 done
 compare DIR/train "$("$program" --help)"
 while read -r command; do
     grep -qx "$command" <<<"$commands" || fail "the manual page describes skycc $command, which does not exist"
 done < <(sed -n 's/^\.SS skycc \([a-z]*\) .*/\1/p' "$page")
+known=$({ for command in $commands; do "$skycc" "$command" --help; done; "$program" --help; "$skycc" --help; } | options)
+for document in "$source"/README.md "$source"/docs/*.md; do
+    while read -r option; do
+        grep -qx -e "$option" <<<"$known" || fail "${document##*/} names $option, which does not exist"
+    done < <(grep -v -E 'cmake|dpkg|apt-get|git|ctest' "$document" | options)
+done
 if command -v man >/dev/null; then
     warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=100 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
     [ -z "$warnings" ] || fail "man warns: $warnings"
