@@ -152,12 +152,13 @@ Ir arithmetic_unary(Emit *emit, int op, DType type, Ir a)
 /* --- Binary ---------------------------------------------------------------------------------------------------------
  */
 
-/* NaN of either wins: the comparison picks b when one is NaN, which is wrong only if it is a. */
-static Ir extremum(Emit *emit, LLVMRealPredicate predicate, Ir a, Ir b)
+/* NaN of either wins; of two zeros, either. */
+static Ir extremum(Emit *emit, const char *intrinsic, Ir a, Ir b)
 {
-    LLVMBuilderRef builder = emit->builder;
-    Ir larger = select_value(emit, LLVMBuildFCmp(builder, predicate, a, b, ""), a, b);
-    return select_value(emit, LLVMBuildFCmp(builder, LLVMRealUNO, a, a, ""), a, larger);
+    LLVMTypeRef type = LLVMTypeOf(a);
+    Ir result = emit_intrinsic(emit, intrinsic, &type, 1, (Ir[]){a, b}, 2);
+    LLVMSetFastMathFlags(result, LLVMFastMathNoSignedZeros);
+    return result;
 }
 
 static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
@@ -171,8 +172,8 @@ static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
     case KERNEL_DIVIDE: return LLVMBuildFDiv(builder, a, b, "");
     case KERNEL_REMAINDER: return emit_library_call(emit, "fmod", (Ir[]){a, b}, 2);
     case KERNEL_POWER: return emit_library_call(emit, "pow", (Ir[]){a, b}, 2);
-    case KERNEL_MINIMUM: return extremum(emit, LLVMRealOLT, a, b);
-    case KERNEL_MAXIMUM: return extremum(emit, LLVMRealOGT, a, b);
+    case KERNEL_MINIMUM: return extremum(emit, "llvm.minimum", a, b);
+    case KERNEL_MAXIMUM: return extremum(emit, "llvm.maximum", a, b);
     case KERNEL_EQUAL: return LLVMBuildFCmp(builder, LLVMRealOEQ, a, b, "");
     case KERNEL_LESS: return LLVMBuildFCmp(builder, LLVMRealOLT, a, b, "");
     case KERNEL_LESS_EQUAL: return LLVMBuildFCmp(builder, LLVMRealOLE, a, b, "");

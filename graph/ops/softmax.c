@@ -62,9 +62,11 @@ void lower_softmax(Lowering *lowering, NodeId node)
     Register maximum, power = begin_exponentials(&rows, &maximum);
     kernel_store(rows.kernel, rows.output, power);
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
+    kernel_begin_phase(rows.kernel, false);
+    Register share = kernel_unary(rows.kernel, KERNEL_RECIPROCAL, sum);
     kernel_begin_phase(rows.kernel, true);
     Register stored = kernel_load(rows.kernel, rows.output);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_DIVIDE, stored, sum));
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, stored, share));
     lower_end(lowering);
 }
 
