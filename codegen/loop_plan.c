@@ -191,7 +191,7 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
     }
     bool by_rows = plan->copy_axis >= 0 && plan->copy_axis < inner && kernel->extent[inner] <= MOST_PREFETCHED_ROW;
     plan->streams = (is_map(kernel) || by_rows) && plan->vector_axis == inner &&
-                    kernel_bytes(kernel) > (double)target->level2_bytes / 2;
+                    kernel_bytes(kernel) > 4 * (double)target->level1_bytes;
     int64_t chunk = CHUNK_ELEMENTS; /* a multiple of lanes * copies */
     if (plan->stepped_axis < 0 && is_map(kernel) && kernel->extent[inner] > chunk) {
         plan->stepped_axis = inner;
