@@ -1,4 +1,4 @@
-/* Emission of matrix products of bf16 numbers as planned: units, blocks of k, panels. */
+/* Emission of matrix products on the bf16 unit as planned: units, blocks of k, panels. */
 #include "codegen/gemm_bf16.h"
 
 #include <string.h>
@@ -12,6 +12,7 @@ typedef struct Bf16Emitter {
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the unit */
     Ir begin, end;             /* its rows */
+    Ir columns_end;            /* of its columns */
     Ir k, depth;               /* the block of k */
     Ir first, last;            /* whether it is the first, and the last */
 } Bf16Emitter;
@@ -38,12 +39,12 @@ static void emit_parts(Bf16Emitter *gemm, const char *symbol)
 }
 
 /* The factor's element at the unit's batch indices and the given row or column and k. */
-static Ir factor_address(Bf16Emitter *gemm, int number, int moving_axis, Ir position)
+static Ir factor_address(Bf16Emitter *gemm, int number, int moving_axis, Ir position, Ir k)
 {
     Emit *emit = gemm->emit;
     const KernelOperand *operand = &gemm->kernel->operands[number];
     int inner = gemm->kernel->axis_count - 1;
-    Ir offset = emit_mul(emit, gemm->k, operand->stride[inner]);
+    Ir offset = emit_mul(emit, k, operand->stride[inner]);
     for (int axis = 0; axis < inner; axis++) {
         if (!operand->stride[axis]) continue;
         Ir index = axis == moving_axis ? position : gemm->index[axis];
@@ -68,9 +69,10 @@ static void emit_panel_call(Bf16Emitter *gemm, LLVMValueRef panel, Ir column, Ir
     Emit *emit = gemm->emit;
     const Bf16Plan *plan = gemm->plan;
     Ir packed = scratch_at(gemm, plan->a_bytes);
-    Ir source = factor_address(gemm, plan->match.b, plan->match.column_axis, column);
+    int axis = plan->match.column_axis;
+    Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
     call(gemm, bf16_pack_type(emit), gemm->pack_b, (Ir[]){source, packed, columns, gemm->depth}, 4);
-    Ir in_unit = LLVMBuildSub(emit->builder, column, gemm->index[plan->match.column_axis], "");
+    Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
     Ir kept = emit_mul(emit, in_unit, plan->unit_rows * (int64_t)sizeof(float));
     Ir arguments[BF16_BATCH + KERNEL_MAX_AXES];
     arguments[BF16_OPERANDS] = LLVMGetParam(emit->function, 0);
@@ -78,6 +80,12 @@ static void emit_panel_call(Bf16Emitter *gemm, LLVMValueRef panel, Ir column, Ir
     arguments[BF16_B] = packed;
     arguments[BF16_SUMS] = emit_address(emit, emit->i8, scratch_at(gemm, plan->a_bytes + plan->b_bytes), kept);
     arguments[BF16_TILE] = scratch_at(gemm, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
+    Ir next_k = emit_add(emit, gemm->k, emit_i64(emit, plan->depth_block));
+    Ir next = emit_add(emit, column, emit_i64(emit, bf16_panel_columns(plan)));
+    Ir same = LLVMBuildICmp(emit->builder, LLVMIntSLT, next, gemm->columns_end, "");
+    next = LLVMBuildSelect(emit->builder, same, next, first, "");
+    next_k = LLVMBuildSelect(emit->builder, same, gemm->k, next_k, "");
+    arguments[BF16_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
     arguments[BF16_BEGIN] = gemm->begin;
     arguments[BF16_END] = gemm->end;
     arguments[BF16_COLUMN] = column;
@@ -96,7 +104,9 @@ static void emit_panels(Bf16Emitter *gemm)
     Emit *emit = gemm->emit;
     const Bf16Plan *plan = gemm->plan;
     int64_t width = bf16_panel_columns(plan), whole = plan->columns / width * width;
-    Ir first = gemm->index[plan->match.column_axis], end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
+    Ir first = gemm->index[plan->match.column_axis];
+    Ir end = least(emit, emit_add(emit, first, emit_i64(emit, plan->unit_columns)), emit_i64(emit, plan->columns));
+    gemm->columns_end = end;
     if (gemm->panel) {
         Loop loop;
         emit_loop_begin(emit, &loop, first, least(emit, end, emit_i64(emit, whole)), width, 0, NULL);
@@ -127,7 +137,7 @@ static void emit_unit(Bf16Emitter *gemm)
     gemm->depth = least(emit, left, emit_i64(emit, plan->depth_block));
     gemm->first = LLVMBuildICmp(emit->builder, LLVMIntEQ, loop.index, emit_i64(emit, 0), "");
     gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
-    Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin);
+    Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
     Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
     call(gemm, bf16_pack_type(emit), gemm->pack_a, (Ir[]){source, scratch_at(gemm, 0), unit_rows, gemm->depth}, 4);
     emit_panels(gemm);

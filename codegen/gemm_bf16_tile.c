@@ -1,4 +1,4 @@
-/* The innermost part of a matrix product of bf16 numbers: the rows of a unit times one packed panel. */
+/* The innermost part of a matrix product on the bf16 unit: the rows of a unit times one packed panel. */
 #include "codegen/body.h"
 #include "codegen/gemm_bf16.h"
 
@@ -19,6 +19,7 @@ typedef struct Panel {
     LLVMValueRef function;
     LLVMTypeRef vector; /* of floats */
     int vectors;
+    Ir tile; /* number of the tile of rows in the unit */
     Body body;
 } Panel;
 
@@ -58,26 +59,105 @@ static void tiles_each(Panel *panel, const char *intrinsic, Ir base)
     }
 }
 
-static void tiles_multiply(Panel *panel, Ir a, Ir b)
+/* The blocks of A that the next step loads, into the first-level cache: a share of their lines with every product. */
+static void prefetch_a(Panel *panel, Ir a, Ir offset, Ir line, int product, int products)
 {
     Emit *emit = panel->emit;
-    Ir steps = parameter(panel, BF16_STEPS), line = emit_mul(emit, steps, BF16_BLOCK_BYTES);
-    Loop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), line, BF16_BLOCK_BYTES, 0, NULL);
-    for (int i = 0; i < A_TILES; i++) {
-        Ir address = bytes_behind(panel, a, emit_add(emit, loop.index, emit_mul(emit, line, i)));
-        tile_move(panel, "llvm.x86.tileloadd64", FIRST_A + i, address, ROW_BYTES);
+    int64_t step = bf16_step_bytes(panel->plan), lines = A_TILES * step / ROW_BYTES;
+    for (int64_t i = lines * product / products; i < lines * (product + 1) / products; i++) {
+        int64_t tile = i * ROW_BYTES / step, within = i * ROW_BYTES % step;
+        Ir address = emit_add(emit, offset, emit_mul(emit, line, tile));
+        address = bytes_behind(panel, a, emit_add(emit, address, emit_i64(emit, step + within)));
+        emit_prefetch(emit, address, PREFETCH_LEVEL1);
     }
-    for (int v = 0; v < panel->vectors; v++) {
-        Ir address = bytes_behind(panel, b, emit_add(emit, loop.index, emit_mul(emit, line, v)));
-        tile_move(panel, "llvm.x86.tileloadd64", FIRST_B + v, address, ROW_BYTES);
+}
+
+/* Loads the tiles of one part of one factor. */
+static void tiles_load(Panel *panel, int first, int count, int part, Ir base, Ir offset, Ir line)
+{
+    Emit *emit = panel->emit;
+    for (int i = 0; i < count; i++) {
+        Ir address = emit_add(emit, offset, emit_mul(emit, line, i));
+        address = bytes_behind(panel, base, emit_add(emit, address, emit_i64(emit, part * BF16_BLOCK_BYTES)));
+        tile_move(panel, "llvm.x86.tileloadd64", first + i, address, ROW_BYTES);
     }
+}
+
+static void tiles_product(Panel *panel)
+{
+    Emit *emit = panel->emit;
     for (int i = 0; i < A_TILES; i++) {
         for (int v = 0; v < panel->vectors; v++) {
             Ir arguments[] = {tile_number(panel, i * A_TILES + v), tile_number(panel, FIRST_A + i),
                               tile_number(panel, FIRST_B + v)};
             emit_intrinsic(emit, "llvm.x86.tdpbf16ps", NULL, 0, arguments, 3);
         }
+    }
+}
+
+/* The products of parts that count, neighbours with one part in common, small ones first. */
+static const struct {
+    int a, b;
+} split_products[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
+
+/* The sums of the next tile of rows, which follow this one's: a share of their lines for every step of k. */
+static void prefetch_sums(Panel *panel, Ir sums, Ir offset)
+{
+    Emit *emit = panel->emit;
+    int64_t bytes = panel->plan->tile_rows * sums_pitch(panel), steps = panel->plan->depth_block / BF16_STEP;
+    int64_t lines = (bytes / ROW_BYTES + steps - 1) / steps;
+    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, bf16_step_bytes(panel->plan)), "");
+    Ir next = emit_add(emit, emit_mul(emit, step, lines * ROW_BYTES), emit_i64(emit, bytes));
+    for (int64_t i = 0; i < lines; i++) {
+        Ir line = bytes_behind(panel, sums, emit_add(emit, next, emit_i64(emit, i * ROW_BYTES)));
+        emit_prefetch(emit, line, PREFETCH_FOR_WRITING);
+    }
+}
+
+/* The panel that will be packed next, into the second-level cache: a share of its lines with every step of k of every
+ * tile. */
+static void prefetch_next_panel(Panel *panel, Ir offset)
+{
+    Emit *emit = panel->emit;
+    const Bf16Plan *plan = panel->plan;
+    const KernelOperand *operand = &panel->kernel->operands[plan->match.b];
+    int64_t along_k = operand->stride[panel->kernel->axis_count - 1];
+    int64_t along_n = operand->stride[plan->match.column_axis];
+    if (along_k != 1 && along_n != 1) return;
+    int64_t columns = bf16_panel_columns(plan),
+            depth = plan->depth_block < plan->depth ? plan->depth_block : plan->depth;
+    int64_t row_bytes = (along_k == 1 ? depth : columns) * (int64_t)sizeof(float);
+    int64_t row_lines = (row_bytes + ROW_BYTES - 1) / ROW_BYTES, rows = along_k == 1 ? columns : depth;
+    int64_t steps = (depth + BF16_STEP - 1) / BF16_STEP, turns = plan->unit_rows / plan->tile_rows * steps;
+    int64_t share = (row_lines * rows + turns - 1) / turns;
+    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, bf16_step_bytes(plan)), "");
+    Ir first = emit_mul(emit, emit_add(emit, emit_mul(emit, panel->tile, steps), step), share);
+    for (int64_t i = 0; i < share; i++) {
+        Ir line = emit_add(emit, first, emit_i64(emit, i)), per_row = emit_i64(emit, row_lines);
+        Ir row = LLVMBuildUDiv(emit->builder, line, per_row, "");
+        Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), ROW_BYTES);
+        at = emit_add(emit, at, emit_mul(emit, row, (along_k == 1 ? along_n : along_k) * (int64_t)sizeof(float)));
+        emit_prefetch(emit, bytes_behind(panel, parameter(panel, BF16_NEXT), at), PREFETCH_LEVEL2);
+    }
+}
+
+static void tiles_multiply(Panel *panel, Ir a, Ir b, Ir sums)
+{
+    Emit *emit = panel->emit;
+    const Bf16Plan *plan = panel->plan;
+    Ir line = emit_mul(emit, parameter(panel, BF16_STEPS), bf16_step_bytes(plan));
+    Loop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), line, bf16_step_bytes(plan), 0, NULL);
+    if (plan->sum_bytes) prefetch_sums(panel, sums, loop.index);
+    prefetch_next_panel(panel, loop.index);
+    int products = plan->parts > 1 ? (int)(sizeof split_products / sizeof *split_products) : 1;
+    for (int p = 0, a_part = -1, b_part = -1; p < products; p++) {
+        int next_a = plan->parts > 1 ? split_products[p].a : 0, next_b = plan->parts > 1 ? split_products[p].b : 0;
+        if (next_a != a_part) tiles_load(panel, FIRST_A, A_TILES, next_a, a, loop.index, line);
+        if (next_b != b_part) tiles_load(panel, FIRST_B, panel->vectors, next_b, b, loop.index, line);
+        a_part = next_a, b_part = next_b;
+        prefetch_a(panel, a, loop.index, line, p, products);
+        tiles_product(panel);
     }
     emit_loop_end(emit, &loop, NULL);
 }
@@ -96,7 +176,7 @@ static void sum_by_tiles(Panel *panel, Ir a, Ir from, Ir to)
     emit_else(emit, &branch);
     tiles_each(panel, "llvm.x86.tileloadd64", from);
     emit_end_if(emit, &branch);
-    tiles_multiply(panel, a, parameter(panel, BF16_B));
+    tiles_multiply(panel, a, parameter(panel, BF16_B), from);
     tiles_each(panel, "llvm.x86.tilestored64", to);
 }
 
@@ -204,10 +284,11 @@ static void emit_tile(Panel *panel, Ir row)
 {
     Emit *emit = panel->emit;
     Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, BF16_BEGIN), "");
+    panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, panel->plan->tile_rows), "");
     Ir within = LLVMBuildAnd(emit->builder, in_unit, emit_i64(emit, BF16_BLOCK - 1), "");
     Ir block = LLVMBuildLShr(emit->builder, in_unit, emit_i64(emit, 4), "");
     Ir offset = LLVMBuildMul(emit->builder, block, parameter(panel, BF16_STEPS), "");
-    offset = emit_add(emit, emit_mul(emit, offset, BF16_BLOCK_BYTES), emit_mul(emit, within, ROW_BYTES));
+    offset = emit_add(emit, emit_mul(emit, offset, bf16_step_bytes(panel->plan)), emit_mul(emit, within, ROW_BYTES));
     Ir a = bytes_behind(panel, parameter(panel, BF16_A), offset);
     Ir kept = bytes_behind(panel, parameter(panel, BF16_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
     Ir to = LLVMBuildSelect(emit->builder, parameter(panel, BF16_LAST), parameter(panel, BF16_TILE), kept, "");

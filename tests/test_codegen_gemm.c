@@ -1,5 +1,6 @@
 /* Compiled matrix products against the interpreter, and code for other machines. */
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -177,6 +178,82 @@ static void test_bf16_products(void **state)
     target = tiles;
 }
 
+/* --- Split factors --------------------------------------------------------------------------------------------------
+ */
+
+/* Numbers of very different sizes, of whose products none is beyond the range of float32. */
+static void fill_uneven(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_random(checked, operand, elements, data);
+    if (checked->operands[operand].dtype != DTYPE_F32) return;
+    float *numbers = data;
+    for (int64_t i = 0; i < elements; i++) numbers[i] = ldexpf(numbers[i], (int)draw(60) - 30);
+}
+
+static bool nothing_is_split(void)
+{
+    if (target.bf16 != BF16_TILES) print_message("%s has no AMX tiles: nothing is split\n", target.cpu);
+    return target.bf16 != BF16_TILES;
+}
+
+static void test_split_products(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    static const int64_t sides[] = {120, 128, 131, 160, 200, 545}, depths[] = {128, 130, 256, 257, 300, 530, 700};
+    for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
+        Product p = {.batch = 1 + draw(2), .type = DTYPE_F32, .stored = DTYPE_F32};
+        p.rows = sides[draw(6)];
+        p.columns = sides[draw(5)];
+        p.depth = depths[draw(7)];
+        p.transpose_a = draw(2);
+        p.transpose_b = draw(2);
+        p.strided = draw(2);
+        p.epilogue = (Epilogue)draw(EPILOGUES);
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        check_filled(&kernel, 1e-5, draw(2) ? fill_random : fill_uneven);
+    }
+}
+
+static double mean_error; /* of operand 2: root of the mean square, by that of its elements */
+
+static void measure_error(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    (void)tolerance;
+    const float *exact = expected[2], *computed = found[2];
+    double size = 0, error = 0;
+    for (int64_t i = 0; i < checked->extent[1] * checked->extent[2]; i++) {
+        size += (double)exact[i] * (double)exact[i];
+        error += ((double)exact[i] - (double)computed[i]) * ((double)exact[i] - (double)computed[i]);
+    }
+    mean_error = sqrt(error / size);
+}
+
+/* Products of split factors are at least as exact as sums of fused multiply-adds. */
+static void test_split_accuracy(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    Target tiles = target;
+    assert_true(target_init(&target, (TargetOptions){.features = "-amx-bf16"}, &diagnostics));
+    assert_int_equal(target.bf16, BF16_PAIRS);
+    Target multiply_add = target;
+    for (int round = 0; round < 5; round++) {
+        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN};
+        build_product(&p);
+        target = multiply_add;
+        check_compared(&kernel, 0, fill_random, measure_error);
+        double plain = mean_error;
+        target = tiles;
+        check_compared(&kernel, 0, fill_random, measure_error);
+        print_message("%lld terms: error %.2e, of multiply-adds %.2e\n", (long long)p.depth, mean_error,
+                      plain);
+        assert_true(mean_error <= plain);
+    }
+    target_free(&multiply_add);
+}
+
 /* --- Other machines -------------------------------------------------------------------------------------------------
  */
 
@@ -334,7 +411,8 @@ static void test_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_products),
+        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_split_products),
+        cmocka_unit_test(test_split_accuracy),  cmocka_unit_test(test_products),
         cmocka_unit_test(test_long_products),   cmocka_unit_test(test_other_targets),
         cmocka_unit_test(test_unknown_targets), cmocka_unit_test(test_cache),
     };
