@@ -76,11 +76,59 @@ static void tell_interrupt(int signal_number)
     errno = saved;
 }
 
-/* A mapped file ends before what is read of it, or its disk failed: nothing can be done but to end. */
-static void tell_lost_file(int signal_number)
+/* --- Mapped files, for who handles SIGBUS: read there, so never moved --- */
+
+enum { MOST_MAPPED = 64, LONGEST_NAME = 512 };
+
+static struct Mapping {
+    const unsigned char *_Atomic bytes; /* NULL: a free entry */
+    size_t size;
+    char path[LONGEST_NAME];
+} mappings[MOST_MAPPED];
+static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void remember_mapping(const MappedFile *file, const char *path)
 {
-    static const char message[] = "skycc: error: a file was cut short, or could not be read, while it was in use\n";
-    if (write(STDERR_FILENO, message, sizeof message - 1) < 0) _exit(EXIT_BAD_INPUT);
+    pthread_mutex_lock(&mapping_lock);
+    for (int i = 0; i < MOST_MAPPED; i++) {
+        if (mappings[i].bytes) continue;
+        snprintf(mappings[i].path, sizeof mappings[i].path, "%s", path);
+        mappings[i].size = file->size;
+        mappings[i].bytes = file->bytes;
+        break;
+    }
+    pthread_mutex_unlock(&mapping_lock);
+}
+
+static void forget_mapping(const MappedFile *file)
+{
+    pthread_mutex_lock(&mapping_lock);
+    for (int i = 0; i < MOST_MAPPED; i++)
+        if (mappings[i].bytes == file->bytes) mappings[i].bytes = NULL;
+    pthread_mutex_unlock(&mapping_lock);
+}
+
+const char *file_mapped_at(const void *address)
+{
+    for (int i = 0; i < MOST_MAPPED; i++) {
+        const unsigned char *bytes = mappings[i].bytes;
+        if (bytes && (uintptr_t)address - (uintptr_t)bytes < mappings[i].size) return mappings[i].path;
+    }
+    return NULL;
+}
+
+static void write_text(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) _exit(EXIT_BAD_INPUT);
+}
+
+/* A mapped file ends before what is read of it, or its disk failed: nothing can be done but to end. */
+static void tell_lost_file(int signal_number, siginfo_t *information, void *context)
+{
+    (void)context;
+    const char *name = file_mapped_at(information->si_addr);
+    write_text(name ? name : "skycc");
+    write_text(": error: " FILE_LOST_TEXT "\n");
     tell_interrupt(signal_number);
     for (;;) pause(); /* the thread that waits for interrupts ends the process */
 }
@@ -111,7 +159,7 @@ void files_removed_by_interrupts(void)
         sigaction(signals[i], NULL, &former);
         if (former.sa_handler != SIG_IGN) sigaction(signals[i], &action, NULL);
     }
-    sigaction(SIGBUS, &(struct sigaction){.sa_handler = tell_lost_file}, NULL);
+    sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = tell_lost_file, .sa_flags = SA_SIGINFO}, NULL);
 }
 
 static bool io_error(Diagnostics *diagnostics, const char *path, const char *what)
@@ -160,11 +208,13 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
             *file = (MappedFile){bytes, (size_t)status.st_size, false};
     }
     close(descriptor);
+    if (file->bytes) remember_mapping(file, path);
     return ok;
 }
 
 void file_unmap(MappedFile *file)
 {
+    if (file->bytes && !file->in_memory) forget_mapping(file);
     if (file->bytes) munmap((void *)file->bytes, file->size);
     *file = (MappedFile){0};
 }

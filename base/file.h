@@ -17,6 +17,11 @@ void file_unmap(MappedFile *file);
 /* Gives back the memory of a part that was read, and will not be soon: it counts as ours while it is mapped. */
 void file_forget(const MappedFile *file, size_t offset, size_t size);
 
+/* The name of the mapped file that an address lies in, for handlers of SIGBUS, which reading it raises where it was cut
+ * short since; cut to 511 bytes. NULL: in none, or one of too many. */
+const char *file_mapped_at(const void *address);
+#define FILE_LOST_TEXT "was cut short, or could not be read, while it was in use"
+
 /* The directory this program lies in, without a slash at the end; "." if the system does not tell. The caller frees it. */
 char *file_program_directory(void);
 

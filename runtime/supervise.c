@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/diagnostics.h"
+#include "base/file.h"
 
 enum { FINALIZE_SECONDS = 20 };
 
@@ -48,10 +49,15 @@ _Noreturn void supervised_exit(RunState *state, int exit_code)
 
 static int report_signal(const SkyProgram *program, const RunState *state, int number)
 {
-    char place[48] = "before training", line[256];
+    char place[48] = "before training", what[600], line[800];
     if (state->step > 0) snprintf(place, sizeof place, "step %lld", (long long)state->step);
-    int length = snprintf(line, sizeof line, "skycc: error: rank %u (%s), %s: killed by signal %d (%s)\n",
-                          program->rank, program->device_name, place, number, strsignal(number));
+    if (number == SIGBUS && state->lost_file[0])
+        snprintf(what, sizeof what, "%s " FILE_LOST_TEXT, state->lost_file);
+    else
+        snprintf(what, sizeof what, "killed by signal %d (%s)", number, strsignal(number));
+    int length = snprintf(line, sizeof line, "skycc: error: rank %u (%s), %s: %s\n", program->rank,
+                          program->device_name, place, what);
+    if (length >= (int)sizeof line) length = (int)sizeof line - 1;
     if (write(STDERR_FILENO, line, (size_t)length) < 0) return EXIT_RUN_FAILED; /* nobody listens */
     return EXIT_RUN_FAILED;
 }
@@ -64,6 +70,16 @@ static void on_orphaned(int number)
 {
     (void)number;
     _exit(orphan_state->finished ? orphan_state->exit_code : report_signal(orphan_program, orphan_state, SIGKILL));
+}
+
+static RunState *worker_state;
+
+/* Leaves the name for the parent to tell; reading again ends the process. */
+static void on_lost_file(int number, siginfo_t *information, void *context)
+{
+    (void)number, (void)context;
+    const char *name = file_mapped_at(information->si_addr);
+    if (name) strcpy(worker_state->lost_file, name);
 }
 
 static int watch(pid_t worker, const SkyProgram *program, const RunState *state)
@@ -85,7 +101,10 @@ RunState *supervise(const SkyProgram *program)
     if (worker == 0) { /* else no second process could be made: work alone */
         orphan_program = program;
         orphan_state = state;
+        worker_state = state;
         signal(SIGUSR2, on_orphaned);
+        sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_file, .sa_flags = SA_SIGINFO | SA_RESETHAND},
+                  NULL);
         prctl(PR_SET_PDEATHSIG, SIGUSR2); /* who kills the parent means this process */
         if (getppid() != parent) exit(EXIT_RUN_FAILED);
     }

@@ -13,6 +13,7 @@ typedef struct RunState {
     volatile int64_t step;  /* being run, from 1; 0 before training */
     volatile bool finished; /* all ranks are done, with exit_code */
     volatile int exit_code;
+    char lost_file[512]; /* whose loss (SIGBUS) ends the work; "": none */
 } RunState;
 
 /* Returns in the process that is to work; the other one stays behind, and exits as that one does. Before MPI_Init. */

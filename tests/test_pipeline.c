@@ -472,6 +472,14 @@ static void a_rank_that_dies_is_named(void **state)
     assert_null(strstr(printed, "rank 1 (toy)"));
 }
 
+static void a_file_that_is_cut_short_while_it_is_read_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run("cp data cut"), 0);
+    assert_int_not_equal(train("0,1", "TOY_FAULT='cut 0 3'", "--data cut --steps 5"), 0);
+    assert_printed("rank 0 (toy), step 4: cut was cut short, or could not be read, while it was in use");
+}
+
 static void a_rank_that_hangs_is_named(void **state)
 {
     (void)state;
@@ -609,6 +617,7 @@ int main(void)
         cmocka_unit_test(ranks_of_different_plans_do_not_train),
         cmocka_unit_test(programs_may_start_in_any_order),
         cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_file_that_is_cut_short_while_it_is_read_is_named),
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(a_run_over_tcp_ends),
         cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),

@@ -3,8 +3,8 @@
  *
  *   TOY_STAGES   rank of each stage, "0,1,2,3"        TOY_SCHEDULE  gpipe or 1f1b
  *   TOY_TIED     1: the first and last dense layer share their weights
- *   TOY_FAULT    "kill 1 3": rank 1 dies in its third update; also hang, nan, orphan (its
- *                parent dies); "plan 1 0": rank 1 has another plan
+ *   TOY_FAULT    "kill 1 3": rank 1 dies in its third update; also hang, nan, cut (it empties
+ *                the file "cut"), orphan (its parent dies); "plan 1 0": rank 1 has another plan
  *   TOY_SLOWDOWN emulated slowdown of every rank      TOY_INITIAL   file with the embedding's initial value
  *   TOY_LINK     latency of every emulated link, and seconds a message occupies it
  *   TOY_RANK     instead of the launcher's rank number */
@@ -170,6 +170,7 @@ static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch)
     (void)begin, (void)end, (void)scratch;
     if (--fault_step != 0) return;
     if (strcmp(fault_kind, "kill") == 0) raise(SIGKILL);
+    if (strcmp(fault_kind, "cut") == 0 && truncate("cut", 0) != 0) abort();
     if (strcmp(fault_kind, "nan") == 0) *(float *)o[0] = NAN;
     if (strcmp(fault_kind, "orphan") == 0) kill(getppid(), SIGKILL);
     while (strcmp(fault_kind, "hang") == 0 || strcmp(fault_kind, "orphan") == 0) pause();
