@@ -22,7 +22,8 @@ void file_forget(const MappedFile *file, size_t offset, size_t size);
 const char *file_mapped_at(const void *address);
 #define FILE_LOST_TEXT "was cut short, or could not be read, while it was in use"
 
-/* The directory this program lies in, without a slash at the end; "." if the system does not tell. The caller frees it. */
+/* The directory this program lies in, without a slash at the end; "." if the system does not tell. The caller frees it.
+ */
 char *file_program_directory(void);
 
 /* A file being written beside its final name; file_commit makes it durable and renames it, anything else removes it.

@@ -1,13 +1,19 @@
 #include "codegen/cache.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <llvm-c/Core.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/units.h"
+
+static const int64_t DEFAULT_LIMIT = 256 << 20;
 
 const char *cache_default_directory(Arena *arena)
 {
@@ -15,6 +21,13 @@ const char *cache_default_directory(Arena *arena)
     if (own) return *own ? arena_string(arena, own) : NULL;
     if (cache && *cache) return arena_format(arena, "%s/skycc", cache);
     return home && *home ? arena_format(arena, "%s/.cache/skycc", home) : NULL;
+}
+
+bool cache_default_limit(int64_t *bytes)
+{
+    const char *own = getenv("SKYCC_CACHE_SIZE");
+    *bytes = DEFAULT_LIMIT;
+    return !own || units_parse_bytes(own, bytes);
 }
 
 /* The running program: another build may generate other code. */
@@ -69,7 +82,7 @@ static char *object_path(const Cache *cache, Hash kernel, const char *suffix)
     return path;
 }
 
-/* A file is the hash of the object, then the object. */
+/* A file is the hash of the object, then the object. When it was last used is its time of modification. */
 bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
 {
     if (!cache->directory) return false;
@@ -80,6 +93,7 @@ bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
     Buffer content = {0};
     char chunk[4096];
     for (size_t size; (size = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_append(&content, chunk, size);
+    futimens(fileno(file), NULL); /* may fail: a cache that others own */
     fclose(file);
     bool valid = content.size > sizeof(Hash);
     if (valid) {
@@ -108,4 +122,80 @@ void cache_store(const Cache *cache, Hash kernel, const Buffer *object)
     }
     free(temporary);
     free(path);
+}
+
+/* --- Pruning --------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct CachedFile {
+    char *name;
+    struct timespec used;
+    int64_t bytes;
+} CachedFile;
+
+typedef struct CachedFiles {
+    CachedFile *items;
+    size_t count, capacity;
+    int64_t bytes;
+} CachedFiles;
+
+/* Whether a name is one of object_path's; *suffix: what stands behind ".o". */
+static bool is_object(const char *name, const char **suffix)
+{
+    enum { DIGITS = 32 };
+    if (strspn(name, "0123456789abcdef") != DIGITS || strncmp(name + DIGITS, ".o", 2) != 0) return false;
+    *suffix = name + DIGITS + 2;
+    return !**suffix || **suffix == '.';
+}
+
+static bool earlier(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const CachedFile *x = a, *y = b;
+    return earlier(&x->used, &y->used) ? -1 : earlier(&y->used, &x->used);
+}
+
+/* Lists the objects. Temporary files that nobody can be writing any more are removed. */
+static void list_objects(DIR *directory, CachedFiles *files)
+{
+    enum { ABANDONED_SECONDS = 3600 };
+    time_t now = time(NULL);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        const char *suffix;
+        struct stat status;
+        if (!is_object(entry->d_name, &suffix) ||
+            fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode))
+            continue;
+        if (*suffix) {
+            if (status.st_mtime < now - ABANDONED_SECONDS) unlinkat(dirfd(directory), entry->d_name, 0);
+            continue;
+        }
+        CachedFile file = {strdup(entry->d_name), status.st_mtim, 512 * (int64_t)status.st_blocks};
+        if (!file.name) memory_exhausted();
+        if (file.bytes < status.st_size) file.bytes = status.st_size;
+        files->bytes += file.bytes;
+        array_push(files->items, files->count, files->capacity, file);
+    }
+}
+
+void cache_prune(const Cache *cache, int64_t limit)
+{
+    DIR *directory = cache->directory && limit > 0 ? opendir(cache->directory) : NULL;
+    if (!directory) return;
+    CachedFiles files = {0};
+    list_objects(directory, &files);
+    if (files.bytes > limit) {
+        qsort(files.items, files.count, sizeof *files.items, by_use);
+        for (size_t i = 0; i < files.count && files.bytes > limit / 5 * 4; i++) {
+            unlinkat(dirfd(directory), files.items[i].name, 0); /* another compiler may have been faster */
+            files.bytes -= files.items[i].bytes;
+        }
+    }
+    for (size_t i = 0; i < files.count; i++) free(files.items[i].name);
+    free(files.items);
+    closedir(directory);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "codegen/cache.h"
 #include "codegen/emit.h"
 #include "codegen/gemm.h"
@@ -163,7 +164,9 @@ static void compile_queued(void *context, int thread, int threads)
 
 CodegenOptions codegen_default_options(Arena *arena)
 {
-    return (CodegenOptions){.cache_directory = cache_default_directory(arena)};
+    CodegenOptions options = {.cache_directory = cache_default_directory(arena)};
+    options.cache_limit_invalid = !cache_default_limit(&options.cache_limit);
+    return options;
 }
 
 static void warn_of_emulation(const CompiledKernels *compiled, Diagnostics *diagnostics)
@@ -192,6 +195,9 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     cache_open(&queue.cache, options.cache_directory, target);
     parallel_run(parallel_threads(0), compile_queued, &queue);
     compiled->cached = queue.cached;
+    if (compiled->cached < distinct) cache_prune(&queue.cache, options.cache_limit);
+    if (options.cache_limit_invalid)
+        diagnostics_warning(diagnostics, PLACE_NONE, UNITS_BYTES_HINT, "SKYCC_CACHE_SIZE is no size: ignored");
     warn_of_emulation(compiled, diagnostics);
     return compiled;
 }

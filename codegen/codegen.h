@@ -33,9 +33,11 @@ typedef struct CompiledKernels {
 
 typedef struct CodegenOptions {
     const char *cache_directory; /* compiled objects are kept here, by kernel and target; NULL: nowhere */
+    int64_t cache_limit;         /* bytes it may take; 0: no limit */
+    bool cache_limit_invalid;    /* the limit is the default one because what the user set is none: warned of */
 } CodegenOptions;
 
-/* Objects are kept where cache_default_directory of codegen/cache.h says. */
+/* Objects are kept where cache_default_directory of codegen/cache.h says, and as many as cache_default_limit does. */
 CodegenOptions codegen_default_options(Arena *arena);
 
 /* Kernels may repeat. `target` and the kernels must outlive the result. NULL after reporting (EXIT_TOOLCHAIN). */

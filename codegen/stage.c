@@ -203,8 +203,12 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     *code = (StageCode){0};
     code->stage.first_layer = (uint32_t)first_layer;
     code->stage.last_layer = (uint32_t)last_layer;
-    StageBuilder builder = {
-        .code = code, .index = index, .graph = graph, .first_layer = first_layer, .last_layer = last_layer, .form = form};
+    StageBuilder builder = {.code = code,
+                            .index = index,
+                            .graph = graph,
+                            .first_layer = first_layer,
+                            .last_layer = last_layer,
+                            .form = form};
     stage_collect_nodes(&builder);
     stage_collect_boundaries(&builder);
     stage_collect_parameters(&builder);

@@ -24,8 +24,8 @@ struct StageIndex {
     NodeId *layerless;  /* those of no layer, ascending */
     size_t layerless_count;
     Crossings forward, backward;
-    int *reach;               /* [value]: the last layer that reads it in forward, the first in backward; else undefined */
-    unsigned char *exempt;    /* [value]: of a parameter, SkyParameter.decay_exempt_class */
+    int *reach;            /* [value]: the last layer that reads it in forward, the first in backward; else undefined */
+    unsigned char *exempt; /* [value]: of a parameter, SkyParameter.decay_exempt_class */
     ParameterNumber *numbers; /* [value] */
     int64_t *index_limit;     /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
 };

@@ -18,8 +18,8 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The nodes of the stage's layers, and of those that belong to no layer (functions of the inputs, computed wherever they
- * are read) what these need; ascending. */
+/* The nodes of the stage's layers, and of those that belong to no layer (functions of the inputs, computed wherever
+ * they are read) what these need; ascending. */
 static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
 {
     const Graph *graph = builder->graph;

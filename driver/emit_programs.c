@@ -181,8 +181,7 @@ static bool emit_texts(Emission *emission, Diagnostics *diagnostics)
 {
     for (size_t r = 0; r < emission->pipeline->rank_count; r++) {
         const char *base = arena_format(&emission->arena, "%s/stage-%02zu", emission->options->directory, r);
-        if (runs_on_target(emission, r) &&
-            !emit_text(emission, base, &emission->pipeline->programs[r], diagnostics))
+        if (runs_on_target(emission, r) && !emit_text(emission, base, &emission->pipeline->programs[r], diagnostics))
             return false;
     }
     return true;
