@@ -193,16 +193,6 @@ Place node_place(const Graph *graph, const Node *node, char text[static 512])
     return (Place){.file = graph->file, .object = text};
 }
 
-void graph_replace_uses(Graph *graph, ValueId from, ValueId to)
-{
-    for (NodeId n = 1; n < graph->node_count; n++)
-        for (int i = 0; i < graph->nodes[n].input_count; i++)
-            if (graph->nodes[n].inputs[i] == from) graph->nodes[n].inputs[i] = to;
-    for (size_t i = 0; i < graph->output_count; i++)
-        if (graph->outputs[i].value == from) graph->outputs[i].value = to;
-    if (graph->loss == from) graph->loss = to;
-}
-
 void graph_remove_dead(Graph *graph)
 {
     bool *needed = memory_allocate(graph->value_count);

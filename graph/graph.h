@@ -182,8 +182,6 @@ Place node_place(const Graph *graph, const Node *node, char text[static 512]);
 
 /* Marks nodes dead that no output, loss, gradient or update needs. */
 void graph_remove_dead(Graph *graph);
-/* Replaces every use of `from` (inputs and outputs of the graph too) by `to`. */
-void graph_replace_uses(Graph *graph, ValueId from, ValueId to);
 
 /* Structural invariants of this header; calls bug() on the first violation. Run after every pass. */
 void graph_verify(const Graph *graph);

@@ -1,7 +1,5 @@
 #include "graph/operator.h"
 
-#include <string.h>
-
 const Operator operators[OP_COUNT] = {[OP_NONE] = {.name = "(dead)"},
 #define OPERATOR(operator_name, prefix, least, most, output_count)                                                     \
     [OP_##operator_name] = {.name = #operator_name,                                                                    \
@@ -18,13 +16,6 @@ const Operator operators[OP_COUNT] = {[OP_NONE] = {.name = "(dead)"},
 bool operator_is_movement(Opcode op)
 {
     return op == OP_Identity || op == OP_Reshape || op == OP_Transpose || op == OP_Expand || op == OP_Slice;
-}
-
-Opcode operator_by_name(const char *name)
-{
-    for (int op = OP_NONE + 1; op < OP_COUNT; op++)
-        if (strcmp(name, operators[op].name) == 0) return (Opcode)op;
-    return OP_NONE;
 }
 
 bool operator_error(const InferContext *context, const char *hint, const char *format, ...)

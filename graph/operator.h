@@ -33,8 +33,7 @@ typedef struct Operator {
 } Operator;
 
 extern const Operator operators[OP_COUNT];
-bool operator_is_movement(Opcode op);      /* shows the elements of its one input otherwise, mostly for free (a view) */
-Opcode operator_by_name(const char *name); /* OP_NONE if unknown */
+bool operator_is_movement(Opcode op); /* shows the elements of its one input otherwise, mostly for free (a view) */
 
 #define OPERATOR_RULES(prefix)                                                                                         \
     InferRule infer_##prefix;                                                                                          \

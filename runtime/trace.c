@@ -10,7 +10,7 @@
 
 enum { MAX_EVENTS = 1 << 22, EXCHANGES = 16 };
 
-const char *instruction_name(uint32_t op)
+static const char *instruction_name(uint32_t op)
 {
     static const char *const names[] = {[SKY_RECEIVE_FORWARD] = "receive activations",
                                         [SKY_FORWARD] = "forward",

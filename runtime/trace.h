@@ -16,8 +16,6 @@ typedef struct Trace {
     size_t count, capacity;
 } Trace;
 
-const char *instruction_name(uint32_t op); /* "forward", "receive activations" ... */
-
 void trace_record(Trace *trace, double begin, double end, int64_t step, const SkyInstruction *instruction);
 
 /* Collective: rank 0 gathers all events, brings their clocks together and writes `path`. */

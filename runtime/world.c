@@ -13,7 +13,6 @@ enum { TAG_QUESTION = 1, TAG_ANSWER };
 
 enum { ROUNDS_AWAKE = 8 }; /* tests before sleeping on: MPICH takes one message a test, large ones take several */
 
-static const double progress_interval = 50e-6; /* between kernels */
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
 static const double most_bell_sleep =
@@ -235,11 +234,6 @@ void world_progress(World *world)
     world->request_count = kept;
     world->last_progress = world_now();
     answer_questions(world);
-}
-
-void world_progress_between(World *world)
-{
-    if (world_now() - world->last_progress >= progress_interval) world_progress(world);
 }
 
 /* What the bell of this rank shows: to be read before testing, so that a ring in between is not missed. */

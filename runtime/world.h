@@ -47,9 +47,8 @@ void world_close(World *world); /* collective */
 void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending);
 void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
 
-/* Tests once; cheap. world_progress_between does so only if some time has passed since. */
+/* Tests once; cheap. */
 void world_progress(World *world);
-void world_progress_between(World *world);
 
 /* What a rank waits for: for the message when a peer does not answer. peer -1: all. */
 typedef struct WaitReason {

@@ -29,17 +29,11 @@ static void swap_files(Moment now)
     swap_at = NEVER;
 }
 
-/* The linker redirects syscall to here: openat2, with its four arguments. */
+/* The linker redirects syscall to here: openat2, whose four arguments arrive as if it were not variadic. */
 long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+long __wrap_syscall(long number, long a, const void *b, const void *c, size_t d);
+long __wrap_syscall(long number, long a, const void *b, const void *c, size_t d)
 {
-    va_list arguments;
-    va_start(arguments, number);
-    long a = va_arg(arguments, long);
-    const void *b = va_arg(arguments, const void *), *c = va_arg(arguments, const void *);
-    size_t d = va_arg(arguments, size_t);
-    va_end(arguments);
     if (number == SYS_openat2) swap_files(BEFORE_OPEN);
     long result = __real_syscall(number, a, b, c, d);
     if (number == SYS_openat2) swap_files(AFTER_OPEN);

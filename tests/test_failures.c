@@ -38,7 +38,7 @@ char *__wrap_strndup(const char *text, size_t size);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_fstat(int descriptor, struct stat *status);
 void *__wrap_mmap(void *address, size_t length, int protection, int flags, int descriptor, off_t offset);
-long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, long a, const void *b, const void *c, size_t d);
 
 void *__wrap_malloc(size_t size) { return fails(MEMORY) ? NULL : __real_malloc(size); }
 void *__wrap_calloc(size_t count, size_t size) { return fails(MEMORY) ? NULL : __real_calloc(count, size); }
@@ -63,15 +63,9 @@ void *__wrap_mmap(void *address, size_t length, int protection, int flags, int d
     errno = ENOMEM;
     return MAP_FAILED;
 }
-/* openat2, with its four arguments */
-long __wrap_syscall(long number, ...)
+/* openat2, whose four arguments arrive as if syscall were not variadic */
+long __wrap_syscall(long number, long a, const void *b, const void *c, size_t d)
 {
-    va_list arguments;
-    va_start(arguments, number);
-    long a = va_arg(arguments, long);
-    const void *b = va_arg(arguments, const void *), *c = va_arg(arguments, const void *);
-    size_t d = va_arg(arguments, size_t);
-    va_end(arguments);
     return fails(FILES) ? io_error() : __real_syscall(number, a, b, c, d);
 }
 
