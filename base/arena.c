@@ -50,7 +50,8 @@ void *memory_resize(void *pointer, size_t count, size_t size)
 static void prefer_huge_pages(const void *bytes, size_t size)
 {
     uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;
-    if (end > first && end - first >= HUGE_PAGE) madvise((void *)first, (end - first) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    if (end > first && end - first >= HUGE_PAGE)
+        madvise((void *)first, (end - first) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 }
 
 void *arena_allocate(Arena *arena, size_t bytes)

@@ -64,7 +64,8 @@ bool json_scan_integer(JsonScan *scan, int64_t *value)
     const char *digits = at += negative;
     int64_t number = 0;
     for (; at < scan->end && *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *at - '0', &number)) return false;
+        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, *at - '0', &number))
+            return false;
     if (at == digits || (*digits == '0' && at > digits + 1)) return false;
     scan->at = at;
     *value = negative ? -number : number;
@@ -88,7 +89,8 @@ bool json_scan_string(JsonScan *scan, const char **text, size_t *length)
     return false;
 }
 
-/* The first member `key` of the root, if it is an array. Brackets are counted, not matched: who reads sees what they are. */
+/* The first member `key` of the root, if it is an array. Brackets are counted, not matched: who reads sees what they
+ * are. */
 static bool find_array(JsonScan text, const char *key, JsonScan *array)
 {
     const char *string, *start = NULL;
@@ -120,7 +122,8 @@ static void blank_array(Buffer *buffer, const MappedFile *file, JsonScan array)
     buffer_append(buffer, text, (size_t)(array.at - text));
     buffer_append(buffer, "[", 1);
     const char *line = array.at + 1;
-    for (const char *end; (end = memchr(line, '\n', (size_t)(rest - line))); line = end + 1) buffer_append(buffer, "\n", 1);
+    for (const char *end; (end = memchr(line, '\n', (size_t)(rest - line))); line = end + 1)
+        buffer_append(buffer, "\n", 1);
     buffer_print(buffer, "%*s", (int)(rest - line < INT32_MAX ? rest - line : INT32_MAX), "]");
     buffer_append(buffer, rest, file->size - (size_t)(rest - text));
 }
@@ -299,7 +302,8 @@ void json_print_number(Buffer *buffer, double value)
         return;
     }
     char text[40];
-    /* A number of fewer digits comes out of 15 with no more than it has, unless it is so small that doubles are coarse. */
+    /* A number of fewer digits comes out of 15 with no more than it has, unless it is so small that doubles are coarse.
+     */
     for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;

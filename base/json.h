@@ -12,9 +12,9 @@
  * json_decref. */
 json_t *json_read(const char *path, Diagnostics *diagnostics);
 
-/* A file read with one large table apart: of a root object's member that is an array, the tree holds an empty array, and
- * `text` what stands in the file, brackets included. Reading a table with json_scan_... takes a tenth of the time of a
- * tree of its values. `text` is empty where there is no such member; the root is then as json_read gives it. */
+/* A file read with one large table apart: of a root object's member that is an array, the tree holds an empty array,
+ * and `text` what stands in the file, brackets included. Reading a table with json_scan_... takes a tenth of the time
+ * of a tree of its values. `text` is empty where there is no such member; the root is then as json_read gives it. */
 typedef struct JsonScan {
     const char *at, *end;
 } JsonScan;
@@ -28,8 +28,8 @@ typedef struct JsonApart {
 bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagnostics *diagnostics);
 void json_apart_free(JsonApart *apart);
 
-/* Each takes one token, behind white space, or returns false and leaves it: a bracket or comma; an integer; a string, whose
- * text is in the file as it stands there (with escapes, if it has any). */
+/* Each takes one token, behind white space, or returns false and leaves it: a bracket or comma; an integer; a string,
+ * whose text is in the file as it stands there (with escapes, if it has any). */
 bool json_scan_mark(JsonScan *scan, char mark);
 bool json_scan_integer(JsonScan *scan, int64_t *value);
 bool json_scan_string(JsonScan *scan, const char **text, size_t *length);

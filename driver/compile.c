@@ -207,7 +207,7 @@ static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
     const PlannedModel *planned = &compilation->planned;
     const Report report = {&planned->plan, &planned->costs, &compilation->advice};
     Buffer costs = {0}, plan = {0}, html = {0};
-    advice_make(&compilation->advice, &planned->plan, &planned->costs);
+    advice_make(&compilation->advice, &planned->plan, &planned->costs, planned->advice_deadline);
     costs_print(&planned->costs, &costs);
     plan_print(&planned->plan, &plan);
     report_html(&report, &html);

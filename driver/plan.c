@@ -90,13 +90,14 @@ static bool write_plan(const Plan *plan, const char *path, Diagnostics *diagnost
     return ok;
 }
 
-static bool print_report(const PlanOptions *options, const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
+static bool print_report(const PlanOptions *options, const PlannedModel *planned, Diagnostics *diagnostics)
 {
     if (options->output && strcmp(options->output, "-") == 0 && !options->report) return true;
     Buffer buffer = {0};
     Advice advice;
-    advice_make(&advice, plan, costs);
-    report_print(&(Report){plan, costs, &advice}, options->report ? options->report : "text", &buffer);
+    advice_make(&advice, &planned->plan, &planned->costs, planned->advice_deadline);
+    report_print(&(Report){&planned->plan, &planned->costs, &advice}, options->report ? options->report : "text",
+                 &buffer);
     bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
     advice_free(&advice);
     buffer_free(&buffer);
@@ -114,7 +115,7 @@ static bool make_plan(const PlanOptions *options, PlannedModel *planned, Diagnos
     bool ok = planned_model_plan(planned, &options->plan, diagnostics);
     if (planned->plan.infeasible && options->output) write_plan(&planned->plan, options->output, diagnostics);
     return ok && (!options->output || write_plan(&planned->plan, options->output, diagnostics)) &&
-           print_report(options, &planned->plan, &planned->costs, diagnostics) &&
+           print_report(options, planned, diagnostics) &&
            planned_model_check_limit(planned, &options->plan, diagnostics);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "driver/pins.h"
+#include "partitioner/problem.h"
 #include "profiler/device_spec.h"
 
 enum { DEFAULT_MICROBATCHES = 8 };
@@ -133,6 +134,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     PlanRequest request = options->request;
+    planned->advice_deadline = monotonic_seconds() + request.time_limit_s + 0.5;
     request.without = options->without;
     request.without_count = options->without_count;
     request.pins = pins_read(options->pins, options->pin_count, &planned->costs, &planned->arena, diagnostics);

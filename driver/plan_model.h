@@ -75,7 +75,7 @@ enum {
     "  --microbatches N      micro-batches per step (default 8), or auto\n"                                            \
     "  --allocate HOW        even, sky, heuristic or optimal (default optimal)\n"                                      \
     "  --objective WHAT      step or period (default step)\n"                                                          \
-    "  --time-limit SECONDS  of the search for the optimum (default 30)\n"                                             \
+    "  --time-limit SECONDS  of planning, proof and advice included (default 30)\n"                                    \
     "  --schedule HOW        gpipe, 1f1b, zb (backward split) or auto: the fastest in simulation (default)\n"          \
     "  --recompute WHEN      run forward again instead of keeping its results: auto (where memory is short), never, "  \
     "always\n"                                                                                                         \
@@ -102,6 +102,7 @@ typedef struct PlannedModel {
     Profile profile;
     Costs costs;
     Plan plan;
+    double advice_deadline; /* on the monotonic clock: half a second behind the time limit */
 } PlannedModel;
 
 /* Instead of the first two: costs from a file, --add included. */

@@ -14,6 +14,7 @@ typedef struct Adviser {
     Arena arena, *out;
     Advice *advice;
     int effort; /* neighbourhoods for each of the questions that matter in the end */
+    double deadline;
 } Adviser;
 
 enum { MOST_KINDS = 12, MOST_EXAMINED = 4, MOST_LINKS = 4, FINALISTS = 3 };
@@ -73,11 +74,11 @@ static bool create_problem(const Adviser *a, const Costs *costs, Problem *proble
     return ok;
 }
 
-static Replanned plan_again(const Problem *problem, Allocation *allocation, int effort)
+static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)
 {
     const char *keeper = costs_keeper(problem->costs);
-    return keeper ? loop_replan(problem, costs_find_device(problem->costs, keeper), allocation, effort)
-                  : replan(problem, allocation, effort);
+    return keeper ? loop_replan(problem, costs_find_device(problem->costs, keeper), allocation, effort, a->deadline)
+                  : replan(problem, allocation, effort, a->deadline);
 }
 
 /* The plan as an allocation; devices are numbered as in a->costs. */
@@ -94,6 +95,9 @@ static bool is_better(const Replanned *a, const Replanned *b)
 {
     return a->found != b->found ? a->found : a->value_ns < b->value_ns;
 }
+
+/* Questions that are still to be asked then stay unasked. */
+static bool is_late(const Adviser *a) { return a->deadline > 0 && monotonic_seconds() > a->deadline; }
 
 /* One question alone takes a noticeable time. */
 static bool is_large(const Problem *p) { return (int64_t)p->layer_count * p->device_count > 50000; }
@@ -115,7 +119,7 @@ static Replanned hand_over(const Adviser *a, const Problem *problem, int gone, i
         all.device[all.stage_count] = device > removed ? device - 1 : device;
         all.end[all.stage_count++] = end;
     }
-    Replanned found = plan_again(problem, &all, effort);
+    Replanned found = plan_again(a, problem, &all, effort);
     arena_free(&arena);
     return found;
 }
@@ -194,12 +198,13 @@ static void ask_without(Adviser *a, const Problem *problem)
     int chosen[MOST_KINDS + 1], alike[MOST_KINDS + 1];
     int count = choose_kinds(a, problem, chosen, alike, is_large(problem) ? 2 : MOST_KINDS);
     advice->without = arena_new_array(a->out, AdviceWithout, (size_t)count + 1);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && !is_late(a); i++)
         advice->without[advice->without_count++] = (AdviceWithout){
             arena_string(a->out, a->costs.devices[chosen[i]].name), alike[i], plan_without(a, chosen[i], 0)};
+    count = advice->without_count;
     qsort(advice->without, (size_t)count, sizeof *advice->without, by_cost);
-    for (int i = 0; i < count && i < FINALISTS && a->effort > 0;
-         i++) { /* those that a reader looks at get a closer look */
+    /* Those that a reader looks at get a closer look. */
+    for (int i = 0; i < count && i < FINALISTS && a->effort > 0 && !is_late(a); i++) {
         AdviceWithout *without = &advice->without[i];
         if (without->plan.exact) continue;
         Replanned again = plan_without(a, costs_find_device(&a->costs, without->device), a->effort);
@@ -286,7 +291,7 @@ static bool examine(const Adviser *a, const ClusterChange *change, int effort, A
     if (create_problem(a, &costs, &problem)) {
         Allocation all = allocation_create(&arena, &problem);
         start_from_plan(a, &all);
-        Replanned plan = plan_again(&problem, &all, effort);
+        Replanned plan = plan_again(a, &problem, &all, effort);
         int64_t gain = plan_value_ns(a->plan) - plan.value_ns;
         helps = plan.found && gain > 0;
         *result = (AdviceChange){.kind = change->kind, .plan = plan, .gain_ns = gain, .change = *change};
@@ -393,7 +398,7 @@ static void look_closer(Adviser *a, AdviceChange *results, int count)
     qsort(results, (size_t)count, sizeof *results, by_gain);
     for (int i = 0; i < count && i < 2 * FINALISTS && a->effort > 0; i++) {
         AdviceChange again;
-        if (results[i].plan.exact || !examine(a, &results[i].change, a->effort, &again)) continue;
+        if (results[i].plan.exact || is_late(a) || !examine(a, &results[i].change, a->effort, &again)) continue;
         if (again.gain_ns > results[i].gain_ns) results[i] = again;
     }
 }
@@ -405,12 +410,13 @@ static void ask_changes(Adviser *a, const Problem *problem)
     int count = 0, chosen[MOST_EXAMINED + 1], most = is_large(problem) ? 1 : MOST_EXAMINED;
     for (AdviceKind kind = ADVICE_MEMORY; kind <= ADVICE_DEVICE; kind++) {
         int devices = choose_devices(a, problem, kind, chosen, most);
-        for (int i = 0; i < devices; i++)
+        for (int i = 0; i < devices && !is_late(a); i++) {
             count += examine(a, &(ClusterChange){.kind = kind, .device = chosen[i]}, 0, &results[count]);
-        a->advice->tried += devices;
+            a->advice->tried++;
+        }
     }
     int link_count = choose_links(a, links);
-    for (int i = 0; i < link_count && i < most; i++)
+    for (int i = 0; i < link_count && i < most && !is_late(a); i++)
         for (AdviceKind kind = ADVICE_BANDWIDTH; kind <= ADVICE_LATENCY; kind++) {
             links[i].kind = kind;
             count += examine(a, &links[i], 0, &results[count]);
@@ -420,10 +426,10 @@ static void ask_changes(Adviser *a, const Problem *problem)
     take_best(a->advice, results, count);
 }
 
-void advice_make(Advice *advice, const Plan *plan, const Costs *costs)
+void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double deadline)
 {
     *advice = (Advice){0};
-    Adviser a = {.plan = plan, .out = &advice->arena, .advice = advice};
+    Adviser a = {.plan = plan, .out = &advice->arena, .advice = advice, .deadline = deadline};
     Problem problem;
     if (plan->allocator < PLAN_HEURISTIC) return;
     prepare(&a, costs);

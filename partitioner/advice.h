@@ -51,8 +51,9 @@ typedef struct Advice {
     int tried; /* changes that were examined */
 } Advice;
 
-/* `costs` are those the plan was made from. */
-void advice_make(Advice *advice, const Plan *plan, const Costs *costs);
+/* `costs` are those the plan was made from. What is not asked by the deadline (on the monotonic clock; 0: none) is left
+ * out, or answered less closely. */
+void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double deadline);
 void advice_free(Advice *advice);
 
 #endif

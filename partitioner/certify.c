@@ -18,7 +18,7 @@ static void stage_times(const Problem *p, int64_t period, int64_t *below, int64_
     for (int t = 0; t < p->type_count; t++) {
         const int64_t *work = p->work + (size_t)t * (size_t)(p->layer_count + 1), *start = work;
         for (const int64_t *end = work + 1; end <= work + p->layer_count; end++) {
-            while (start < end && *end - *start > period) start++;
+            while (start<end && * end - *start> period) start++;
             if (*end - *start > within) within = *end - *start;
             if (start > work && *end - start[-1] < beyond) beyond = *end - start[-1];
         }
@@ -114,7 +114,7 @@ static double sum_under(Certifier *c, int64_t cap, double target)
     const Problem *p = c->problem;
     Relaxation r;
     relaxation_create_capped(&r, p, cap, c->update_high, true, NULL, 0);
-    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
+    Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = c->deadline};
     for (int d = p->device_count - 1; d >= 0; d--) prices.price[r.class_of[d]] = c->price[d];
     prices_solve(&prices, &r, target, 20000);
     c->work -= relaxation_work(&r, prices.iterations);
@@ -201,23 +201,95 @@ static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
     return ok;
 }
 
-/* The bound as it is; or, where trees do not get there, what prices alone can prove. */
+/* ---- what the solver knows ---- */
+
+/* A leaf with the item's prices: the least sum, or by how much the shortest path exceeds the prices. */
+static double add_leaf(Certifier *c, const EvidenceItem *item, bool sums)
+{
+    const Problem *p = c->problem;
+    Relaxation r;
+    relaxation_create_capped(&r, p, item->high, sums ? c->update_high : INT64_MAX, sums, NULL, 0);
+    double *price = arena_new_array(&r.arena, double, (size_t)r.class_count), total = 0;
+    CertificateNode node = {.leaf = true};
+    node.price = arena_new_array(c->arena, int64_t, (size_t)c->certificate->price_count);
+    for (int d = 0; d < p->device_count; d++) {
+        node.price[c->request->device_of[d]] = (int64_t)item->price[p->type_of[d]];
+        price[r.class_of[d]] = item->price[p->type_of[d]];
+        total += item->price[p->type_of[d]];
+    }
+    double path = relaxation_solve(&r, price);
+    relaxation_free(&r);
+    node.path = path < RELAXATION_INFINITY / 2 ? (int64_t)path : -1; /* no chain at all */
+    node.total = (int64_t)total;
+    array_push(c->certificate->nodes, c->certificate->node_count, c->node_capacity, node);
+    add_interval(c, item->low, item->high, c->certificate->node_count - 1);
+    return path < RELAXATION_INFINITY / 2 ? path - total : RELAXATION_INFINITY;
+}
+
+/* Exactly what the prices of the solver prove, which is the bound itself unless searching or branching raised it. */
+static bool certify_evidence(Certifier *c, int64_t bound, bool period)
+{
+    Evidence *evidence = c->request->evidence;
+    double rounds = c->problem->microbatches - 1, least = (double)bound;
+    reset(c);
+    if (!evidence || evidence->count == 0) return false;
+    if (period) {
+        const EvidenceItem *item = &evidence->items[0];
+        EvidenceItem capped = {0, item->high < bound ? item->high : bound - 1, item->price};
+        c->certificate->bound_ns = capped.high + 1;
+        if (add_leaf(c, &capped, false) > 0) return true;
+        /* Over links too slow for the cap the cluster falls into parts, each of which needs prices of its own. */
+        reset(c);
+        for (int d = 0; d < c->problem->device_count; d++) c->price[d] = item->price[c->problem->type_of[d]];
+        return prove_interval(c, 0, capped.high, false, 0, 1);
+    }
+    evidence_sort(evidence);
+    for (int i = 0; i < evidence->count; i++) {
+        double step = add_leaf(c, &evidence->items[i], true) + rounds * (double)(evidence->items[i].low + 1);
+        if (step < least) least = step;
+    }
+    c->certificate->bound_ns = (int64_t)least;
+    return least >= 1;
+}
+
+/* ---- the best of both ---- */
+
+/* Whatever `better` says, `c` goes on with an empty certificate; the better one of it and `best` stays in `best`. */
+static void keep(Certifier *c, Certificate *best, bool better)
+{
+    Certificate *now = c->certificate;
+    if (better && now->bound_ns > best->bound_ns) {
+        Certificate swap = *best;
+        *best = *now;
+        *now = swap;
+    }
+    free(now->intervals);
+    free(now->nodes);
+    *now = (Certificate){.price_count = c->request->price_count};
+    c->node_capacity = c->interval_capacity = 0;
+}
+
+/* What the solver's prices prove; if the bound is more, trees for all of it; if that takes too long, what new prices
+ * can. */
 static bool certify_bound(Certifier *c, int64_t bound)
 {
-    static const double weaker[] = {1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3};
     bool period = c->problem->objective == PLAN_OBJECTIVE_PERIOD || c->request->infeasible;
+    Certificate best = {0};
     if (bound <= 1) return false;
-    double now = monotonic_seconds();
-    if (c->deadline > now)
-        c->deadline = now + (c->deadline - now) / 2; /* the rest is for what prices alone can prove */
-    if (period ? certify_period(c, bound, MAX_NODES) : certify_step(c, bound, TREE_NODES, false)) return true;
-    if (c->request->infeasible) return false;
-    c->work = INT64_MAX;
-    c->deadline = 1e300;
-    if (!period) return certify_step(c, bound, 1, true);
-    for (size_t k = 0; k < sizeof weaker / sizeof *weaker; k++)
-        if (certify_period(c, (int64_t)((double)bound * (1 - weaker[k])), 1)) return true;
-    return false;
+    if (!c->request->infeasible) keep(c, &best, certify_evidence(c, bound, period));
+    if (best.bound_ns < bound) {
+        double now = monotonic_seconds(), end = c->deadline;
+        if (!period && end > now) c->deadline = now + (end - now) / 2;
+        keep(c, &best, period ? certify_period(c, bound, MAX_NODES) : certify_step(c, bound, TREE_NODES, false));
+        c->deadline = end;
+    }
+    if (best.bound_ns < bound && !period) {
+        c->work = c->request->work;
+        keep(c, &best, certify_step(c, bound, 1, true));
+    }
+    *c->certificate = best;
+    c->certificate->price_count = c->request->price_count;
+    return best.bound_ns > 0;
 }
 
 /* The intervals and nodes grew by malloc: into the arena they go. */

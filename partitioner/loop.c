@@ -189,7 +189,7 @@ static void examine(Loop *loop, Node node)
         Allocation start = allocation_create(&arena, &problem), found = allocation_create(&arena, &problem);
         bool fits = allocate_heuristic(&problem, &start);
         double left = loop->deadline - monotonic_seconds();
-        OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, left > 0 ? left / 2 : 0, &found);
+        OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, left > 0 ? left / 2 : 0, &found, NULL);
         loop->timed_out |= result.timed_out;
         if (!result.infeasible && result.bound > node.bound) node.bound = result.bound;
         if (result.found) {
@@ -325,7 +325,7 @@ static bool try_cut(Loop *loop, int cut, int neighbourhoods)
     if (create_node(loop, &node, &costs, &arena, &problem)) {
         Allocation chain = allocation_create(&arena, &problem);
         follow_best(loop, cut, &chain);
-        if (replan(&problem, &chain, neighbourhoods).found) {
+        if (replan(&problem, &chain, neighbourhoods, loop->deadline).found) {
             translate(loop, &chain, &loop->trial);
             offer(loop, &loop->trial);
         }
@@ -386,9 +386,9 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
     return result;
 }
 
-Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods)
+Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline)
 {
-    Loop loop = {.problem = problem, .device = device, .deadline = HUGE_VAL};
+    Loop loop = {.problem = problem, .device = device, .deadline = deadline > 0 ? deadline : HUGE_VAL};
     int64_t trials = 60000 / ((int64_t)problem->layer_count * problem->device_count);
     Allocation all[PLAN_ALLOCATOR_COUNT];
     Replanned result = {0};

@@ -22,7 +22,7 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
 
 /* replan around a loop: the same start, the same answers on every machine. Tiny problems are solved to the optimum; in
  * others the first stage's end is moved as long as that helps, and the chain behind it planned again. */
-Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods);
+Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline);
 
 /* The memory that `device` needs at least for any plan to fit, to a millionth, as far as half a second each can tell.
  */

@@ -96,7 +96,7 @@ static int64_t frozen_period(const Gaps *g)
 }
 
 /* The question around the gaps: true with a plan in *better. */
-static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value, Allocation *better)
+static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value, double deadline, Allocation *better)
 {
     const Problem *p = g->problem;
     bool sums = p->objective == PLAN_OBJECTIVE_STEP, found = false;
@@ -105,8 +105,9 @@ static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value,
     Relaxation r;
     relaxation_create_around(&r, p, cap, sums, &freeze);
     if (r.class_count > 0) {
-        Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count)};
-        SearchLimits limits = {.width = WIDTH, .best = (double)value->step, .period_low = frozen_period(g)};
+        Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = deadline};
+        SearchLimits limits = {
+            .width = WIDTH, .best = (double)value->step, .period_low = frozen_period(g), .deadline = deadline};
         double target = sums ? (double)value->step - rounds * (double)limits.period_low - 0.5 : 0;
         prices_solve(&prices, &r, target, ITERATIONS);
         if (prices.bound <= target) {
@@ -135,7 +136,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *plan, int64_t bound, 
     int target = LEAST_FREE + random_below(n, MORE_FREE + growth);
     choose_gaps(n, &gaps, cap, target < plan->stage_count ? target : plan->stage_count);
     choose_spares(n, &gaps);
-    bool found = solve_gaps(&gaps, cap, &value, better);
+    bool found = solve_gaps(&gaps, cap, &value, n->deadline, better);
     if (found) {
         AllocationValue now = allocation_evaluate(p, better);
         found = now.fits && (step ? now.step < value.step : now.period < value.period);

@@ -9,7 +9,8 @@ typedef struct Neighbourhood {
     const Problem *problem;
     uint64_t random; /* state: the same start gives the same search */
     int64_t tried, better;
-    int failures; /* in a row: neighbourhoods grow with them */
+    int failures;    /* in a row: neighbourhoods grow with them */
+    double deadline; /* on the monotonic clock: tries end then; 0: never */
 } Neighbourhood;
 
 /* Tries one neighbourhood of a plan that fits. True if *better holds a better plan for the problem's objective. `bound`

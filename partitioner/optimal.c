@@ -20,6 +20,7 @@ typedef struct Solver {
     bool timed_out;
     Neighbourhood neighbourhood;
     double *type_price; /* [type]: prices to start the next question from */
+    Evidence *evidence; /* or NULL */
 } Solver;
 
 static bool out_of_time(Solver *s)
@@ -47,6 +48,13 @@ static void load_prices(const Solver *s, const Relaxation *r, double *price)
 static void store_prices(Solver *s, const Relaxation *r, const double *price)
 {
     for (int d = 0; d < s->problem->device_count; d++) s->type_price[s->problem->type_of[d]] = price[r->class_of[d]];
+}
+
+/* The bound is above the cap, and these are the prices that say so. */
+static void refuted(Solver *s, int64_t cap)
+{
+    if (s->problem->objective == PLAN_OBJECTIVE_PERIOD)
+        evidence_replace(s->evidence, s->problem, 0, period_above(s->problem, cap) - 1, s->type_price);
 }
 
 /* One question may take a third of what is left. */
@@ -83,8 +91,8 @@ static Answer decide(Solver *s, int64_t cap, int width)
     Answer answer = prices.bound > 0 ? NO : UNKNOWN;
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
     if (answer == UNKNOWN && s->problem->region_count > 1)
-
         answer = branch(s, cap, (ProofLimits){.nodes = INT32_MAX, .deadline = s->deadline, .regions_only = true});
+    if (answer == NO) refuted(s, cap);
     if (answer == UNKNOWN && width > 0) {
         relaxation_solve(&r, prices.price);
         /* A narrow search finds a plan where there are many; each wider one costs what all before it did, times eight.
@@ -117,9 +125,9 @@ static bool is_large(const Problem *p) { return (int64_t)p->layer_count * p->dev
 static void improve(Solver *s, int failures, double until)
 {
     if (is_small(s->problem)) return;
-    for (int failed = 0; failed < failures && s->found && !s->timed_out && monotonic_seconds() < until; failed++) {
+    for (int failed = 0; failed < failures && s->found && !out_of_time(s) && monotonic_seconds() < until; failed++) {
         int64_t value = s->problem->objective == PLAN_OBJECTIVE_STEP ? s->value.step : s->value.period;
-        if (value <= s->bound || out_of_time(s)) return;
+        if (value <= s->bound) return;
         if (neighbourhood_try(&s->neighbourhood, s->best, s->bound, &s->trial) && offer(s, &s->trial)) failed = -1;
     }
 }
@@ -182,6 +190,7 @@ static void widen(Solver *s)
 static int64_t solve_period(Solver *s)
 {
     s->bound = period_above(s->problem, 0); /* no smaller period is possible */
+    refuted(s, 0);
     Answer any = find_any(s);
     if (any != YES) return any == NO ? INT64_MAX : s->bound;
     bisect(s, is_small(s->problem) ? WIDTH : NARROW, 1e-3);
@@ -196,9 +205,10 @@ static int64_t solve_period(Solver *s)
 /* ---- step ---- */
 
 typedef struct Interval {
-    int64_t low, high; /* periods in (low, high] */
-    double bound;      /* of the step of plans in it */
-    bool stuck;        /* too narrow to be worth splitting: only branching would help */
+    int64_t low, high;   /* periods in (low, high] */
+    double bound;        /* of the step of plans in it */
+    bool stuck;          /* too narrow to be worth splitting: only branching would help */
+    const double *price; /* [type]: which gave the bound */
 } Interval;
 
 typedef struct Intervals {
@@ -206,9 +216,9 @@ typedef struct Intervals {
     int count, capacity;
 } Intervals;
 
-static void add_interval(Intervals *open, int64_t low, int64_t high, double bound)
+static void add_interval(Intervals *open, int64_t low, int64_t high, double bound, const double *price)
 {
-    Interval interval = {low, high, bound, false};
+    Interval interval = {low, high, bound, false, price};
     if (low < high) array_push(open->items, open->count, open->capacity, interval);
 }
 
@@ -234,18 +244,24 @@ static int64_t highest_useful(const Solver *s, double sum, int64_t high)
  * `prices`, whose bound holds for the sum of every plan below the cap. */
 static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxation *r, const Prices *prices)
 {
+    const double *price = interval.price;
     enum { FIRST_WIDTH = 32 };
     double rounds = s->problem->microbatches - 1, least = prices->bound + rounds * (double)(interval.low + 1);
     int64_t high = highest_useful(s, prices->bound, interval.high), width = interval.high - interval.low;
     if (interval.high - high > width / 8) {
-        add_interval(open, interval.low, high, least);
+        if (high < interval.low) high = interval.low;
+        evidence_add(s->evidence, s->problem, high, interval.high, price);
+        add_interval(open, interval.low, high, least, price);
         return;
     }
     relaxation_solve(r, prices->price);
     double before = best_step(s);
-    if (search_interval(s, r, prices->price, interval.low, FIRST_WIDTH).complete) return;
+    if (search_interval(s, r, prices->price, interval.low, FIRST_WIDTH).complete) {
+        evidence_add(s->evidence, s->problem, interval.low, interval.high, price);
+        return;
+    }
     if (best_step(s) < before) {
-        add_interval(open, interval.low, interval.high, least);
+        add_interval(open, interval.low, interval.high, least, price);
         return;
     }
     /* Splitting helps while the interval's width is what keeps its bound low. */
@@ -253,17 +269,20 @@ static void examine_open(Solver *s, Intervals *open, Interval interval, Relaxati
     bool small = is_small(s->problem);
     if (width > 1 && spread > 1e-6 * least && (spread > 0.3 * gap || (!small && spread > 1e-4 * least))) {
         int64_t middle = interval.low + width / 2;
-        add_interval(open, interval.low, middle, least);
-        add_interval(open, middle, interval.high, prices->bound + rounds * (double)(middle + 1));
+        add_interval(open, interval.low, middle, least, price);
+        add_interval(open, middle, interval.high, prices->bound + rounds * (double)(middle + 1), price);
         return;
     }
     /* Far from the bound even a wide search leaves most of the gap. */
     bool close = small || gap < 2e-3 * least;
     for (int more = FIRST_WIDTH * 8; more <= 8 * WIDTH && close; more *= 8) {
         if (out_of_time(s)) break;
-        if (search_interval(s, r, prices->price, interval.low, more).complete) return;
+        if (!search_interval(s, r, prices->price, interval.low, more).complete) continue;
+        evidence_add(s->evidence, s->problem, interval.low, interval.high, price);
+        return;
     }
-    array_push(open->items, open->count, open->capacity, ((Interval){interval.low, interval.high, least, true}));
+    Interval stuck = {interval.low, interval.high, least, true, price};
+    array_push(open->items, open->count, open->capacity, stuck);
 }
 
 static void examine(Solver *s, Intervals *open, Interval interval)
@@ -276,7 +295,13 @@ static void examine(Solver *s, Intervals *open, Interval interval)
     double target = best_step(s) - (double)(p->microbatches - 1) * (double)(interval.low + 1);
     prices_solve(&prices, &r, target - 0.5, 20000);
     if (prices.bound < RELAXATION_INFINITY / 2) store_prices(s, &r, prices.price);
-    if (prices.bound < target) examine_open(s, open, interval, &r, &prices);
+    double *price = arena_new_array(&s->arena, double, (size_t)p->type_count);
+    for (int c = 0; c < r.class_count; c++) price[r.class_type[c]] = prices.price[c];
+    interval.price = price;
+    if (prices.bound < target)
+        examine_open(s, open, interval, &r, &prices);
+    else
+        evidence_add(s->evidence, p, interval.low, interval.high, price);
     relaxation_free(&r);
 }
 
@@ -293,7 +318,9 @@ static int64_t solve_step(Solver *s)
     Intervals open = {0};
     int64_t low = period_above(s->problem, 0) - 1;
     if (find_any(s) == NO) return INT64_MAX;
-    add_interval(&open, low, period_largest(s->problem), 0);
+    const double *none = arena_new_array(&s->arena, double, (size_t)s->problem->type_count);
+    evidence_replace(s->evidence, s->problem, 0, low, none); /* no plan at all */
+    add_interval(&open, low, period_largest(s->problem), 0, none);
     double bound = RELAXATION_INFINITY;
     improve(s, 40, monotonic_seconds() + (s->deadline - monotonic_seconds()) / 8);
     while (open.count > 0) {
@@ -306,6 +333,8 @@ static int64_t solve_step(Solver *s)
         examine(s, &open, interval);
     }
     if (open.count == 0 || bound >= best_step(s)) bound = s->found ? best_step(s) : bound;
+    for (int i = 0; i < open.count; i++)
+        evidence_add(s->evidence, s->problem, open.items[i].low, open.items[i].high, open.items[i].price);
     free(open.items);
     /* What is left of the time goes to better plans. */
     s->bound = bound >= best_step(s) ? (int64_t)best_step(s) : (int64_t)bound;
@@ -313,12 +342,14 @@ static int64_t solve_step(Solver *s)
     return bound >= RELAXATION_INFINITY / 2 ? INT64_MAX : (int64_t)bound;
 }
 
-OptimalResult optimal_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation)
+OptimalResult optimal_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,
+                            Evidence *evidence)
 {
-    Solver s = {.problem = problem, .deadline = monotonic_seconds() + seconds, .best = allocation};
+    Solver s = {
+        .problem = problem, .deadline = monotonic_seconds() + seconds, .best = allocation, .evidence = evidence};
     s.trial = allocation_create(&s.arena, problem);
     s.type_price = arena_new_array(&s.arena, double, (size_t)problem->type_count);
-    s.neighbourhood = (Neighbourhood){.problem = problem, .random = 0x2545f4914f6cdd1d};
+    s.neighbourhood = (Neighbourhood){.problem = problem, .random = 0x2545f4914f6cdd1d, .deadline = s.deadline};
     if (start) offer(&s, start);
     bool step = problem->objective == PLAN_OBJECTIVE_STEP;
     OptimalResult result = {.bound = step ? solve_step(&s) : solve_period(&s)};

@@ -20,6 +20,7 @@ typedef struct Planner {
     const PlanRequest *request;
     PlanPin *pins; /* the request's, and what keep: implies */
     int pin_count;
+    double started; /* on the monotonic clock: from here on the time limit counts */
     Arena arena;
     Diagnostics *diagnostics;
 } Planner;
@@ -118,6 +119,7 @@ typedef struct Candidates {
     bool known[PLAN_ALLOCATOR_COUNT];
     bool always; /* every stage recomputes though it did not have to: the allocations are of that problem */
     OptimalResult result;
+    Evidence evidence; /* for the result's bound */
 } Candidates;
 
 static void run_baselines(const Problem *problem, Candidates *c)
@@ -133,10 +135,11 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
 {
     Problem plain;
     bool recompute = recompute_matters(problem);
-    double seconds = 0.8 * p->request->time_limit_s;
+    double deadline = p->started + 0.9 * p->request->time_limit_s;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     if (has_loop(p)) {
         int device = costs_find_device(&p->costs, costs_keeper(p->asked));
+        double seconds = deadline - monotonic_seconds();
         LoopResult loop = p->request->recompute == PLAN_RECOMPUTE_AUTO
                               ? recompute_loop(problem, device, seconds, c->allocation, &c->always)
                               : loop_solve(problem, device, seconds, c->allocation);
@@ -150,8 +153,9 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
     }
     if (!c->known[PLAN_HEURISTIC]) run_baselines(problem, c);
     const Allocation *start = c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL;
-    c->result = recompute ? recompute_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL])
-                          : optimal_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL]);
+    double seconds = deadline - monotonic_seconds();
+    c->result = recompute ? recompute_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence)
+                          : optimal_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence);
     c->known[PLAN_OPTIMAL] = c->result.found;
 }
 
@@ -186,15 +190,16 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
     plan->timed_out = result->timed_out;
 }
 
-/* Two seconds' worth, or a tenth of a second's of large problems, where trees rarely get further than prices alone: what
- * takes more trees than that is certified a little lower. */
-static int64_t certify_work(const Problem *problem)
+/* Counted, so that the same question gives the same bytes: two seconds' worth, or a tenth of a second's of large
+ * problems, where trees rarely get further than prices alone. Where the time limit ended the search the bytes are no
+ * longer the same anyway, and what is left of it is the limit. What takes more trees is certified a little lower. */
+static int64_t certify_work(const Problem *problem, bool timed_out)
 {
     int64_t size = (int64_t)problem->layer_count * problem->device_count;
-    return size > 5000 ? 100000000 : 2000000000;
+    return timed_out ? INT64_MAX : size > 5000 ? 100000000 : 2000000000;
 }
 
-static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, double deadline)
+static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates)
 {
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
     for (int d = 0; d < problem->device_count; d++)
@@ -202,15 +207,16 @@ static void fill_certificate(const Planner *p, Plan *plan, const Problem *proble
     CertifyRequest request = {.bound = plan->infeasible ? period_largest(problem) + 1 : plan->lower_bound_ns,
                               .device_of = device_of,
                               .price_count = p->asked->device_count,
-                              .work = certify_work(problem),
+                              .evidence = &candidates->evidence,
+                              .work = certify_work(problem, candidates->result.timed_out),
                               .infeasible = plan->infeasible,
-                              .deadline = deadline};
+                              .deadline = p->started + p->request->time_limit_s};
     plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     free(device_of);
 }
 
 /* A plan without stages, but with the proof that there is none. Without a proof it is not given out. */
-static void fill_infeasible(const Planner *p, Plan *plan, const Problem *problem, double deadline)
+static void fill_infeasible(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates)
 {
     memset(plan, 0, sizeof *plan);
     plan->infeasible = true;
@@ -223,7 +229,7 @@ static void fill_infeasible(const Planner *p, Plan *plan, const Problem *problem
     plan->microbatches = problem->microbatches;
     plan->layer_count = problem->layer_count;
     fill_wishes(p, plan);
-    fill_certificate(p, plan, problem, deadline);
+    fill_certificate(p, plan, problem, candidates);
     if (!plan->certificate) plan_free(plan);
 }
 
@@ -287,14 +293,13 @@ static bool make_plan(const Planner *p, Plan *plan)
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
-    double deadline = monotonic_seconds() + p->request->time_limit_s;
     if (!create_problem(p, &p->costs, p->request->schedule, recompute_of(p), &problem)) return false;
     run_allocators(p, &problem, &arena, &candidates);
     if (candidates.always) {
         problem_free(&problem);
         if (!create_problem(p, &p->costs, p->request->schedule, RECOMPUTE_ALWAYS, &problem)) return false;
     }
-    if (candidates.result.infeasible && !has_loop(p)) fill_infeasible(p, plan, &problem, deadline);
+    if (candidates.result.infeasible && !has_loop(p)) fill_infeasible(p, plan, &problem, &candidates);
     bool ok = check_found(p, &problem, &candidates);
     if (ok) {
         const Allocation *chosen = &candidates.allocation[p->request->allocate];
@@ -304,9 +309,10 @@ static bool make_plan(const Planner *p, Plan *plan)
         crossings_fill(plan, p->asked);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
-        if (!has_loop(p)) fill_certificate(p, plan, &problem, deadline);
+        if (!has_loop(p)) fill_certificate(p, plan, &problem, &candidates);
     }
     problem_free(&problem);
+    evidence_free(&candidates.evidence);
     arena_free(&arena);
     return ok;
 }
@@ -328,7 +334,7 @@ static bool choose_microbatches(const Planner *p, PlanRequest *request, double *
 bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
     PlanRequest settled = *request;
-    Planner p = {.asked = costs, .request = &settled, .diagnostics = diagnostics};
+    Planner p = {.asked = costs, .request = &settled, .started = monotonic_seconds(), .diagnostics = diagnostics};
     double gain = 0;
     bool ok = leave_out(&p) && collect_pins(&p) && choose_microbatches(&p, &settled, &gain) && make_plan(&p, plan);
     if (ok) plan->microbatches_gain = gain;

@@ -41,8 +41,7 @@ static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *
         }
         total += layer_total;
         if (!(total <= MAX_TOTAL_NS) || !(total * p->microbatches <= MAX_STEP_NS))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT,
-                                     (Place){.file = costs->name, .object = d->name},
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = costs->name, .object = d->name},
                                      "check the unit: times are in seconds", "the layers' times add up to too much");
         forwards[l + 1] = forwards[l] + forward_ns;
         work[l + 1] = work[l] + work_ns;

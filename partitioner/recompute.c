@@ -34,7 +34,7 @@ static bool offer_optimum(Choice *c, const bool *devices, double share)
     if (!problem_derive(&fixed, c->problem, c->problem->costs, c->problem->microbatches,
                         devices ? RECOMPUTE_SOME : RECOMPUTE_NEVER, devices))
         return false;
-    OptimalResult result = optimal_solve(&fixed, NULL, seconds, &c->trial);
+    OptimalResult result = optimal_solve(&fixed, NULL, seconds, &c->trial, NULL);
     problem_free(&fixed);
     c->timed_out |= result.timed_out;
     return result.found && offer(c, &c->trial);
@@ -114,13 +114,14 @@ static int64_t value_of(const Choice *c)
     return c->problem->objective == PLAN_OBJECTIVE_STEP ? c->value.step : c->value.period;
 }
 
-OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation)
+OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,
+                              Evidence *evidence)
 {
     enum { ROUNDS = 3 };
     Choice c = {.problem = problem, .best = allocation, .deadline = monotonic_seconds() + seconds};
     c.trial = allocation_create(&c.arena, problem);
     if (start) offer(&c, start);
-    OptimalResult result = optimal_solve(problem, start, seconds / 2, &c.trial);
+    OptimalResult result = optimal_solve(problem, start, seconds / 2, &c.trial, evidence);
     c.timed_out = result.timed_out;
     if (result.found) offer(&c, &c.trial);
     bool *devices = arena_new_array(&c.arena, bool, (size_t)problem->device_count);

@@ -14,7 +14,8 @@
 bool recompute_matters(const Problem *problem);
 
 /* optimal_solve for a problem with RECOMPUTE_AUTO; the result's value is that of allocation_settle. */
-OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation);
+OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,
+                              Evidence *evidence);
 
 /* loop_solve where recomputation is open: the better of the optima in which no stage recomputes and in which every one
  * does (*always); `problem` recomputes never. The bound holds for plans in which some do, too. result.infeasible: no

@@ -18,7 +18,7 @@ static Replanned solve(const Problem *p, Allocation *allocation)
     bool fits = allocation_evaluate(p, allocation).fits;
     const Allocation *start = fits ? allocation : NULL;
     OptimalResult result =
-        recompute_matters(p) ? recompute_solve(p, start, 1e9, &best) : optimal_solve(p, start, 1e9, &best);
+        recompute_matters(p) ? recompute_solve(p, start, 1e9, &best, NULL) : optimal_solve(p, start, 1e9, &best, NULL);
     if (result.found) allocation_copy(allocation, &best);
     arena_free(&arena);
     return (Replanned){result.found, result.bound == result.value || result.infeasible, result.value};
@@ -31,7 +31,7 @@ int replan_allowance(const Problem *p)
     return share < 1 ? 1 : share > 100 ? 100 : (int)share;
 }
 
-Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
+Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods, double deadline)
 {
     static const int64_t WORK = 50000;
     if (replan_is_tiny(p)) return solve(p, allocation);
@@ -42,8 +42,8 @@ Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods)
         fits = allocate_heuristic(p, &trial);
         if (fits) allocation_copy(allocation, &trial);
     }
-    Neighbourhood search = {.problem = p, .random = 0x9e3779b97f4a7c15};
-    for (int k = 0; k < neighbourhoods && fits; k++)
+    Neighbourhood search = {.problem = p, .random = 0x9e3779b97f4a7c15, .deadline = deadline};
+    for (int k = 0; k < neighbourhoods && fits && (deadline <= 0 || monotonic_seconds() < deadline); k++)
         if (neighbourhood_try(&search, allocation, 1, &trial)) allocation_copy(allocation, &trial);
     AllocationValue value = allocation_settle(p, allocation);
     arena_free(&arena);

@@ -12,8 +12,8 @@ typedef struct Replanned {
 
 /* `allocation` holds where to start from (a plan of a similar problem, which need not fit here) and gets the best
  * found. Tiny problems are solved to the optimum; in others local search improves the start, and then that many
- * neighbourhoods. */
-Replanned replan(const Problem *problem, Allocation *allocation, int neighbourhoods);
+ * neighbourhoods, as long as it is not past the deadline (on the monotonic clock; 0: none). */
+Replanned replan(const Problem *problem, Allocation *allocation, int neighbourhoods, double deadline);
 /* Few enough layers and devices to be solved to the optimum by the dozen. */
 bool replan_is_tiny(const Problem *problem);
 /* How many neighbourhoods all questions about a problem of this size may have together, so that they take a fraction of

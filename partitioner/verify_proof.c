@@ -72,9 +72,8 @@ static int64_t least_bytes(Checker *c, int start, int end, int flights)
     while (c->weighed > start) {
         rules_add_layer(r, &c->memory, --c->weighed);
         int64_t kept = rules_bytes(r, &c->memory, c->weighed, end, flights, recompute == PLAN_RECOMPUTE_ALWAYS);
-        int64_t again = recompute != PLAN_RECOMPUTE_AUTO
-                            ? kept
-                            : rules_bytes(r, &c->memory, c->weighed, end, flights, true);
+        int64_t again =
+            recompute != PLAN_RECOMPUTE_AUTO ? kept : rules_bytes(r, &c->memory, c->weighed, end, flights, true);
         c->bytes[c->weighed] = kept < again ? kept : again;
     }
     return c->bytes[start];

@@ -78,7 +78,7 @@ static void advice_is_what_planning_again_finds(void **state)
         Plan plan = {0};
         if (plan_make(&plan, &costs, &request, &diagnostics)) {
             Advice advice;
-            advice_make(&advice, &plan, &costs);
+            advice_make(&advice, &plan, &costs, 0);
             assert_true(advice.given);
             for (int i = 0; i < advice.without_count; i++, without++)
                 expect_plan_without(&costs, &advice.without[i], request, seed);
@@ -100,7 +100,7 @@ static char *print(const Plan *plan, const Costs *costs, const char *form)
 {
     Advice advice;
     Buffer buffer = {0};
-    advice_make(&advice, plan, costs);
+    advice_make(&advice, plan, costs, 0);
     report_print(&(Report){plan, costs, &advice}, form, &buffer);
     advice_free(&advice);
     char *text = strdup(buffer_text(&buffer));

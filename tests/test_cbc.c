@@ -165,7 +165,7 @@ static void compare(const Costs *costs, bool step, int seed)
                                &diagnostics));
     Allocation start = allocation_create(&problem.arena, &problem), best = allocation_create(&problem.arena, &problem);
     bool fits = allocate_heuristic(&problem, &start);
-    OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, 1e9, &best);
+    OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, 1e9, &best, NULL);
     /* Steps are minimised. For periods the program's relaxation says little, so it is asked whether there is a plan of
      * the optimal period, and one of a shorter. */
     int64_t optimum;

@@ -122,8 +122,12 @@ static void tables_are_read_apart(void **state)
     expect_apart("[\"table\", [1]]", "", "[\"table\",[1]]");
 
     /* What follows keeps its line and column. */
-    static const char *const broken[] = {"{\"table\": [1,\n2], \"b\" 2}", "{\"table\": [], \"table\": [1]}",
-                                         "{\"table\": [1", "{\"table\": [1}", "{\"table\": [\"x", ""};
+    static const char *const broken[] = {"{\"table\": [1,\n2], \"b\" 2}",
+                                         "{\"table\": [], \"table\": [1]}",
+                                         "{\"table\": [1",
+                                         "{\"table\": [1}",
+                                         "{\"table\": [\"x",
+                                         ""};
     static const char *const messages[] = {":2:9: error: not valid JSON", "duplicate", "", "", "", ""};
     for (int i = 0; i < 6; i++) {
         Scratch file = scratch_text(broken[i]);

@@ -101,7 +101,7 @@ static void compare_with_brute_force(const Costs *costs, PlanObjective objective
     assert_true(problem_create(&problem, costs, objective, schedule, 0, &diagnostics));
     Allocation start = allocation_create(&problem.arena, &problem), best = allocation_create(&problem.arena, &problem);
     bool fits = allocate_heuristic(&problem, &start);
-    OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, 1e9, &best);
+    OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, 1e9, &best, NULL);
     int64_t optimum = brute_force(costs, objective, schedule);
     const char *what = objective == PLAN_OBJECTIVE_STEP ? "step" : "period",
                *how = schedule == PLAN_GPIPE ? "gpipe" : "1f1b";
@@ -216,7 +216,7 @@ static void known_periods_are_reached_and_proven(void **state)
         assert_true(costs_read(&costs, path, &diagnostics));
         assert_true(problem_create(&problem, &costs, PLAN_OBJECTIVE_PERIOD, PLAN_1F1B, 0, &diagnostics));
         Allocation best = allocation_create(&problem.arena, &problem);
-        OptimalResult result = optimal_solve(&problem, NULL, 1e9, &best);
+        OptimalResult result = optimal_solve(&problem, NULL, 1e9, &best, NULL);
         const json_t *optimum = json_array_get(json_object_get(entry, "optimum_period_s"), 0);
         if (json_is_number(optimum)) {
             if (!result.found || result.value != llround(json_number_value(optimum) * 1e9) ||
