@@ -37,13 +37,14 @@ const char *report_proof(const Plan *plan, char text[static 256])
 {
     char bound[REPORT_TEXT];
     const char *objective = plan_objective_name(plan->objective);
-    if (plan->proven_optimal)
+    if (plan->lower_bound_ns == 0 && !plan->proven_optimal)
+        snprintf(text, 256, "nothing is known about shorter plans: the time limit ended the search without a bound");
+    else if (plan->proven_optimal)
         snprintf(text, 256, "proven optimal: no plan for these devices has a smaller %s", objective);
     else
         snprintf(text, 256, "no plan has a %s below %s: this one is at most %.3g%% above the optimum%s", objective,
                  report_seconds(plan->lower_bound_ns, bound),
-                 100.0 * (double)(plan_value_ns(plan) - plan->lower_bound_ns) /
-                     (double)(plan->lower_bound_ns > 0 ? plan->lower_bound_ns : 1),
+                 100.0 * (double)(plan_value_ns(plan) - plan->lower_bound_ns) / (double)plan->lower_bound_ns,
                  plan->timed_out ? " (the time limit ended the search; another run may differ)" : "");
     return text;
 }

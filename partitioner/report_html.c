@@ -94,7 +94,7 @@ static void print_summary(const Report *report, Buffer *buffer)
     print_fact(buffer, "period", report_seconds(plan->period_ns, text));
     snprintf(text, sizeof text, "%.1f %%", 100 * plan->bubble);
     print_fact(buffer, "devices idle", text);
-    print_fact(buffer, "lower bound", report_seconds(plan->lower_bound_ns, text));
+    print_fact(buffer, "lower bound", plan->lower_bound_ns > 0 ? report_seconds(plan->lower_bound_ns, text) : "none");
     buffer_print(buffer, "</dl>\n<p class=\"proof%s\"><strong>%s</strong> %s%s.</p>\n",
                  plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal:" : "Not proven optimal:",
                  plan->proven_optimal ? "no plan for these devices has a smaller " : report_proof(plan, proof),

@@ -213,12 +213,38 @@ static void names_cannot_break_the_page(void **state)
     diagnostics_free(&diagnostics);
 }
 
+/* A search that ended at once claims nothing. */
+static void no_bound_is_no_claim(void **state)
+{
+    (void)state;
+    Costs costs;
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    random_costs(&costs, WITH_LINKS, 3);
+    PlanRequest request = request_for(PLAN_OBJECTIVE_STEP);
+    assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+    plan.lower_bound_ns = 0;
+    plan.proven_optimal = false;
+    plan.timed_out = true;
+    plan.certificate = NULL;
+    char *text = print(&plan, &costs, "text"), *page = print(&plan, &costs, "html");
+    assert_non_null(strstr(text, "\nnothing is known about shorter plans"));
+    assert_null(strstr(text, "e+"));
+    assert_non_null(strstr(page, "<dd>none</dd>"));
+    free(text);
+    free(page);
+    plan_free(&plan);
+    costs_free(&costs);
+    diagnostics_free(&diagnostics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advice_is_what_planning_again_finds),
         cmocka_unit_test(reports_are_whole_and_repeatable),
         cmocka_unit_test(names_cannot_break_the_page),
+        cmocka_unit_test(no_bound_is_no_claim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
