@@ -1,5 +1,7 @@
 #include "codegen/math.h"
 
+#include <string.h>
+
 /* The coefficients are minimax fits (Lawson's iteration on Chebyshev nodes) to the functions named at each table. */
 
 static bool is_f32(Emit *emit, Ir x)
@@ -36,18 +38,18 @@ static Ir power_of_two(Emit *emit, Ir n)
     return emit_bitcast(emit, LLVMBuildShl(emit->builder, biased, emit_integer_like(emit, n, 23), ""), emit->f32);
 }
 
-/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. Returns exp(r).
- */
-static Ir reduced_exp(Emit *emit, Ir x, Ir *n)
+/* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. Returns exp(r),
+ * and n as whole number and as float. */
+static Ir reduced_exp(Emit *emit, Ir x, Ir *n, Ir *rounded)
 {
     static const double fit[] = {/* (exp(r) - 1 - r) / r^2 */
                                  5.000000000e-01, 1.666651815e-01, 4.166620597e-02, 8.368908428e-03, 1.395052415e-03};
     LLVMBuilderRef builder = emit->builder;
     Ir magic = emit_float_like(emit, x, 12582912.0);
     Ir shifted = emit_fma(emit, x, emit_float_like(emit, x, 1.44269504088896341), magic);
-    Ir rounded = LLVMBuildFSub(builder, shifted, magic, "");
-    Ir r = emit_fma(emit, rounded, emit_float_like(emit, x, -0.693145751953125), x);
-    r = emit_fma(emit, rounded, emit_float_like(emit, x, -1.42860677e-6), r);
+    *rounded = LLVMBuildFSub(builder, shifted, magic, "");
+    Ir r = emit_fma(emit, *rounded, emit_float_like(emit, x, -0.693145751953125), x);
+    r = emit_fma(emit, *rounded, emit_float_like(emit, x, -1.42860677e-6), r);
     Ir squared = LLVMBuildFMul(builder, r, r, "");
     Ir value = emit_fma(emit, POLYNOMIAL(r, fit), squared, r);
     *n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
@@ -57,18 +59,40 @@ static Ir reduced_exp(Emit *emit, Ir x, Ir *n)
 /* For |x| <= 87. */
 static Ir exp_bounded(Emit *emit, Ir x)
 {
-    Ir n, value = reduced_exp(emit, x, &n);
+    Ir n, rounded, value = reduced_exp(emit, x, &n, &rounded);
     return LLVMBuildFMul(emit->builder, value, power_of_two(emit, n), "");
+}
+
+/* AVX-512 scales by powers of two in one instruction, to subnormal numbers and infinity too. */
+static bool has_scaling(const Emit *emit, Ir x)
+{
+    return emit_lanes(x) == 16 && emit->target->vector_bytes == 64 && strncmp(emit->target->triple, "x86_64", 6) == 0;
+}
+
+/* The bound or x; x if it is NaN. */
+static Ir bounded_by(Emit *emit, const char *extremum, Ir x, double bound)
+{
+    return emit_intrinsic(emit, extremum, NULL, 0, (Ir[]){emit_float_like(emit, x, bound), x, emit_i32(emit, 4)}, 3);
+}
+
+static Ir exp_with_scaling(Emit *emit, Ir x)
+{
+    x = bounded_by(emit, "llvm.x86.avx512.max.ps.512", x, -104.0);
+    x = bounded_by(emit, "llvm.x86.avx512.min.ps.512", x, 89.0);
+    Ir n, rounded, value = reduced_exp(emit, x, &n, &rounded);
+    Ir arguments[] = {value, rounded, x, LLVMConstAllOnes(emit->i16), emit_i32(emit, 4)};
+    return emit_intrinsic(emit, "llvm.x86.avx512.mask.scalef.ps.512", NULL, 0, arguments, 5);
 }
 
 /* 2^n is applied in two halves, which lets the result be subnormal or infinite. */
 static Ir exp_f32(Emit *emit, Ir x)
 {
+    if (has_scaling(emit, x)) return exp_with_scaling(emit, x);
     LLVMBuilderRef builder = emit->builder;
     /* The comparisons are false for NaN, which passes through. */
     Ir clamped = select_value(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
     clamped = select_value(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
-    Ir n, value = reduced_exp(emit, clamped, &n);
+    Ir n, rounded, value = reduced_exp(emit, clamped, &n, &rounded);
     Ir half = LLVMBuildAShr(builder, n, emit_integer_like(emit, n, 1), "");
     Ir rest = LLVMBuildSub(builder, n, half, "");
     value = LLVMBuildFMul(builder, value, power_of_two(emit, half), "");
