@@ -34,6 +34,16 @@ static void place_constant(StageBuilder *builder, ValueId value)
                   stage_value_bytes(builder->graph, value));
 }
 
+/* An update walks through a parameter, its gradient and its moments at once. Were they multiples of half a megabyte
+ * apart, as their sizes often are, all would stand in the same bank of memory; so large ones stand further apart. */
+static void place_state(StageBuilder *builder, ValueId value)
+{
+    enum { LARGE = 512 << 10, GAP = (36 << 10) + 256 };
+    bool large = !builder->placed[value] && stage_value_bytes(builder->graph, value) >= LARGE;
+    place(builder, value, SKY_SPACE_STATE, &builder->state_bytes);
+    if (large) builder->state_bytes += GAP;
+}
+
 /* The state: all values, then all gradients, then the optimiser's. */
 void stage_place_parameters(StageBuilder *builder)
 {
@@ -41,18 +51,18 @@ void stage_place_parameters(StageBuilder *builder)
     const ValueList *parameters = &builder->parameters;
     for (size_t i = 0; i < parameters->count; i++) {
         ValueId value = parameters->values[i], holder = builder->holder[value];
-        place(builder, holder, SKY_SPACE_STATE, &builder->state_bytes);
+        place_state(builder, holder);
         builder->location[value] = builder->location[holder];
         builder->placed[value] = true;
     }
     for (size_t i = 0; i < parameters->count; i++) {
         ValueId gradient = graph_gradient(graph, parameters->values[i]);
-        if (gradient) place(builder, gradient, SKY_SPACE_STATE, &builder->state_bytes);
+        if (gradient) place_state(builder, gradient);
     }
     for (size_t i = 0; i < parameters->count; i++) {
         const Node *update = stage_update_of(builder, parameters->values[i], NULL);
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
-            place(builder, update->inputs[k], SKY_SPACE_STATE, &builder->state_bytes);
+            place_state(builder, update->inputs[k]);
     }
 }
 
