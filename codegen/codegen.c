@@ -145,9 +145,37 @@ static size_t distinct_kernels(Entry *entries, const Kernel *const *kernels, siz
     return distinct;
 }
 
-/* Threads take the next kernel as they become free: kernels differ widely in size. */
+typedef struct Turn {
+    int effort;
+    size_t kernel;
+} Turn;
+
+static int compare_turns(const void *a, const void *b)
+{
+    const Turn *x = a, *y = b;
+    if (x->effort != y->effort) return x->effort > y->effort ? -1 : 1;
+    return x->kernel < y->kernel ? -1 : x->kernel > y->kernel;
+}
+
+/* What takes long comes first, lest one thread is left with it in the end: matrix products, whose tiles are unrolled,
+ * with what is fused into them. To be freed. */
+static Turn *compile_order(const CompiledKernels *compiled)
+{
+    enum { PRODUCT = 1000 };
+    Turn *turns = memory_allocate((compiled->count + 1) * sizeof *turns);
+    for (size_t i = 0; i < compiled->count; i++) {
+        KernelGemm gemm;
+        int effort = compiled->sources[i]->instruction_count;
+        turns[i] = (Turn){kernel_match_gemm(compiled->sources[i], &gemm) ? effort + PRODUCT : effort, i};
+    }
+    qsort(turns, compiled->count, sizeof *turns, compare_turns);
+    return turns;
+}
+
+/* Threads take the next kernel as they become free. */
 typedef struct CompileQueue {
     CompiledKernels *compiled;
+    const Turn *turns;
     Cache cache;
     atomic_size_t next, cached;
 } CompileQueue;
@@ -157,9 +185,11 @@ static void compile_queued(void *context, int thread, int threads)
     (void)thread, (void)threads;
     CompileQueue *queue = context;
     CompiledKernels *compiled = queue->compiled;
-    for (size_t i; (i = atomic_fetch_add(&queue->next, 1)) < compiled->count;)
+    for (size_t turn; (turn = atomic_fetch_add(&queue->next, 1)) < compiled->count;) {
+        size_t i = queue->turns[turn].kernel;
         if (compile_kernel(compiled->sources[i], compiled->target, &queue->cache, &compiled->kernels[i]))
             atomic_fetch_add(&queue->cached, 1);
+    }
 }
 
 CodegenOptions codegen_default_options(Arena *arena)
@@ -191,9 +221,11 @@ CompiledKernels *codegen_compile(const Kernel *const *kernels, size_t count, con
     memset(compiled->kernels, 0, (distinct + 1) * sizeof *compiled->kernels);
     for (size_t i = 0; i < distinct; i++) compiled->sources[i] = entries[i].kernel;
     free(entries);
-    CompileQueue queue = {.compiled = compiled};
+    Turn *turns = compile_order(compiled);
+    CompileQueue queue = {.compiled = compiled, .turns = turns};
     cache_open(&queue.cache, options.cache_directory, target);
     parallel_run(parallel_threads(0), compile_queued, &queue);
+    free(turns);
     compiled->cached = queue.cached;
     if (compiled->cached < distinct) cache_prune(&queue.cache, options.cache_limit);
     if (options.cache_limit_invalid)
