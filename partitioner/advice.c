@@ -426,12 +426,20 @@ static void ask_changes(Adviser *a, const Problem *problem)
     take_best(a->advice, results, count);
 }
 
+/* Every device has one stage, but the keeper of inputs and labels may have the first and the last. */
+static bool has_known_shape(const Plan *plan, const Costs *costs)
+{
+    const PlanStage *last = &plan->stages[plan->stage_count - 1];
+    bool loop = plan->stage_count > 1 && last->rank == plan->stages[0].rank && costs_keeper(costs);
+    return plan->rank_count == plan->stage_count - loop;
+}
+
 void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double deadline)
 {
     *advice = (Advice){0};
     Adviser a = {.plan = plan, .out = &advice->arena, .advice = advice, .deadline = deadline};
     Problem problem;
-    if (plan->allocator < PLAN_HEURISTIC) return;
+    if (plan->allocator < PLAN_HEURISTIC || !has_known_shape(plan, costs)) return;
     prepare(&a, costs);
     if (create_problem(&a, &a.costs, &problem)) {
         advice->given = true;
