@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/parallel.h"
+#include "runtime/subnormals.h"
 #include "base/tiles.h"
 
 enum { MAX_OPERANDS = 64 };
@@ -13,6 +14,7 @@ typedef struct CallShare {
     void *const *operands;
     unsigned char *scratch;
     size_t scratch_stride;
+    bool flush; /* takes subnormal numbers for 0 */
 } CallShare;
 
 /* An empty space stays NULL. */
@@ -23,8 +25,10 @@ static void run_share(void *context, int thread, int threads)
     const CallShare *share = context;
     int64_t begin = parallel_begin(share->call->units, thread, threads);
     int64_t end = parallel_begin(share->call->units, thread + 1, threads);
-    if (begin < end)
-        share->call->kernel(share->operands, begin, end, at(share->scratch, (size_t)thread * share->scratch_stride));
+    if (begin >= end) return;
+    uint64_t before = share->flush ? subnormals_flush() : 0;
+    share->call->kernel(share->operands, begin, end, at(share->scratch, (size_t)thread * share->scratch_stride));
+    if (share->flush) subnormals_restore(before);
 }
 
 static int threads_for(const Execution *execution, const SkyCall *call)
@@ -56,7 +60,8 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
                     [SKY_SPACE_STEP] = (unsigned char *)(uintptr_t)execution->step}};
 }
 
-static bool run_call(Execution *execution, const SkyCall *call, const Bases *bases, Diagnostics *diagnostics)
+static bool run_call(Execution *execution, const SkyCall *call, const Bases *bases, bool flush,
+                     Diagnostics *diagnostics)
 {
     void *operands[MAX_OPERANDS];
     for (uint32_t i = 0; i < call->operand_count; i++)
@@ -64,7 +69,7 @@ static bool run_call(Execution *execution, const SkyCall *call, const Bases *bas
     if (!call->kernel) {
         if (!execution->interpreter(call->interpreted, operands)) return out_of_range(call, diagnostics);
     } else {
-        CallShare share = {call, operands, execution->thread_scratch.bytes, execution->thread_scratch_stride};
+        CallShare share = {call, operands, execution->thread_scratch.bytes, execution->thread_scratch_stride, flush};
         parallel_run(threads_for(execution, call), run_share, &share);
     }
     if (execution->between) execution->between(execution->between_context);
@@ -76,7 +81,7 @@ static bool run_list(Execution *execution, const SkyCall *calls, uint32_t count,
 {
     Bases bases = bases_of(execution, stage, slot);
     for (uint32_t i = 0; i < count; i++)
-        if (!run_call(execution, &calls[i], &bases, diagnostics)) return false;
+        if (!run_call(execution, &calls[i], &bases, false, diagnostics)) return false;
     return true;
 }
 
@@ -104,7 +109,7 @@ bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnos
     for (uint32_t i = 0; i < spaces->stage->update_count; i++) {
         Bases bases = bases_of(execution, stage, 0);
         bases.space[SKY_SPACE_STEP] = (unsigned char *)(execution->step + spaces->step_offset[i]);
-        if (!run_call(execution, &spaces->stage->update[i], &bases, diagnostics)) return false;
+        if (!run_call(execution, &spaces->stage->update[i], &bases, true, diagnostics)) return false;
     }
     return true;
 }

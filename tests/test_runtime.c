@@ -306,6 +306,36 @@ static void parameters_start_and_decay_as_told(void **state)
     execution_close(&execution);
 }
 
+static void decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) ((volatile float *)operands[0])[i] *= 0.9f;
+}
+
+/* Whoever calls keeps its own way with them. */
+static void updates_leave_no_subnormal_numbers(void **state)
+{
+    (void)state;
+    const SkyLocation operand = {.space = SKY_SPACE_STATE};
+    const SkyCall call = {
+        .kernel = decay, .operands = &operand, .operand_count = 1, .units = UNITS, .grain = 1, .name = "decay"};
+    SkyStage stage = {.update = &call, .update_count = 1, .forward = &call, .forward_count = 1, .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = UNITS * sizeof(float);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 2, NULL, &diagnostics));
+    volatile float *moment = execution_address(&execution, 0, 0, operand);
+    for (int i = 0; i < UNITS; i++) moment[i] = 0x1p-130F;
+    assert_true(execution_forward(&execution, 0, 0, &diagnostics));
+    for (int i = 0; i < UNITS; i++) assert_true(moment[i] > 0);
+    assert_true(execution_update(&execution, 0, &diagnostics));
+    for (int i = 0; i < UNITS; i++) assert_true(moment[i] == 0);
+    volatile float least = 0x1p-126F;
+    assert_true(least * 0.5F > 0);
+    execution_close(&execution);
+}
+
 static void shares_cover_everything_once(void **state)
 {
     (void)state;
@@ -372,6 +402,7 @@ int main(void)
         cmocka_unit_test(values_that_do_not_fit_are_refused),
         cmocka_unit_test(calls_run_on_threads_and_slots),
         cmocka_unit_test(parameters_start_and_decay_as_told),
+        cmocka_unit_test(updates_leave_no_subnormal_numbers),
         cmocka_unit_test(shares_cover_everything_once),
         cmocka_unit_test(options_come_from_the_environment_too),
     };
