@@ -78,18 +78,20 @@ typedef struct Probe {
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
     Graph *graph = &probe->planned.model.graph;
-    for (int layer = 0; layer < graph->layer_count; layer++) {
+    StageIndex *index = stage_index_create(graph);
+    bool ok = true;
+    for (int layer = 0; ok && layer < graph->layer_count; layer++) {
         StageCode code;
         Program program;
-        stage_build(&code, graph, layer, layer);
+        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
         program_for_run(&program, &probe->planned.model, &code);
-        bool ok = program_compile(&program, probe->options->target_cpu, diagnostics);
+        ok = program_compile(&program, probe->options->target_cpu, diagnostics);
         if (ok) measure_kernels(machine, &probe->profile.arena, program.kernels, program.jit);
         program_free(&program);
         stage_free(&code);
-        if (!ok) return false;
     }
-    return true;
+    stage_index_free(index);
+    return ok;
 }
 
 /* This machine with so many threads. */
