@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "driver/commands.h"
+#include "driver/options.h"
 #include "partitioner/report.h"
 
 static const char usage[] = "usage: skycc explain PLAN.json [--trace TRACE.json]\n"
@@ -133,33 +134,45 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
     return ok;
 }
 
-int explain_main(int argc, char **argv)
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, const char **path, const char **trace, Diagnostics *diagnostics)
 {
     enum { OPTION_TRACE = 256 };
     static const struct option long_options[] = {
         {"trace", required_argument, NULL, OPTION_TRACE}, {"help", no_argument, NULL, 'h'}, {0}};
-    const char *path = NULL, *trace = NULL;
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "-h", long_options, NULL)) != -1;) {
         if (option == 'h') return fputs(usage, stdout), EXIT_OK;
-        if (option == '?' || (option == 1 && path)) return fputs(usage, stderr), EXIT_USAGE;
-        if (option == 1) path = optarg;
-        if (option == OPTION_TRACE) trace = optarg;
+        if (option == '?') return option_refused("explain");
+        if (option == OPTION_TRACE) *trace = optarg;
+        if (option == 1 && *path) return option_unexpected(optarg, diagnostics), EXIT_USAGE;
+        if (option == 1) *path = optarg;
     }
-    if (!path) return fputs(usage, stderr), EXIT_USAGE;
-    Diagnostics diagnostics = {0};
+    if (*path) return -1;
+    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc explain --help", "no plan is named");
+    return EXIT_USAGE;
+}
+
+static bool explain(const char *path, const char *trace, Diagnostics *diagnostics)
+{
     Plan plan;
     Buffer buffer = {0};
-    bool ok = plan_read(&plan, path, &diagnostics);
-    if (ok) {
-        report_text(&(Report){&plan, NULL, NULL}, &buffer);
-        ok = (!trace || explain_trace(&buffer, &plan, trace, &diagnostics)) &&
-             file_write_all("-", buffer.bytes, buffer.size, &diagnostics);
-        plan_free(&plan);
-    }
-    diagnostics_print(&diagnostics, stderr);
-    int code = ok ? EXIT_OK : diagnostics.exit_code;
+    if (!plan_read(&plan, path, diagnostics)) return false;
+    report_text(&(Report){&plan, NULL, NULL}, &buffer);
+    bool ok = (!trace || explain_trace(&buffer, &plan, trace, diagnostics)) &&
+              file_write_all("-", buffer.bytes, buffer.size, diagnostics);
+    plan_free(&plan);
     buffer_free(&buffer);
+    return ok;
+}
+
+int explain_main(int argc, char **argv)
+{
+    Diagnostics diagnostics = {0};
+    const char *path = NULL, *trace = NULL;
+    int code = parse(argc, argv, &path, &trace, &diagnostics);
+    if (code < 0) code = explain(path, trace, &diagnostics) ? EXIT_OK : diagnostics.exit_code;
+    diagnostics_print(&diagnostics, stderr);
     diagnostics_free(&diagnostics);
     return code;
 }

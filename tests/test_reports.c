@@ -286,6 +286,10 @@ static void differences_are_told(void **state)
            "the new plan's period takes 1.8 s, more than the 1.5 s allowed");
     EXPECT(skycc("diff one.json"), 2, "give two plans");
     EXPECT(skycc("diff one.json two.json three.json"), 2, "unexpected argument 'three.json'");
+    EXPECT(skycc("explain"), 2, "no plan is named");
+    EXPECT(skycc("explain one.json two.json"), 2, "unexpected argument 'two.json'");
+    EXPECT(skycc("explain one.json --what"), 2, "unrecognized option", "hint: skycc explain --help lists the options");
+    EXPECT(skycc("explain one.json"), 0, "of 2 devices", "period 1.200 s");
     EXPECT(skycc("diff one.json missing.json"), 1, "missing.json: error: cannot open");
     EXPECT(skycc("plan --costs costs.json --without b --add name=c,memory=1MiB,region=paris --without a -o none.json"),
            4, "no allocation");
