@@ -53,6 +53,17 @@ static bool initial_file_use(InitialFile *initial, const char *name, Diagnostics
     return true;
 }
 
+/* In pieces: of a large parameter the file's pages would double the memory that it takes, when all else is there. */
+static void copy_and_forget(MappedFile *file, size_t offset, size_t bytes, unsigned char *to)
+{
+    enum { PIECE = 4 << 20 };
+    for (size_t done = 0; done < bytes; done += PIECE) {
+        size_t size = bytes - done < PIECE ? bytes - done : PIECE;
+        memcpy(to + done, file->bytes + offset + done, size);
+        file_forget(file, offset + done, size);
+    }
+}
+
 static bool initialize(Execution *execution, uint32_t stage, const SkyParameter *parameter, InitialFile *initial,
                        Diagnostics *diagnostics)
 {
@@ -70,14 +81,12 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
                                  "the file is shorter than when the program was compiled");
     }
-    const unsigned char *source = initial->file.bytes + parameter->initial_offset;
-    if (hash_bytes(source, value->bytes).low != parameter->initial_check) {
+    copy_and_forget(&initial->file, parameter->initial_offset, value->bytes, bytes);
+    if (hash_bytes(bytes, value->bytes).low != parameter->initial_check) {
         Place place = {.file = initial->path, .object = value->name};
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
                                  "the file is not the one that the program was compiled from");
     }
-    memcpy(bytes, source, value->bytes);
-    file_forget(&initial->file, parameter->initial_offset, value->bytes);
     return true;
 }
 
