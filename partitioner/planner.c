@@ -190,13 +190,16 @@ static void fill_bound(Plan *plan, const OptimalResult *result)
     plan->timed_out = result->timed_out;
 }
 
-/* Counted, so that the same question gives the same bytes: two seconds' worth, or a tenth of a second's of large
- * problems, where trees rarely get further than prices alone. Where the time limit ended the search the bytes are no
- * longer the same anyway, and what is left of it is the limit. What takes more trees is certified a little lower. */
+/* Counted, so that the same question gives the same bytes; where the time limit ended the search they are no longer the
+ * same anyway, and what is left of it is the limit. Periods: the trees are about those of the search. Steps: two
+ * seconds' worth, or a tenth of a second's of large problems, where trees rarely get further than prices alone. What
+ * takes more is certified a little lower. */
 static int64_t certify_work(const Problem *problem, bool timed_out)
 {
     int64_t size = (int64_t)problem->layer_count * problem->device_count;
-    return timed_out ? INT64_MAX : size > 5000 ? 100000000 : 2000000000;
+    if (timed_out) return INT64_MAX;
+    if (problem->objective == PLAN_OBJECTIVE_PERIOD) return 10000000000;
+    return size > 5000 ? 100000000 : 2000000000;
 }
 
 static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates)
