@@ -120,21 +120,6 @@ static Ir operand_address(Body *body, int number, Register offset_register, int 
 /* --- Memory ---------------------------------------------------------------------------------------------------------
  */
 
-Ir body_load(Body *body, int number, Ir address, int lanes, int64_t stride, Ir mask)
-{
-    Emit *emit = body->emit;
-    DType dtype = body->kernel->operands[number].dtype;
-    LLVMTypeRef type = emit_memory_type(emit, dtype);
-    Ir raw;
-    if (lanes == 1 || stride == 1) {
-        raw = emit_load(emit, emit_vector_type(type, lanes), address, lanes == 1 ? NULL : mask,
-                        (unsigned)dtype_size(dtype));
-    } else {
-        raw = emit_gather(emit, type, address, emit_iota(emit, stride, lanes), mask);
-    }
-    return arithmetic_widen(emit, dtype, raw);
-}
-
 static int64_t lane_stride(const Body *body, int operand)
 {
     return body->vector_axis < 0 ? 0 : body->kernel->operands[operand].stride[body->vector_axis];

@@ -51,7 +51,4 @@ Ir body_reduction_step(Body *body, Register r, Ir accumulated, Ir value);
 /* All lanes into one, halving. */
 Ir body_reduction_across(Body *body, Register r, Ir accumulated);
 
-/* Conversions between elements in memory and registers; `address` is of copy 0's lane 0. */
-Ir body_load(Body *body, int operand, Ir address, int lanes, int64_t stride, Ir mask);
-
 #endif

@@ -46,7 +46,8 @@ static Ir offset_address(Tile *tile, Ir base, int64_t elements)
 /* --- Sums between blocks of k ---------------------------------------------------------------------------------------
  */
 
-int64_t gemm_sums_pitch(const Kernel *kernel, const GemmPlan *plan)
+/* Elements from one row of sums to the next. */
+static int64_t sums_pitch(const Kernel *kernel, const GemmPlan *plan)
 {
     if (!plan->sums_in_place) return (int64_t)plan->vectors * plan->lanes;
     const KernelInstruction *store = kernel_instruction(kernel, (Register)(plan->match.sum + 1));
@@ -56,7 +57,7 @@ int64_t gemm_sums_pitch(const Kernel *kernel, const GemmPlan *plan)
 static Ir sums_address(Tile *tile, Ir row_in_unit, int row, int vector)
 {
     Emit *emit = tile->emit;
-    int64_t pitch = gemm_sums_pitch(tile->kernel, tile->plan);
+    int64_t pitch = sums_pitch(tile->kernel, tile->plan);
     Ir base =
         emit_address(emit, tile->element, LLVMGetParam(tile->function, PANEL_SUMS), emit_mul(emit, row_in_unit, pitch));
     return offset_address(tile, base, row * pitch + (int64_t)vector * tile->plan->lanes);

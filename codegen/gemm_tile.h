@@ -28,7 +28,5 @@ enum {
 LLVMTypeRef gemm_panel_type(Emit *emit, const Kernel *kernel);
 LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const Panel *panel,
                              const char *name);
-/* Elements from one row of sums to the next. */
-int64_t gemm_sums_pitch(const Kernel *kernel, const GemmPlan *plan);
 
 #endif

@@ -51,7 +51,6 @@ void stage_collect_nodes(StageBuilder *builder);
 void stage_collect_boundaries(StageBuilder *builder);
 /* Parameters that the stage's nodes read, in the order of the model. Of uses of one parameter the first is updated. */
 void stage_collect_parameters(StageBuilder *builder);
-bool stage_is_last(const StageBuilder *builder);
 bool stage_has_loss(const StageBuilder *builder);
 /* The node that updates the parameter and, unless NULL, its position among the stage's updates; NULL: none does. */
 const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint32_t *index);

@@ -10,7 +10,7 @@ static bool in_stage(const StageBuilder *builder, int layer)
     return layer >= builder->first_layer && layer <= builder->last_layer;
 }
 
-bool stage_is_last(const StageBuilder *builder) { return builder->last_layer == builder->graph->layer_count - 1; }
+static bool stage_is_last(const StageBuilder *builder) { return builder->last_layer == builder->graph->layer_count - 1; }
 
 static int ascending(const void *a, const void *b)
 {

@@ -6,7 +6,8 @@
 #include "graph/operator.h"
 #include "graph/sharing.h"
 
-bool *values_depending_on_parameters(const Graph *graph)
+/* Marks (true) every value that depends on a parameter; free with free(). */
+static bool *values_depending_on_parameters(const Graph *graph)
 {
     bool *depends = memory_allocate(graph->value_count);
     for (ValueId v = 1; v < graph->value_count; v++) depends[v] = graph_value(graph, v)->role == ROLE_PARAMETER;

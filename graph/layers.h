@@ -14,9 +14,6 @@
  * share parameters: see sharing.h. */
 void layers_assign(Graph *graph, Diagnostics *diagnostics);
 
-/* Marks (true) every value that `value` ids below value_count depend on a parameter; free with free(). */
-bool *values_depending_on_parameters(const Graph *graph);
-
 /* The parameter that `value` is, or is a mere view of; 0 if it is something else. */
 ValueId parameter_behind(const Graph *graph, ValueId value);
 
