@@ -97,6 +97,7 @@ bool link_objects(const char *output, const char *const *objects, size_t object_
     begin_command(&words, &arena, options);
     add_word(&words, "-r");
     add_word(&words, "-nostdlib");
+    add_word(&words, "-fno-sanitize=all"); /* or each object brings that runtime, and the program has it twice */
     add_output(&words, output, objects, object_count);
     add_word(&words, NULL);
     bool ok = run_command(&words, &said) == 0 && access(output, R_OK) == 0;

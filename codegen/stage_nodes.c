@@ -39,7 +39,7 @@ static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
         array_push(chosen->nodes, chosen->count, chosen->capacity, index->layerless[i]);
         for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
     }
-    qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
+    if (chosen->count) qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
     free(needed);
 }
 
@@ -138,7 +138,8 @@ void stage_collect_parameters(StageBuilder *builder)
                 value_list_add(&builder->parameters, value);
             }
         }
-    qsort(builder->parameters.values, builder->parameters.count, sizeof *builder->parameters.values, ascending);
+    ValueList *parameters = &builder->parameters;
+    if (parameters->count) qsort(parameters->values, parameters->count, sizeof *parameters->values, ascending);
     free(used);
     choose_holders(builder);
 }

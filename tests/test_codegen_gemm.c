@@ -96,21 +96,35 @@ static void build_product(const Product *p)
     }
 }
 
+typedef struct Sizes {
+    uint32_t count;
+    int64_t of[16];
+} Sizes;
+
+static int64_t draw_size(const Sizes *sizes) { return sizes->of[draw(sizes->count)]; }
+
+/* A product of float32, laid out and continued in any way. */
+static Product draw_product(const Sizes *sides, const Sizes *depths)
+{
+    Product p = {.type = DTYPE_F32, .stored = DTYPE_F32, .batch = 1 + draw(3) * draw(2)};
+    p.rows = draw_size(sides);
+    p.columns = draw_size(sides);
+    p.depth = draw_size(depths);
+    p.transpose_a = draw(2);
+    p.transpose_b = draw(2);
+    p.strided = draw(2);
+    p.epilogue = (Epilogue)draw(EPILOGUES);
+    return p;
+}
+
 static void test_products(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130};
+    static const Sizes sizes = {16, {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130}};
     for (int round = 0, rounds = check_rounds(40); round < rounds; round++) {
-        Product p = {.type = draw(6) ? DTYPE_F32 : DTYPE_F64};
-        p.batch = 1 + draw(3) * draw(2);
-        p.rows = sizes[draw(16)];
-        p.columns = sizes[draw(16)];
-        p.depth = sizes[draw(16)];
-        p.transpose_a = draw(2);
-        p.transpose_b = draw(2);
-        p.strided = draw(2);
+        Product p = draw_product(&sizes, &sizes);
+        p.type = draw(6) ? DTYPE_F32 : DTYPE_F64;
         p.stored = p.type == DTYPE_F32 && draw(8) == 0 ? DTYPE_BF16 : p.type;
-        p.epilogue = (Epilogue)draw(EPILOGUES);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         check(&kernel);
@@ -145,19 +159,12 @@ static void test_long_products(void **state)
  * several blocks of k, sums of numbers that are not rounded alike if they are rounded otherwise. */
 static void check_bf16(void)
 {
-    static const int64_t sizes[] = {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130};
+    static const Sizes sizes = {16, {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130}};
     for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
-        Product p = {.type = DTYPE_F32, .stored = DTYPE_F32};
-        p.batch = 1 + draw(3) * draw(2);
-        p.rows = sizes[draw(16)];
-        p.columns = sizes[draw(16)];
-        p.depth = round % 10 ? sizes[draw(16)] : 2100;
+        Product p = draw_product(&sizes, &sizes);
+        if (round % 10 == 0) p.depth = 2100;
         if (round % 20 == 5) p.rows = 530;
-        p.transpose_a = draw(2);
-        p.transpose_b = draw(2);
-        p.strided = draw(2);
         p.stored = draw(8) ? DTYPE_F32 : DTYPE_BF16;
-        p.epilogue = (Epilogue)draw(EPILOGUES);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         kernel_round_factors(&kernel);
@@ -200,16 +207,9 @@ static void test_split_products(void **state)
 {
     (void)state;
     if (nothing_is_split()) return;
-    static const int64_t sides[] = {120, 128, 131, 160, 200, 545}, depths[] = {128, 130, 256, 257, 300, 530, 700};
+    static const Sizes sides = {6, {120, 128, 131, 160, 200, 545}}, depths = {7, {128, 130, 256, 257, 300, 530, 700}};
     for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
-        Product p = {.batch = 1 + draw(2), .type = DTYPE_F32, .stored = DTYPE_F32};
-        p.rows = sides[draw(6)];
-        p.columns = sides[draw(5)];
-        p.depth = depths[draw(7)];
-        p.transpose_a = draw(2);
-        p.transpose_b = draw(2);
-        p.strided = draw(2);
-        p.epilogue = (Epilogue)draw(EPILOGUES);
+        Product p = draw_product(&sides, &depths);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         check_filled(&kernel, 1e-5, draw(2) ? fill_random : fill_uneven);
@@ -247,8 +247,7 @@ static void test_split_accuracy(void **state)
         double plain = mean_error;
         target = tiles;
         check_compared(&kernel, 0, fill_random, measure_error);
-        print_message("%lld terms: error %.2e, of multiply-adds %.2e\n", (long long)p.depth, mean_error,
-                      plain);
+        print_message("%lld terms: error %.2e, of multiply-adds %.2e\n", (long long)p.depth, mean_error, plain);
         assert_true(mean_error <= plain);
     }
     target_free(&multiply_add);
