@@ -30,12 +30,15 @@ static void choose_tile(Bf16Plan *plan, const Target *target)
     if (needed < plan->vectors) plan->vectors = (int)needed;
 }
 
+/* Units begin with whole tiles and whole blocks. */
+static int64_t row_granule(const Bf16Plan *plan) { return plan->tile_rows < BF16_BLOCK ? BF16_BLOCK : plan->tile_rows; }
+
 /* Packed A takes half of the second-level cache. */
 static void choose_blocks(Bf16Plan *plan, const Target *target)
 {
     int64_t deepest = plan->parts > 1 ? MOST_DEPTH_SPLIT : MOST_DEPTH;
     plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, deepest)), BF16_STEP);
-    int64_t granule = plan->tile_rows < BF16_BLOCK ? BF16_BLOCK : plan->tile_rows;
+    int64_t granule = row_granule(plan);
     int64_t most = (int64_t)target->level2_bytes / 2 / (plan->depth_block * 2 * plan->parts) / granule * granule;
     if (most > MOST_ROWS) most = MOST_ROWS;
     if (most < LEAST_ROWS) most = LEAST_ROWS;
@@ -55,6 +58,9 @@ static void choose_units(Bf16Plan *plan, const Kernel *kernel)
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     int64_t least = plan->parts > 1 ? LEAST_PANELS_SPLIT : LEAST_PANELS;
     while (chunks * pieces < WANTED_UNITS && panels / (pieces * 2) >= least) pieces *= 2;
+    if (chunks * pieces == 1) { /* a second thread is worth packing B twice */
+        plan->unit_rows = round_up(divide_up(plan->rows, 2), row_granule(plan));
+    }
     plan->unit_columns = divide_up(panels, pieces) * width;
     if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
     units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
