@@ -58,8 +58,11 @@ static void choose_units(Bf16Plan *plan, const Kernel *kernel)
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     int64_t least = plan->parts > 1 ? LEAST_PANELS_SPLIT : LEAST_PANELS;
     while (chunks * pieces < WANTED_UNITS && panels / (pieces * 2) >= least) pieces *= 2;
-    if (chunks * pieces == 1) { /* a second thread is worth packing B twice */
-        plan->unit_rows = round_up(divide_up(plan->rows, 2), row_granule(plan));
+    if (chunks * pieces == 1) { /* a second thread is worth packing the smaller factor twice */
+        if (plan->rows < plan->columns)
+            pieces = 2;
+        else
+            plan->unit_rows = round_up(divide_up(plan->rows, 2), row_granule(plan));
     }
     plan->unit_columns = divide_up(panels, pieces) * width;
     if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
