@@ -154,12 +154,17 @@ void json_apart_free(JsonApart *apart)
 
 /* ---- members ---- */
 
+bool json_refuse(JsonReader reader, const char *path, const char *reason)
+{
+    Place place = {.file = display_name(reader.file), .object = path && *path ? path : NULL};
+    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "%s", reason);
+}
+
 static bool member_error(JsonReader reader, const char *path, const char *key, const char *problem)
 {
     char object[512];
     snprintf(object, sizeof object, "%s%s%s", path ? path : "", path && *path ? "." : "", key);
-    Place place = {.file = display_name(reader.file), .object = object};
-    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "%s", problem);
+    return json_refuse(reader, object, problem);
 }
 
 /* The member if it is there; reports `object` being no object at all, and absence where the member is required. */
@@ -167,10 +172,7 @@ static bool find_member(JsonReader reader, const json_t *object, const char *pat
                         json_t **member)
 {
     *member = NULL;
-    if (!json_is_object(object)) {
-        Place place = {.file = display_name(reader.file), .object = path && *path ? path : NULL};
-        return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "must be an object");
-    }
+    if (!json_is_object(object)) return json_refuse(reader, path, "must be an object");
     *member = json_object_get(object, key);
     return *member || !required || member_error(reader, path, key, "is missing");
 }

@@ -42,6 +42,9 @@ typedef struct JsonReader {
     Diagnostics *diagnostics;
 } JsonReader;
 
+/* Reports what is wrong with the value at `path` (NULL: the document); false. */
+bool json_refuse(JsonReader reader, const char *path, const char *reason);
+
 bool json_get_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value);
 bool json_get_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
 bool json_get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);

@@ -5,9 +5,10 @@
  *
  * Factors of full float32 are split where there are AMX tiles, which multiply sixteen times as fast as the processor's
  * float32 units: a = a0 + a1 + a2 exactly, each part a bf16 of the 8 leading bits of what is left. Of the nine products
- * of parts, six are summed; the other three, a1 b2, a2 b1 and a2 b2, are below 2^-25 of |a b|, half the last bit of
- * a float32. Sums are of float32, rounded once per 32 k where fused multiply-adds would round 32 times: the result is
- * closer to the exact one than theirs (tests/test_codegen_gemm.c measures both). (Henry, Tang and Heinecke, "Leveraging
+ * of parts, six are summed; the other three, a1 b2, a2 b1 and a2 b2, are together at most the last bit of a float32,
+ * 2^-23 of |a b|, and mostly far less. Sums are of float32; the one kept is rounded six times per 32 k where fused
+ * multiply-adds would round it 32 times: the result is closer to the exact one than theirs
+ * (tests/test_codegen_gemm.c measures both). (Henry, Tang and Heinecke, "Leveraging
  * the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019.) What differs: an
  * infinite factor makes NaN, not infinity, and parts and sums below 2^-126 count as zero.
  *

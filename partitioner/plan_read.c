@@ -13,20 +13,14 @@ typedef struct Reading {
     Arena *arena;
 } Reading;
 
-static bool refuse(const Reading *r, const char *path, const char *reason)
-{
-    return diagnostics_error(r->json.diagnostics, EXIT_BAD_INPUT, (Place){.file = r->json.file, .object = path}, NULL,
-                             "%s", reason);
-}
-
 static bool get_int(const Reading *r, const json_t *object, const char *path, const char *key, int64_t low,
                     int64_t high, int *value)
 {
     int64_t wide;
     if (!json_get_integer(r->json, object, path, key, &wide)) return false;
     if (wide < low || wide > high)
-        return refuse(r, arena_format(r->arena, "%s.%s", path, key),
-                      arena_format(r->arena, "must be between %lld and %lld", (long long)low, (long long)high));
+        return json_refuse(r->json, arena_format(r->arena, "%s.%s", path, key),
+                           arena_format(r->arena, "must be between %lld and %lld", (long long)low, (long long)high));
     *value = (int)wide;
     return true;
 }
@@ -37,7 +31,7 @@ static bool get_time(const Reading *r, const json_t *object, const char *path, c
     double seconds;
     if (!json_get_number(r->json, object, path, key, &seconds)) return false;
     if (!(seconds >= 0 && seconds <= 4e9))
-        return refuse(r, arena_format(r->arena, "%s.%s", path, key), "is not a time");
+        return json_refuse(r->json, arena_format(r->arena, "%s.%s", path, key), "is not a time");
     *nanoseconds = (int64_t)llround(seconds * 1e9);
     return true;
 }
@@ -45,7 +39,7 @@ static bool get_time(const Reading *r, const json_t *object, const char *path, c
 static bool get_bytes(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *bytes)
 {
     if (!json_get_integer(r->json, object, path, key, bytes)) return false;
-    return *bytes >= 0 || refuse(r, arena_format(r->arena, "%s.%s", path, key), "must not be negative");
+    return *bytes >= 0 || json_refuse(r->json, arena_format(r->arena, "%s.%s", path, key), "must not be negative");
 }
 
 static bool get_name(const Reading *r, const json_t *object, const char *path, const char *key, const char **name)
@@ -71,7 +65,7 @@ static bool get_form(const Reading *r, const json_t *object, const char *path, P
     if (!json_object_get(object, "weight_gradient_s")) return true;
     if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;
     return stage->weight_gradient_ns <= stage->backward_ns ||
-           refuse(r, arena_format(r->arena, "%s.weight_gradient_s", path), "is more than all of backward");
+           json_refuse(r->json, arena_format(r->arena, "%s.weight_gradient_s", path), "is more than all of backward");
 }
 
 static bool read_stage(const Reading *r, const json_t *object, int k)
@@ -79,7 +73,7 @@ static bool read_stage(const Reading *r, const json_t *object, int k)
     PlanStage *stage = &r->plan->stages[k];
     const char *path = arena_format(r->arena, "stages[%d]", k);
     int first = k ? r->plan->stages[k - 1].last_layer + 1 : 0, last = r->plan->layer_count - 1;
-    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     stage->memory_limit_bytes = COSTS_NO_LIMIT;
     return get_name(r, object, path, "device", &stage->device) &&
            get_int(r, object, path, "rank", 0, r->plan->stage_count - 1, &stage->rank) &&
@@ -98,7 +92,7 @@ static bool read_link(const Reading *r, const json_t *object, int k)
 {
     PlanLink *link = &r->plan->links[k];
     const char *path = arena_format(r->arena, "links[%d]", k), *dtype;
-    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_int(r, object, path, "from", k, k, &link->from) ||
         !get_int(r, object, path, "to", k + 1, k + 1, &link->to) ||
         !get_bytes(r, object, path, "logical_bytes", &link->logical_bytes) ||
@@ -111,7 +105,7 @@ static bool read_link(const Reading *r, const json_t *object, int k)
         return false;
     for (int d = 1; d < DTYPE_COUNT; d++)
         if (strcmp(dtype, dtype_name((DType)d)) == 0) link->dtype = (DType)d;
-    return link->dtype != DTYPE_NONE || refuse(r, path, "has an unknown dtype");
+    return link->dtype != DTYPE_NONE || json_refuse(r->json, path, "has an unknown dtype");
 }
 
 static bool read_crossing(const Reading *r, const json_t *object, int k)
@@ -121,7 +115,7 @@ static bool read_crossing(const Reading *r, const json_t *object, int k)
     int last = r->plan->stage_count - 1;
     const json_t *raw = json_object_get(object, "raw");
     if (!json_is_object(object) || !json_is_boolean(raw))
-        return refuse(r, path, "must be an object that says whether the tensor is raw");
+        return json_refuse(r->json, path, "must be an object that says whether the tensor is raw");
     crossing->raw = json_is_true(raw);
     crossing->from_stage = -1;
     return get_name(r, object, path, "tensor", &crossing->tensor) &&
@@ -137,7 +131,7 @@ static bool read_crossings(const Reading *r, const json_t *root)
     json_t *crossings;
     if (!json_object_get(root, "crossings")) return true;
     if (!json_get_array(r->json, root, "", "crossings", &crossings)) return false;
-    if (json_array_size(crossings) > (1 << 24)) return refuse(r, "crossings", "too many");
+    if (json_array_size(crossings) > (1 << 24)) return json_refuse(r->json, "crossings", "too many");
     r->plan->crossing_count = (int)json_array_size(crossings);
     r->plan->crossings = arena_new_array(r->arena, PlanCrossing, (size_t)r->plan->crossing_count);
     for (int k = 0; k < r->plan->crossing_count; k++)
@@ -150,7 +144,7 @@ static bool read_rank(const Reading *r, const json_t *object, int index)
     PlanRank *rank = &r->plan->ranks[index];
     const char *path = arena_format(r->arena, "ranks[%d]", index);
     json_t *stages;
-    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_name(r, object, path, "device", &rank->device) ||
         !get_int(r, object, path, "replica", 0, 0, &rank->replica) ||
         !json_get_array(r->json, object, path, "stages", &stages))
@@ -159,7 +153,7 @@ static bool read_rank(const Reading *r, const json_t *object, int index)
     for (int k = 0; k < r->plan->stage_count; k++)
         if (r->plan->stages[k].rank == index) {
             if (strcmp(r->plan->stages[k].device, rank->device) != 0)
-                return refuse(r, path, "owns a stage of another device");
+                return json_refuse(r->json, path, "owns a stage of another device");
             rank->stages[rank->stage_count++] = k;
         }
     bool same = rank->stage_count > 0 && json_array_size(stages) == (size_t)rank->stage_count;
@@ -167,7 +161,7 @@ static bool read_rank(const Reading *r, const json_t *object, int index)
         const json_t *item = json_array_get(stages, (size_t)k);
         same = json_is_integer(item) && json_integer_value(item) == rank->stages[k];
     }
-    if (!same) return refuse(r, path, "does not list the stages that name it");
+    if (!same) return json_refuse(r->json, path, "does not list the stages that name it");
     return true;
 }
 
@@ -197,7 +191,7 @@ static bool read_instructions(const Reading *r, JsonScan *scan, int index)
     PlanInstruction *read = NULL, instruction;
     int count = 0, capacity = 0;
     bool ok = json_scan_mark(scan, '[');
-    if (!ok) return refuse(r, arena_format(r->arena, "schedule[%d]", index), "must be an array");
+    if (!ok) return json_refuse(r->json, arena_format(r->arena, "schedule[%d]", index), "must be an array");
     while (ok && !json_scan_mark(scan, ']')) {
         ok = (count == 0 || json_scan_mark(scan, ',')) && count < (1 << 28) &&
              read_instruction(r, scan, index, &instruction);
@@ -206,8 +200,8 @@ static bool read_instructions(const Reading *r, JsonScan *scan, int index)
     if (ok && count > 0) rank->instructions = arena_copy(r->arena, read, (size_t)count * sizeof *read);
     rank->instruction_count = ok ? count : 0;
     free(read);
-    return ok || refuse(r, arena_format(r->arena, "schedule[%d][%d]", index, count),
-                        "must be [op, stage of this rank, micro-batch, slot]");
+    return ok || json_refuse(r->json, arena_format(r->arena, "schedule[%d][%d]", index, count),
+                             "must be [op, stage of this rank, micro-batch, slot]");
 }
 
 /* An instruction list per rank. */
@@ -218,7 +212,8 @@ static bool read_schedule(const Reading *r, JsonScan scan)
         ok = k == 0 || json_scan_mark(&scan, ',');
         if (ok && !read_instructions(r, &scan, k)) return false;
     }
-    return (ok && json_scan_mark(&scan, ']')) || refuse(r, "schedule", "must be one instruction list per rank");
+    return (ok && json_scan_mark(&scan, ']')) ||
+           json_refuse(r->json, "schedule", "must be one instruction list per rank");
 }
 
 static bool read_compared(const Reading *r, const json_t *root)
@@ -231,7 +226,7 @@ static bool read_compared(const Reading *r, const json_t *root)
         const json_t *entry = json_object_get(compared, allocator), *fits = json_object_get(entry, "fits");
         PlanComparison *c = &r->plan->compared[a];
         if (!entry || json_is_null(entry)) continue;
-        if (!json_is_boolean(fits)) return refuse(r, path, "must be null, or say whether it fits");
+        if (!json_is_boolean(fits)) return json_refuse(r->json, path, "must be null, or say whether it fits");
         c->known = true;
         c->fits = json_is_true(fits);
         if (!get_time(r, entry, path, "period_s", &c->period_ns) || !get_time(r, entry, path, "step_s", &c->step_ns))
@@ -248,11 +243,14 @@ static bool read_choices(const Reading *r, const json_t *root)
         !json_get_string(r->json, root, "", "objective", &objective) ||
         !json_get_string(r->json, root, "", "schedule_kind", &schedule))
         return false;
-    if (!plan_allocator_from_name(allocator, &plan->allocator)) return refuse(r, "allocate", "is not known");
-    if (!plan_objective_from_name(objective, &plan->objective)) return refuse(r, "objective", "is not known");
-    if (!plan_schedule_from_name(schedule, &plan->schedule)) return refuse(r, "schedule_kind", "is not known");
+    if (!plan_allocator_from_name(allocator, &plan->allocator)) return json_refuse(r->json, "allocate", "is not known");
+    if (!plan_objective_from_name(objective, &plan->objective))
+        return json_refuse(r->json, "objective", "is not known");
+    if (!plan_schedule_from_name(schedule, &plan->schedule))
+        return json_refuse(r->json, "schedule_kind", "is not known");
     if (!json_optional_string(r->json, root, "", "recompute", &recompute)) return false;
-    if (!plan_recompute_from_name(recompute, &plan->recompute)) return refuse(r, "recompute", "is not known");
+    if (!plan_recompute_from_name(recompute, &plan->recompute))
+        return json_refuse(r->json, "recompute", "is not known");
     return true;
 }
 
@@ -263,12 +261,12 @@ static bool read_requests(const Reading *r, const json_t *root)
     if (!json_get_array(r->json, root, "", "without", &without) || !json_get_array(r->json, root, "", "pins", &pins))
         return false;
     if (json_array_size(without) > COSTS_MAX_DEVICES || json_array_size(pins) > COSTS_MAX_LAYERS)
-        return refuse(r, "without", "too many");
+        return json_refuse(r->json, "without", "too many");
     plan->without_count = (int)json_array_size(without);
     plan->without = arena_new_array(r->arena, const char *, (size_t)plan->without_count);
     for (int i = 0; i < plan->without_count; i++) {
         const char *name = json_string_value(json_array_get(without, (size_t)i));
-        if (!name) return refuse(r, "without", "must be an array of device names");
+        if (!name) return json_refuse(r->json, "without", "must be an array of device names");
         plan->without[i] = arena_string(r->arena, name);
     }
     plan->pin_count = (int)json_array_size(pins);
@@ -277,7 +275,7 @@ static bool read_requests(const Reading *r, const json_t *root)
         PlanPin *pin = &plan->pins[i];
         const json_t *object = json_array_get(pins, (size_t)i);
         const char *path = arena_format(r->arena, "pins[%d]", i);
-        if (!json_is_object(object)) return refuse(r, path, "must be an object");
+        if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
         if (!get_name(r, object, path, "device", &pin->device) ||
             !get_int(r, object, path, "first_layer", 0, plan->layer_count - 1, &pin->first_layer) ||
             !get_int(r, object, path, "last_layer", pin->first_layer, plan->layer_count - 1, &pin->last_layer))
@@ -290,16 +288,16 @@ static bool get_truth(const Reading *r, const json_t *root, const char *key, boo
 {
     const json_t *value = json_object_get(root, key);
     *truth = json_is_true(value);
-    return json_is_boolean(value) || refuse(r, key, "must be true or false");
+    return json_is_boolean(value) || json_refuse(r->json, key, "must be true or false");
 }
 
 static bool read_head(const Reading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     const char *format;
-    if (!json_is_object(root)) return refuse(r, NULL, "must be a JSON object");
+    if (!json_is_object(root)) return json_refuse(r->json, NULL, "must be a JSON object");
     if (!json_get_string(r->json, root, "", "format", &format)) return false;
-    if (strcmp(format, "skycc.plan/1") != 0) return refuse(r, "format", "is not \"skycc.plan/1\"");
+    if (strcmp(format, "skycc.plan/1") != 0) return json_refuse(r->json, "format", "is not \"skycc.plan/1\"");
     return get_name(r, root, "", "name", &plan->name) && get_name(r, root, "", "model_hash", &plan->model_hash) &&
            get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
            get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
@@ -322,7 +320,7 @@ static bool read_certificate(const Reading *r, const json_t *root)
 {
     const json_t *object = json_object_get(root, "certificate");
     if (!object || json_is_null(object)) return true;
-    if (!json_is_object(object)) return refuse(r, "certificate", "must be an object, or null");
+    if (!json_is_object(object)) return json_refuse(r->json, "certificate", "must be an object, or null");
     r->plan->certificate = arena_new(r->arena, Certificate);
     return certificate_read(r->plan->certificate, object, r->arena, r->json);
 }
@@ -340,11 +338,13 @@ static bool read_root(const Reading *r, const JsonApart *file)
     if (plan->infeasible)
         return (count == 0 && json_array_size(links) == 0 && json_array_size(ranks) == 0 &&
                 schedule_is_empty(file->text) && read_certificate(r, root)) ||
-               refuse(r, "infeasible", "leaves no stages, links, ranks or schedule");
-    if (count < 1 || count > (size_t)plan->layer_count) return refuse(r, "stages", "must be between 1 and the layers");
-    if (json_array_size(links) != count - 1) return refuse(r, "links", "must be one between each two stages");
+               json_refuse(r->json, "infeasible", "leaves no stages, links, ranks or schedule");
+    if (count < 1 || count > (size_t)plan->layer_count)
+        return json_refuse(r->json, "stages", "must be between 1 and the layers");
+    if (json_array_size(links) != count - 1)
+        return json_refuse(r->json, "links", "must be one between each two stages");
     if (json_array_size(ranks) < 1 || json_array_size(ranks) > count)
-        return refuse(r, "ranks", "must be at least one, and no more than stages");
+        return json_refuse(r->json, "ranks", "must be at least one, and no more than stages");
     plan->stage_count = (int)count;
     plan->link_count = (int)count - 1;
     plan->rank_count = (int)json_array_size(ranks);
@@ -353,7 +353,8 @@ static bool read_root(const Reading *r, const JsonApart *file)
     plan->ranks = arena_new_array(r->arena, PlanRank, (size_t)plan->rank_count);
     for (int k = 0; k < plan->stage_count; k++) {
         if (!read_stage(r, json_array_get(stages, (size_t)k), k)) return false;
-        if (plan->stages[k].rank >= plan->rank_count) return refuse(r, "stages", "name a rank that does not exist");
+        if (plan->stages[k].rank >= plan->rank_count)
+            return json_refuse(r->json, "stages", "name a rank that does not exist");
     }
     for (int k = 0; k < plan->link_count; k++)
         if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;

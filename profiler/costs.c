@@ -54,12 +54,6 @@ typedef struct Reading {
     Arena *arena;
 } Reading;
 
-static bool refuse(const Reading *r, const char *path, const char *reason)
-{
-    return diagnostics_error(r->json.diagnostics, EXIT_BAD_INPUT, (Place){.file = r->json.file, .object = path}, NULL,
-                             "%s", reason);
-}
-
 static bool read_name(const Reading *r, const json_t *object, const char *path, const char **name)
 {
     if (!json_get_string(r->json, object, path, "name", name)) return false;
@@ -71,10 +65,11 @@ static bool read_name(const Reading *r, const json_t *object, const char *path, 
 static bool read_numbers(const Reading *r, const json_t *array, const char *path, int count, double *numbers)
 {
     if (!json_is_array(array) || json_array_size(array) != (size_t)count)
-        return refuse(r, path, arena_format(r->arena, "must be an array of %d numbers", count));
+        return json_refuse(r->json, path, arena_format(r->arena, "must be an array of %d numbers", count));
     for (int i = 0; i < count; i++) {
         const json_t *item = json_array_get(array, (size_t)i);
-        if (!json_is_number(item)) return refuse(r, path, arena_format(r->arena, "element %d is not a number", i));
+        if (!json_is_number(item))
+            return json_refuse(r->json, path, arena_format(r->arena, "element %d is not a number", i));
         numbers[i] = json_number_value(item);
     }
     return true;
@@ -90,17 +85,17 @@ static bool read_tensors(const Reading *r, const json_t *object, const char *pat
     if (output) layer->output = arena_string(r->arena, output);
     if (!json_object_get(object, "inputs")) return true;
     if (!json_get_array(r->json, object, path, "inputs", &inputs)) return false;
-    if (json_array_size(inputs) > MOST) return refuse(r, path, "has too many inputs");
+    if (json_array_size(inputs) > MOST) return json_refuse(r->json, path, "has too many inputs");
     layer->inputs = arena_new_array(r->arena, CostInput, json_array_size(inputs));
     for (size_t i = 0; i < json_array_size(inputs); i++) {
         const json_t *item = json_array_get(inputs, i);
         const char *place = arena_format(r->arena, "%s.inputs[%zu]", path, i), *name;
         int64_t bytes;
-        if (!json_is_object(item)) return refuse(r, place, "must be an object");
+        if (!json_is_object(item)) return json_refuse(r->json, place, "must be an object");
         if (!json_get_string(r->json, item, place, "name", &name) ||
             !json_get_integer(r->json, item, place, "bytes", &bytes))
             return false;
-        if (bytes < 0) return refuse(r, place, "its bytes must not be negative");
+        if (bytes < 0) return json_refuse(r->json, place, "its bytes must not be negative");
         layer->inputs[layer->input_count++] = (CostInput){arena_string(r->arena, name), bytes};
     }
     return true;
@@ -110,11 +105,12 @@ static bool read_layer(const Reading *r, const json_t *object, int index)
 {
     const char *path = arena_format(r->arena, "layers[%d]", index);
     LayerCost *layer = &r->costs->layers[index];
-    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     layer->resident = json_object_get(object, "memory_bytes") != NULL;
     bool parts = json_object_get(object, "state_bytes") || json_object_get(object, "stash_bytes") ||
                  json_object_get(object, "scratch_bytes");
-    if (layer->resident && parts) return refuse(r, path, "give either memory_bytes, or state, stash and scratch");
+    if (layer->resident && parts)
+        return json_refuse(r->json, path, "give either memory_bytes, or state, stash and scratch");
     return read_name(r, object, path, &layer->name) &&
            json_get_number(r->json, object, path, "forward_s", &layer->forward_s) &&
            json_get_number(r->json, object, path, "backward_s", &layer->backward_s) &&
@@ -142,7 +138,7 @@ static bool read_device(const Reading *r, const json_t *object, int index)
 {
     const char *path = arena_format(r->arena, "devices[%d]", index), *region = NULL;
     DeviceCost *device = &r->costs->devices[index];
-    if (!json_is_object(object)) return refuse(r, path, "must be an object");
+    if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     device->slowdown = 1;
     device->memory_bytes = COSTS_NO_LIMIT;
     device->region = -1;
@@ -157,7 +153,8 @@ static bool read_device(const Reading *r, const json_t *object, int index)
     if (!region || r->costs->region_count == 0) return true; /* without links a region means nothing */
     for (int i = 0; i < r->costs->region_count && device->region < 0; i++)
         if (strcmp(region, r->costs->region_names[i]) == 0) device->region = i;
-    return device->region >= 0 || refuse(r, path, arena_format(r->arena, "region '%s' has no links", region));
+    return device->region >= 0 ||
+           json_refuse(r->json, path, arena_format(r->arena, "region '%s' has no links", region));
 }
 
 static bool read_matrix(const Reading *r, const json_t *links, const char *key, double **matrix)
@@ -166,7 +163,7 @@ static bool read_matrix(const Reading *r, const json_t *links, const char *key, 
     int n = r->costs->region_count;
     if (!json_get_array(r->json, links, "links", key, &rows)) return false;
     const char *path = arena_format(r->arena, "links.%s", key);
-    if (json_array_size(rows) != (size_t)n) return refuse(r, path, "must have one row per region");
+    if (json_array_size(rows) != (size_t)n) return json_refuse(r->json, path, "must have one row per region");
     *matrix = arena_new_array(r->arena, double, (size_t)n *(size_t)n);
     for (int i = 0; i < n; i++)
         if (!read_numbers(r, json_array_get(rows, (size_t)i), arena_format(r->arena, "%s[%d]", path, i), n,
@@ -184,12 +181,12 @@ static bool read_links(const Reading *r, const json_t *root)
     if (!json_get_object(r->json, root, "", "links", &links) ||
         !json_get_array(r->json, links, "links", "regions", &regions))
         return false;
-    if (json_array_size(regions) > COSTS_MAX_REGIONS) return refuse(r, "links.regions", "too many regions");
+    if (json_array_size(regions) > COSTS_MAX_REGIONS) return json_refuse(r->json, "links.regions", "too many regions");
     costs->region_count = (int)json_array_size(regions);
     costs->region_names = arena_new_array(r->arena, const char *, (size_t)costs->region_count);
     for (int i = 0; i < costs->region_count; i++) {
         const char *name = json_string_value(json_array_get(regions, (size_t)i));
-        if (!name) return refuse(r, "links.regions", "must be an array of strings");
+        if (!name) return json_refuse(r->json, "links.regions", "must be an array of strings");
         costs->region_names[i] = arena_string(r->arena, name);
     }
     return read_matrix(r, links, "latency_s", &costs->latency_s) &&
@@ -213,9 +210,9 @@ static bool read_root(const Reading *r, const json_t *root)
     const char *format, *name = "", *model_hash = "";
     int64_t microbatches = 1;
     json_t *layers, *devices;
-    if (!json_is_object(root)) return refuse(r, NULL, "must be a JSON object");
+    if (!json_is_object(root)) return json_refuse(r->json, NULL, "must be a JSON object");
     if (!json_get_string(r->json, root, "", "format", &format)) return false;
-    if (strcmp(format, "skycc.costs/1") != 0) return refuse(r, "format", "is not \"skycc.costs/1\"");
+    if (strcmp(format, "skycc.costs/1") != 0) return json_refuse(r->json, "format", "is not \"skycc.costs/1\"");
     if (!json_optional_string(r->json, root, "", "name", &name) ||
         !json_optional_string(r->json, root, "", "model_hash", &model_hash) ||
         !json_optional_integer(r->json, root, "", "microbatches", &microbatches) ||
@@ -225,9 +222,9 @@ static bool read_root(const Reading *r, const json_t *root)
     costs->name = arena_string(r->arena, name);
     costs->model_hash = arena_string(r->arena, model_hash);
     if (microbatches < 1 || microbatches > COSTS_MAX_MICROBATCHES)
-        return refuse(r, "microbatches", "must be between 1 and 1048576");
-    if (json_array_size(layers) > COSTS_MAX_LAYERS) return refuse(r, "layers", "too many layers");
-    if (json_array_size(devices) > COSTS_MAX_DEVICES) return refuse(r, "devices", "too many devices");
+        return json_refuse(r->json, "microbatches", "must be between 1 and 1048576");
+    if (json_array_size(layers) > COSTS_MAX_LAYERS) return json_refuse(r->json, "layers", "too many layers");
+    if (json_array_size(devices) > COSTS_MAX_DEVICES) return json_refuse(r->json, "devices", "too many devices");
     costs->microbatches = (int)microbatches;
     costs->layer_count = (int)json_array_size(layers);
     costs->device_count = (int)json_array_size(devices);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "codegen/gemm_bf16.h"
 #include "tests/kernel_check.h"
 
 /* --- Matrix products ------------------------------------------------------------------------------------------------
@@ -253,6 +254,25 @@ static void test_split_accuracy(void **state)
     target_free(&multiply_add);
 }
 
+/* No second thread idles: neither with few rows, nor with few columns, nor with a micro-batch's rows in one block. */
+static void test_units(void **state)
+{
+    (void)state;
+    check_needs_own_processor();
+    static const int64_t shapes[][3] = {{512, 768, 768}, {512, 128, 128}, {128, 512, 1024}, {1024, 768, 3072}};
+    Target tiles;
+    assert_true(target_init(&tiles, (TargetOptions){.cpu = "sapphirerapids"}, &diagnostics));
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Product p = {1, shapes[i][0], shapes[i][1], shapes[i][2], false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
+        Bf16Plan plan;
+        build_product(&p);
+        assert_true(bf16_plan(&plan, &kernel, &tiles));
+        assert_int_equal(plan.parts, BF16_MAX_PARTS);
+        assert_true(plan.units.total >= 2);
+    }
+    target_free(&tiles);
+}
+
 /* --- Other machines -------------------------------------------------------------------------------------------------
  */
 
@@ -410,10 +430,11 @@ static void test_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_split_products),
-        cmocka_unit_test(test_split_accuracy),  cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long_products),   cmocka_unit_test(test_other_targets),
-        cmocka_unit_test(test_unknown_targets), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_bf16_products),  cmocka_unit_test(test_split_products),
+        cmocka_unit_test(test_split_accuracy), cmocka_unit_test(test_units),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_other_targets),  cmocka_unit_test(test_unknown_targets),
+        cmocka_unit_test(test_cache),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }
