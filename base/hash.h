@@ -2,12 +2,15 @@
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct Hash {
     uint64_t high, low;
 } Hash;
+
+static inline bool hash_equal(Hash a, Hash b) { return a.high == b.high && a.low == b.low; }
 
 Hash hash_bytes(const void *bytes, size_t size);
 /* The hash of `hash` followed by the bytes: for chaining. */

@@ -44,20 +44,6 @@ static void start(Clock *clock, double *seconds)
     clock->last = bench_seconds();
 }
 
-static void fill_inputs(const Execution *execution, const SkyStage *stage)
-{
-    for (uint32_t i = 0; i < stage->input_count; i++) {
-        const SkyTensor *input = &stage->inputs[i];
-        void *data = execution_address(execution, 0, 0, input->location);
-        int64_t elements = (int64_t)(input->bytes / dtype_size((DType)input->dtype));
-        int64_t limit = input->value_limit ? input->value_limit : 2;
-        for (int64_t k = 0; k < elements; k++) {
-            bool mask = strstr(input->name, "mask");
-            element_store_double((DType)input->dtype, data, k, mask ? 1 : (double)(k * 7919 % limit));
-        }
-    }
-}
-
 static void fill_parameters(const Execution *execution, const SkyStage *stage, const StageCode *code,
                             const Graph *graph)
 {
@@ -150,7 +136,7 @@ static bool run(const char *path, const ModelOptions *options, Diagnostics *diag
     bool ok = program_compile(&program, NULL, diagnostics) &&
               execution_open(&execution, &program.program, 1, program_interpret, diagnostics);
     if (ok) {
-        fill_inputs(&execution, &code.stage);
+        program_make_up_inputs(&execution);
         fill_parameters(&execution, &code.stage, &code, &model.graph);
         for (int i = 0; i < SKY_STEP_SCALARS; i++) execution.step[i] = 1e-4F;
         ok = measure(&execution, &code.stage, diagnostics);

@@ -99,7 +99,7 @@ bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
     if (valid) {
         Hash stated, found = hash_bytes(content.bytes + sizeof(Hash), content.size - sizeof(Hash));
         memcpy(&stated, content.bytes, sizeof stated);
-        valid = stated.high == found.high && stated.low == found.low;
+        valid = hash_equal(stated, found);
     }
     if (valid) buffer_append(object, content.bytes + sizeof(Hash), content.size - sizeof(Hash));
     buffer_free(&content);

@@ -74,7 +74,24 @@ typedef struct Probe {
     Profile profile;
 } Probe;
 
-/* All layers, each as a stage of its own: the kernels that any plan may use. */
+/* Times the kernels of a layer, which is a stage of its own here. */
+static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
+{
+    Program program;
+    Execution execution;
+    program_for_run(&program, &probe->planned.model, code);
+    bool ok = program_compile(&program, probe->options->target_cpu, diagnostics) &&
+              execution_open(&execution, &program.program, machine->threads, program_interpret, diagnostics);
+    if (ok) {
+        program_make_up_inputs(&execution);
+        ok = measure_stage(machine, &probe->profile.arena, &execution, diagnostics);
+        execution_close(&execution);
+    }
+    program_free(&program);
+    return ok;
+}
+
+/* All layers: the kernels that any plan may use. */
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
     Graph *graph = &probe->planned.model.graph;
@@ -82,12 +99,9 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     bool ok = true;
     for (int layer = 0; ok && layer < graph->layer_count; layer++) {
         StageCode code;
-        Program program;
         stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
-        program_for_run(&program, &probe->planned.model, &code);
-        ok = program_compile(&program, probe->options->target_cpu, diagnostics);
-        if (ok) measure_kernels(machine, &probe->profile.arena, program.kernels, program.jit);
-        program_free(&program);
+        code.stage.slot_count = 1;
+        ok = stage_is_measured(machine, &code.stage) || measure_layer(probe, machine, &code, diagnostics);
         stage_free(&code);
     }
     stage_index_free(index);

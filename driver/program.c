@@ -105,6 +105,20 @@ bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics
 
 bool program_interpret(const void *kernel, void *const *operands) { return kernel_interpret(kernel, operands); }
 
+void program_make_up_inputs(const Execution *execution)
+{
+    const SkyStage *stage = &execution->program->stages[0];
+    for (uint32_t i = 0; i < stage->input_count; i++) {
+        const SkyTensor *input = &stage->inputs[i];
+        void *data = execution_address(execution, 0, 0, input->location);
+        int64_t elements = (int64_t)(input->bytes / dtype_size((DType)input->dtype));
+        int64_t limit = input->value_limit ? input->value_limit : 2;
+        bool mask = strstr(input->name, "mask");
+        for (int64_t k = 0; k < elements; k++)
+            element_store_double((DType)input->dtype, data, k, mask ? 1 : (double)(k * 7919 % limit));
+    }
+}
+
 const SkyTensor *program_labels(const SkyProgram *program, uint32_t number)
 {
     const SkyStage *stage = &program->stages[program->stage_count - 1];

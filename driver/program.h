@@ -28,6 +28,9 @@ bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics
 /* For execution_open: runs a call by the interpreter. */
 bool program_interpret(const void *kernel, void *const *operands);
 
+/* Inputs of the first stage for taking times, in slot 0: ids all over their tables, masks of ones. */
+void program_make_up_inputs(const Execution *execution);
+
 /* Label input number `number` as the last stage reads it; NULL if it does not. */
 const SkyTensor *program_labels(const SkyProgram *program, uint32_t number);
 /* Per label input: labels of the one batch, in slot 0, that are not its ignore_index. */

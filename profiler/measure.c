@@ -4,13 +4,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "codegen/codegen.h"
 #include "runtime/parallel.h"
 
 enum { SAMPLES = 7 };
 static const double sample_s = 2e-3, budget_s = 0.5; /* least length of a sample; most time for one kernel */
 
-/* One thread is charged only for its own work, not for what else the machine does meanwhile. */
-static double now_s(int threads)
+double measure_now_s(int threads)
 {
     struct timespec now;
     clock_gettime(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
@@ -47,15 +47,21 @@ static void run_share(void *context, int thread, int threads)
 
 static double run_s(Bench *bench, int times)
 {
-    double start = now_s(bench->threads);
+    double start = measure_now_s(bench->threads);
     for (int i = 0; i < times; i++) parallel_run(bench->threads, run_share, bench);
-    return (now_s(bench->threads) - start) / times;
+    return (measure_now_s(bench->threads) - start) / times;
 }
 
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+double measure_median(double *samples, size_t count)
+{
+    qsort(samples, count, sizeof *samples, ascending);
+    return samples[count / 2];
 }
 
 static void *new_buffer(size_t bytes)
@@ -66,8 +72,12 @@ static void *new_buffer(size_t bytes)
     return buffer;
 }
 
-static double measure(const Kernel *source, const CompiledKernel *kernel, SkyKernel *function, int threads)
+/* What a compiled kernel takes over its own buffers. */
+static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, const Kernel *source, int threads)
 {
+    const CompiledKernel *kernel = compiled->kernels;
+    for (Hash hash = kernel_hash(source); !hash_equal(kernel->hash, hash);) kernel++;
+    SkyKernel *function = jit_find(jit, kernel);
     int most = kernel->grain > 0 ? (int)(kernel->units / kernel->grain) : 1;
     Bench bench = {.function = function, .units = kernel->units, .threads = most < threads ? most : threads};
     if (bench.threads < 1) bench.threads = 1;
@@ -77,37 +87,17 @@ static double measure(const Kernel *source, const CompiledKernel *kernel, SkyKer
     bench.scratch_bytes = (kernel->scratch_bytes + 63) / 64 * 64;
     bench.scratch = new_buffer(bench.scratch_bytes * (size_t)bench.threads);
 
-    double begun = now_s(bench.threads), once = run_s(&bench, 1);
+    double begun = measure_now_s(bench.threads), once = run_s(&bench, 1);
     int times = once > sample_s ? 1 : (int)(sample_s / (once + 1e-8)) + 1;
     double samples[SAMPLES];
     int count = 0;
     do samples[count++] = run_s(&bench, times);
-    while (count < SAMPLES && now_s(bench.threads) - begun < budget_s);
-    qsort(samples, (size_t)count, sizeof *samples, ascending);
+    while (count < SAMPLES && measure_now_s(bench.threads) - begun < budget_s);
 
     free(bench.scratch);
     for (int i = 0; i < source->operand_count; i++) free(bench.operands[i]);
-    return samples[count / 2];
+    return measure_median(samples, (size_t)count);
 }
-
-void measure_kernels(MachineProfile *machine, Arena *arena, const CompiledKernels *compiled, const JitProgram *jit)
-{
-    KernelTime *times = arena_new_array(arena, KernelTime, machine->kernel_count + compiled->count);
-    if (machine->kernel_count) memcpy(times, machine->kernels, machine->kernel_count * sizeof *times);
-    machine->kernels = times;
-    size_t known = machine->kernel_count;
-    for (size_t i = 0; i < compiled->count; i++) {
-        const CompiledKernel *kernel = &compiled->kernels[i];
-        MachineProfile before = {.kernels = times, .kernel_count = known};
-        if (machine_profile_seconds(&before, kernel->hash) >= 0) continue;
-        double seconds = measure(compiled->sources[i], kernel, jit_find(jit, kernel), machine->threads);
-        times[machine->kernel_count++] = (KernelTime){kernel->hash, seconds};
-    }
-    machine_profile_sort(machine);
-}
-
-/* --- The machine as such -------------------------------------------------------------------------------------------
- */
 
 enum { PRODUCT_ROWS = 512, PRODUCT_SIZE = 1024, SUM_ELEMENTS = 1 << 24 };
 
@@ -142,10 +132,8 @@ bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics 
     CompiledKernels *compiled = codegen_compile(kernels, 2, target, codegen_default_options(&arena), diagnostics);
     JitProgram *jit = compiled ? jit_load(compiled, diagnostics) : NULL;
     if (jit) {
-        MachineProfile times = {.threads = machine->threads};
-        measure_kernels(&times, &arena, compiled, jit);
-        machine->gflops = 1e-9 * kernel_flops(product) / machine_profile_seconds(&times, kernel_hash(product));
-        machine->bandwidth_Bps = kernel_bytes(sum) / machine_profile_seconds(&times, kernel_hash(sum));
+        machine->gflops = 1e-9 * kernel_flops(product) / kernel_s(compiled, jit, product, machine->threads);
+        machine->bandwidth_Bps = kernel_bytes(sum) / kernel_s(compiled, jit, sum, machine->threads);
     }
     bool ok = jit;
     jit_free(jit);

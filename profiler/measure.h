@@ -1,17 +1,26 @@
-/* Times kernels on this machine. */
+/* Times kernels on this machine: of processor time with one thread, so that it is charged only for its own work, and of the
+ * clock with more. */
 #ifndef PROFILER_MEASURE_H
 #define PROFILER_MEASURE_H
 
-#include "codegen/codegen.h"
+#include "codegen/target.h"
 #include "profiler/profile.h"
-
-/* Measures every compiled kernel with machine->threads threads, over buffers of its own that stay warm, and appends its
- * time: the median of several runs, of processor time with one thread and of the clock with more. Kernels that the
- * machine's profile holds already are skipped. */
-void measure_kernels(MachineProfile *machine, Arena *arena, const CompiledKernels *compiled, const JitProgram *jit);
+#include "runtime/execute.h"
 
 /* Fills in gflops and bandwidth_Bps: a large matrix product and a large sum of two arrays, compiled for `target`, which
- * must be this machine. */
+ * must be this machine, over buffers that stay warm, with machine->threads threads. */
 bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics);
+
+/* Whether the profile has all kernels of the stage. */
+bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);
+/* Runs the only stage of `execution`, whose inputs are set, for some micro-batches, with caches as other layers leave
+ * them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they would seem a
+ * fifth faster than they are. False, after reporting, as execution_forward. */
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics);
+
+/* Seconds on the clock that counts for so many threads. */
+double measure_now_s(int threads);
+/* Sorts the samples, of which there is one at least. */
+double measure_median(double *samples, size_t count);
 
 #endif

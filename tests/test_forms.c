@@ -79,7 +79,7 @@ static size_t kernel_count(const SkyCall *calls, uint32_t count, const Kernel *k
     Hash wanted = kernel_hash(kernel);
     for (uint32_t i = 0; i < count; i++) {
         Hash hash = kernel_hash(calls[i].interpreted);
-        found += hash.high == wanted.high && hash.low == wanted.low;
+        found += hash_equal(hash, wanted);
     }
     return found;
 }
