@@ -70,8 +70,7 @@ static void fill_caches(void)
 }
 
 /* One micro-batch and an update. `seconds` has a place for every call. */
-static bool run_round(Execution *execution, Clock *clock, const Calls *calls, double *seconds,
-                      Diagnostics *diagnostics)
+static bool run_round(Execution *execution, Clock *clock, const Calls *calls, double *seconds, Diagnostics *diagnostics)
 {
     fill_caches();
     clock_start(clock, seconds);
@@ -124,8 +123,7 @@ bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, 
     bool ok = run_round(execution, &clock, &calls, seconds, diagnostics); /* touches everything; does not count */
     double begun = measure_now_s(clock.threads);
     int rounds = 0;
-    while (ok && rounds < MOST_ROUNDS &&
-           (rounds < LEAST_ROUNDS || measure_now_s(clock.threads) - begun < budget_s))
+    while (ok && rounds < MOST_ROUNDS && (rounds < LEAST_ROUNDS || measure_now_s(clock.threads) - begun < budget_s))
         ok = run_round(execution, &clock, &calls, seconds + (size_t)rounds++ * calls.total, diagnostics);
     if (ok) add_times(machine, arena, &calls, seconds, rounds);
     free(seconds);

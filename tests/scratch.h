@@ -37,4 +37,14 @@ static inline char *diagnostics_text(const Diagnostics *diagnostics)
     return text;
 }
 
+/* That what was reported contains `expected` and asks for the exit code; frees the diagnostics. */
+static inline void expect_complaint(Diagnostics *diagnostics, int exit_code, const char *expected)
+{
+    char *message = diagnostics_text(diagnostics);
+    if (!strstr(message, expected)) fail_msg("'%s' is not in: %s", expected, message);
+    assert_int_equal(diagnostics->exit_code, exit_code);
+    free(message);
+    diagnostics_free(diagnostics);
+}
+
 #endif

@@ -15,11 +15,7 @@ static void expect_unreadable(const char *text, const char *expected)
     Scratch file = scratch_text(text);
     Diagnostics diagnostics = {0};
     assert_null(json_read(file.path, &diagnostics));
-    char *message = diagnostics_text(&diagnostics);
-    if (!strstr(message, expected)) fail_msg("'%s' is not in: %s", expected, message);
-    assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    free(message);
-    diagnostics_free(&diagnostics);
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, expected);
     unlink(file.path);
 }
 
