@@ -24,7 +24,13 @@ static void print_split(Buffer *buffer, const CertificateNode *node)
 
 void certificate_print(const Certificate *c, Buffer *buffer)
 {
-    buffer_print(buffer, "{\"bound_ns\":%lld,\n  \"intervals\":[", (long long)c->bound_ns);
+    buffer_print(buffer, "{\"bound_ns\":%lld,\n", (long long)c->bound_ns);
+    for (int i = 0; i < c->branch_count; i++) {
+        const CertificateBranch *b = &c->branches[i];
+        buffer_print(buffer, "%s[%d,%d,%d,%d,%d]%s", i ? "," : "  \"branches\":[", b->end_low, b->end_high,
+                     b->flights_low, b->flights_high, b->interval_count, i + 1 == c->branch_count ? "],\n" : "");
+    }
+    buffer_print(buffer, "  \"intervals\":[");
     for (int i = 0; i < c->interval_count; i++)
         buffer_print(buffer, "%s[%lld,%lld,%d,%lld,%lld]", i ? "," : "", (long long)c->intervals[i].low,
                      (long long)c->intervals[i].high, c->intervals[i].root, (long long)c->intervals[i].update_low,
@@ -90,21 +96,50 @@ static bool read_split(CertificateNode *node, const json_t *object, const char *
     return true;
 }
 
-static bool read_interval(CertificateInterval *interval, const json_t *array, int node_count, JsonReader reader)
+static bool read_five(int64_t number[static 5], const json_t *array, const char *path, const char *form,
+                      JsonReader reader)
 {
-    static const char *const path = "certificate.intervals", *const form =
-                                                                 "must be [low, high, node, updates low, high]";
-    int64_t number[5] = {0};
     for (size_t i = 0; i < 5; i++) {
         const json_t *item = json_array_get(array, i);
         if (json_array_size(array) != 5 || !json_is_integer(item)) return refuse(reader, path, form);
         number[i] = json_integer_value(item);
     }
+    return true;
+}
+
+static bool read_interval(CertificateInterval *interval, const json_t *array, int node_count, JsonReader reader)
+{
+    static const char *const path = "certificate.intervals", *const form =
+                                                                 "must be [low, high, node, updates low, high]";
+    int64_t number[5] = {0};
+    if (!read_five(number, array, path, form, reader)) return false;
     if (number[0] < 0 || number[1] < number[0] || number[2] < 0 || number[2] >= node_count || number[3] < -1 ||
         number[4] < number[3])
         return refuse(reader, path, form);
     *interval = (CertificateInterval){number[0], number[1], (int)number[2], number[3], number[4]};
     return true;
+}
+
+static bool read_branches(Certificate *c, const json_t *object, Arena *arena, JsonReader reader)
+{
+    static const char *const path = "certificate.branches", *const form =
+                                                                "must be [end low, high, flights low, high, intervals]";
+    const json_t *branches = json_object_get(object, "branches");
+    int64_t intervals = 0;
+    if (!branches) return true;
+    if (!json_is_array(branches) || json_array_size(branches) > MAX_NODES) return refuse(reader, path, form);
+    c->branch_count = (int)json_array_size(branches);
+    c->branches = arena_new_array(arena, CertificateBranch, (size_t)c->branch_count);
+    for (int i = 0; i < c->branch_count; i++) {
+        int64_t number[5];
+        if (!read_five(number, json_array_get(branches, (size_t)i), path, form, reader)) return false;
+        for (int k = 0; k < 5; k++)
+            if (number[k] < 1 || number[k] > MAX_NODES) return refuse(reader, path, form);
+        c->branches[i] =
+            (CertificateBranch){(int)number[0], (int)number[1], (int)number[2], (int)number[3], (int)number[4]};
+        intervals += number[4];
+    }
+    return intervals == c->interval_count || refuse(reader, path, "do not share out the intervals");
 }
 
 bool certificate_read(Certificate *c, const json_t *object, Arena *arena, JsonReader reader)
@@ -122,6 +157,7 @@ bool certificate_read(Certificate *c, const json_t *object, Arena *arena, JsonRe
     c->nodes = arena_new_array(arena, CertificateNode, (size_t)c->node_count);
     for (int i = 0; i < c->interval_count; i++)
         if (!read_interval(&c->intervals[i], json_array_get(intervals, (size_t)i), c->node_count, reader)) return false;
+    if (!read_branches(c, object, arena, reader)) return false;
     c->price_count = -1;
     for (int i = 0; i < c->node_count; i++) {
         const json_t *node = json_array_get(nodes, (size_t)i);

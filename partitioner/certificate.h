@@ -11,7 +11,14 @@
  * Period: path > total: more than the whole cluster is needed, no plan has a period <= high. There is one interval, of
  * all updates; its high is bound - 1. That nothing fits at all is the same with a high that no plan exceeds.
  * Step:   path - total + (N - 1) * (low + 1) + (update_low + 1) >= bound. The intervals of a range of updates follow
- * each other from the longest stage or link possible down to 0, and so do the ranges. */
+ * each other from the longest stage or link possible down to 0, and so do the ranges.
+ *
+ * Where one device keeps inputs and labels it has the first stage and the last one, or a single one that holds all
+ * layers, which is a plan to look at. Of the others each falls into one of the `branches` by where its first stage ends
+ * and how many micro-batches that has in flight; each branch has intervals of its own. In a branch's chains the device
+ * has exactly the first and the last stage (its price counts twice in `total`), the last stage has what is left beside
+ * the least work, update and memory of a first stage of the branch, and splits on the device are about its last stage.
+ * `path` may be less than the shortest chain costs. */
 #ifndef PARTITIONER_CERTIFICATE_H
 #define PARTITIONER_CERTIFICATE_H
 
@@ -37,8 +44,17 @@ typedef struct CertificateInterval {
     int64_t update_low, update_high; /* -1: no update is too short */
 } CertificateInterval;
 
+/* Cuts and counts are inclusive. */
+typedef struct CertificateBranch {
+    int end_low, end_high;         /* cuts at which the first stage ends */
+    int flights_low, flights_high; /* micro-batches that it has in flight */
+    int interval_count;            /* the next ones of the certificate */
+} CertificateBranch;
+
 struct Certificate {
     int64_t bound_ns;
+    CertificateBranch *branches; /* by ascending cuts, then counts; none where every device has one stage at most */
+    int branch_count;
     CertificateInterval *intervals; /* by descending updates, then periods */
     int interval_count;
     CertificateNode *nodes;

@@ -6,24 +6,14 @@
 
 #include "partitioner/allocate.h"
 
-/* Cuts and counts are inclusive. */
-typedef struct Node {
-    int low, high;                       /* where the first stage ends */
-    int least_in_flight, most_in_flight; /* of the first stage */
-    int pins_in_front;                   /* of the device's own pins: how many the first stage has */
-    int64_t bound;
-} Node;
-
 enum { MOST_TRIALS = 24 }; /* of local search */
 
 typedef struct Loop {
-    const Problem *problem;
-    int device;
+    LoopFrame frame;
     Arena arena;
-    struct ProblemPin *own; /* the device's pins but those of the two ends, in layer order */
-    int own_count;
-    Node *open;
+    LoopNode *open;
     int open_count, open_capacity;
+    LoopTrail *trail; /* or NULL */
     Allocation *best, trial;
     AllocationValue value; /* of *best */
     bool found, timed_out;
@@ -31,116 +21,17 @@ typedef struct Loop {
     double deadline;
 } Loop;
 
-/* ---- the chain between the two ends ---- */
-
-/* In a node's problem device 0 is the first end, then the others in their order, and the last end. */
-static int device_here(const Loop *loop, int there)
-{
-    if (there == 0 || there == loop->problem->device_count) return loop->device;
-    return there <= loop->device ? there - 1 : there;
-}
-
-static int device_there(const Loop *loop, int here) { return here < loop->device ? here + 1 : here; }
-
-static int64_t bytes_of(const Loop *loop, int start, int end, int in_flight)
-{
-    return loop->problem->recompute == RECOMPUTE_ALWAYS ? problem_recompute_bytes(loop->problem, start, end, in_flight)
-                                                        : problem_stage_bytes(loop->problem, start, end, in_flight);
-}
-
-/* What is left for the last end at most, and what the first end may take at most. */
-static void share_memory(const Loop *loop, const Node *node, int64_t *first, int64_t *last)
-{
-    const Problem *p = loop->problem;
-    int64_t limit = p->type_limit[p->type_of[loop->device]], least = INT64_MAX, most = 0;
-    *first = *last = limit;
-    if (limit == COSTS_NO_LIMIT) return;
-    for (int cut = node->low; cut <= node->high; cut++) {
-        int64_t few = bytes_of(loop, 0, cut, node->least_in_flight),
-                many = bytes_of(loop, 0, cut, node->most_in_flight);
-        if (few < least) least = few;
-        if (many > most) most = many;
-    }
-    *first = most < limit ? most : limit;
-    *last = limit > least ? limit - least : 0;
-}
-
-/* The layers before `cut` cost the first end nothing and are the last end's from the start. */
-static void move_work(Problem *node, int first, int last, int cut)
-{
-    size_t cuts = (size_t)node->layer_count + 1;
-    int64_t *sums[] = {node->forward, node->work, node->update};
-    for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) {
-        int64_t *front = sums[k] + cuts * (size_t)node->type_of[first],
-                *back = sums[k] + cuts * (size_t)node->type_of[last];
-        int64_t moved = front[cut];
-        for (size_t c = 0; c < cuts; c++) front[c] = (int)c < cut ? 0 : front[c] - moved;
-        back[node->layer_count] += moved;
-    }
-    for (int end = 0; end < 2; end++) {
-        size_t base = cuts * (size_t)node->type_of[end ? last : first];
-        for (size_t c = 0; c < cuts; c++) node->work_f[base + c] = (double)node->work[base + c];
-    }
-}
-
-static void pin_ends(const Loop *loop, const Node *node, Problem *problem)
-{
-    const Problem *p = loop->problem;
-    int last_device = p->device_count, end = p->layer_count - 1, front = node->low, back = end, stop = node->high;
-    for (int i = 0; i < loop->own_count; i++) {
-        if (i < node->pins_in_front && loop->own[i].last_layer + 1 > front) front = loop->own[i].last_layer + 1;
-        if (i >= node->pins_in_front && loop->own[i].first_layer < back) back = loop->own[i].first_layer;
-    }
-    if (stop > back) stop = back;
-    problem_pin(problem, 0, front - 1, 0);
-    problem_pin(problem, back, end, last_device);
-    problem_forbid(problem, stop, end, 0);
-    for (int i = 0; i < p->pin_count; i++)
-        if (p->pins[i].device != loop->device)
-            problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer, device_there(loop, p->pins[i].device));
-}
-
-static bool create_node(const Loop *loop, const Node *node, Costs *costs, Arena *arena, Problem *problem)
-{
-    const Problem *p = loop->problem;
-    Diagnostics ignored = {0};
-    *costs = *p->costs;
-    costs->device_count = p->device_count + 1;
-    costs->devices = arena_new_array(arena, DeviceCost, (size_t)costs->device_count);
-    for (int d = 0; d < costs->device_count; d++) costs->devices[d] = p->costs->devices[device_here(loop, d)];
-    share_memory(loop, node, &costs->devices[0].memory_bytes, &costs->devices[p->device_count].memory_bytes);
-    bool ok = problem_create_recomputing(problem, costs, p->objective, p->schedule, p->microbatches, p->recompute, NULL,
-                                         &ignored);
-    diagnostics_free(&ignored);
-    if (!ok) return false;
-    pin_ends(loop, node, problem);
-    move_work(problem, 0, p->device_count, node->low);
-    return true;
-}
-
-/* A node's allocation as one of the problem: a first end and a last end without anything between them are one stage. */
-static void translate(const Loop *loop, const Allocation *from, Allocation *to)
-{
-    to->stage_count = 0;
-    for (int k = 0; k < from->stage_count; k++) {
-        int device = device_here(loop, from->device[k]);
-        if (to->stage_count > 0 && to->device[to->stage_count - 1] == device) to->stage_count--;
-        to->device[to->stage_count] = device;
-        to->end[to->stage_count++] = from->end[k];
-    }
-}
-
 /* ---- branch and bound ---- */
 
 static int64_t objective_of(const Loop *loop, const AllocationValue *value)
 {
-    return loop->problem->objective == PLAN_OBJECTIVE_STEP ? value->step : value->period;
+    return loop->frame.problem->objective == PLAN_OBJECTIVE_STEP ? value->step : value->period;
 }
 
 static AllocationValue offer(Loop *loop, const Allocation *allocation)
 {
-    AllocationValue value = allocation_evaluate(loop->problem, allocation);
-    if (value.fits && (!loop->found || allocation_better(loop->problem, &value, &loop->value))) {
+    AllocationValue value = allocation_evaluate(loop->frame.problem, allocation);
+    if (value.fits && (!loop->found || allocation_better(loop->frame.problem, &value, &loop->value))) {
         allocation_copy(loop->best, allocation);
         loop->value = value;
         loop->found = true;
@@ -153,47 +44,57 @@ static bool is_worse(const Loop *loop, int64_t bound)
     return loop->found && bound >= objective_of(loop, &loop->value);
 }
 
-static void add_node(Loop *loop, Node node)
+/* `parent`: a step of the trail, or -1. */
+static void add_node(Loop *loop, LoopNode node, int parent)
 {
-    if (node.low <= node.high && node.least_in_flight <= node.most_in_flight && !is_worse(loop, node.bound))
-        array_push(loop->open, loop->open_count, loop->open_capacity, node);
+    if (node.low > node.high || node.least_in_flight > node.most_in_flight || is_worse(loop, node.bound)) return;
+    if (loop->trail) {
+        node.step = loop->trail->count;
+        array_push(loop->trail->steps, loop->trail->count, loop->trail->capacity,
+                   ((LoopStep){.node = node, .parent = parent}));
+        if (parent >= 0) loop->trail->steps[parent].split = true;
+    }
+    array_push(loop->open, loop->open_count, loop->open_capacity, node);
 }
 
-static void split(Loop *loop, Node node, int cut)
+static void split(Loop *loop, LoopNode node, int cut)
 {
     if (node.low < node.high) {
         int middle = cut > node.low ? cut : node.low + 1;
-        Node below = node, above = node;
+        LoopNode below = node, above = node;
         below.high = middle - 1;
         above.low = middle;
-        add_node(loop, below);
-        add_node(loop, above);
+        add_node(loop, below, node.step);
+        add_node(loop, above, node.step);
     } else if (node.least_in_flight < node.most_in_flight) {
         int middle = node.least_in_flight + (node.most_in_flight - node.least_in_flight) / 2;
-        Node few = node, many = node;
+        LoopNode few = node, many = node;
         few.most_in_flight = middle;
         many.least_in_flight = middle + 1;
-        add_node(loop, few);
-        add_node(loop, many);
+        add_node(loop, few, node.step);
+        add_node(loop, many, node.step);
     } else if (node.bound < loop->unresolved) {
         loop->unresolved = node.bound;
     }
 }
 
-static void examine(Loop *loop, Node node)
+static void examine(Loop *loop, LoopNode node)
 {
     Arena arena = {0};
     Costs costs;
     Problem problem;
-    if (create_node(loop, &node, &costs, &arena, &problem)) {
+    if (loop_create_node(&loop->frame, &node, &costs, &arena, &problem)) {
         Allocation start = allocation_create(&arena, &problem), found = allocation_create(&arena, &problem);
         bool fits = allocate_heuristic(&problem, &start);
         double left = loop->deadline - monotonic_seconds();
-        OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, left > 0 ? left / 2 : 0, &found, NULL);
+        LoopStep *step = loop->trail ? &loop->trail->steps[node.step] : NULL;
+        OptimalResult result = optimal_solve(&problem, fits ? &start : NULL, left > 0 ? left / 2 : 0, &found,
+                                             step ? &step->evidence : NULL);
         loop->timed_out |= result.timed_out;
         if (!result.infeasible && result.bound > node.bound) node.bound = result.bound;
+        if (step) step->node.bound = result.infeasible ? INT64_MAX : node.bound;
         if (result.found) {
-            translate(loop, &found, &loop->trial);
+            loop_translate(&loop->frame, &found, &loop->trial);
             AllocationValue value = offer(loop, &loop->trial);
             bool solved = value.fits && objective_of(loop, &value) <= node.bound;
             if (!solved) split(loop, node, loop->trial.stage_count > 1 ? loop->trial.end[0] : node.low);
@@ -205,68 +106,51 @@ static void examine(Loop *loop, Node node)
     arena_free(&arena);
 }
 
-static Node take_lowest(Loop *loop)
+static LoopNode take_lowest(Loop *loop)
 {
     int lowest = 0;
     for (int i = 1; i < loop->open_count; i++)
         if (loop->open[i].bound < loop->open[lowest].bound) lowest = i;
-    Node node = loop->open[lowest];
+    LoopNode node = loop->open[lowest];
     loop->open[lowest] = loop->open[--loop->open_count];
     return node;
 }
 
-static Node whole(const Loop *loop)
+static LoopNode whole(const Loop *loop)
 {
-    const Problem *p = loop->problem;
-    return (Node){.low = 1,
-                  .high = p->layer_count - 1,
-                  .least_in_flight = problem_in_flight(p, 2),
-                  .most_in_flight = problem_in_flight(p, p->device_count + 1)};
+    const Problem *p = loop->frame.problem;
+    return (LoopNode){.low = 1,
+                      .high = p->layer_count - 1,
+                      .least_in_flight = problem_in_flight(p, 2),
+                      .most_in_flight = problem_in_flight(p, p->device_count + 1)};
 }
 
 /* Pins of the device lie in its first stage up to some pin, and in its last one from there on. */
 static void add_roots(Loop *loop)
 {
-    for (int front = 0; front <= loop->own_count; front++) {
-        Node node = whole(loop);
+    for (int front = 0; front <= loop->frame.own_count; front++) {
+        LoopNode node = whole(loop);
         node.pins_in_front = front;
-        if (front > 0) node.low = loop->own[front - 1].last_layer + 1;
-        if (front < loop->own_count && loop->own[front].first_layer < node.high)
-            node.high = loop->own[front].first_layer;
-        add_node(loop, node);
+        if (front > 0) node.low = loop->frame.own[front - 1].last_layer + 1;
+        if (front < loop->frame.own_count && loop->frame.own[front].first_layer < node.high)
+            node.high = loop->frame.own[front].first_layer;
+        add_node(loop, node, -1);
     }
 }
 
 /* ---- everything around it ---- */
 
-static int by_layer(const void *a, const void *b)
+static void open_loop(Loop *loop, const Problem *problem, int device)
 {
-    const struct ProblemPin *x = a, *y = b;
-    return x->first_layer != y->first_layer ? x->first_layer - y->first_layer : x->last_layer - y->last_layer;
-}
-
-static void open_loop(Loop *loop)
-{
-    const Problem *p = loop->problem;
-    loop->trial = allocation_create(&loop->arena, p);
-    loop->own = arena_new_array(&loop->arena, struct ProblemPin, (size_t)p->pin_count);
-    for (int i = 0; i < p->pin_count; i++) {
-        struct ProblemPin pin = p->pins[i];
-        bool end = pin.first_layer == 0 || pin.last_layer == p->layer_count - 1;
-        if (pin.device == loop->device && (!end || pin.first_layer < pin.last_layer))
-            loop->own[loop->own_count++] = pin;
-    }
-    if (loop->own_count) qsort(loop->own, (size_t)loop->own_count, sizeof *loop->own, by_layer);
-    for (int i = 1; i < loop->own_count; i++) /* overlapping ones: each reaches as far as those before it */
-        if (loop->own[i].last_layer < loop->own[i - 1].last_layer)
-            loop->own[i].last_layer = loop->own[i - 1].last_layer;
+    loop->trial = allocation_create(&loop->arena, problem);
+    loop_open(&loop->frame, problem, device, &loop->arena);
 }
 
 static void offer_one_stage(Loop *loop)
 {
     loop->trial.stage_count = 1;
-    loop->trial.device[0] = loop->device;
-    loop->trial.end[0] = loop->problem->layer_count;
+    loop->trial.device[0] = loop->frame.device;
+    loop->trial.end[0] = loop->frame.problem->layer_count;
     offer(loop, &loop->trial);
 }
 
@@ -275,16 +159,16 @@ static void run_baselines(Loop *loop, Allocation *allocations, bool *known)
     Arena arena = {0};
     Costs costs;
     Problem problem;
-    Node node = whole(loop);
-    if (node.low <= node.high && create_node(loop, &node, &costs, &arena, &problem)) {
+    LoopNode node = whole(loop);
+    if (node.low <= node.high && loop_create_node(&loop->frame, &node, &costs, &arena, &problem)) {
         Allocation all = allocation_create(&arena, &problem);
         allocate_even(&problem, &all);
-        translate(loop, &all, &allocations[PLAN_EVEN]);
+        loop_translate(&loop->frame, &all, &allocations[PLAN_EVEN]);
         known[PLAN_EVEN] = true;
         known[PLAN_SKY] = allocate_sky(&problem, &all);
-        translate(loop, &all, &allocations[PLAN_SKY]);
+        loop_translate(&loop->frame, &all, &allocations[PLAN_SKY]);
         known[PLAN_HEURISTIC] = allocate_heuristic(&problem, &all);
-        translate(loop, &all, &allocations[PLAN_HEURISTIC]);
+        loop_translate(&loop->frame, &all, &allocations[PLAN_HEURISTIC]);
         if (known[PLAN_HEURISTIC]) known[PLAN_HEURISTIC] = offer(loop, &allocations[PLAN_HEURISTIC]).fits;
         problem_free(&problem);
     }
@@ -296,16 +180,16 @@ static void run_baselines(Loop *loop, Allocation *allocations, bool *known)
 /* The best allocation as one of a node whose first stage ends at `cut`. */
 static void follow_best(const Loop *loop, int cut, Allocation *chain)
 {
-    int n = loop->problem->layer_count;
+    int n = loop->frame.problem->layer_count;
     chain->stage_count = 1;
     chain->device[0] = 0;
     chain->end[0] = cut;
     for (int k = 1; k + 1 < loop->best->stage_count; k++) {
         if (loop->best->end[k] <= cut) continue;
-        chain->device[chain->stage_count] = device_there(loop, loop->best->device[k]);
+        chain->device[chain->stage_count] = loop_device_there(&loop->frame, loop->best->device[k]);
         chain->end[chain->stage_count++] = loop->best->end[k];
     }
-    chain->device[chain->stage_count] = loop->problem->device_count;
+    chain->device[chain->stage_count] = loop->frame.problem->device_count;
     chain->end[chain->stage_count++] = n;
 }
 
@@ -317,28 +201,28 @@ static bool try_cut(Loop *loop, int cut, int neighbourhoods)
     Problem problem;
     AllocationValue before = loop->value;
     bool had = loop->found;
-    int flights = problem_in_flight(loop->problem, loop->best->stage_count > 2 ? loop->best->stage_count : 2);
-    Node node = {.low = cut, .high = cut, .least_in_flight = flights, .most_in_flight = flights};
-    while (node.pins_in_front < loop->own_count && loop->own[node.pins_in_front].first_layer < cut)
+    int flights = problem_in_flight(loop->frame.problem, loop->best->stage_count > 2 ? loop->best->stage_count : 2);
+    LoopNode node = {.low = cut, .high = cut, .least_in_flight = flights, .most_in_flight = flights};
+    while (node.pins_in_front < loop->frame.own_count && loop->frame.own[node.pins_in_front].first_layer < cut)
         node.pins_in_front++;
-    if (cut < 1 || cut >= loop->problem->layer_count) return false;
-    if (create_node(loop, &node, &costs, &arena, &problem)) {
+    if (cut < 1 || cut >= loop->frame.problem->layer_count) return false;
+    if (loop_create_node(&loop->frame, &node, &costs, &arena, &problem)) {
         Allocation chain = allocation_create(&arena, &problem);
         follow_best(loop, cut, &chain);
         if (replan(&problem, &chain, neighbourhoods, loop->deadline).found) {
-            translate(loop, &chain, &loop->trial);
+            loop_translate(&loop->frame, &chain, &loop->trial);
             offer(loop, &loop->trial);
         }
         problem_free(&problem);
     }
     arena_free(&arena);
-    return loop->found && (!had || allocation_better(loop->problem, &loop->value, &before));
+    return loop->found && (!had || allocation_better(loop->frame.problem, &loop->value, &before));
 }
 
 /* Moves the first stage's end as long as that helps, in ever smaller steps. */
 static void climb(Loop *loop, int neighbourhoods, int trials)
 {
-    int n = loop->problem->layer_count, cut = loop->best->stage_count > 1 ? loop->best->end[0] : n / 2;
+    int n = loop->frame.problem->layer_count, cut = loop->best->stage_count > 1 ? loop->best->end[0] : n / 2;
     try_cut(loop, cut, neighbourhoods);
     for (int step = n / 8 > 0 ? n / 8 : 1; step > 0; step /= 2)
         for (int side = -1; side <= 1; side += 2)
@@ -346,21 +230,20 @@ static void climb(Loop *loop, int neighbourhoods, int trials)
                 cut += side * step;
 }
 
-LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations)
+LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations, LoopTrail *trail)
 {
-    Loop loop = {.problem = problem,
-                 .device = device,
+    Loop loop = {.trail = trail,
                  .best = &allocations[PLAN_OPTIMAL],
                  .unresolved = INT64_MAX,
                  .deadline = monotonic_seconds() + seconds};
     LoopResult result = {0};
-    open_loop(&loop);
+    open_loop(&loop, problem, device);
     offer_one_stage(&loop);
     run_baselines(&loop, allocations, result.known);
     if (!replan_is_tiny(problem)) climb(&loop, 2, MOST_TRIALS);
     add_roots(&loop);
     while (loop.open_count > 0) {
-        Node node = take_lowest(&loop);
+        LoopNode node = take_lowest(&loop);
         if (is_worse(&loop, node.bound)) continue;
         if (monotonic_seconds() > loop.deadline) {
             loop.timed_out = true;
@@ -388,15 +271,15 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
 
 Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline)
 {
-    Loop loop = {.problem = problem, .device = device, .deadline = deadline > 0 ? deadline : HUGE_VAL};
+    Loop loop = {.deadline = deadline > 0 ? deadline : HUGE_VAL};
     int64_t trials = 60000 / ((int64_t)problem->layer_count * problem->device_count);
     Allocation all[PLAN_ALLOCATOR_COUNT];
     Replanned result = {0};
-    open_loop(&loop);
+    open_loop(&loop, problem, device);
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&loop.arena, problem);
     loop.best = &all[PLAN_OPTIMAL];
     if (replan_is_tiny(problem)) {
-        OptimalResult best = loop_solve(problem, device, 1e9, all).optimal;
+        OptimalResult best = loop_solve(problem, device, 1e9, all, NULL).optimal;
         result = (Replanned){best.found, best.infeasible || (best.found && best.bound >= best.value), best.value};
     } else {
         allocation_copy(loop.best, allocation);
@@ -424,7 +307,7 @@ int64_t loop_least_memory(const Problem *problem, int device)
         costs.devices = arena_copy(&arena, problem->costs->devices, (size_t)costs.device_count * sizeof *costs.devices);
         costs.devices[device].memory_bytes = middle;
         bool fits = problem_derive(&other, problem, &costs, problem->microbatches, problem->recompute, NULL) &&
-                    loop_solve(&other, device, 0.5, all).optimal.found;
+                    loop_solve(&other, device, 0.5, all, NULL).optimal.found;
         problem_free(&other);
         *(fits ? &high : &low) = middle;
     }

@@ -8,6 +8,7 @@
 #ifndef PARTITIONER_LOOP_H
 #define PARTITIONER_LOOP_H
 
+#include "partitioner/loop_node.h"
 #include "partitioner/optimal.h"
 #include "partitioner/replan.h"
 
@@ -16,9 +17,10 @@ typedef struct LoopResult {
     bool known[PLAN_ALLOCATOR_COUNT]; /* which allocators found an allocation */
 } LoopResult;
 
-/* `problem` pins its first and last layer to `device`, and recomputes never or always. Fills one allocation per
- * allocator (made by allocation_create for the problem); the first and the last stage of each are on `device`. */
-LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations);
+/* `problem` pins its first and last layer to `device`. Fills one allocation per allocator (made by allocation_create
+ * for the problem); the first and the last stage of each are on `device`. `trail` (NULL: not wanted) gets what
+ * loop_certify needs. */
+LoopResult loop_solve(const Problem *problem, int device, double seconds, Allocation *allocations, LoopTrail *trail);
 
 /* replan around a loop: the same start, the same answers on every machine. Tiny problems are solved to the optimum; in
  * others the first stage's end is moved as long as that helps, and the chain behind it planned again. */

@@ -7,6 +7,7 @@
 #include "partitioner/certify.h"
 #include "partitioner/crossings.h"
 #include "partitioner/loop.h"
+#include "partitioner/loop_certify.h"
 #include "partitioner/microbatches.h"
 #include "partitioner/optimal.h"
 #include "partitioner/prove.h"
@@ -120,6 +121,7 @@ typedef struct Candidates {
     bool always; /* every stage recomputes though it did not have to: the allocations are of that problem */
     OptimalResult result;
     Evidence evidence; /* for the result's bound */
+    LoopTrail trail;   /* the same around a loop */
 } Candidates;
 
 static void run_baselines(const Problem *problem, Candidates *c)
@@ -141,8 +143,8 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
         int device = costs_find_device(&p->costs, costs_keeper(p->asked));
         double seconds = deadline - monotonic_seconds();
         LoopResult loop = p->request->recompute == PLAN_RECOMPUTE_AUTO
-                              ? recompute_loop(problem, device, seconds, c->allocation, &c->always)
-                              : loop_solve(problem, device, seconds, c->allocation);
+                              ? recompute_loop(problem, device, seconds, c->allocation, &c->always, &c->trail)
+                              : loop_solve(problem, device, seconds, c->allocation, &c->trail);
         memcpy(c->known, loop.known, sizeof c->known);
         c->result = loop.optimal;
         return;
@@ -202,6 +204,19 @@ static int64_t certify_work(const Problem *problem, bool timed_out)
     return size > 5000 ? 100000000 : 2000000000;
 }
 
+/* The certificate is about all plans that were allowed, whatever the chosen one's problem says about recomputation. */
+static void certify_loop(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates,
+                         const CertifyRequest *request)
+{
+    Problem open;
+    int device = costs_find_device(&p->costs, costs_keeper(p->asked));
+    if (!problem_derive(&open, problem, problem->costs, problem->microbatches, problem_recompute(p->request->recompute),
+                        NULL))
+        return;
+    plan->certificate = loop_certify(&open, device, &candidates->trail, request, &plan->arena, &plan->timed_out);
+    problem_free(&open);
+}
+
 static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates)
 {
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
@@ -214,7 +229,10 @@ static void fill_certificate(const Planner *p, Plan *plan, const Problem *proble
                               .work = certify_work(problem, candidates->result.timed_out),
                               .infeasible = plan->infeasible,
                               .deadline = p->started + p->request->time_limit_s};
-    plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
+    if (has_loop(p))
+        certify_loop(p, plan, problem, candidates, &request);
+    else
+        plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     free(device_of);
 }
 
@@ -287,7 +305,8 @@ static bool check_found(const Planner *p, const Problem *problem, const Candidat
     if (chosen == PLAN_OPTIMAL && !c->result.found)
         return diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --time-limit more seconds",
                                  "no plan that fits was found in the time given, and none was excluded");
-    return chosen == PLAN_OPTIMAL || allocation_evaluate(problem, &c->allocation[chosen]).fits ||
+    const Allocation *allocation = &c->allocation[chosen]; /* without stages where the allocator knows none */
+    return chosen == PLAN_OPTIMAL || (allocation->stage_count > 0 && allocation_evaluate(problem, allocation).fits) ||
            report_misfit(p, problem, c);
 }
 
@@ -302,7 +321,7 @@ static bool make_plan(const Planner *p, Plan *plan)
         problem_free(&problem);
         if (!create_problem(p, &p->costs, p->request->schedule, RECOMPUTE_ALWAYS, &problem)) return false;
     }
-    if (candidates.result.infeasible && !has_loop(p)) fill_infeasible(p, plan, &problem, &candidates);
+    if (candidates.result.infeasible) fill_infeasible(p, plan, &problem, &candidates);
     bool ok = check_found(p, &problem, &candidates);
     if (ok) {
         const Allocation *chosen = &candidates.allocation[p->request->allocate];
@@ -312,10 +331,11 @@ static bool make_plan(const Planner *p, Plan *plan)
         crossings_fill(plan, p->asked);
         fill_wishes(p, plan);
         fill_bound(plan, &candidates.result);
-        if (!has_loop(p)) fill_certificate(p, plan, &problem, &candidates);
+        fill_certificate(p, plan, &problem, &candidates);
     }
     problem_free(&problem);
     evidence_free(&candidates.evidence);
+    loop_trail_free(&candidates.trail);
     arena_free(&arena);
     return ok;
 }

@@ -271,6 +271,14 @@ int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int 
     return sum_bytes(problem, start, end, in_flight, each, stash - problem->stash_bytes[start]);
 }
 
+int64_t problem_least_bytes(const Problem *problem, int start, int end, int in_flight)
+{
+    int64_t plain = problem_stage_bytes(problem, start, end, in_flight);
+    if (problem->recompute == RECOMPUTE_NEVER) return plain;
+    int64_t again = problem_recompute_bytes(problem, start, end, in_flight);
+    return problem->recompute == RECOMPUTE_ALWAYS || again < plain ? again : plain;
+}
+
 static bool fits_plain(const Problem *p, int type, int start, int end, int in_flight)
 {
     return problem_stage_bytes(p, start, end, in_flight) <= p->type_limit[type];
@@ -401,10 +409,8 @@ static void close_loop(const Problem *p, const Allocation *a, AllocationValue *v
     if (last == 0 || a->device[0] != a->device[last]) return;
     int64_t work = problem_work(p, type, 0, a->end[0]) + problem_work(p, type, start, a->end[last]);
     int64_t update = problem_update(p, type, 0, a->end[0]) + problem_update(p, type, start, a->end[last]);
-    bool again = p->recompute == RECOMPUTE_ALWAYS;
-    int64_t (*bytes_of)(const Problem *, int, int, int) = again ? problem_recompute_bytes : problem_stage_bytes;
-    int64_t first = bytes_of(p, 0, a->end[0], problem_in_flight(p, a->stage_count)),
-            bytes = bytes_of(p, start, a->end[last], problem_in_flight(p, 1));
+    int64_t first = problem_least_bytes(p, 0, a->end[0], problem_in_flight(p, a->stage_count)),
+            bytes = problem_least_bytes(p, start, a->end[last], problem_in_flight(p, 1));
     if (work > value->period) value->period = work;
     if (update > value->update) value->update = update;
     if (p->type_limit[type] == COSTS_NO_LIMIT || bytes <= p->type_limit[type] - first) return;

@@ -92,6 +92,8 @@ int problem_in_flight(const Problem *problem, int to_end);
  * one stash, which is made again. */
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight);
 int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int in_flight);
+/* The least of those that the problem allows (on a device that may recompute, where it says which). */
+int64_t problem_least_bytes(const Problem *problem, int start, int end, int in_flight);
 /* Whether the stage has to recompute: it always does, or it does not fit otherwise and may. */
 bool problem_stage_recomputes(const Problem *problem, int type, int start, int end, int to_end);
 /* Memory and pins only. */

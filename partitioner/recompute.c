@@ -53,21 +53,17 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
-/* No plan that recomputes needs less memory than one without stash, and none is faster than one that does not
- * recompute. */
-static LoopResult solve_without_stash(const Problem *problem, int device, double seconds, Allocation *allocations)
+/* What every plan is at least, whichever of its stages recompute: they fit if they fit either way, and take the time
+ * without. */
+static OptimalResult solve_either(const Problem *problem, int device, double seconds, Allocation *allocations,
+                                  LoopTrail *trail)
 {
-    Arena arena = {0};
-    Costs costs = *problem->costs;
-    Problem relaxed;
-    LoopResult result = {0};
-    costs.layers = arena_copy(&arena, costs.layers, (size_t)costs.layer_count * sizeof *costs.layers);
-    for (int l = 0; l < costs.layer_count; l++) costs.layers[l].stash_bytes = 0;
-    if (problem_derive(&relaxed, problem, &costs, problem->microbatches, RECOMPUTE_NEVER, NULL)) {
-        result = loop_solve(&relaxed, device, seconds, allocations);
-        problem_free(&relaxed);
+    Problem either;
+    OptimalResult result = {.timed_out = true};
+    if (problem_derive(&either, problem, problem->costs, problem->microbatches, RECOMPUTE_AUTO, NULL)) {
+        result = loop_solve(&either, device, seconds, allocations, trail).optimal;
+        problem_free(&either);
     }
-    arena_free(&arena);
     return result;
 }
 
@@ -77,7 +73,7 @@ static bool offer_always(const Problem *problem, int device, double seconds, Loo
 {
     Problem always;
     if (!problem_derive(&always, problem, problem->costs, problem->microbatches, RECOMPUTE_ALWAYS, NULL)) return false;
-    LoopResult result = loop_solve(&always, device, seconds, trial);
+    LoopResult result = loop_solve(&always, device, seconds, trial, NULL);
     problem_free(&always);
     best->optimal.infeasible &= result.optimal.infeasible;
     best->optimal.timed_out |= result.optimal.timed_out;
@@ -88,16 +84,17 @@ static bool offer_always(const Problem *problem, int device, double seconds, Loo
     return true;
 }
 
-LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always)
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always,
+                          LoopTrail *trail)
 {
     Arena arena = {0};
     Allocation trial[PLAN_ALLOCATOR_COUNT];
     *always = false;
     if (!problem->has_limits || problem->stash_bytes[problem->layer_count] == 0)
-        return loop_solve(problem, device, seconds, allocations);
+        return loop_solve(problem, device, seconds, allocations, trail);
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) trial[a] = allocation_create(&arena, problem);
-    LoopResult result = loop_solve(problem, device, seconds / 3, allocations);
-    OptimalResult relaxed = solve_without_stash(problem, device, seconds / 3, trial).optimal;
+    LoopResult result = loop_solve(problem, device, seconds / 3, allocations, NULL);
+    OptimalResult relaxed = solve_either(problem, device, seconds / 3, trial, trail);
     if (!relaxed.infeasible && (!result.optimal.found || result.optimal.value > relaxed.bound))
         *always = offer_always(problem, device, seconds / 3, &result, allocations, trial);
     if (result.optimal.found) {

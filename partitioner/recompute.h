@@ -18,8 +18,9 @@ OptimalResult recompute_solve(const Problem *problem, const Allocation *start, d
                               Evidence *evidence);
 
 /* loop_solve where recomputation is open: the better of the optima in which no stage recomputes and in which every one
- * does (*always); `problem` recomputes never. The bound holds for plans in which some do, too. result.infeasible: no
- * plan of either kind fits. */
-LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always);
+ * does (*always); `problem` recomputes never. The bound holds for plans in which some do, too, and the trail proves it.
+ * result.infeasible: no plan of either kind fits. */
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always,
+                          LoopTrail *trail);
 
 #endif

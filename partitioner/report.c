@@ -88,9 +88,6 @@ const char *report_unproven(const Report *report, char text[static REPORT_SENTEN
             report_seconds(certified, from), report_seconds(plan->lower_bound_ns, bound));
     else if (plan->lower_bound_ns > certified)
         add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
-    if (keeper && plan->lower_bound_ns > certified)
-        add(text, " Certificates count every device once, and %.100s, which keeps inputs and labels, has two stages.",
-            keeper);
     if (keeper && plan->recompute == PLAN_RECOMPUTE_AUTO && !plan->proven_optimal)
         add(text, " Plans in which only some stages run forward again were not sought.");
     return text;

@@ -89,9 +89,8 @@ static bool check_link(Rules *r, int k, int from, int to)
 static bool check_use(Rules *r, int k, int device, const bool *used)
 {
     const PlanStage *first = &r->plan->stages[0], *stage = &r->plan->stages[k];
-    const char *object = arena_format(&r->arena, "stages[%d]", k), *keeper = r->costs->keep_inputs;
-    bool loop = keeper && r->costs->keep_labels && strcmp(keeper, r->costs->keep_labels) == 0 &&
-                strcmp(keeper, stage->device) == 0 && strcmp(keeper, first->device) == 0;
+    const char *object = arena_format(&r->arena, "stages[%d]", k);
+    bool loop = device == rules_keeper(r) && strcmp(stage->device, first->device) == 0;
     if (r->left_out[device] || (used[device] && !(loop && k + 1 == r->plan->stage_count)))
         return rules_refuse(r, object, "'%s' may not be used, or is already", stage->device);
     if (used[device] && stage->memory_bytes > stage->memory_limit_bytes - first->memory_bytes)

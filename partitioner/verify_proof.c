@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "partitioner/certificate.h"
-#include "partitioner/verify_rules.h"
+#include "partitioner/verify_cover.h"
 
 /* No chain at all; sums of anything smaller do not overflow. */
 static const int64_t UNREACHABLE = INT64_MAX / 4;
@@ -11,7 +11,10 @@ static const int64_t UNREACHABLE = INT64_MAX / 4;
 typedef struct Checker {
     Rules *rules;
     const Certificate *certificate;
+    const CertificateBranch *branch;     /* at hand; NULL: every device has one stage at most */
     const CertificateInterval *interval; /* at hand */
+    int keeper;                          /* has the first stage and the last; -1: none */
+    int64_t held;                        /* bytes that the keeper's first stage takes at least */
     bool step;                           /* stages and links cost their time; else only their prices */
     int levels;                          /* numbers of stages behind a stage that its memory depends on, at least 1 */
     int64_t *path;                       /* [level][region][cut]: cheapest chain up to there */
@@ -64,19 +67,32 @@ static void apply_splits(Checker *c)
 
 /* ---- the shortest chain ---- */
 
-/* The least memory a plan may give the stage; where recomputation is free to choose, its time is left out. */
 static int64_t least_bytes(Checker *c, int start, int end, int flights)
 {
-    const Rules *r = c->rules;
-    PlanRecompute recompute = r->plan->recompute;
     while (c->weighed > start) {
-        rules_add_layer(r, &c->memory, --c->weighed);
-        int64_t kept = rules_bytes(r, &c->memory, c->weighed, end, flights, recompute == PLAN_RECOMPUTE_ALWAYS);
-        int64_t again =
-            recompute != PLAN_RECOMPUTE_AUTO ? kept : rules_bytes(r, &c->memory, c->weighed, end, flights, true);
-        c->bytes[c->weighed] = kept < again ? kept : again;
+        rules_add_layer(c->rules, &c->memory, --c->weighed);
+        c->bytes[c->weighed] = rules_least_bytes(c->rules, &c->memory, c->weighed, end, flights);
     }
     return c->bytes[start];
+}
+
+/* Where stages of the device that end at `end` start: from *lowest on and before *after. */
+static void find_starts(const Checker *c, int d, int end, int *lowest, int *after)
+{
+    bool last = end == c->rules->layers;
+    *lowest = c->first[d] > c->barrier[end] ? c->first[d] : c->barrier[end];
+    *after = c->after[d];
+    if (!c->branch) return;
+    if (d != c->keeper) {
+        if (last) *after = 0;
+        if (*lowest < 1) *lowest = 1;
+    } else if (last) {
+        if (*lowest < c->branch->end_low) *lowest = c->branch->end_low;
+    } else { /* the first stage; behind it another device goes on */
+        bool ends = end >= c->branch->end_low && end <= c->branch->end_high && c->rules->pinned[end] != d;
+        *lowest = c->barrier[end];
+        *after = ends && c->after[d] > 0 ? 1 : 0;
+    }
 }
 
 /* All stages of a device that end at `end`; `own` is how many stages there are from this one to the last. */
@@ -84,17 +100,22 @@ static void stages_of(Checker *c, const CertificateNode *leaf, int d, int end, i
 {
     const Rules *r = c->rules;
     const int64_t *work = r->work[d], *update = r->update[d];
-    int64_t limit = r->costs->devices[d].memory_bytes, best = UNREACHABLE;
-    int region = rules_region(r, d), flights = rules_in_flight(r, own + (c->levels == 1));
-    int lowest = c->first[d] > c->barrier[end] ? c->first[d] : c->barrier[end], after = c->after[d];
+    bool second = c->branch && end == r->layers; /* stage of the keeper */
+    int64_t limit = r->costs->devices[d].memory_bytes, best = UNREACHABLE, held = second ? c->held : 0;
+    int region = rules_region(r, d), flights = rules_in_flight(r, own + (c->levels == 1)), lowest, after;
+    find_starts(c, d, end, &lowest, &after);
     const int64_t *before = c->path + ((size_t)own * (size_t)r->regions + (size_t)region) * (size_t)(r->layers + 1);
     /* Longer stages take longer. */
     int64_t least_work = work[end] - c->interval->high, least_update = update[end] - c->interval->update_high;
+    if (second) {
+        least_work += work[c->branch->end_low];
+        least_update += update[c->branch->end_low];
+    }
     for (int start = end - 1; start >= lowest && work[start] >= least_work && update[start] >= least_update; start--) {
         if (r->pinned[start] >= 0 && r->pinned[start] != d) break;
         if (start >= after || before[start] >= UNREACHABLE) continue;
         int64_t cost = before[start] + (c->step ? work[end] - work[start] : 0);
-        if (cost >= best || (limit != COSTS_NO_LIMIT && least_bytes(c, start, end, flights) > limit)) continue;
+        if (cost >= best || (limit != COSTS_NO_LIMIT && least_bytes(c, start, end, flights) > limit - held)) continue;
         best = cost;
     }
     if (best < UNREACHABLE && best + leaf->price[d] < c->least[region]) c->least[region] = best + leaf->price[d];
@@ -122,6 +143,13 @@ static int64_t over_link(const Checker *c, int cut, int to)
     return best;
 }
 
+/* Whether a first stage may have so many stages behind its start. */
+static bool may_start(const Checker *c, int behind)
+{
+    int flights = rules_in_flight(c->rules, behind);
+    return !c->branch || c->levels == 1 || (flights >= c->branch->flights_low && flights <= c->branch->flights_high);
+}
+
 /* Under the leaf's prices and splits; -1 if there is none. */
 static int64_t shortest(Checker *c, const CertificateNode *leaf)
 {
@@ -133,7 +161,9 @@ static int64_t shortest(Checker *c, const CertificateNode *leaf)
             if (end > 0) stages_to(c, leaf, end, behind);
             for (int to = 0; to < r->regions; to++)
                 c->path[((size_t)behind * (size_t)r->regions + (size_t)to) * cuts + (size_t)end] =
-                    end > 0 ? over_link(c, end, to) : 0;
+                    end > 0                ? over_link(c, end, to)
+                    : may_start(c, behind) ? 0
+                                           : UNREACHABLE;
         }
     stages_to(c, leaf, r->layers, 0);
     int64_t best = UNREACHABLE;
@@ -153,12 +183,12 @@ static bool check_leaf(Checker *c, int index)
     for (int d = 0; d < r->devices; d++) {
         if (leaf->price[d] > UNREACHABLE / 4 / (r->layers + r->devices))
             return rules_refuse(r, object, "a price is too large");
-        if (!r->left_out[d]) total += leaf->price[d];
+        if (!r->left_out[d]) total += (d == c->keeper ? 2 : 1) * leaf->price[d];
     }
     int64_t path = shortest(c, leaf);
     if (leaf->total != total)
         return rules_refuse(r, object, "the prices sum to %lld, not %lld", (long long)total, (long long)leaf->total);
-    if (leaf->path != path)
+    if (leaf->path != path && !(c->branch && leaf->path >= 0 && (path < 0 || leaf->path < path)))
         return rules_refuse(r, object, "the shortest chain costs %lld, not %lld", (long long)path,
                             (long long)leaf->path);
     c->leaves++;
@@ -206,57 +236,45 @@ static void find_parts(Checker *c)
     }
 }
 
-/* ---- the intervals ---- */
+/* ---- all of it ---- */
 
-static void find_longest(const Rules *r, int64_t *period, int64_t *update)
+static bool check_intervals(Checker *c, int first, int count)
 {
-    *period = *update = 0;
-    for (int d = 0; d < r->devices; d++) {
-        if (r->left_out[d]) continue;
-        if (r->work[d][r->layers] > *period) *period = r->work[d][r->layers];
-        if (r->update[d][r->layers] > *update) *update = r->update[d][r->layers];
+    if (!covers_plans(c->rules, c->certificate, first, count, c->step))
+        return rules_refuse(c->rules, "certificate", "the intervals leave plans out");
+    for (int i = first; i < first + count; i++) {
+        c->interval = &c->certificate->intervals[i];
+        find_parts(c);
+        if (!check_node(c, c->interval->root)) return false;
     }
-    for (int cut = 1; cut < r->layers; cut++)
-        for (int i = 0; i < r->regions * r->regions; i++) {
-            int64_t busy = rules_link_period(r, cut, i / r->regions, i % r->regions);
-            if (busy > *period) *period = busy;
-        }
+    return true;
 }
 
-/* Every plan that could be better falls into one of them. */
-static bool is_covered(const Checker *c)
+static bool check_branches(Checker *c)
 {
     const Certificate *proof = c->certificate;
-    const CertificateInterval *last = NULL;
-    int64_t period, update;
-    find_longest(c->rules, &period, &update);
-    if (!c->step && proof->interval_count != 1) return false;
-    for (int i = 0; i < proof->interval_count; i++) {
-        const CertificateInterval *now = &proof->intervals[i];
-        if (last && last->low > 0) { /* the same updates, the next periods */
-            if (now->high != last->low || now->update_low != last->update_low || now->update_high != last->update_high)
-                return false;
-        } else { /* the next updates, all periods */
-            if (last ? now->update_high != last->update_low : now->update_high < update) return false;
-            if (now->high < (c->step || c->rules->plan->infeasible ? period : proof->bound_ns - 1)) return false;
-        }
-        last = now;
+    int first = 0;
+    if (!covers_loops(c->rules, proof, c->keeper)) return false;
+    for (int i = 0; i < proof->branch_count; first += proof->branches[i++].interval_count) {
+        c->branch = &proof->branches[i];
+        c->held = least_held(c->rules, c->branch);
+        if (!check_intervals(c, first, c->branch->interval_count)) return false;
     }
-    return last && last->low == 0 && last->update_low == -1;
+    return true;
 }
 
 bool verify_proof(Rules *r, int *leaves)
 {
     size_t cuts = (size_t)r->layers + 1, devices = (size_t)r->devices;
     const Certificate *proof = r->plan->certificate;
-    const char *first = r->costs->keep_inputs, *last = r->costs->keep_labels;
-    if (first && last && strcmp(first, last) == 0)
-        return rules_refuse(r, "certificate", "counts every device once, but '%s' may have two stages", first);
     bool stash = r->plan->recompute == PLAN_RECOMPUTE_ALWAYS;
-    if (proof->price_count != r->devices) return rules_refuse(r, "certificate", "must price %d devices", r->devices);
+    if (proof->price_count != r->devices && proof->node_count > 0)
+        return rules_refuse(r, "certificate", "must price %d devices", r->devices);
     for (int l = 0; l < r->layers; l++) stash |= r->costs->layers[l].stash_bytes > 0;
-    int most = r->plan->microbatches < r->devices ? r->plan->microbatches : r->devices;
     Checker *c = arena_new(&r->arena, Checker);
+    c->keeper = rules_keeper(r);
+    int stages = c->keeper < 0 ? r->devices : r->devices + 1;
+    int most = r->plan->microbatches < stages ? r->plan->microbatches : stages;
     c->rules = r;
     c->certificate = proof;
     c->step = r->plan->objective == PLAN_OBJECTIVE_STEP && !r->plan->infeasible;
@@ -269,12 +287,7 @@ bool verify_proof(Rules *r, int *leaves)
     c->bytes = arena_new_array(&r->arena, int64_t, cuts);
     c->first = arena_new_array(&r->arena, int, devices);
     c->after = arena_new_array(&r->arena, int, devices);
-    if (!is_covered(c)) return rules_refuse(r, "certificate", "the intervals leave plans out");
-    for (int i = 0; i < proof->interval_count; i++) {
-        c->interval = &proof->intervals[i];
-        find_parts(c);
-        if (!check_node(c, c->interval->root)) return false;
-    }
+    bool ok = c->keeper >= 0 ? check_branches(c) : check_intervals(c, 0, proof->interval_count);
     *leaves = c->leaves;
-    return true;
+    return ok;
 }

@@ -63,6 +63,12 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
     return true;
 }
 
+int rules_keeper(const Rules *r)
+{
+    const char *keeper = costs_keeper(r->costs);
+    return keeper ? costs_find_device(r->costs, keeper) : -1;
+}
+
 void rules_free(Rules *r) { arena_free(&r->arena); }
 
 /* ---- memory ---- */
@@ -92,6 +98,16 @@ int64_t rules_bytes(const Rules *r, const StageMemory *memory, int start, int en
     if (end < r->layers && !layers[end - 1].resident) boundary += layers[end - 1].output_bytes;
     bytes += memory->scratch + (4 + (recompute ? 2 * (__int128)flights : 0)) * boundary;
     return bytes < COSTS_NO_LIMIT - 1 ? (int64_t)bytes : COSTS_NO_LIMIT - 1;
+}
+
+/* Where recomputation is free to choose, its time is left out. */
+int64_t rules_least_bytes(const Rules *r, const StageMemory *memory, int start, int end, int flights)
+{
+    PlanRecompute recompute = r->plan->recompute;
+    int64_t bytes = rules_bytes(r, memory, start, end, flights, recompute == PLAN_RECOMPUTE_ALWAYS);
+    if (recompute != PLAN_RECOMPUTE_AUTO) return bytes;
+    int64_t again = rules_bytes(r, memory, start, end, flights, true);
+    return bytes < again ? bytes : again;
 }
 
 /* ---- links ---- */

@@ -28,9 +28,13 @@ void rules_free(Rules *rules);
 /* Reports EXIT_BAD_INPUT about a member of the plan; returns false. */
 bool rules_refuse(Rules *rules, const char *object, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* The device that keeps inputs and labels, and so has the first stage and the last; -1: none. */
+int rules_keeper(const Rules *rules);
 int rules_in_flight(const Rules *rules, int to_end);
 void rules_add_layer(const Rules *rules, StageMemory *memory, int layer);
 int64_t rules_bytes(const Rules *rules, const StageMemory *memory, int start, int end, int flights, bool recompute);
+/* The least memory that a plan may give the stage. */
+int64_t rules_least_bytes(const Rules *rules, const StageMemory *memory, int start, int end, int flights);
 
 int rules_region(const Rules *rules, int device);
 /* Over the cut, between regions, in one direction. */

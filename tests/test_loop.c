@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/certificate.h"
 #include "partitioner/planner.h"
 #include "partitioner/verify.h"
+#include "partitioner/verify_rules.h"
 #include "brute_costs.h"
 #include "random_costs.h"
 
@@ -21,9 +23,22 @@ typedef struct Brute {
     PlanObjective objective;
     PlanSchedule schedule;
     int keeper, device[16], end[16], count; /* first stage first */
+    const PlanPin *pin;                     /* or NULL */
     bool used[16], mixtures;                /* mixtures: any stage may recompute */
     int64_t best;                           /* INT64_MAX: nothing fits */
 } Brute;
+
+/* Whether the layers pinned to a device are on it. */
+static bool obeys(const Brute *b)
+{
+    for (int k = 0; k < b->count && b->pin; k++) {
+        int start = k ? b->end[k - 1] : 0;
+        if (start <= b->pin->last_layer && b->end[k] > b->pin->first_layer &&
+            strcmp(b->costs->devices[b->device[k]].name, b->pin->device) != 0)
+            return false;
+    }
+    return true;
+}
 
 /* INT64_MAX if a device holds more than it can. The stages in `again` recompute. */
 static int64_t evaluate(const Brute *b, unsigned again)
@@ -71,7 +86,7 @@ static void enumerate(Brute *b, int start)
             b->device[b->count] = d;
             b->end[b->count++] = end;
             if (end == layers) {
-                for (unsigned set = 0; set < (b->mixtures ? 1u << b->count : 1); set++) {
+                for (unsigned set = 0; obeys(b) && set < (b->mixtures ? 1u << b->count : 1); set++) {
                     int64_t value = evaluate(b, set);
                     if (value < b->best) b->best = value;
                 }
@@ -84,17 +99,45 @@ static void enumerate(Brute *b, int start)
     }
 }
 
-static void compare(const Costs *costs, PlanObjective objective, PlanSchedule schedule, int seed)
+static int plans, certified, impossible, proven_impossible, branches, flights, worse;
+
+/* No prices prove more than the optimum: a certificate that claims one nanosecond more is refused. */
+static void claim_too_much(Plan *plan, const Costs *costs, PlanRequest request, int seed)
+{
+    Diagnostics diagnostics = {0};
+    Plan other;
+    Verified verified;
+    request.allocate = PLAN_HEURISTIC; /* the bound may not be above the plan's own value */
+    if (!plan_make(&other, costs, &request, &diagnostics)) {
+        diagnostics_free(&diagnostics);
+        return;
+    }
+    if (plan_value_ns(&other) > plan_value_ns(plan)) {
+        worse++;
+        other.certificate->bound_ns++;
+        for (int i = 0; i < other.certificate->interval_count && request.objective == PLAN_OBJECTIVE_PERIOD; i++)
+            other.certificate->intervals[i].high = other.certificate->bound_ns - 1;
+        for (int i = 0; i < other.certificate->node_count; i++)
+            if (other.certificate->nodes[i].path > 0) other.certificate->nodes[i].path = 0;
+        if (plan_verify(&verified, &other, costs, &diagnostics)) fail_msg("seed %d: proves too much", seed);
+    }
+    plan_free(&other);
+    diagnostics_free(&diagnostics);
+}
+
+static void compare(const Costs *costs, PlanObjective objective, PlanSchedule schedule, const PlanPin *pin, int seed)
 {
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     Diagnostics diagnostics = {0};
-    Plan plan;
+    Plan plan = {0};
     Verified verified;
     request.objective = objective;
     request.schedule = schedule;
     request.recompute = PLAN_RECOMPUTE_NEVER;
     request.time_limit_s = 1e9;
-    Brute brute = {.costs = costs, .objective = objective, .schedule = schedule, .best = INT64_MAX};
+    request.pins = pin;
+    request.pin_count = pin != NULL;
+    Brute brute = {.costs = costs, .objective = objective, .schedule = schedule, .best = INT64_MAX, .pin = pin};
     brute.keeper = costs_find_device(costs, costs->keep_inputs);
     enumerate(&brute, 0);
     bool found = plan_make(&plan, costs, &request, &diagnostics);
@@ -110,10 +153,24 @@ static void compare(const Costs *costs, PlanObjective objective, PlanSchedule sc
             diagnostics_print(&diagnostics, stderr);
             fail_msg("seed %d: the plan does not verify", seed);
         }
-        plan_free(&plan);
+        plans++;
+        certified += verified.certified_ns == brute.best;
+        for (int i = 0; i < plan.certificate->branch_count; i++) {
+            const CertificateBranch *branch = &plan.certificate->branches[i];
+            flights += i > 0 && branch->end_low == branch[-1].end_low;
+        }
+        branches += plan.certificate->branch_count > 1;
+        claim_too_much(&plan, costs, request, seed);
     } else {
         assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
+        impossible++;
+        proven_impossible += plan.infeasible;
+        if (plan.infeasible && !plan_verify(&verified, &plan, costs, &diagnostics)) {
+            diagnostics_print(&diagnostics, stderr);
+            fail_msg("seed %d: that nothing fits does not verify", seed);
+        }
     }
+    plan_free(&plan);
     diagnostics_free(&diagnostics);
 }
 
@@ -125,9 +182,64 @@ static void loops_match_brute_force(void **state)
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 7000);
         costs.keep_inputs = costs.keep_labels = costs.devices[random_below(costs.device_count)].name;
+        int layer = random_below(costs.layer_count), last = costs.layer_count - 1;
+        PlanPin pin = {layer, layer + random_below(costs.layer_count - layer),
+                       random_below(2) ? costs.keep_inputs : costs.devices[random_below(costs.device_count)].name};
+        bool pinned = seed % 3 == 0 && (pin.device == costs.keep_inputs || (layer > 0 && pin.last_layer < last));
         for (int k = 0; k < 4; k++)
-            compare(&costs, k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD, k & 2 ? PLAN_GPIPE : PLAN_1F1B, seed);
+            compare(&costs, k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD, k & 2 ? PLAN_GPIPE : PLAN_1F1B,
+                    pinned ? &pin : NULL, seed);
         costs_free(&costs);
+    }
+    print_message("%d of %d plans certified optimal; %d of %d times it is certified that nothing fits\n", certified,
+                  plans, proven_impossible, impossible);
+    print_message("%d have several branches, %d tell counts in flight apart; %d false claims refused\n", branches,
+                  flights, worse);
+    assert_true(branches > 100 && flights > 5 && worse > 100);
+    assert_true(plans > 2000 && certified > plans * 99 / 100);
+    assert_true(impossible > 100 && proven_impossible > impossible * 99 / 100);
+}
+
+/* One micro-batch, two devices, all prices 0: the shortest chain of a branch for all first stages is the shortest step,
+ * so that is exactly what it proves. */
+static void one_branch_proves_the_shortest_chain(void **state)
+{
+    (void)state;
+    enum { LONGEST = 1 << 30 };
+    for (int seed = 0; seed < 4000; seed++) {
+        Costs costs;
+        char hash[33];
+        Diagnostics diagnostics = {0};
+        random_costs(&costs, seed & (WITH_LINKS | WITH_OWN_TIMES), (uint64_t)seed + 90000);
+        if (costs.layer_count > 2 && costs.device_count > 1) {
+            costs.device_count = 2;
+            costs.microbatches = 1;
+            costs.keep_inputs = costs.keep_labels = costs.devices[seed & 1].name;
+            Brute brute = {.costs = &costs, .objective = PLAN_OBJECTIVE_STEP, .best = INT64_MAX};
+            brute.keeper = seed & 1;
+            enumerate(&brute, 0);
+            int64_t prices[2] = {0};
+            CertificateBranch branch = {1, costs.layer_count - 1, 1, 1, 1};
+            CertificateInterval interval = {0, LONGEST, 0, -1, LONGEST};
+            CertificateNode leaf = {.leaf = true, .price = prices};
+            Certificate proof = {brute.best, &branch, 1, &interval, 1, &leaf, 1, 2};
+            Plan plan = {.costs_hash = hash_format(costs_hash(&costs), hash),
+                         .microbatches = 1,
+                         .layer_count = costs.layer_count,
+                         .objective = PLAN_OBJECTIVE_STEP,
+                         .schedule = PLAN_1F1B,
+                         .recompute = PLAN_RECOMPUTE_NEVER,
+                         .certificate = &proof};
+            Rules rules;
+            int leaves;
+            assert_true(rules_create(&rules, &plan, &costs, &diagnostics));
+            if (!verify_proof(&rules, &leaves)) fail_msg("seed %d: %lld is refused", seed, (long long)brute.best);
+            proof.bound_ns++;
+            if (verify_proof(&rules, &leaves)) fail_msg("seed %d: more than %lld", seed, (long long)brute.best);
+            rules_free(&rules);
+        }
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
     }
 }
 
@@ -189,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_match_brute_force),
+        cmocka_unit_test(one_branch_proves_the_shortest_chain),
         cmocka_unit_test(loops_recompute_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

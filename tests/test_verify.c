@@ -26,10 +26,9 @@ static PlanRequest request_of(PlanObjective objective, int k)
     return request;
 }
 
-/* A plan through its file and back: what `skycc verify` sees. */
-static bool verify_as_file(const Plan *plan, const Costs *costs, Verified *verified, Diagnostics *diagnostics)
+/* `path` ends in XXXXXX, which becomes a name that there was not. */
+static void write_plan(const Plan *plan, char *path)
 {
-    char path[] = "/tmp/test_verify_XXXXXX";
     int descriptor = mkstemp(path);
     Buffer buffer = {0};
     plan_print(plan, &buffer);
@@ -37,7 +36,14 @@ static bool verify_as_file(const Plan *plan, const Costs *costs, Verified *verif
     fwrite(buffer.bytes, 1, buffer.size, stream);
     fclose(stream);
     buffer_free(&buffer);
+}
+
+/* A plan through its file and back: what `skycc verify` sees. */
+static bool verify_as_file(const Plan *plan, const Costs *costs, Verified *verified, Diagnostics *diagnostics)
+{
+    char path[] = "/tmp/test_verify_XXXXXX";
     Plan again;
+    write_plan(plan, path);
     bool ok = plan_read_verdict(&again, path, diagnostics);
     unlink(path);
     if (!ok) return false;
@@ -86,34 +92,57 @@ static void random_plans_verify(void **state)
 
 /* ---- altered plans ---- */
 
-static const char *const chosen = PLANNER_DATA "chain-lognormal-40x12-s2.json";
+typedef struct Alteration {
+    void (*alter)(Plan *plan, Costs *costs);
+    const char *reason;
+} Alteration;
 
-typedef void (*Alteration)(Plan *plan, Costs *costs);
-
-static void refuses(PlanObjective objective, Alteration alter, const char *reason)
+/* The plan that stands in the file, altered. */
+static void refuses(const char *costs_path, const char *keeper, const char *plan_path, Alteration alteration)
 {
     Diagnostics diagnostics = {0};
     Costs costs;
     Plan plan;
     Verified verified;
-    assert_true(costs_read(&costs, chosen, &diagnostics));
-    PlanRequest request = request_of(objective, 0);
-    assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+    assert_true(costs_read(&costs, costs_path, &diagnostics));
+    costs.keep_inputs = costs.keep_labels = keeper;
+    assert_true(plan_read(&plan, plan_path, &diagnostics));
     assert_true(verify_as_file(&plan, &costs, &verified, &diagnostics));
     assert_int_equal(verified.certified_ns, plan_value_ns(&plan));
-    alter(&plan, &costs);
-    if (verify_as_file(&plan, &costs, &verified, &diagnostics)) fail_msg("accepted: %s", reason);
+    alteration.alter(&plan, &costs);
+    if (verify_as_file(&plan, &costs, &verified, &diagnostics)) fail_msg("accepted: %s", alteration.reason);
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     char *text = NULL;
     size_t size;
     FILE *stream = open_memstream(&text, &size);
     diagnostics_print(&diagnostics, stream);
     fclose(stream);
-    if (!strstr(text, reason)) fail_msg("'%s' does not say '%s'", text, reason);
+    if (!strstr(text, alteration.reason)) fail_msg("'%s' does not say '%s'", text, alteration.reason);
     free(text);
     plan_free(&plan);
     costs_free(&costs);
     diagnostics_free(&diagnostics);
+}
+
+/* `keeper` (NULL: none) keeps inputs and labels. */
+static void all_are_refused(const char *costs_path, const char *keeper, const Alteration *alterations, size_t count)
+{
+    for (int k = 0; k < 2; k++) {
+        char path[] = "/tmp/test_verify_XXXXXX";
+        Diagnostics diagnostics = {0};
+        Costs costs;
+        Plan plan;
+        assert_true(costs_read(&costs, costs_path, &diagnostics));
+        costs.keep_inputs = costs.keep_labels = keeper;
+        PlanRequest request = request_of((PlanObjective)k, 0);
+        assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+        write_plan(&plan, path);
+        for (size_t i = 0; i < count; i++) refuses(costs_path, keeper, path, alterations[i]);
+        unlink(path);
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
 }
 
 static void move_a_layer(Plan *plan, Costs *costs)
@@ -181,6 +210,11 @@ static void shorten_the_path(Plan *plan, Costs *costs)
     (void)costs;
     leaf_of(plan)->path--;
 }
+static void lengthen_the_path(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    leaf_of(plan)->path += 1000000000000;
+}
 static void leave_periods_out(Plan *plan, Costs *costs)
 {
     (void)costs;
@@ -192,25 +226,76 @@ static void claim_more(Plan *plan, Costs *costs)
     plan->certificate->bound_ns++;
 }
 
+static void pay_the_keeper(Plan *plan, Costs *costs)
+{
+    leaf_of(plan)->price[costs_find_device(costs, costs->keep_inputs)] += 1000000000;
+    leaf_of(plan)->path += 2000000000;
+    leaf_of(plan)->total += 1000000000;
+}
+static void drop_a_branch(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->certificate->interval_count -= plan->certificate->branches[--plan->certificate->branch_count].interval_count;
+}
+static void start_later(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->certificate->branches[0].end_low++;
+}
+static void keep_more_in_flight(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->certificate->branches[0].flights_low++;
+}
+static void let_anyone_be_last(Plan *plan, Costs *costs)
+{
+    (void)plan;
+    costs->keep_labels = NULL;
+}
+static void take_the_first_branch_for_all(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->certificate->branches[0].end_high = plan->layer_count - 1;
+    plan->certificate->branch_count = 1;
+    plan->certificate->interval_count = plan->certificate->branches[0].interval_count;
+}
+static void forget_the_branches(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->certificate->branch_count = 0;
+}
+
+static const Alteration of_all[] = {
+    {move_a_layer, "stages[0]"},          {change_costs, "other costs"},
+    {swap_devices, "stages[2]"},          {use_a_device_twice, "already"},
+    {shorten_the_period, "period_s"},     {shorten_the_simulation, "simulated_step_s"},
+    {raise_the_bound, "lower_bound_s"},   {drop_an_instruction, "never updated"},
+    {raise_a_price, "the prices sum to"}, {leave_periods_out, "certificate"},
+    {claim_more, "certificate"},
+};
+static const Alteration of_chains[] = {
+    {shorten_the_path, "the shortest chain costs"},
+    {raise_price_and_total, "certificate.nodes"},
+};
+static const Alteration of_loops[] = {
+    {lengthen_the_path, "the shortest chain costs"},
+    {pay_the_keeper, "the prices sum to"},
+    {drop_a_branch, "leave plans out"},
+    {start_later, "leave plans out"},
+    {keep_more_in_flight, "leave plans out"},
+    {let_anyone_be_last, "other costs"},
+    {take_the_first_branch_for_all, "certificate"},
+    {forget_the_branches, "leave plans out"},
+};
+
 static void altered_plans_are_refused(void **state)
 {
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        PlanObjective objective = (PlanObjective)k;
-        refuses(objective, move_a_layer, "stages[0]");
-        refuses(objective, change_costs, "other costs");
-        refuses(objective, swap_devices, "stages[2]");
-        refuses(objective, use_a_device_twice, "already");
-        refuses(objective, shorten_the_period, "period_s");
-        refuses(objective, shorten_the_simulation, "simulated_step_s");
-        refuses(objective, raise_the_bound, "lower_bound_s");
-        refuses(objective, drop_an_instruction, "never updated");
-        refuses(objective, raise_a_price, "the prices sum to");
-        refuses(objective, raise_price_and_total, "certificate.nodes");
-        refuses(objective, shorten_the_path, "the shortest chain costs");
-        refuses(objective, leave_periods_out, "certificate");
-        refuses(objective, claim_more, "certificate");
-    }
+    const char *costs = PLANNER_DATA "chain-lognormal-40x12-s2.json";
+    all_are_refused(costs, NULL, of_all, sizeof of_all / sizeof *of_all);
+    all_are_refused(costs, NULL, of_chains, sizeof of_chains / sizeof *of_chains);
+    all_are_refused(costs, "d0", of_all, sizeof of_all / sizeof *of_all);
+    all_are_refused(costs, "d0", of_loops, sizeof of_loops / sizeof *of_loops);
 }
 
 int main(void)
