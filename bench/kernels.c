@@ -1,12 +1,12 @@
-/* Where a training step's time goes, kernel by kernel, on one thread:
+/* Where a training step's time goes, kernel by kernel:
  *
  *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
  *                                                 --dropout=P drops elements, --precision=bf16, --no-prune=1
  *                                                 computes what nobody reads too, --steps=N sets how many steps the
- * fastest is chosen from
+ *                                                 fastest is chosen from, --threads=N how many threads run them
  *
  * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
- * element once. */
+ * element once. The last line also has the median of whole steps. Of one thread its own time counts, of more the clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "bench/peak.h"
 #include "driver/program.h"
 
-static int steps = 10;
+static int steps = 10, threads = 1;
 
 typedef struct Timing {
     const Kernel *kernel;
@@ -31,17 +31,23 @@ typedef struct Clock {
 static void tick(void *context)
 {
     Clock *clock = context;
-    double now = bench_seconds(), spent = now - clock->last;
+    double now = bench_seconds(threads), spent = now - clock->last;
     if (!clock->seconds[clock->call] || spent < clock->seconds[clock->call]) clock->seconds[clock->call] = spent;
     clock->call++;
-    clock->last = bench_seconds();
+    clock->last = bench_seconds(threads);
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 static void start(Clock *clock, double *seconds)
 {
     clock->call = 0;
     clock->seconds = seconds;
-    clock->last = bench_seconds();
+    clock->last = bench_seconds(threads);
 }
 
 static void fill_parameters(const Execution *execution, const SkyStage *stage, const StageCode *code,
@@ -72,7 +78,7 @@ static int compare_timings(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static void print_timings(Timing *timings, size_t count)
+static void print_timings(Timing *timings, size_t count, double median)
 {
     double total = 0;
     for (size_t i = 0; i < count; i++) total += timings[i].seconds;
@@ -88,7 +94,7 @@ static void print_timings(Timing *timings, size_t count)
         }
         printf("]\n");
     }
-    printf("%8.3f ms a step\n", total * 1e3);
+    printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);
 }
 
 static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics *diagnostics)
@@ -97,19 +103,21 @@ static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics 
     const SkyCall *calls[] = {stage->forward, stage->backward, stage->update};
     uint32_t counts[] = {stage->forward_count, stage->backward_count, stage->update_count};
     uint32_t total = counts[0] + counts[1] + counts[2];
-    double *seconds = calloc(total + 1, sizeof *seconds);
+    double *seconds = calloc(total + 1, sizeof *seconds), *whole = calloc((size_t)steps, sizeof *whole);
     Timing *timings = calloc(total + 1, sizeof *timings);
     Clock clock = {0};
     execution.between = tick;
     execution.between_context = &clock;
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
+        double began = bench_seconds(threads);
         start(&clock, seconds);
         ok = execution_forward(&execution, 0, 0, diagnostics);
         start(&clock, seconds + counts[0]);
         ok = ok && execution_backward(&execution, 0, 0, diagnostics);
         start(&clock, seconds + counts[0] + counts[1]);
         ok = ok && execution_update(&execution, 0, diagnostics);
+        whole[step] = bench_seconds(threads) - began;
     }
     size_t count = 0;
     uint32_t first = 0;
@@ -117,8 +125,10 @@ static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics 
         add_timings(timings, &count, calls[list], counts[list], seconds + first);
         first += counts[list];
     }
-    if (ok) print_timings(timings, count);
+    qsort(whole, (size_t)steps, sizeof *whole, compare_seconds);
+    if (ok) print_timings(timings, count, whole[steps / 2]);
     free(seconds);
+    free(whole);
     free(timings);
     return ok;
 }
@@ -134,7 +144,7 @@ static bool run(const char *path, const ModelOptions *options, Diagnostics *diag
     code.stage.slot_count = 1;
     program_for_run(&program, &model, &code);
     bool ok = program_compile(&program, NULL, diagnostics) &&
-              execution_open(&execution, &program.program, 1, program_interpret, diagnostics);
+              execution_open(&execution, &program.program, threads, program_interpret, diagnostics);
     if (ok) {
         program_make_up_inputs(&execution);
         fill_parameters(&execution, &code.stage, &code, &model.graph);
@@ -170,8 +180,9 @@ int main(int argc, char **argv)
             options.no_pruning = atoi(equals + 1) != 0;
             continue;
         }
-        if (strcmp(argv[i], "--steps") == 0) {
-            steps = atoi(equals + 1);
+        if (strcmp(argv[i], "--steps") == 0 || strcmp(argv[i], "--threads") == 0) {
+            int number = atoi(equals + 1);
+            *(strcmp(argv[i], "--steps") == 0 ? &steps : &threads) = number < 1 ? 1 : number;
             continue;
         }
         bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};

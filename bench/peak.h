@@ -4,7 +4,9 @@
 
 #include "codegen/target.h"
 
-double bench_seconds(void); /* processor time of this thread: other programs disturb it less */
+/* What work on so many threads is timed by: of one its processor time, which other programs disturb less; of more the
+ * clock. */
+double bench_seconds(int threads);
 
 /* Float32 fused multiply-adds on independent registers by so many threads, GFLOP/s: the best of some tries. */
 double bench_peak_gflops(const Target *target, int threads);
