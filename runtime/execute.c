@@ -7,35 +7,13 @@
 #include "runtime/subnormals.h"
 #include "base/tiles.h"
 
-enum { MAX_OPERANDS = 64 };
-
-typedef struct CallShare {
-    const SkyCall *call;
-    void *const *operands;
-    unsigned char *scratch;
-    size_t scratch_stride;
-    bool flush; /* takes subnormal numbers for 0 */
-} CallShare;
+enum {
+    MAX_OPERANDS = 64,
+    LEAST_OF_GRAIN = 4 /* the part of a grain that a thread takes at least */
+};
 
 /* An empty space stays NULL. */
 static unsigned char *at(unsigned char *base, size_t offset) { return base ? base + offset : NULL; }
-
-static void run_share(void *context, int thread, int threads)
-{
-    const CallShare *share = context;
-    int64_t begin = parallel_begin(share->call->units, thread, threads);
-    int64_t end = parallel_begin(share->call->units, thread + 1, threads);
-    if (begin >= end) return;
-    uint64_t before = share->flush ? subnormals_flush() : 0;
-    share->call->kernel(share->operands, begin, end, at(share->scratch, (size_t)thread * share->scratch_stride));
-    if (share->flush) subnormals_restore(before);
-}
-
-static int threads_for(const Execution *execution, const SkyCall *call)
-{
-    int64_t worthwhile = call->grain > 0 ? call->units / call->grain : call->units;
-    return worthwhile < execution->threads ? (int)(worthwhile < 1 ? 1 : worthwhile) : execution->threads;
-}
 
 static bool out_of_range(const SkyCall *call, Diagnostics *diagnostics)
 {
@@ -60,29 +38,106 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
                     [SKY_SPACE_STEP] = (unsigned char *)(uintptr_t)execution->step}};
 }
 
-static bool run_call(Execution *execution, const SkyCall *call, const Bases *bases, bool flush,
-                     Diagnostics *diagnostics)
-{
+/* A list of calls that all threads go through together. */
+typedef struct Walk {
+    Execution *execution;
+    const SkyCall *calls;
+    uint32_t count;
+    Bases bases;
+    const uint32_t *step_offset; /* per call, elements; NULL: none */
+    bool flush;                  /* takes subnormal numbers for 0 */
+    const SkyCall *failed;       /* NULL: none. Set by the first thread where the others wait for it */
+} Walk;
+
+/* Where one thread is on it. */
+typedef struct Walker {
+    Walk *walk;
+    int thread, threads;
+    TeamShare share;
     void *operands[MAX_OPERANDS];
+} Walker;
+
+static void resolve_operands(Walker *walker, const SkyCall *call)
+{
+    const Walk *walk = walker->walk;
     for (uint32_t i = 0; i < call->operand_count; i++)
-        operands[i] = bases->space[call->operands[i].space] + call->operands[i].offset;
-    if (!call->kernel) {
-        if (!execution->interpreter(call->interpreted, operands)) return out_of_range(call, diagnostics);
-    } else {
-        CallShare share = {call, operands, execution->thread_scratch.bytes, execution->thread_scratch_stride, flush};
-        parallel_run(threads_for(execution, call), run_share, &share);
+        walker->operands[i] = walk->bases.space[call->operands[i].space] + call->operands[i].offset;
+    if (!walk->step_offset) return;
+    size_t offset = walk->step_offset[call - walk->calls] * sizeof(float);
+    for (uint32_t i = 0; i < call->operand_count; i++)
+        if (call->operands[i].space == SKY_SPACE_STEP)
+            walker->operands[i] = (unsigned char *)walker->operands[i] + offset;
+}
+
+static unsigned char *scratch_of(const Walker *walker)
+{
+    const Execution *execution = walker->walk->execution;
+    return at(execution->thread_scratch.bytes, (size_t)walker->thread * execution->thread_scratch_stride);
+}
+
+static void run_alone(Walker *walker, const SkyCall *call)
+{
+    Walk *walk = walker->walk;
+    resolve_operands(walker, call);
+    if (call->kernel && call->units > 0)
+        call->kernel(walker->operands, 0, call->units, scratch_of(walker));
+    else if (!call->kernel && !walk->execution->interpreter(call->interpreted, walker->operands))
+        walk->failed = call;
+}
+
+static void run_shared(Walker *walker, const SkyCall *call, int sharers)
+{
+    Team *team = walker->walk->execution->team;
+    int64_t begin, end, least = call->grain / LEAST_OF_GRAIN + 1;
+    team_begin(team, &walker->share, walker->thread);
+    if (walker->thread >= sharers) return;
+    resolve_operands(walker, call);
+    while (team_take(team, &walker->share, walker->thread, sharers, call->units, least, &begin, &end))
+        call->kernel(walker->operands, begin, end, scratch_of(walker));
+}
+
+static int sharers_of(const Walker *walker, const SkyCall *call)
+{
+    if (!call->kernel) return 1;
+    int64_t worthwhile = call->grain > 0 ? call->units / call->grain : call->units;
+    return worthwhile < walker->threads ? (int)(worthwhile < 1 ? 1 : worthwhile) : walker->threads;
+}
+
+/* Calls that one thread runs alone are the first one's; between two of them nobody needs to meet. */
+static void walk_calls(void *context, int thread, int threads)
+{
+    Walk *walk = context;
+    Execution *execution = walk->execution;
+    Walker walker = {.walk = walk, .thread = thread, .threads = threads};
+    uint64_t before = walk->flush ? subnormals_flush() : 0;
+    int sharers = walk->count ? sharers_of(&walker, &walk->calls[0]) : 1;
+    for (uint32_t i = 0; i < walk->count; i++) {
+        const SkyCall *call = &walk->calls[i];
+        if (sharers > 1)
+            run_shared(&walker, call, sharers);
+        else if (thread == 0 && !walk->failed)
+            run_alone(&walker, call);
+        bool alone = sharers == 1;
+        sharers = i + 1 < walk->count ? sharers_of(&walker, &walk->calls[i + 1]) : 1;
+        if (!alone || sharers > 1) team_meet(execution->team, threads);
+        if (sharers > 1 && walk->failed) break; /* all see the same here: nobody runs anything alone */
+        if (thread == 0 && !walk->failed && execution->between) execution->between(execution->between_context);
     }
-    if (execution->between) execution->between(execution->between_context);
-    return true;
+    if (walk->flush) subnormals_restore(before);
+}
+
+static bool run_walk(Walk *walk, Diagnostics *diagnostics)
+{
+    team_start(walk->execution->team);
+    parallel_run(walk->execution->threads, walk_calls, walk);
+    return !walk->failed || out_of_range(walk->failed, diagnostics);
 }
 
 static bool run_list(Execution *execution, const SkyCall *calls, uint32_t count, uint32_t stage, uint32_t slot,
                      Diagnostics *diagnostics)
 {
-    Bases bases = bases_of(execution, stage, slot);
-    for (uint32_t i = 0; i < count; i++)
-        if (!run_call(execution, &calls[i], &bases, false, diagnostics)) return false;
-    return true;
+    Walk walk = {.execution = execution, .calls = calls, .count = count, .bases = bases_of(execution, stage, slot)};
+    return run_walk(&walk, diagnostics);
 }
 
 bool execution_forward(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics)
@@ -106,12 +161,13 @@ bool execution_weight_gradient(Execution *execution, uint32_t stage, uint32_t sl
 bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnostics)
 {
     const StageSpaces *spaces = &execution->stages[stage];
-    for (uint32_t i = 0; i < spaces->stage->update_count; i++) {
-        Bases bases = bases_of(execution, stage, 0);
-        bases.space[SKY_SPACE_STEP] = (unsigned char *)(execution->step + spaces->step_offset[i]);
-        if (!run_call(execution, &spaces->stage->update[i], &bases, true, diagnostics)) return false;
-    }
-    return true;
+    Walk walk = {.execution = execution,
+                 .calls = spaces->stage->update,
+                 .count = spaces->stage->update_count,
+                 .bases = bases_of(execution, stage, 0),
+                 .step_offset = spaces->step_offset,
+                 .flush = true};
+    return run_walk(&walk, diagnostics);
 }
 
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location)
@@ -153,6 +209,7 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
     if (program->uses_tiles && !tiles_request())
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile for this processor: --target-cpu",
                                  "this program uses AMX tiles, which the processor or the system does not have");
+    execution->team = team_create(threads);
     execution->stages = memory_allocate(program->stage_count * sizeof *execution->stages);
     uint64_t scratch = 0, thread_scratch = 0;
     bool ok = true;
@@ -184,7 +241,9 @@ void execution_close(Execution *execution)
     free(execution->stages);
     memory_unmap(&execution->scratch);
     memory_unmap(&execution->thread_scratch);
+    team_free(execution->team);
     execution->stages = NULL;
+    execution->team = NULL;
 }
 
 void execution_exempt_from_decay(Execution *execution, uint32_t classes)

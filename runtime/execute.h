@@ -6,6 +6,7 @@
 #include "base/diagnostics.h"
 #include "runtime/memory.h"
 #include "runtime/program.h"
+#include "runtime/team.h"
 
 /* Runs one whole kernel over its operands where a call names a description instead of code; false if an index left its
  * buffer. A pointer, so that emitted programs do not contain the interpreter. */
@@ -25,6 +26,7 @@ typedef struct Execution {
     MemoryRegion thread_scratch;
     size_t thread_scratch_stride;
     int threads;
+    Team *team; /* of these threads */
     ExecuteInterpreter *interpreter; /* may be NULL */
     void (*between)(void *context);  /* called after every kernel, for communication to make progress; may be NULL */
     void *between_context;

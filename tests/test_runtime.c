@@ -250,6 +250,68 @@ static void calls_run_on_threads_and_slots(void **state)
     execution_close(&execution);
 }
 
+enum { ELEMENTS = 840, PIECE_COUNTS = 6, WALKED = 600 };
+
+/* to[i] = from[ELEMENTS - 1 - i] + 1, in as many pieces as the last operand says: wrong unless all of the last call is
+ * done and seen, and every piece is computed once. */
+static void mirror_and_add(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)scratch;
+    const int32_t *from = operands[0], *pieces = operands[2];
+    int32_t *to = operands[1];
+    for (int64_t i = ELEMENTS * begin / *pieces; i < ELEMENTS * end / *pieces; i++)
+        to[i] = to[i] > from[ELEMENTS - 1 - i] ? -1000000 : from[ELEMENTS - 1 - i] + 1;
+}
+
+/* On more threads than this machine may have processors, too; `fails`: an interpreted call in the middle. */
+static void walk_on(int threads, bool fails)
+{
+    static const int32_t pieces[PIECE_COUNTS] = {ELEMENTS, 1, 7, 2, 1, 1};
+    static const int bad = 13;
+    static SkyLocation operands[WALKED][3];
+    static SkyCall calls[WALKED];
+    for (uint32_t i = 0; i < WALKED; i++) {
+        uint32_t units = i * 7 / 3 % PIECE_COUNTS;
+        operands[i][i % 2] = (SkyLocation){.space = SKY_SPACE_STATE};
+        operands[i][1 - i % 2] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = ELEMENTS * sizeof(int32_t)};
+        operands[i][2] = (SkyLocation){.space = SKY_SPACE_CONSTANT, .offset = units * sizeof(int32_t)};
+        calls[i] = (SkyCall){.kernel = mirror_and_add,
+                             .operands = operands[i],
+                             .operand_count = 3,
+                             .units = pieces[units],
+                             .grain = units ? 1 : 1 + i % 50,
+                             .name = "walked"};
+    }
+    if (fails) calls[WALKED / 2] = (SkyCall){.interpreted = &bad, .name = "the bad call"};
+    SkyStage stage = {.slot_count = 1, .forward = calls, .forward_count = WALKED, .constants = pieces};
+    stage.space_bytes[SKY_SPACE_STATE] = 2 * ELEMENTS * sizeof(int32_t);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, threads, reject, &diagnostics));
+    int32_t *values = execution_address(&execution, 0, 0, operands[0][0]);
+    for (int round = 0; round < 5; round++) {
+        memset(values, 0, 2 * ELEMENTS * sizeof *values);
+        assert_true(execution_forward(&execution, 0, 0, &diagnostics) != fails);
+        int32_t expected = fails ? WALKED / 2 : WALKED;
+        for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[i], expected);
+        for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[ELEMENTS + i], expected - 1);
+    }
+    diagnostics_free(&diagnostics);
+    execution_close(&execution);
+}
+
+static void calls_wait_for_each_other(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        if (threads == 4) setenv("OMP_WAIT_POLICY", "passive", 1);
+        walk_on(threads, false);
+        walk_on(threads, true);
+    }
+    unsetenv("OMP_WAIT_POLICY");
+}
+
 static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
 {
     (void)begin, (void)end, (void)scratch;
@@ -401,6 +463,7 @@ int main(void)
         cmocka_unit_test(rows_are_converted),
         cmocka_unit_test(values_that_do_not_fit_are_refused),
         cmocka_unit_test(calls_run_on_threads_and_slots),
+        cmocka_unit_test(calls_wait_for_each_other),
         cmocka_unit_test(parameters_start_and_decay_as_told),
         cmocka_unit_test(updates_leave_no_subnormal_numbers),
         cmocka_unit_test(shares_cover_everything_once),

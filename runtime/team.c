@@ -1,0 +1,127 @@
+#include "runtime/team.h"
+
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/diagnostics.h"
+#include "runtime/parallel.h"
+
+enum {
+    CACHE_LINES = 128, /* two: processors fetch them in pairs */
+    SPINS = 1 << 14,   /* about a millisecond, longer than most kernels take */
+    PASSIVE_SPINS = 16
+};
+
+/* Units taken of one thread's part, of this round and of the next. */
+typedef struct Part {
+    _Alignas(CACHE_LINES) atomic_llong taken[2];
+} Part;
+
+struct Team {
+    _Alignas(CACHE_LINES) atomic_uint meetings;
+    atomic_uint sleeping;
+    _Alignas(CACHE_LINES) atomic_int arrived;
+    int spins, threads;
+    Part part[];
+};
+
+Team *team_create(int threads)
+{
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    size_t size = sizeof(Team) + (size_t)threads * sizeof(Part);
+    Team *team = aligned_alloc(CACHE_LINES, size);
+    if (!team) bug("no memory for a team of %d threads", threads);
+    memset(team, 0, size);
+    team->threads = threads;
+    bool passive = (policy && strcmp(policy, "passive") == 0) || threads > parallel_processors();
+    team->spins = passive ? PASSIVE_SPINS : SPINS;
+    return team;
+}
+
+void team_free(Team *team) { free(team); }
+
+void team_start(Team *team)
+{
+    for (int t = 0; t < team->threads; t++)
+        for (int round = 0; round < 2; round++)
+            atomic_store_explicit(&team->part[t].taken[round], 0, memory_order_relaxed);
+}
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void wait_for(Team *team, unsigned meeting)
+{
+    for (int i = 0; i < team->spins; i++) {
+        if (atomic_load_explicit(&team->meetings, memory_order_acquire) != meeting) return;
+        pause_briefly();
+    }
+    atomic_fetch_add(&team->sleeping, 1); /* before the kernel compares: the last to arrive sees it, or the kernel does */
+    while (atomic_load(&team->meetings) == meeting)
+        syscall(SYS_futex, &team->meetings, FUTEX_WAIT_PRIVATE, meeting, NULL, NULL, 0);
+    atomic_fetch_sub(&team->sleeping, 1);
+}
+
+void team_meet(Team *team, int threads)
+{
+    if (threads <= 1) return;
+    unsigned meeting = atomic_load_explicit(&team->meetings, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 < threads) {
+        wait_for(team, meeting);
+        return;
+    }
+    atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+    atomic_fetch_add(&team->meetings, 1);
+    if (atomic_load(&team->sleeping)) syscall(SYS_futex, &team->meetings, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+void team_begin(Team *team, TeamShare *share, int thread)
+{
+    share->round++;
+    share->owner = thread;
+    /* Nobody looks at the next round's before this one is over, nor at the last one's, whose place it is, any more. */
+    atomic_store_explicit(&team->part[thread].taken[(share->round + 1) & 1], 0, memory_order_relaxed);
+}
+
+/* Half of what is left of `size` units, unless that is less than `least`. */
+static bool take_of_part(atomic_llong *taken, int64_t size, int64_t least, int64_t *begin, int64_t *end)
+{
+    long long before = atomic_load_explicit(taken, memory_order_relaxed), after;
+    do {
+        if (before >= size) return false;
+        int64_t left = size - before, some = left - left / 2;
+        if (some < least) some = least < left ? least : left;
+        after = before + some;
+    } while (!atomic_compare_exchange_weak_explicit(taken, &before, after, memory_order_relaxed, memory_order_relaxed));
+    *begin = before;
+    *end = after;
+    return true;
+}
+
+bool team_take(Team *team, TeamShare *share, int thread, int sharers, int64_t count, int64_t least, int64_t *begin,
+               int64_t *end)
+{
+    if (thread >= sharers) return false;
+    for (;;) {
+        int64_t first = parallel_begin(count, share->owner, sharers);
+        int64_t size = parallel_begin(count, share->owner + 1, sharers) - first;
+        if (take_of_part(&team->part[share->owner].taken[share->round & 1], size, least, begin, end)) {
+            *begin += first;
+            *end += first;
+            return true;
+        }
+        int next = (share->owner + 1) % sharers;
+        if (next == thread) return false;
+        share->owner = next;
+    }
+}
