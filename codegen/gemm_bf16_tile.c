@@ -141,6 +141,50 @@ static void prefetch_next_panel(Panel *panel, Ir offset)
     }
 }
 
+/* The matrices that the epilogue walks through, a piece of every row: nothing else fetches their lines in time. */
+static int streamed_operands(const Panel *panel, int *operands)
+{
+    const KernelGemm *match = &panel->plan->match;
+    int count = 0;
+    if (match->row_axis < 0) return 0;
+    for (int o = 0; o < panel->kernel->operand_count; o++) {
+        const KernelOperand *operand = &panel->kernel->operands[o];
+        if (o == match->a || o == match->b || !operand->stride[match->row_axis]) continue;
+        if (operand->stride[match->column_axis] == 1) operands[count++] = o;
+    }
+    return count;
+}
+
+/* Their lines for this tile, if its sums are complete after this block of k: a share with every step. */
+static void prefetch_streams(Panel *panel, Ir offset)
+{
+    Emit *emit = panel->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const Bf16Plan *plan = panel->plan;
+    int operands[KERNEL_MAX_OPERANDS], count = streamed_operands(panel, operands);
+    if (count == 0) return;
+    int64_t last_depth = (plan->depth - 1) % plan->depth_block + 1, steps = (last_depth + BF16_STEP - 1) / BF16_STEP;
+    int64_t share = (plan->tile_rows * panel->vectors + steps - 1) / steps;
+    If branch;
+    emit_if(emit, &branch, parameter(panel, BF16_LAST));
+    Ir step = LLVMBuildUDiv(builder, offset, emit_i64(emit, bf16_step_bytes(plan)), "");
+    for (int64_t i = 0; i < share; i++) {
+        Ir line = emit_add(emit, emit_mul(emit, step, share), emit_i64(emit, i));
+        Ir row = LLVMBuildUDiv(builder, line, emit_i64(emit, panel->vectors), "");
+        Ir vector = LLVMBuildURem(builder, line, emit_i64(emit, panel->vectors), "");
+        for (int o = 0; o < count; o++) {
+            const KernelOperand *operand = &panel->kernel->operands[operands[o]];
+            Ir at = emit_mul(emit, row, operand->stride[plan->match.row_axis]);
+            at = emit_add(emit, at, emit_mul(emit, vector, BF16_BLOCK));
+            Ir address =
+                emit_address(emit, emit_memory_type(emit, operand->dtype), panel->body.base[operands[o]], at);
+            emit_prefetch(emit, address, operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);
+        }
+    }
+    emit_else(emit, &branch);
+    emit_end_if(emit, &branch);
+}
+
 static void tiles_multiply(Panel *panel, Ir a, Ir b, Ir sums)
 {
     Emit *emit = panel->emit;
@@ -150,6 +194,7 @@ static void tiles_multiply(Panel *panel, Ir a, Ir b, Ir sums)
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), line, bf16_step_bytes(plan), 0, NULL);
     if (plan->sum_bytes) prefetch_sums(panel, sums, loop.index);
     prefetch_next_panel(panel, loop.index);
+    prefetch_streams(panel, loop.index);
     int products = plan->parts > 1 ? (int)(sizeof split_products / sizeof *split_products) : 1;
     for (int p = 0, a_part = -1, b_part = -1; p < products; p++) {
         int next_a = plan->parts > 1 ? split_products[p].a : 0, next_b = plan->parts > 1 ? split_products[p].b : 0;
@@ -292,6 +337,8 @@ static void emit_tile(Panel *panel, Ir row)
     Ir a = bytes_behind(panel, parameter(panel, BF16_A), offset);
     Ir kept = bytes_behind(panel, parameter(panel, BF16_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
     Ir to = LLVMBuildSelect(emit->builder, parameter(panel, BF16_LAST), parameter(panel, BF16_TILE), kept, "");
+    if (panel->plan->match.row_axis >= 0) panel->body.index[panel->plan->match.row_axis] = row;
+    body_set_base(&panel->body);
     (panel->plan->tiles ? sum_by_tiles : sum_by_pairs)(panel, a, kept, to);
     If branch;
     emit_if(emit, &branch, parameter(panel, BF16_LAST));
