@@ -89,14 +89,15 @@ uint64_t random_below(RandomStream stream, uint64_t index, uint64_t bound)
     }
 }
 
-uint32_t random_element(uint64_t key, uint32_t counter)
+uint32_t random_element(uint64_t key, uint64_t position)
 {
-    uint32_t x = ((uint32_t)key + counter) * RANDOM_SPREAD;
+    uint32_t x = ((uint32_t)key + (uint32_t)(position >> 1)) * RANDOM_SPREAD;
     x ^= x >> RANDOM_SHIFT1 ^ (uint32_t)(key >> 32);
     x *= RANDOM_MULTIPLIER1;
     x ^= x >> RANDOM_SHIFT2;
     x *= RANDOM_MULTIPLIER2;
-    return x >> RANDOM_DROPPED;
+    x ^= x >> RANDOM_SHIFT3;
+    return x >> (position % 2 * RANDOM_ELEMENT_BITS) & (RANDOM_ELEMENT_RANGE - 1);
 }
 
 void random_fill_normal(RandomStream stream, uint64_t first, double standard_deviation, float *values, size_t count)

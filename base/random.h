@@ -30,18 +30,20 @@ double random_normal(RandomStream stream, uint64_t index); /* mean 0, variance 1
 uint64_t random_below(RandomStream stream, uint64_t index, uint64_t bound);
 
 /* For kernels, which draw a number for every element of a tensor: a cheaper function than Philox, in 32-bit arithmetic
- * that vectorises. Two rounds of multiply and shift, in the manner of the finalisers of MurmurHash3 and of Wellons'
- * search for low-bias ones, behind a multiplication that spreads neighbouring counters (by 2^32 over the golden ratio:
- * Knuth 3, 6.4). As macros because code generation emits the same arithmetic. */
+ * that vectorises. Two rounds of multiply and shift, with the multipliers of Wellons' search for functions of low bias,
+ * behind a multiplication that spreads neighbouring counters (by 2^32 over the golden ratio: Knuth 3, 6.4). A word is
+ * two numbers: its low half that of an even position, its high half that of the next. As macros because code generation
+ * emits the same arithmetic. */
 #define RANDOM_SPREAD 0x9e3779b1u
 #define RANDOM_MULTIPLIER1 0x21f0aaadu
 #define RANDOM_MULTIPLIER2 0xd35a2d97u
 #define RANDOM_SHIFT1 11
 #define RANDOM_SHIFT2 15
-#define RANDOM_DROPPED 8 /* low bits, the worst ones */
-#define RANDOM_ELEMENT_RANGE (1 << (32 - RANDOM_DROPPED))
-/* In 0 ... RANDOM_ELEMENT_RANGE - 1. */
-uint32_t random_element(uint64_t key, uint32_t counter);
+#define RANDOM_SHIFT3 15
+#define RANDOM_ELEMENT_BITS 16
+#define RANDOM_ELEMENT_RANGE (1 << RANDOM_ELEMENT_BITS)
+/* In 0 ... RANDOM_ELEMENT_RANGE - 1; the same for positions 2^33 apart. */
+uint32_t random_element(uint64_t key, uint64_t position);
 
 /* values[i] = standard_deviation * random_normal(stream, first + i). */
 void random_fill_normal(RandomStream stream, uint64_t first, double standard_deviation, float *values, size_t count);

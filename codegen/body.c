@@ -1,7 +1,7 @@
 #include "codegen/body.h"
 
-#include "base/random.h"
 #include "codegen/arithmetic.h"
+#include "codegen/body_random.h"
 
 bool kernel_op_is_reduction(int op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
 bool kernel_op_is_store(int op) { return op == KERNEL_STORE || op == KERNEL_STORE_ADD; }
@@ -105,6 +105,11 @@ static Ir inner_offset(Body *body, int number, int copy, bool inner)
     return offset;
 }
 
+Ir body_position(Body *body, int operand, int copy, bool inner)
+{
+    return emit_add(body->emit, outer_offset(body, operand), inner_offset(body, operand, copy, inner));
+}
+
 /* The address of copy `copy`'s lane 0, a scalar register offset included. */
 static Ir operand_address(Body *body, int number, Register offset_register, int copy, bool inner)
 {
@@ -206,41 +211,6 @@ static Ir constant_value(Emit *emit, const KernelInstruction *instruction)
     return LLVMConstInt(type, (uint64_t)instruction->constant.integer, true);
 }
 
-static Ir low_word(Emit *emit, Ir value)
-{
-    return LLVMBuildTrunc(emit->builder, value, emit_vector_type(emit->i32, emit_lanes(value)), "");
-}
-
-/* random_element of base/random.h. Keys and first counters are mostly scalars, and lanes stand a constant apart: then
- * the first multiplication is done once for all lanes. */
-static Ir random_value(Body *body, const KernelInstruction *instruction, int copy, bool vector, bool inner)
-{
-    Emit *emit = body->emit;
-    LLVMBuilderRef builder = emit->builder;
-    int operand = instruction->operand, lanes = vector ? body->lanes : 1;
-    Ir key = body_value(body, instruction->a, copy, false), first = body_value(body, instruction->b, copy, false);
-    Ir position = emit_add(emit, outer_offset(body, operand), inner_offset(body, operand, copy, inner));
-    int width = emit_lanes(key) > emit_lanes(first) ? emit_lanes(key) : emit_lanes(first);
-    Ir counter = LLVMBuildAdd(builder, emit_broadcast(emit, first, width), emit_broadcast(emit, position, width), "");
-    counter = LLVMBuildAdd(builder, counter, emit_broadcast(emit, key, width), "");
-    Ir x = low_word(emit, counter);
-    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_SPREAD), "");
-    if (vector) {
-        Ir apart =
-            low_word(emit, emit_iota(emit, (int64_t)((uint32_t)lane_stride(body, operand) * RANDOM_SPREAD), lanes));
-        x = LLVMBuildAdd(builder, emit_broadcast(emit, x, lanes), apart, "");
-    }
-    Ir high = LLVMBuildLShr(builder, key, emit_integer_like(emit, key, 32), "");
-    Ir mixed = LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT1), "");
-    mixed = LLVMBuildXor(builder, mixed, emit_broadcast(emit, low_word(emit, high), lanes), "");
-    x = LLVMBuildXor(builder, x, mixed, "");
-    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER1), "");
-    x = LLVMBuildXor(builder, x, LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT2), ""), "");
-    x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER2), "");
-    x = LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_DROPPED), "");
-    return LLVMBuildSIToFP(builder, x, emit_vector_type(emit->f32, lanes), "");
-}
-
 static bool in_inner_phase(const Kernel *kernel, Register r)
 {
     for (int p = 0; p < kernel->phase_count; p++) {
@@ -257,8 +227,6 @@ static Ir compute(Body *body, Register r, int copy)
     bool vector = body_is_vector(body, r);
     if (instruction->op == KERNEL_CONSTANT) return constant_value(body->emit, instruction);
     if (instruction->op == KERNEL_AXIS) return axis_value(body, instruction->operand, copy, vector);
-    if (instruction->op == KERNEL_RANDOM)
-        return random_value(body, instruction, copy, vector, in_inner_phase(kernel, r));
     Ir a = body_value(body, instruction->a, copy, vector);
     DType type = kernel_type(kernel, instruction->a);
     if (instruction->op == KERNEL_CONVERT) return arithmetic_convert(body->emit, type, (DType)instruction->type, a);
@@ -280,6 +248,8 @@ void body_emit(Body *body, Register r)
     int op = kernel_instruction(body->kernel, r)->op;
     if (op == KERNEL_LOAD) {
         emit_load_instruction(body, r, in_inner_phase(body->kernel, r));
+    } else if (op == KERNEL_RANDOM) {
+        body_random(body, r, in_inner_phase(body->kernel, r));
     } else if (kernel_op_is_store(op)) {
         emit_store_instruction(body, r, in_inner_phase(body->kernel, r));
     } else {

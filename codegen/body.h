@@ -38,6 +38,8 @@ void body_set_base(Body *body);
 /* Emits instruction r at index[inner] (scalar phases: body_analyse ignored the inner axis, set index[inner] to 0). Not
  * for reductions. */
 void body_emit(Body *body, Register r);
+/* Elements from the operand's address to copy `copy`'s lane 0. `inner`: index[inner] counts. */
+Ir body_position(Body *body, int operand, int copy, bool inner);
 /* The value of register r in copy c, broadcast if the block is vectorised and `vector` is set. */
 Ir body_value(Body *body, Register r, int copy, bool vector);
 bool body_is_vector(const Body *body, Register r);

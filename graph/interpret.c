@@ -352,9 +352,10 @@ static void interpret_random(const Interpreter *run, Lanes *to, const KernelInst
                              int64_t start, int count)
 {
     const int64_t *key = run->lanes[instruction->a].integer, *first = run->lanes[instruction->b].integer;
+    const int64_t *bound = run->lanes[instruction->c].integer;
     int64_t stride = run->kernel->operands[instruction->operand].stride[axis];
     int64_t position = run->position[instruction->operand] + start * stride;
-    EACH(to->number, random_element((uint64_t)key[i], (uint32_t)(first[i] + position + i * stride)));
+    EACH(to->integer, random_element((uint64_t)key[i], (uint64_t)(first[i] + position + i * stride)) < bound[i]);
 }
 
 static bool interpret_instruction(Interpreter *run, Register r, int axis, int64_t start, int count)

@@ -123,11 +123,12 @@ Register kernel_reduce(Kernel *kernel, KernelOp op, Register a)
     return append(kernel, (KernelInstruction){.op = (uint8_t)op, .type = (uint8_t)kernel_type(kernel, a), .a = a});
 }
 
-Register kernel_random(Kernel *kernel, int operand, Register key, Register first)
+Register kernel_random(Kernel *kernel, int operand, Register key, Register first, Register bound)
 {
-    return append(kernel,
-                  (KernelInstruction){
-                      .op = KERNEL_RANDOM, .type = DTYPE_F32, .operand = (uint16_t)operand, .a = key, .b = first});
+    return append(
+        kernel,
+        (KernelInstruction){
+            .op = KERNEL_RANDOM, .type = DTYPE_BOOL, .operand = (uint16_t)operand, .a = key, .b = first, .c = bound});
 }
 
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a)
@@ -213,8 +214,9 @@ static void verify_random(const Verifier *verifier, Register r, const KernelInst
     REQUIRE(instruction->operand < verifier->kernel->operand_count, "there is no such operand");
     verify_use(verifier, r, instruction->a);
     verify_use(verifier, r, instruction->b);
-    REQUIRE(instruction->type == DTYPE_F32 && type_of(verifier, instruction->a) == DTYPE_I64 &&
-                type_of(verifier, instruction->b) == DTYPE_I64,
+    verify_use(verifier, r, instruction->c);
+    REQUIRE(instruction->type == DTYPE_BOOL && type_of(verifier, instruction->a) == DTYPE_I64 &&
+                type_of(verifier, instruction->b) == DTYPE_I64 && type_of(verifier, instruction->c) == DTYPE_I64,
             "its types do not fit");
 }
 

@@ -30,9 +30,9 @@ typedef enum KernelOp {
     KERNEL_AXIS,     /* the iteration index of axis `operand`; DTYPE_I64 */
     KERNEL_LOAD,   /* element of `operand`, at its strided position plus (if a is set) register a elements; converted to
                       the instruction's type, which is F32 for f32/f16/bf16, F64, I64 for every integer type, BOOL */
-    KERNEL_RANDOM, /* F32: a whole number, each equally likely, in 0 ... RANDOM_ELEMENT_RANGE - 1: random_element of
-                      base/random.h of key a and counter b (registers of type I64) + the strided position of `operand`,
-                      modulo 2^32. That operand is not accessed, it only says by its strides where the element stands */
+    KERNEL_RANDOM, /* BOOL: whether random_element of base/random.h, of key a and position b + the strided position of
+                      `operand`, is below c (registers of type I64; c in 0 ... RANDOM_ELEMENT_RANGE - 1). That operand
+                      is not accessed, it only says by its strides where the element stands */
     /* Effects; no result. */
     KERNEL_STORE, /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
                      at plus register b elements if b is set */
@@ -155,7 +155,7 @@ void kernel_store_at(Kernel *kernel, int operand, Register value, Register offse
 void kernel_store_add(Kernel *kernel, int operand, Register value);
 void kernel_store_add_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
 Register kernel_reduce(Kernel *kernel, KernelOp op, Register a);
-Register kernel_random(Kernel *kernel, int operand, Register key, Register first);
+Register kernel_random(Kernel *kernel, int operand, Register key, Register first, Register bound);
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a);
 Register kernel_binary(Kernel *kernel, KernelOp op, Register a, Register b);
 Register kernel_select(Kernel *kernel, Register condition, Register a, Register b);

@@ -309,7 +309,8 @@ static int64_t wide_scalar(const Tensor *scalars, int element)
 
 void reference_dropout(const Case *test, const Tensor *input, Tensor *output)
 {
-    const double ratio = test->attributes[0].number, active = input[2].data[SKY_STEP_DROPOUT];
+    const bool active = input[2].data[SKY_STEP_DROPOUT] != 0;
+    const double bound = active ? round(test->attributes[0].number * RANDOM_ELEMENT_RANGE) : 0;
     const int64_t *positions = test->attributes[2].integers;
     uint64_t key = (uint64_t)((int64_t)input[1].data[0] + wide_scalar(&input[2], SKY_STEP_RANDOM_KEY));
     uint64_t row = (uint64_t)wide_scalar(&input[2], SKY_STEP_FIRST_ROW);
@@ -317,8 +318,8 @@ void reference_dropout(const Case *test, const Tensor *input, Tensor *output)
     {
         uint64_t position = row * (uint64_t)test->attributes[1].integer + (uint64_t)positions[0];
         for (int axis = 0; axis < 3; axis++) position += (uint64_t)(at[axis] * positions[1 + axis]);
-        bool dropped = random_element(key, (uint32_t)position) < (float)(ratio * RANDOM_ELEMENT_RANGE) * active;
-        output->data[i] = dropped ? 0 : input->data[i] * (1 + (float)(1 / (1 - ratio) - 1) * active);
+        bool dropped = random_element(key, position) < bound;
+        output->data[i] = dropped ? 0 : input->data[i] / (1 - bound / RANDOM_ELEMENT_RANGE);
     }
 }
 

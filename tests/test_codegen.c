@@ -456,12 +456,19 @@ static void test_transposes(void **state)
     }
 }
 
+static Register drop_half(const int64_t *stride, Register key, Register first)
+{
+    Register bound = kernel_constant_integer(&kernel, 30000), one = kernel_constant(&kernel, DTYPE_F32, 1);
+    Register below = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, stride), key, first, bound);
+    return kernel_select(&kernel, below, one, kernel_constant(&kernel, DTYPE_F32, 0));
+}
+
 /* Numbers in a map whose lanes lie along any axis, of keys and places that vary or not, and behind a reduction. */
 static void test_random_numbers(void **state)
 {
     (void)state;
-    static const int64_t strides[][2] = {{37, 1}, {1, 7}, {1000003, 0}, {0, 5000000011}};
-    for (int s = 0; s < 4; s++) {
+    static const int64_t strides[][2] = {{37, 1}, {38, 1}, {1, 7}, {1000003, 0}, {0, 5000000011}};
+    for (int s = 0; s < 5; s++) {
         for (int varied = 0; varied < 4; varied++) {
             int64_t extent[] = {7, 37}, both[] = {37, 1}, none[] = {0, 0}, row[] = {1, 0};
             kernel_begin(&kernel, "random", 2, extent);
@@ -469,12 +476,41 @@ static void test_random_numbers(void **state)
             Register first = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, varied & 2 ? both : none));
             Register word = kernel_constant_integer(&kernel, 0x7f4a7c159e3779b9);
             key = kernel_binary(&kernel, KERNEL_MULTIPLY, key, word);
-            Register number = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, strides[s]), key, first);
+            Register number = drop_half(strides[s], key, first);
             kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, both), number);
             Register sum = kernel_reduce(&kernel, KERNEL_SUM, number);
             kernel_begin_phase(&kernel, false);
             kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, row), sum);
             check(&kernel);
+        }
+    }
+}
+
+/* Where lanes begin at even positions, two of them share a word, be they of one copy or of two: beside each other in a
+ * map, or of two rows where rows are reduced. Rows may also begin at odd positions, or not be known. */
+static void test_random_words_in_common(void **state)
+{
+    (void)state;
+    static const int64_t extents[][3] = {{2, 9, 64}, {3, 5, 50}, {2, 3, 6}, {4, 4, 400}, {1, 7, 33}};
+    for (int e = 0; e < 5; e++) {
+        for (int kind = 0; kind < 12; kind++) {
+            const int64_t *extent = extents[e];
+            int64_t pitch = extent[2] + kind % 3, stride[] = {extent[1] * pitch, pitch, 1}, none[] = {0, 0, 0};
+            int64_t dense[] = {extent[1] * extent[2], extent[2], 1}, row[] = {extent[1], 1, 0};
+            kernel_begin(&kernel, "random", 3, extent);
+            Register key = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, none));
+            Register first = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, none));
+            Register factor = kernel_constant_integer(&kernel, 100 + kind / 3 % 2);
+            first = kernel_binary(&kernel, KERNEL_MULTIPLY, first, factor);
+            first = kernel_binary(&kernel, KERNEL_ADD, first, kernel_constant_integer(&kernel, 10));
+            Register number = drop_half(stride, key, first);
+            kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, dense), number);
+            if (kind / 6) {
+                Register sum = kernel_reduce(&kernel, KERNEL_SUM, number);
+                kernel_begin_phase(&kernel, false);
+                kernel_store(&kernel, kernel_operand(&kernel, DTYPE_F32, row), sum);
+            }
+            check_filled(&kernel, 0, fill_random);
         }
     }
 }
@@ -507,6 +543,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_random_numbers),
+        cmocka_unit_test(test_random_words_in_common),
         cmocka_unit_test(test_empty),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);

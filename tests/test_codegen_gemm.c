@@ -72,10 +72,10 @@ static void build_product(const Product *p)
     }
     case DROPPED: {
         Register key = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_I64, (int64_t[4]){0}));
-        Register number = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, c), key, key);
-        Register bound = kernel_constant(&kernel, DTYPE_F32, 0x1p22);
-        Register zero = kernel_constant(&kernel, p->type, 0);
-        Register dropped = kernel_binary(&kernel, KERNEL_LESS, number, bound);
+        Register first =
+            kernel_binary(&kernel, KERNEL_MULTIPLY, key, kernel_constant_integer(&kernel, 1 + p->depth % 2));
+        Register bound = kernel_constant_integer(&kernel, 0x4000), zero = kernel_constant(&kernel, p->type, 0);
+        Register dropped = kernel_random(&kernel, kernel_operand(&kernel, DTYPE_F32, c), key, first, bound);
         kernel_store(&kernel, out, kernel_select(&kernel, dropped, zero, sum));
         break;
     }

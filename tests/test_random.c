@@ -126,9 +126,38 @@ static void elements_are_dropped_independently(void **state)
     }
 }
 
+/* Chi-square of numbers, by their upper and lower bytes, and of pairs of upper bytes: of the halves of one word, of
+ * neighbouring words, of rows, and of the same element in two steps (keys as steps draw them). */
+static void elements_are_evenly_distributed(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 22, BINS = 1 << 16, KINDS = 6 };
+    static const uint64_t distance[KINDS] = {0, 1, 1, 128, 1024, 0};
+    static uint32_t found[BINS];
+    for (int kind = 0; kind < KINDS; kind++) {
+        uint64_t key[2];
+        for (int step = 0; step < 2; step++) {
+            RandomStream stream = random_substream(random_stream(5, "dropout"), (uint64_t)step);
+            key[step] = (uint64_t)random_word(stream, 1) << 32 | random_word(stream, 0);
+        }
+        memset(found, 0, sizeof found);
+        uint64_t apart = kind == 1 || kind == 2 ? 2 : 1, first = kind == 2;
+        for (uint64_t i = 0; i < COUNT; i++) {
+            uint32_t a = random_element(key[0], first + i * apart);
+            uint32_t b = random_element(key[kind == KINDS - 1], first + i * apart + distance[kind]);
+            found[kind == 0 ? a : (a & 0xff00) | b >> 8]++;
+        }
+        double square = 0, expected = (double)COUNT / BINS;
+        for (int i = 0; i < BINS; i++) square += (found[i] - expected) * (found[i] - expected) / expected;
+        double deviation = (square - (BINS - 1)) / sqrt(2.0 * (BINS - 1));
+        if (fabs(deviation) > 5) fail_msg("kind %d: chi-square deviates by %g times its deviation", kind, deviation);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_are_evenly_distributed),
         cmocka_unit_test(elements_are_dropped_independently),
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(streams_are_independent_of_order_and_of_each_other),

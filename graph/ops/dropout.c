@@ -1,7 +1,10 @@
 /* Dropout (Srivastava et al., JMLR 15, 2014), scaled by 1 / (1 - ratio) in training so that evaluation is the identity.
  *
  * Nothing is stored: whether an element is kept is a function of the step's random key, of the node's own key, and of
- * the element's position in the tensor of the whole batch. Forward and backward compute it anew. */
+ * the element's position in the tensor of the whole batch. Forward and backward compute it anew. The ratio is rounded
+ * to a multiple of 1 / RANDOM_ELEMENT_RANGE, and the scale is that of the rounded one. */
+#include <math.h>
+
 #include "base/random.h"
 #include "base/step_scalars.h"
 #include "graph/operator.h"
@@ -42,8 +45,15 @@ static Register load_step(Lowering *lowering, ValueId scalars, int element, DTyp
     return kernel_load(lowering->kernel, operand);
 }
 
-/* The number of the element, uniform in 0 ... RANDOM_ELEMENT_RANGE - 1. */
-static Register draw(Lowering *lowering, const Node *node, int axes)
+/* How many numbers of RANDOM_ELEMENT_RANGE mean that an element is dropped. */
+static int64_t dropped_numbers(const Node *node)
+{
+    int64_t numbers = llround(node_float(node, "ratio", 0) * RANDOM_ELEMENT_RANGE);
+    return numbers < RANDOM_ELEMENT_RANGE ? numbers : RANDOM_ELEMENT_RANGE - 1;
+}
+
+/* Whether the element is dropped; `active`: whether any is. */
+static Register draw(Lowering *lowering, const Node *node, int axes, Register active)
 {
     Kernel *kernel = lowering->kernel;
     const int64_t *positions = node_attribute(node, "positions")->integers;
@@ -57,30 +67,27 @@ static Register draw(Lowering *lowering, const Node *node, int axes)
     Register key = kernel_binary(kernel, KERNEL_ADD, own_key, step_key);
     Register row = load_step(lowering, node->inputs[2], SKY_STEP_FIRST_ROW, DTYPE_I64);
     Register first = lower_scaled(kernel, row, node_integer(node, "row", 0), positions[0]);
-    return kernel_random(kernel, place, key, first);
+    Register bound = kernel_constant_integer(kernel, dropped_numbers(node)), none = kernel_constant_integer(kernel, 0);
+    return kernel_random(kernel, place, key, first, kernel_select(kernel, active, bound, none));
 }
 
-/* y = number < ratio * range ? 0 : x / (1 - ratio), where the ratio is 0 outside training. */
+/* y = dropped ? 0 : x / (1 - ratio), where the ratio is 0 outside training. */
 void lower_dropout(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
-    double ratio = node_float(node, "ratio", 0);
+    double kept = 1 - (double)dropped_numbers(node) / RANDOM_ELEMENT_RANGE;
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&y.shape, extent);
     Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
-    Register value = lower_load(lowering, &x), number = draw(lowering, node, axes);
+    Register value = lower_load(lowering, &x);
     Register active = load_step(lowering, node->inputs[2], SKY_STEP_DROPOUT, DTYPE_F32);
-    Register bound = kernel_constant(kernel, DTYPE_F32, (float)(ratio * RANDOM_ELEMENT_RANGE));
-    bound = kernel_binary(kernel, KERNEL_MULTIPLY, bound, active);
-    Register dropped = kernel_binary(kernel, KERNEL_LESS, number, bound);
-    Register more = kernel_constant(kernel, DTYPE_F32, (float)(1 / (1 - ratio) - 1));
-    Register one = kernel_constant(kernel, DTYPE_F32, 1);
-    more = kernel_binary(kernel, KERNEL_MULTIPLY, more, active);
-    Register scale = kernel_binary(kernel, KERNEL_ADD, one, more);
-    scale = kernel_convert(kernel, kernel_type(kernel, value), scale);
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, value, scale);
-    Register zero = kernel_constant(kernel, kernel_type(kernel, value), 0);
+    active = kernel_convert(kernel, DTYPE_BOOL, active);
+    Register dropped = draw(lowering, node, axes, active);
+    DType type = kernel_type(kernel, value);
+    Register scale = kernel_constant(kernel, type, type == DTYPE_F32 ? (float)(1 / kept) : 1 / kept);
+    scale = kernel_select(kernel, active, scale, kernel_constant(kernel, type, 1));
+    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, value, scale), zero = kernel_constant(kernel, type, 0);
     kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_select(kernel, dropped, zero, scaled));
     lower_end(lowering);
 }
