@@ -42,7 +42,9 @@ void order_follow(Order *order, const Plan *plan, const OrderRule *rule);
  * quicker, or after a bounded amount of work. */
 void order_search(Order *order, const Plan *plan, const int *least, const int *most, Arena *arena);
 
-/* A time no order can beat: every rank's work between the first forward's arrival and the last backward's way home. */
-int64_t order_bound(const Plan *plan);
+/* A time no order can beat that has at most most[stage] micro-batches in flight (NULL: any number): every rank's work
+ * between the first forward's arrival and the last backward's way home, and the way there and back of the last
+ * micro-batch, after those that links have to carry and slots to hold before it. */
+int64_t order_bound(const Plan *plan, const int *most);
 
 #endif

@@ -18,9 +18,10 @@ typedef struct OrderSearch {
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-int64_t order_bound(const Plan *plan)
+/* A rank's own work. */
+static int64_t work_bound(const Plan *plan)
 {
-    int64_t bound = 0, there = 0, back = 0; /* to and from stage k, with the work of the stages before it */
+    int64_t bound = 0;
     for (int r = 0; r < plan->rank_count; r++) {
         const PlanRank *rank = &plan->ranks[r];
         int64_t work = 0, update = 0;
@@ -31,9 +32,16 @@ int64_t order_bound(const Plan *plan)
         }
         bound = later(bound, work + update);
     }
+    return bound;
+}
+
+int64_t order_bound(const Plan *plan, const int *most)
+{
+    int64_t bound = work_bound(plan), rounds = plan->microbatches;
+    int64_t there = 0, back = 0; /* to and from stage k, with the work of the stages before it */
     for (int k = 0; k < plan->stage_count; k++) {
         const PlanStage *stage = &plan->stages[k];
-        int64_t backward = stage->backward_ns - stage->weight_gradient_ns, rounds = plan->microbatches;
+        int64_t backward = stage->backward_ns - stage->weight_gradient_ns;
         bound = later(bound, there + rounds * (stage->forward_ns + backward) + back);
         bound = later(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + stage->update_ns);
         there += stage->forward_ns;
@@ -42,7 +50,19 @@ int64_t order_bound(const Plan *plan)
         const PlanLink *link = &plan->links[k];
         there += link->latency_ns[0] + link->transfer_ns[0];
         back += link->latency_ns[1] + link->transfer_ns[1];
-        for (int d = 0; d < 2; d++) bound = later(bound, there + back + (rounds - 1) * link->transfer_ns[d]);
+    }
+    int64_t trip = there + back; /* of one micro-batch */
+    /* The last micro-batch over a link still has to get to the end and back; ... */
+    for (int k = 0; k < plan->link_count; k++)
+        for (int d = 0; d < 2; d++) bound = later(bound, trip + (rounds - 1) * plan->links[k].transfer_ns[d]);
+    /* ... and so has the one that takes a slot last, each time after the one that it had to wait for. */
+    int64_t held = trip; /* from stage k to the end and back */
+    for (int k = 0; k < plan->stage_count && most; k++) {
+        const PlanStage *stage = &plan->stages[k];
+        bound = later(bound, trip + (rounds - 1) / most[k] * (held + stage->weight_gradient_ns));
+        held -= stage->forward_ns + stage->backward_ns - stage->weight_gradient_ns;
+        if (k == plan->link_count) break;
+        for (int d = 0; d < 2; d++) held -= plan->links[k].latency_ns[d] + plan->links[k].transfer_ns[d];
     }
     return bound;
 }
@@ -139,7 +159,7 @@ void order_search(Order *order, const Plan *plan, const int *least, const int *m
     size_t stages = (size_t)plan->stage_count, bytes = stages * sizeof *least;
     OrderSearch s = {.plan = plan,
                      .most = most,
-                     .bound = order_bound(plan),
+                     .bound = order_bound(plan, most),
                      .work = SEARCH_WORK,
                      .best = order,
                      .depth = arena_new_array(arena, int, stages),

@@ -158,9 +158,9 @@ static void search_schedule(Plan *plan, const Problem *problem, const Allocation
         }
     }
     split_backward(plan, problem, allocation, least);
+    fill_most(plan, problem, least, most);
     int64_t slower = splitting_ns(plan);
-    if (!choose || is_quicker(order_bound(plan) + slower, order->step_ns, WORTH_SPLITTING)) {
-        fill_most(plan, problem, least, most);
+    if (!choose || is_quicker(order_bound(plan, most) + slower, order->step_ns, WORTH_SPLITTING)) {
         order_search(&found, plan, least, most, arena);
         if (!choose || is_quicker(found.step_ns + slower, order->step_ns, WORTH_SPLITTING)) {
             *order = found;
