@@ -243,8 +243,33 @@ static Ir compute(Body *body, Register r, int copy)
     return arithmetic_binary(body->emit, instruction->op, type, a, b);
 }
 
+static bool is_same_everywhere(const Body *body, Register r)
+{
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    const Register arguments[] = {instruction->a, instruction->b, instruction->c};
+    int op = instruction->op;
+    if (op == KERNEL_LOAD && body->kernel->operands[instruction->operand].written) return false;
+    if (body->varies[r] || op == KERNEL_AXIS || op == KERNEL_RANDOM) return false;
+    if (kernel_op_is_reduction(op) || kernel_op_is_store(op)) return false;
+    for (int i = 0; i < 3; i++)
+        if (arguments[i] && !body->known[arguments[i]]) return false;
+    return true;
+}
+
+void body_emit_constant_part(Body *body, Register first)
+{
+    for (int r = first; r <= body->kernel->instruction_count; r++) {
+        if (!is_same_everywhere(body, (Register)r)) continue;
+        int operand = kernel_instruction(body->kernel, (Register)r)->operand;
+        body->base[operand] = body->operand[operand]; /* no axis moves it; for a load */
+        body_emit(body, (Register)r);
+        body->known[r] = true;
+    }
+}
+
 void body_emit(Body *body, Register r)
 {
+    if (body->known[r]) return;
     int op = kernel_instruction(body->kernel, r)->op;
     if (op == KERNEL_LOAD) {
         emit_load_instruction(body, r, in_inner_phase(body->kernel, r));

@@ -25,6 +25,7 @@ typedef struct Body {
     Ir operand[KERNEL_MAX_OPERANDS];              /* addresses, as the kernel gets them */
     Ir base[KERNEL_MAX_OPERANDS];                 /* moved along the outer axes */
     uint16_t varies[KERNEL_MAX_INSTRUCTIONS + 1]; /* per register: bit set of axes */
+    bool known[KERNEL_MAX_INSTRUCTIONS + 1];      /* by body_emit_constant_part: body_emit does nothing */
     Ir value[KERNEL_MAX_INSTRUCTIONS + 1][BODY_MAX_COPIES];
 } Body;
 
@@ -35,6 +36,9 @@ void body_load_operands(Body *body, Ir operand_array);
 /* Recomputes `base` after the outer indices changed. */
 void body_set_base(Body *body);
 
+/* Emits what is the same for the whole call, of registers `first` on, where the function begins: loads of scalars and
+ * what follows from them. */
+void body_emit_constant_part(Body *body, Register first);
 /* Emits instruction r at index[inner] (scalar phases: body_analyse ignored the inner axis, set index[inner] to 0). Not
  * for reductions. */
 void body_emit(Body *body, Register r);

@@ -313,6 +313,7 @@ static void prepare_body(Panel *panel, int tail)
     for (int axis = 0; axis < inner; axis++) body->index[axis] = parameter(panel, BF16_BATCH + (unsigned)axis);
     body->index[panel->plan->match.column_axis] = parameter(panel, BF16_COLUMN);
     body->index[inner] = emit_i64(panel->emit, 0);
+    body_emit_constant_part(body, (Register)(panel->plan->match.sum + 1));
 }
 
 LLVMTypeRef bf16_panel_type(Emit *emit, const Kernel *kernel)

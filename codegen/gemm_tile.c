@@ -399,6 +399,7 @@ static void prepare_body(Tile *tile)
     }
     body->index[plan->match.column_axis] = LLVMGetParam(tile->function, PANEL_COLUMN);
     body->index[inner] = emit_i64(tile->emit, 0);
+    body_emit_constant_part(body, (Register)(plan->match.sum + 1));
 }
 
 LLVMTypeRef gemm_panel_type(Emit *emit, const Kernel *kernel)

@@ -274,6 +274,7 @@ void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const cha
     body_load_operands(body, LLVMGetParam(function, 0));
     for (int axis = 0; axis < kernel->axis_count; axis++) body->index[axis] = emit_i64(emit, 0);
 
+    body_emit_constant_part(body, 1);
     if (plan->columns) loop.sums = loop_columns_room(body, plan->columns);
     Loop units;
     units_emit_loop(emit, &plan->units, &units, body->index);
