@@ -1,12 +1,13 @@
-/* Where a training step's time goes, kernel by kernel:
+/* Where a training step's time goes, kernel by kernel, and group of kernels that run block by block:
  *
  *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
  *                                                 --dropout=P drops elements, --precision=bf16, --no-prune=1
  *                                                 computes what nobody reads too, --steps=N sets how many steps the
  *                                                 fastest is chosen from, --threads=N how many threads run them
  *
- * Calls that share a kernel are one line: label, calls, milliseconds a step, share, GFLOP/s, and GB/s counting every
- * element once. The last line also has the median of whole steps. Of one thread its own time counts, of more the clock. */
+ * Calls that share a kernel, or groups that share all, are one line: label, calls, milliseconds a step, share, GFLOP/s,
+ * and GB/s counting every element once a kernel. The last line also has the median of whole steps. Of one thread its
+ * own time counts, of more the clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 static int steps = 10, threads = 1;
 
 typedef struct Timing {
-    const Kernel *kernel;
+    const SkyCall *call; /* or the first of a group */
     int calls;
     double seconds; /* of the fastest step */
 } Timing;
@@ -60,15 +61,25 @@ static void fill_parameters(const Execution *execution, const SkyStage *stage, c
     }
 }
 
+static uint32_t group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
+
+static bool same_kernels(const SkyCall *a, const SkyCall *b)
+{
+    if (a->group_count != b->group_count) return false;
+    for (uint32_t i = 0; i < group_size(a); i++)
+        if (a[i].interpreted != b[i].interpreted) return false;
+    return true;
+}
+
 static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count,
                         const double *seconds)
 {
-    for (uint32_t i = 0; i < call_count; i++) {
+    for (uint32_t i = 0; i < call_count; i += group_size(&calls[i])) {
         size_t t = 0;
-        while (t < *count && timings[t].kernel != calls[i].interpreted) t++;
-        if (t == *count) timings[(*count)++] = (Timing){.kernel = calls[i].interpreted};
+        while (t < *count && !same_kernels(timings[t].call, &calls[i])) t++;
+        if (t == *count) timings[(*count)++] = (Timing){.call = &calls[i]};
         timings[t].calls++;
-        timings[t].seconds += seconds[i];
+        timings[t].seconds += *seconds++;
     }
 }
 
@@ -78,6 +89,14 @@ static int compare_timings(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+static void print_kernel(const Kernel *kernel, const char *before)
+{
+    printf("%s%s [", before, kernel->label);
+    for (int axis = 0; axis < kernel->axis_count; axis++)
+        printf("%s%lld", axis ? "," : "", (long long)kernel->extent[axis]);
+    printf("]");
+}
+
 static void print_timings(Timing *timings, size_t count, double median)
 {
     double total = 0;
@@ -85,14 +104,17 @@ static void print_timings(Timing *timings, size_t count, double median)
     qsort(timings, count, sizeof *timings, compare_timings);
     printf("%8s %6s %5s %8s %8s  kernel\n", "ms", "share", "calls", "GFLOP/s", "GB/s");
     for (size_t i = 0; i < count; i++) {
-        const Kernel *kernel = timings[i].kernel;
-        double rate = 1e-9 * timings[i].calls / timings[i].seconds;
-        printf("%8.3f %5.1f%% %5d %8.1f %8.1f  %s [", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
-               timings[i].calls, kernel_flops(kernel) * rate, kernel_bytes(kernel) * rate, kernel->label);
-        for (int axis = 0; axis < kernel->axis_count; axis++) {
-            printf("%s%lld", axis ? "," : "", (long long)kernel->extent[axis]);
+        const SkyCall *call = timings[i].call;
+        double rate = 1e-9 * timings[i].calls / timings[i].seconds, flops = 0, bytes = 0;
+        for (uint32_t k = 0; k < group_size(call); k++) {
+            flops += kernel_flops(call[k].interpreted);
+            bytes += kernel_bytes(call[k].interpreted);
         }
-        printf("]\n");
+        printf("%8.3f %5.1f%% %5d %8.1f %8.1f  ", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
+               timings[i].calls, flops * rate, bytes * rate);
+        if (call->group_count) printf("%u blocks: ", call->block_count);
+        for (uint32_t k = 0; k < group_size(call); k++) print_kernel(call[k].interpreted, k ? ", " : "");
+        printf("\n");
     }
     printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);
 }

@@ -344,6 +344,9 @@ void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyPro
                 if (!kernel) bug("call %s: its kernel was not compiled", call->name);
                 call->units = kernel->units;
                 call->grain = kernel->grain;
+                if (call->block_count && kernel->units % call->block_count)
+                    bug("call %s: its %lld work units are not of %u blocks", call->name, (long long)kernel->units,
+                        call->block_count);
                 program->uses_tiles |= kernel->uses_tiles;
                 if (jit) call->kernel = jit_find(jit, kernel);
                 if (stage->thread_scratch_bytes < kernel->scratch_bytes) {

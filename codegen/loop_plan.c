@@ -96,7 +96,7 @@ static void choose_vector_axis(LoopPlan *plan, const Kernel *kernel, const Targe
     int inner = kernel->axis_count - 1, natural = natural_lanes(kernel, target);
     bool sequential = inner_axis_is_sequential(kernel);
     double best = DBL_MAX;
-    for (int axis = inner; axis >= 0; axis--) {
+    for (int axis = inner; axis >= kernel->block_axes; axis--) {
         if (kernel->extent[axis] < 2 || (axis == inner && sequential)) continue;
         int lanes = lanes_for(natural, kernel->extent[axis]);
         double cost = axis_cost(kernel, axis, lanes);
@@ -125,7 +125,7 @@ static int wanted_copies(const Kernel *kernel)
 /* The outer axis nearest to the inner one that is long enough to take rows of it together; -1 if there is none. */
 static int row_axis(const Kernel *kernel, int rows)
 {
-    for (int axis = kernel->axis_count - 2; axis >= 0; axis--) {
+    for (int axis = kernel->axis_count - 2; axis >= kernel->block_axes; axis--) {
         if (kernel->extent[axis] >= rows) return axis;
     }
     return -1;

@@ -106,7 +106,8 @@ static void measure_split(StageBuilder *builder)
         const LoweredCall *call = &lowering->calls[c];
         for (int i = 0; !call->dead && !chosen[c] && i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;
-            if (passed[value] && builder->location[value].space == SKY_SPACE_SCRATCH)
+            uint32_t space = builder->location[value].space;
+            if (passed[value] && (space == SKY_SPACE_SCRATCH || space == SKY_SPACE_BLOCK))
                 code->split_bytes += align_bytes(stage_value_bytes(builder->graph, value));
             passed[value] = false;
         }
@@ -179,6 +180,8 @@ static void free_builder(StageBuilder *builder)
     free(builder->recomputed);
     free(builder->location);
     free(builder->placed);
+    free(builder->groups);
+    free(builder->block_bytes);
     free(builder->kernels);
     buffer_free(&builder->constants);
 }
@@ -222,14 +225,21 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
 
     builder.location = memory_allocate(graph->value_count * sizeof *builder.location);
     builder.placed = memory_allocate(graph->value_count);
+    builder.groups = memory_allocate((builder.lowering.call_count + 1) * sizeof *builder.groups);
+    builder.block_bytes = memory_allocate(graph->value_count * sizeof *builder.block_bytes);
     stage_place_parameters(&builder);
     stage_place_lasting(&builder);
     size_t ends[] = {0, builder.forward_end, builder.backward_end, builder.weight_gradient_end, builder.update_end};
-    uint64_t scratch = 0;
-    for (int list = 0; list < 4; list++)
-        scratch = greatest(
-            scratch, stage_place_scratch(&builder, ends[list], ends[list + 1], list < 2 ? builder.stash_bytes : 0));
-    code->stage.space_bytes[SKY_SPACE_SCRATCH] = scratch;
+    uint64_t *bytes = code->stage.space_bytes;
+    for (int list = 0; list < 4; list++) {
+        size_t first = ends[list], end = ends[list + 1];
+        uint64_t stash = list < 2 ? builder.stash_bytes : 0;
+        if (list < 3) stage_group_calls(&builder, first, end);
+        bytes[SKY_SPACE_BLOCK] =
+            greatest(bytes[SKY_SPACE_BLOCK], stage_place_temporaries(&builder, first, end, SKY_SPACE_BLOCK, 0));
+        bytes[SKY_SPACE_SCRATCH] =
+            greatest(bytes[SKY_SPACE_SCRATCH], stage_place_temporaries(&builder, first, end, SKY_SPACE_SCRATCH, stash));
+    }
     if (form == STAGE_PLAIN) measure_split(&builder);
     stage_make_tables(&builder);
     free_builder(&builder);
@@ -241,9 +251,9 @@ void stage_free(StageCode *code)
     *code = (StageCode){0};
 }
 
-uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count)
+uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count, uint32_t threads)
 {
     return stage->space_bytes[SKY_SPACE_CONSTANT] + stage->space_bytes[SKY_SPACE_STATE] +
            stage->space_bytes[SKY_SPACE_SLOT] * slot_count + stage->space_bytes[SKY_SPACE_SCRATCH] +
-           stage->thread_scratch_bytes;
+           (stage->space_bytes[SKY_SPACE_BLOCK] + stage->thread_scratch_bytes) * threads;
 }

@@ -39,7 +39,7 @@ StageIndex *stage_index_create(Graph *graph);
 void stage_index_free(StageIndex *index);
 void stage_build_indexed(StageCode *code, const StageIndex *index, int first_layer, int last_layer, StageForm form);
 
-/* The bytes a rank needs for this stage with so many micro-batches in flight. */
-uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count);
+/* The bytes a rank needs for this stage with so many micro-batches in flight and threads. */
+uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count, uint32_t threads);
 
 #endif

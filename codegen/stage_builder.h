@@ -1,5 +1,6 @@
 /* Internal to stages: what the parts of stage_build share while one stage is made. In order: nodes and boundaries
- * (stage_nodes.c), lowering and fusion (stage.c), places (stage_places.c), tables (stage_tables.c). */
+ * (stage_nodes.c), lowering and fusion (stage.c), groups (stage_groups.c), places (stage_places.c), tables
+ * (stage_tables.c). */
 #ifndef CODEGEN_STAGE_BUILDER_H
 #define CODEGEN_STAGE_BUILDER_H
 
@@ -23,6 +24,11 @@ typedef struct KernelEntry {
     const Kernel *kernel;
 } KernelEntry;
 
+typedef struct LoweredGroup {
+    uint32_t group;  /* 1 + its first call */
+    uint32_t blocks; /* how many it runs in */
+} LoweredGroup;
+
 typedef struct StageBuilder {
     StageCode *code;
     const StageIndex *index;
@@ -39,6 +45,8 @@ typedef struct StageBuilder {
     bool *recomputed;      /* per forward call: backward runs it again; NULL: none */
     SkyLocation *location; /* per value, where placed */
     bool *placed;
+    LoweredGroup *groups; /* per call: where it belongs; group 0: nowhere */
+    uint64_t *block_bytes; /* per value: of one block, where only calls of one group touch it; else 0 */
     KernelEntry *kernels; /* those the call tables point to */
     size_t kernel_count, kernel_capacity;
     Buffer constants;
@@ -64,8 +72,14 @@ bool stage_lives_in_state(const Value *value);
 void stage_place_parameters(StageBuilder *builder);
 /* Everything else that outlives a list of calls. */
 void stage_place_lasting(StageBuilder *builder);
-/* Temporaries of the calls first ... end - 1, packed by lifetime from `base` on. Returns where they end. */
-uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, uint64_t base);
+/* Temporaries of the calls first ... end - 1 that live in `space`, packed by lifetime from `base` on. Returns where
+ * they end. Those in SKY_SPACE_BLOCK come before the others. */
+uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base);
+
+/* --- stage_groups.c --- */
+/* Joins runs of the calls first ... end - 1 of one list into groups (runtime/program.h): kernels between matrix
+ * products, of which each has as many independent blocks. What only they touch needs room for one block a thread. */
+void stage_group_calls(StageBuilder *builder, size_t first, size_t end);
 
 /* --- stage_tables.c --- */
 /* Fills builder->code from all of the above. */

@@ -118,7 +118,14 @@ void stage_place_lasting(StageBuilder *builder)
     }
 }
 
-uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, uint64_t base)
+/* When a call runs. All calls of a group run at the same time, but one after another for the one block in the space of
+ * blocks. */
+static size_t moment(const StageBuilder *builder, size_t call, SkySpace space)
+{
+    return space != SKY_SPACE_BLOCK && builder->groups[call].group ? builder->groups[call].group - 1 : call;
+}
+
+uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base)
 {
     const Lowering *lowering = &builder->lowering;
     size_t count = 0, capacity = 0;
@@ -127,26 +134,31 @@ uint64_t stage_place_scratch(StageBuilder *builder, size_t first, size_t end, ui
     uint32_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
     for (size_t c = first; c < end; c++) {
         const LoweredCall *call = &lowering->calls[c];
+        size_t now = moment(builder, c, space);
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;
-            if (builder->placed[value]) continue;
+            uint64_t block_bytes = builder->block_bytes[value];
+            if (builder->placed[value] || (space == SKY_SPACE_BLOCK && !block_bytes)) continue;
             if (!index[value]) {
                 if (!call->kernel->operands[i].written)
                     bug("call %zu (%s of '%s') reads value %u before anything writes it", c, call->kernel->label,
                         graph_node(builder->graph, call->node)->name, value);
-                BufferLifetime lifetime = {.bytes = stage_value_bytes(builder->graph, value), .first = c};
+                uint64_t bytes = block_bytes ? block_bytes : stage_value_bytes(builder->graph, value);
+                BufferLifetime lifetime = {.bytes = bytes, .first = now};
                 array_push(lifetimes, count, capacity, lifetime);
                 value_list_add(&values, value);
                 index[value] = (uint32_t)count;
             }
-            lifetimes[index[value] - 1].last = c;
+            lifetimes[index[value] - 1].last = now;
         }
     }
     uint64_t bytes = memory_pack(lifetimes, count);
     for (size_t i = 0; i < count; i++) {
         builder->placed[values.values[i]] = true;
         builder->location[values.values[i]] =
-            (SkyLocation){.space = SKY_SPACE_SCRATCH, .offset = base + lifetimes[i].offset};
+            (SkyLocation){.space = (uint32_t)space,
+                          .block_bytes = (uint32_t)builder->block_bytes[values.values[i]],
+                          .offset = base + lifetimes[i].offset};
     }
     free(values.values);
     free(lifetimes);

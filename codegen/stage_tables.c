@@ -22,12 +22,23 @@ static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
     return copy;
 }
 
+/* Of the calls in the table, which belong to groups[0 ...], the first of each group gets their number. */
+static void count_groups(SkyCall *calls, const uint32_t *groups, uint32_t count)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!i || groups[i] != groups[i - 1]) first = i;
+        if (groups[i]) calls[first].group_count++;
+    }
+}
+
 /* Calls first ... end - 1, those of them that `chosen` says; NULL: all. */
 static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end, const bool *chosen, uint32_t *count)
 {
     const Graph *graph = builder->graph;
     Arena *arena = &builder->code->arena;
     SkyCall *calls = arena_new_array(arena, SkyCall, end - first);
+    uint32_t *groups = memory_allocate((end - first + 1) * sizeof *groups);
     *count = 0;
     for (size_t c = first; c < end; c++) {
         const LoweredCall *lowered = &builder->lowering.calls[c];
@@ -40,9 +51,11 @@ static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end
             locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
         }
         const Node *node = graph_node(graph, lowered->node);
+        groups[*count] = builder->groups[c].group;
         calls[(*count)++] = (SkyCall){
             .operands = locations,
             .operand_count = (uint32_t)operands,
+            .block_count = builder->groups[c].blocks,
             .layer = (uint32_t)(node->layer == LAYER_NONE ? builder->first_layer : node->layer),
             .units = 1,
             .grain = 1,
@@ -50,6 +63,8 @@ static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end
             .interpreted = intern_kernel(builder, lowered->kernel),
         };
     }
+    count_groups(calls, groups, *count);
+    free(groups);
     return calls;
 }
 

@@ -24,13 +24,14 @@ static SkyInstruction instruction_of(const PlanInstruction *from)
 }
 
 /* A plan counts what its stages need, and a device holds all stages of its rank. */
-static void check_memory(const Pipeline *pipeline, const Plan *plan)
+static void check_memory(const Pipeline *pipeline, const Plan *plan, const Cluster *cluster)
 {
     for (int r = 0; r < plan->rank_count; r++) {
         uint64_t bytes = 0, counted = 0, limit = (uint64_t)plan->stages[plan->ranks[r].stages[0]].memory_limit_bytes;
         for (int k = 0; k < plan->ranks[r].stage_count; k++) {
             const SkyStage *stage = &pipeline->stages[plan->ranks[r].stages[k]].stage;
-            bytes += stage_bytes(stage, stage->slot_count);
+            int device = cluster_find_device(cluster, plan->ranks[r].device);
+            bytes += stage_bytes(stage, stage->slot_count, (uint32_t)cluster->devices[device].threads);
             counted += (uint64_t)plan->stages[plan->ranks[r].stages[k]].memory_bytes;
         }
         if (limit != COSTS_NO_LIMIT && bytes > limit)
@@ -39,8 +40,8 @@ static void check_memory(const Pipeline *pipeline, const Plan *plan)
     }
 }
 
-static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const WeightOptions *weights,
-                         Diagnostics *diagnostics)
+static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                         const WeightOptions *weights, Diagnostics *diagnostics)
 {
     pipeline->stage_count = (size_t)plan->stage_count;
     pipeline->stages = arena_new_array(&pipeline->arena, StageCode, pipeline->stage_count);
@@ -58,7 +59,7 @@ static bool build_stages(Pipeline *pipeline, TrainingModel *model, const Plan *p
         if (weights) ok &= weights_reference(code, model, weights, diagnostics);
     }
     stage_index_free(index);
-    check_memory(pipeline, plan);
+    check_memory(pipeline, plan, cluster);
     return ok;
 }
 
@@ -124,7 +125,7 @@ bool pipeline_build(Pipeline *pipeline, TrainingModel *model, const Plan *plan, 
                     const WeightOptions *weights, uint64_t seed, Diagnostics *diagnostics)
 {
     *pipeline = (Pipeline){0};
-    if (!build_stages(pipeline, model, plan, weights, diagnostics)) return false;
+    if (!build_stages(pipeline, model, plan, cluster, weights, diagnostics)) return false;
     pipeline->rank_count = (size_t)plan->rank_count;
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
     const char *plan_hash = hash_plan(plan, &pipeline->arena);

@@ -103,7 +103,11 @@ bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics
     return true;
 }
 
-bool program_interpret(const void *kernel, void *const *operands) { return kernel_interpret(kernel, operands); }
+bool program_interpret(const void *kernel, void *const *operands, int64_t block)
+{
+    return block == EXECUTE_ALL_BLOCKS ? kernel_interpret(kernel, operands)
+                                       : kernel_interpret_block(kernel, operands, block);
+}
 
 void program_make_up_inputs(const Execution *execution)
 {

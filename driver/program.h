@@ -26,7 +26,7 @@ void program_free(Program *program);
 bool program_compile(Program *program, const char *cpu, Diagnostics *diagnostics);
 
 /* For execution_open: runs a call by the interpreter. */
-bool program_interpret(const void *kernel, void *const *operands);
+bool program_interpret(const void *kernel, void *const *operands, int64_t block);
 
 /* Inputs of the first stage for taking times, in slot 0: ids all over their tables, masks of ones. */
 void program_make_up_inputs(const Execution *execution);

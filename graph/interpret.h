@@ -28,7 +28,7 @@ void interpret_load(Lanes *to, DType dtype, const void *data, int64_t position, 
 bool interpret_lanes(Interpreter *run, const KernelPhase *phase, int axis, int64_t start, int count);
 /* Goes to the next outer iteration, leaving out the axes whose bits are set in `skipped`; false after the last one. */
 bool interpret_step(Interpreter *run, unsigned skipped);
-/* Runs a kernel of class GEMM. */
-bool interpret_gemm(Interpreter *run, const KernelGemm *gemm);
+/* Runs a kernel of class GEMM, at the present index of the axes in `skipped`. */
+bool interpret_gemm(Interpreter *run, const KernelGemm *gemm, unsigned skipped);
 
 #endif

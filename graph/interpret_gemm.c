@@ -110,10 +110,9 @@ static bool interpret_block(Interpreter *run, const KernelGemm *gemm, Block *blo
     return inside;
 }
 
-bool interpret_gemm(Interpreter *run, const KernelGemm *gemm)
+bool interpret_gemm(Interpreter *run, const KernelGemm *gemm, unsigned skipped)
 {
     const Kernel *kernel = run->kernel;
-    unsigned skipped = 0;
     if (gemm->row_axis >= 0) skipped |= 1u << gemm->row_axis;
     if (gemm->column_axis >= 0) skipped |= 1u << gemm->column_axis;
     int64_t rows = axis_extent(kernel, gemm->row_axis), columns = axis_extent(kernel, gemm->column_axis);

@@ -273,6 +273,7 @@ void kernel_verify(const Kernel *kernel)
     Verifier state = {.kernel = kernel}, *verifier = &state;
     Register r = 0;
     REQUIRE(kernel->axis_count >= 1 && kernel->axis_count <= KERNEL_MAX_AXES, "a kernel needs 1 to 8 axes");
+    REQUIRE(kernel->block_axes >= 0 && kernel->block_axes < kernel->axis_count, "all its axes number blocks");
     for (int i = 0; i < kernel->axis_count; i++) REQUIRE(kernel->extent[i] >= 0, "an extent is negative");
     for (int phase = 0; phase < kernel->phase_count; phase++) {
         const KernelPhase *run = &kernel->phases[phase];

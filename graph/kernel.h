@@ -114,6 +114,7 @@ typedef struct KernelPhase {
 typedef struct Kernel {
     const char *label; /* what it is for people: "MatMul+Add+Gelu"; not part of its identity */
     int axis_count;    /* at least 1 */
+    int block_axes;    /* the first so many, all outer ones, number blocks: no work unit has a part of two. Mostly 0 */
     int64_t extent[KERNEL_MAX_AXES];
     int operand_count, phase_count, instruction_count;
     KernelOperand operands[KERNEL_MAX_OPERANDS];
@@ -171,6 +172,13 @@ DType kernel_register_type(DType dtype);
  * where every operand's strides allow it and no instruction reads their index; in pure maps (no reductions, no scalar
  * phases, no register-indexed stores) the inner axis too. Operands keep their numbers. */
 void kernel_canonicalize(Kernel *kernel);
+/* Splits `axis`: the inner part keeps its place with extent `inner`, which divides the axis' extent; the outer part
+ * comes right before it. False if there are too many axes; the axis must not be read by an instruction. */
+bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner);
+bool kernel_reads_axis(const Kernel *kernel, int axis); /* whether an instruction does */
+/* Sets block_axes so that there are so many blocks, splitting an axis if need be. False if the kernel is not so many
+ * independent pieces, or a matrix product whose batch axes are not just these; it may have been changed then. */
+bool kernel_cut_blocks(Kernel *kernel, int64_t blocks);
 KernelClass kernel_classify(const Kernel *kernel);
 
 /* The parts of a kernel of class GEMM. Axis numbers count in `extent`; row or column axis is -1 when that extent is 1
@@ -200,5 +208,7 @@ void kernel_print(const Kernel *kernel, Buffer *buffer);
 /* Runs the kernel over `address`, one pointer per operand. Floats are computed in double and rounded when stored.
  * Returns false if a register-indexed access leaves its operand's elements (nothing is written there). */
 bool kernel_interpret(const Kernel *kernel, void *const *address);
+/* The same of one block alone, counted in the order of the block axes. */
+bool kernel_interpret_block(const Kernel *kernel, void *const *address, int64_t block);
 
 #endif

@@ -113,41 +113,11 @@ static int moving_axes(const Kernel *kernel, int operand, int axis_count, AxisPa
     return count;
 }
 
-/* Splits `axis` of the kernel: the inner part keeps its place with extent `inner`, the outer part comes right before
- * it. */
-static bool split_axis(Kernel *kernel, int axis, int64_t inner)
-{
-    if (kernel->axis_count == KERNEL_MAX_AXES) return false;
-    int moved = kernel->axis_count - axis;
-    memmove(&kernel->extent[axis + 1], &kernel->extent[axis], (size_t)moved * sizeof kernel->extent[0]);
-    kernel->extent[axis] /= inner;
-    kernel->extent[axis + 1] = inner;
-    for (int i = 0; i < kernel->operand_count; i++) {
-        int64_t *stride = kernel->operands[i].stride;
-        memmove(&stride[axis + 1], &stride[axis], (size_t)moved * sizeof *stride);
-        stride[axis] *= inner;
-    }
-    for (Register r = 1; r <= kernel->instruction_count; r++) {
-        KernelInstruction *instruction = &kernel->instructions[r - 1];
-        if (instruction->op == KERNEL_AXIS && instruction->operand > axis) instruction->operand++;
-    }
-    kernel->axis_count++;
-    return true;
-}
-
-static bool reads_axis(const Kernel *kernel, int axis)
-{
-    for (Register r = 1; r <= kernel->instruction_count; r++)
-        if (kernel_instruction(kernel, r)->op == KERNEL_AXIS && kernel_instruction(kernel, r)->operand == axis)
-            return true;
-    return false;
-}
-
 /* Whether an axis may be split at no cost: any of a map, the batch axes of a matrix product. */
 static bool may_split(const Kernel *kernel, int axis)
 {
     KernelGemm gemm;
-    if (reads_axis(kernel, axis)) return false;
+    if (kernel_reads_axis(kernel, axis)) return false;
     return is_map(kernel) || (kernel_match_gemm(kernel, &gemm) && axis != gemm.row_axis && axis != gemm.column_axis);
 }
 
@@ -167,7 +137,7 @@ static bool pair_axes(Kernel *producer, int store, bool inner_store, const Kerne
             if (p[i].stride != c[j].stride) return false;
             if (p[i].extent > c[j].extent) {
                 if (p[i].extent % c[j].extent || !may_split(producer, p[i].axis) ||
-                    !split_axis(producer, p[i].axis, c[j].extent))
+                    !kernel_split_axis(producer, p[i].axis, c[j].extent))
                     return false;
                 again = true;
                 break;

@@ -80,8 +80,8 @@ static bool axes_merge(const Kernel *kernel, int axis)
 
 static void drop_unit_axes(Kernel *kernel, bool pure_map)
 {
-    for (int axis = kernel->axis_count - (pure_map ? 1 : 2); axis >= 0; axis--)
-        if (kernel->extent[axis] == 1 && kernel->axis_count > 1) remove_axis(kernel, axis);
+    for (int axis = kernel->axis_count - (pure_map ? 1 : 2); axis >= kernel->block_axes; axis--)
+        if (kernel->extent[axis] == 1 && kernel->axis_count > kernel->block_axes + 1) remove_axis(kernel, axis);
     if (kernel_inner_extent(kernel) == 1)
         for (int i = 0; i < kernel->operand_count; i++) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
 }
@@ -110,11 +110,68 @@ void kernel_canonicalize(Kernel *kernel)
     bool pure_map = is_pure_map(kernel);
     clear_unused_inner_strides(kernel);
     drop_unit_axes(kernel, pure_map);
-    for (int axis = kernel->axis_count - (pure_map ? 2 : 3); axis >= 0; axis--)
+    for (int axis = kernel->axis_count - (pure_map ? 2 : 3); axis >= kernel->block_axes; axis--)
         if (axes_merge(kernel, axis)) {
             kernel->extent[axis + 1] *= kernel->extent[axis];
             remove_axis(kernel, axis);
         }
+}
+
+/* --- Blocks ------------------------------------------------------------------------------------------------------- */
+
+bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner)
+{
+    if (kernel->axis_count == KERNEL_MAX_AXES) return false;
+    int moved = kernel->axis_count - axis;
+    memmove(&kernel->extent[axis + 1], &kernel->extent[axis], (size_t)moved * sizeof kernel->extent[0]);
+    kernel->extent[axis] /= inner;
+    kernel->extent[axis + 1] = inner;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *stride = kernel->operands[i].stride;
+        memmove(&stride[axis + 1], &stride[axis], (size_t)moved * sizeof *stride);
+        stride[axis] *= inner;
+    }
+    for (Register r = 1; r <= kernel->instruction_count; r++) {
+        KernelInstruction *instruction = &kernel->instructions[r - 1];
+        if (instruction->op == KERNEL_AXIS && instruction->operand > axis) instruction->operand++;
+    }
+    kernel->axis_count++;
+    return true;
+}
+
+bool kernel_reads_axis(const Kernel *kernel, int axis)
+{
+    for (Register r = 1; r <= kernel->instruction_count; r++)
+        if (kernel_instruction(kernel, r)->op == KERNEL_AXIS && kernel_instruction(kernel, r)->operand == axis)
+            return true;
+    return false;
+}
+
+/* Whether the axis may take part in numbering blocks. */
+static bool numbers_blocks(const Kernel *kernel, int axis)
+{
+    KernelGemm gemm;
+    if (kernel_match_gemm(kernel, &gemm) && (axis == gemm.row_axis || axis == gemm.column_axis)) return false;
+    return axis < kernel->axis_count - 1 || is_pure_map(kernel);
+}
+
+bool kernel_cut_blocks(Kernel *kernel, int64_t blocks)
+{
+    int axis = 0;
+    if (kernel_classify(kernel) == KERNEL_CLASS_SCATTER) return false;
+    for (int64_t rest = blocks; rest > 1; axis++) {
+        if (axis == kernel->axis_count || !numbers_blocks(kernel, axis)) return false;
+        int64_t extent = kernel->extent[axis];
+        if (extent > rest) {
+            if (extent % rest || kernel_reads_axis(kernel, axis)) return false;
+            if (!kernel_split_axis(kernel, axis, extent / rest)) return false;
+            extent = rest;
+        }
+        if (extent == 0 || rest % extent) return false;
+        rest /= extent;
+    }
+    kernel->block_axes = axis;
+    return axis < kernel->axis_count;
 }
 
 /* --- Classes ------------------------------------------------------------------------------------------------------ */
@@ -205,6 +262,7 @@ Hash kernel_hash(const Kernel *kernel)
     Hash hash = hash_bytes(NULL, 0);
     int64_t head[4] = {kernel->axis_count, kernel->operand_count, kernel->phase_count, kernel->instruction_count};
     hash = hash_extend(hash, head, sizeof head);
+    if (kernel->block_axes) hash = hash_extend(hash, &kernel->block_axes, sizeof kernel->block_axes);
     hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];

@@ -87,7 +87,9 @@ void kernel_print(const Kernel *kernel, Buffer *buffer)
 {
     buffer_print(buffer, "kernel %s [", kernel->label);
     print_list(buffer, kernel->extent, kernel->axis_count);
-    buffer_print(buffer, "]\n");
+    buffer_print(buffer, "]");
+    if (kernel->block_axes) buffer_print(buffer, " in blocks by %d axes", kernel->block_axes);
+    buffer_print(buffer, "\n");
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];
         buffer_print(buffer, "  operand%d %s%s%s (", i, dtype_name(operand->dtype), operand->read ? " read" : "",

@@ -65,6 +65,16 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
                            tensors_bytes(stage->send_backward, stage->send_backward_count);
 }
 
+/* Groups of calls run on as many threads as a device has, each with room for a block of its own. A stage needs that of
+ * one layer beside the scratch of another, so all count it. */
+static void add_blocks(Costs *costs, const Cluster *cluster, uint64_t block_bytes)
+{
+    int threads = 1;
+    for (int d = 0; d < cluster->device_count; d++)
+        if (cluster->devices[d].threads > threads) threads = cluster->devices[d].threads;
+    for (int l = 0; l < costs->layer_count; l++) costs->layers[l].scratch_bytes += (int64_t)block_bytes * threads;
+}
+
 /* Names of what the layer hands on and of the model's inputs that it reads. */
 static void layer_tensors(Costs *costs, LayerCost *layer, const SkyStage *stage)
 {
@@ -180,6 +190,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
     const MachineProfile *reference = profile ? &profile->reference : NULL;
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
+    uint64_t block_bytes = 0;
     StageIndex *index = stage_index_create(graph);
     for (int l = 0; l < graph->layer_count; l++) {
         StageCode code;
@@ -187,6 +198,8 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
         layer_memory(layer, &code.stage);
+        if (code.stage.space_bytes[SKY_SPACE_BLOCK] > block_bytes)
+            block_bytes = code.stage.space_bytes[SKY_SPACE_BLOCK];
         layer_tensors(costs, layer, &code.stage);
         layer->forward_s = calls_s(code.stage.forward, code.stage.forward_count, reference, speed, &missing);
         layer->backward_s = calls_s(code.stage.backward, code.stage.backward_count, reference, speed, &missing);
@@ -197,6 +210,7 @@ bool model_costs(Costs *costs, Graph *graph, const Cluster *cluster, const Profi
         stage_free(&code);
     }
     stage_index_free(index);
+    add_blocks(costs, cluster, block_bytes);
     if (missing)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
                             "the profile lacks %zu kernel calls of this model; their times are estimated", missing);

@@ -57,11 +57,24 @@ typedef struct Walker {
     void *operands[MAX_OPERANDS];
 } Walker;
 
-static void resolve_operands(Walker *walker, const SkyCall *call)
+static unsigned char *scratch_of(const Walker *walker)
+{
+    const Execution *execution = walker->walk->execution;
+    return at(execution->thread_scratch.bytes, (size_t)walker->thread * execution->thread_scratch_stride);
+}
+
+/* `block` is that of a group, else 0. In the space of blocks all have the same place, and the kernel is told where
+ * block 0 would be if they had not. */
+static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
 {
     const Walk *walk = walker->walk;
-    for (uint32_t i = 0; i < call->operand_count; i++)
-        walker->operands[i] = walk->bases.space[call->operands[i].space] + call->operands[i].offset;
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const SkyLocation *location = &call->operands[i];
+        bool blocks = location->space == SKY_SPACE_BLOCK;
+        uintptr_t base = (uintptr_t)(blocks ? scratch_of(walker) : walk->bases.space[location->space]);
+        if (blocks) base += walk->execution->thread_block_offset - (uintptr_t)block * location->block_bytes;
+        walker->operands[i] = (void *)(base + location->offset);
+    }
     if (!walk->step_offset) return;
     size_t offset = walk->step_offset[call - walk->calls] * sizeof(float);
     for (uint32_t i = 0; i < call->operand_count; i++)
@@ -69,19 +82,32 @@ static void resolve_operands(Walker *walker, const SkyCall *call)
             walker->operands[i] = (unsigned char *)walker->operands[i] + offset;
 }
 
-static unsigned char *scratch_of(const Walker *walker)
+/* Takes each of the blocks through all calls of the group. */
+static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int64_t end)
 {
-    const Execution *execution = walker->walk->execution;
-    return at(execution->thread_scratch.bytes, (size_t)walker->thread * execution->thread_scratch_stride);
+    Walk *walk = walker->walk;
+    for (int64_t block = begin; block < end; block++)
+        for (const SkyCall *call = group; call < group + group->group_count; call++) {
+            int64_t units = call->units / group->block_count;
+            resolve_operands(walker, call, block);
+            if (call->kernel)
+                call->kernel(walker->operands, block * units, (block + 1) * units, scratch_of(walker));
+            else if (!walk->execution->interpreter(call->interpreted, walker->operands, block))
+                walk->failed = call;
+        }
 }
 
 static void run_alone(Walker *walker, const SkyCall *call)
 {
     Walk *walk = walker->walk;
-    resolve_operands(walker, call);
+    if (call->group_count) {
+        run_blocks(walker, call, 0, call->block_count);
+        return;
+    }
+    resolve_operands(walker, call, 0);
     if (call->kernel && call->units > 0)
         call->kernel(walker->operands, 0, call->units, scratch_of(walker));
-    else if (!call->kernel && !walk->execution->interpreter(call->interpreted, walker->operands))
+    else if (!call->kernel && !walk->execution->interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS))
         walk->failed = call;
 }
 
@@ -91,15 +117,27 @@ static void run_shared(Walker *walker, const SkyCall *call, int sharers)
     int64_t begin, end, least = call->grain / LEAST_OF_GRAIN + 1;
     team_begin(team, &walker->share, walker->thread);
     if (walker->thread >= sharers) return;
-    resolve_operands(walker, call);
+    if (call->group_count) {
+        while (team_take(team, &walker->share, walker->thread, sharers, call->block_count, 1, &begin, &end))
+            run_blocks(walker, call, begin, end);
+        return;
+    }
+    resolve_operands(walker, call, 0);
     while (team_take(team, &walker->share, walker->thread, sharers, call->units, least, &begin, &end))
         call->kernel(walker->operands, begin, end, scratch_of(walker));
 }
 
-static int sharers_of(const Walker *walker, const SkyCall *call)
+/* How many calls stand for the work that begins with this one. */
+static uint32_t calls_of(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
+
+static int sharers_of(const Walker *walker, const SkyCall *first)
 {
-    if (!call->kernel) return 1;
-    int64_t worthwhile = call->grain > 0 ? call->units / call->grain : call->units;
+    int64_t worthwhile = 0;
+    for (const SkyCall *call = first; call < first + calls_of(first); call++) {
+        if (!call->kernel) return 1;
+        worthwhile += call->grain > 0 ? call->units / call->grain : call->units;
+    }
+    if (first->group_count && worthwhile > first->block_count) worthwhile = first->block_count;
     return worthwhile < walker->threads ? (int)(worthwhile < 1 ? 1 : worthwhile) : walker->threads;
 }
 
@@ -111,14 +149,15 @@ static void walk_calls(void *context, int thread, int threads)
     Walker walker = {.walk = walk, .thread = thread, .threads = threads};
     uint64_t before = walk->flush ? subnormals_flush() : 0;
     int sharers = walk->count ? sharers_of(&walker, &walk->calls[0]) : 1;
-    for (uint32_t i = 0; i < walk->count; i++) {
+    for (uint32_t i = 0, next; i < walk->count; i = next) {
         const SkyCall *call = &walk->calls[i];
+        next = i + calls_of(call);
         if (sharers > 1)
             run_shared(&walker, call, sharers);
         else if (thread == 0 && !walk->failed)
             run_alone(&walker, call);
         bool alone = sharers == 1;
-        sharers = i + 1 < walk->count ? sharers_of(&walker, &walk->calls[i + 1]) : 1;
+        sharers = next < walk->count ? sharers_of(&walker, &walk->calls[next]) : 1;
         if (!alone || sharers > 1) team_meet(execution->team, threads);
         if (sharers > 1 && walk->failed) break; /* all see the same here: nobody runs anything alone */
         if (thread == 0 && !walk->failed && execution->between) execution->between(execution->between_context);
@@ -181,6 +220,7 @@ static void check_calls(const SkyStage *stage, const SkyCall *calls, uint32_t co
     for (uint32_t i = 0; i < count; i++) {
         const SkyCall *call = &calls[i];
         if (call->operand_count > MAX_OPERANDS) bug("stage %u: %s has too many operands", stage->index, call->name);
+        if (call->group_count > count - i) bug("stage %u: the group of %s is too long", stage->index, call->name);
         if (!call->interpreted && !call->kernel) bug("stage %u: %s has no code", stage->index, call->name);
         if (!call->kernel && !execution->interpreter)
             bug("stage %u: %s needs an interpreter", stage->index, call->name);
@@ -211,7 +251,7 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
                                  "this program uses AMX tiles, which the processor or the system does not have");
     execution->team = team_create(threads);
     execution->stages = memory_allocate(program->stage_count * sizeof *execution->stages);
-    uint64_t scratch = 0, thread_scratch = 0;
+    uint64_t scratch = 0, thread_scratch = 0, blocks = 0;
     bool ok = true;
     for (uint32_t i = 0; i < program->stage_count && ok; i++) {
         const SkyStage *stage = &program->stages[i];
@@ -221,9 +261,11 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
         check_calls(stage, stage->update, stage->update_count, execution);
         if (stage->space_bytes[SKY_SPACE_SCRATCH] > scratch) scratch = stage->space_bytes[SKY_SPACE_SCRATCH];
         if (stage->thread_scratch_bytes > thread_scratch) thread_scratch = stage->thread_scratch_bytes;
+        if (stage->space_bytes[SKY_SPACE_BLOCK] > blocks) blocks = stage->space_bytes[SKY_SPACE_BLOCK];
         ok = open_stage(&execution->stages[i], stage, threads, diagnostics);
     }
-    execution->thread_scratch_stride = memory_round_up(thread_scratch, MEMORY_ALIGNMENT);
+    execution->thread_block_offset = memory_round_up(thread_scratch, MEMORY_ALIGNMENT);
+    execution->thread_scratch_stride = execution->thread_block_offset + memory_round_up(blocks, MEMORY_ALIGNMENT);
     ok = ok && memory_map(&execution->scratch, scratch, threads, "scratch", diagnostics) &&
          memory_map(&execution->thread_scratch, execution->thread_scratch_stride * (size_t)threads, 1,
                     "scratch of threads", diagnostics);

@@ -8,9 +8,10 @@
 #include "runtime/program.h"
 #include "runtime/team.h"
 
-/* Runs one whole kernel over its operands where a call names a description instead of code; false if an index left its
- * buffer. A pointer, so that emitted programs do not contain the interpreter. */
-typedef bool ExecuteInterpreter(const void *kernel, void *const *operands);
+/* Runs one whole kernel, or one block of it, over its operands where a call names a description instead of code; false
+ * if an index left its buffer. A pointer, so that emitted programs do not contain the interpreter. */
+enum { EXECUTE_ALL_BLOCKS = -1 };
+typedef bool ExecuteInterpreter(const void *kernel, void *const *operands, int64_t block);
 
 typedef struct StageSpaces {
     const SkyStage *stage;
@@ -23,12 +24,12 @@ typedef struct Execution {
     const SkyProgram *program;
     StageSpaces *stages;  /* as in program->stages */
     MemoryRegion scratch; /* of all stages: dead between call lists */
-    MemoryRegion thread_scratch;
-    size_t thread_scratch_stride;
+    MemoryRegion thread_scratch; /* per thread: its kernels' scratch, then the space of blocks */
+    size_t thread_scratch_stride, thread_block_offset;
     int threads;
     Team *team; /* of these threads */
     ExecuteInterpreter *interpreter; /* may be NULL */
-    void (*between)(void *context);  /* called after every kernel, for communication to make progress; may be NULL */
+    void (*between)(void *context);  /* called after every call or group, so that messages make progress; may be NULL */
     void *between_context;
     _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
 } Execution;

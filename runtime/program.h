@@ -10,7 +10,7 @@
 
 #include "base/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 2, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 3, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -18,24 +18,31 @@ typedef enum SkySpace {
     SKY_SPACE_SLOT,     /* one copy per micro-batch in flight: inputs, boundary tensors, stash, loss */
     SKY_SPACE_SCRATCH,  /* dead after each forward, backward or update */
     SKY_SPACE_STEP,     /* float32 [SKY_STEP_SCALARS], set by the runtime before every step */
+    SKY_SPACE_BLOCK,    /* what the calls of a group hand on: one block's, for every thread */
     SKY_SPACE_COUNT
 } SkySpace;
 
 typedef struct SkyLocation {
     uint32_t space;
-    uint32_t reserved;
-    uint64_t offset; /* bytes */
+    uint32_t block_bytes; /* in SKY_SPACE_BLOCK: from one block to the next as the kernel counts, which are all kept in
+                             the same place, one after another; else 0 */
+    uint64_t offset;      /* bytes */
 } SkyLocation;
 
 /* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread
  * and has SkyStage.thread_scratch_bytes, aligned to 64. */
 typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
 
+/* Calls that follow each other may be a group: each consists of as many blocks, whose work units stand one after
+ * another, and block b of a call depends, of what other calls of the group make, on their blocks b alone. A thread
+ * takes a block through all calls before it takes the next. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
     uint32_t operand_count;
     uint32_t layer;          /* for traces */
+    uint32_t group_count;    /* of the first call of a group: how many calls it has. 0: no group, or not the first */
+    uint32_t block_count;    /* of every call of a group: divides its units. Else 0 */
     int64_t units;           /* independent pieces of work, in any order, on any thread */
     int64_t grain;           /* least units worth a thread of their own */
     const char *name;        /* of the ONNX node and the kernel, for traces */
@@ -100,7 +107,7 @@ typedef struct SkyStage {
     uint32_t receive_forward_count, send_forward_count, receive_backward_count, send_backward_count;
     uint32_t has_loss;
     SkyLocation loss;                      /* float32: the micro-batch's share; in the slot */
-    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot */
+    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot; block: of one thread */
     uint64_t thread_scratch_bytes;
     const void *constants;
 } SkyStage;

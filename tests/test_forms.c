@@ -10,6 +10,8 @@
 #include "partitioner/problem.h"
 #include "profiler/model_costs.h"
 
+enum { THREADS = 2 };
+
 typedef struct Fixture {
     TrainingModel model;
     Costs costs;
@@ -19,7 +21,7 @@ typedef struct Fixture {
 static int set_up(void **state)
 {
     static const DimensionBinding dimensions[] = {{"batch", 4}, {"seq", 16}};
-    static ClusterDevice device = {.name = "device", .slowdown = 1, .threads = 1, .memory_bytes = COSTS_NO_LIMIT};
+    static ClusterDevice device = {.name = "device", .slowdown = 1, .threads = THREADS, .memory_bytes = COSTS_NO_LIMIT};
     static Fixture fixture;
     const Cluster cluster = {.devices = &device, .device_count = 1, .keep_inputs = -1, .keep_labels = -1};
     const ModelOptions options = {
@@ -53,7 +55,7 @@ static uint64_t bytes_of(const Fixture *fixture, int first, int last, StageForm 
 {
     StageCode code;
     stage_build_as(&code, (Graph *)&fixture->model.graph, first, last, form);
-    uint64_t bytes = stage_bytes(&code.stage, in_flight);
+    uint64_t bytes = stage_bytes(&code.stage, in_flight, THREADS);
     stage_free(&code);
     return bytes;
 }

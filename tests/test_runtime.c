@@ -210,9 +210,9 @@ static void count_units(void *const *operands, int64_t begin, int64_t end, void 
     if (*own != begin) counts[begin] = -1; /* somebody else's scratch */
 }
 
-static bool reject(const void *kernel, void *const *operands)
+static bool reject(const void *kernel, void *const *operands, int64_t block)
 {
-    (void)operands;
+    (void)operands, (void)block;
     return *(const int *)kernel != 13;
 }
 
