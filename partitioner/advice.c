@@ -67,6 +67,7 @@ static bool create_problem(const Adviser *a, const Costs *costs, Problem *proble
         how = plan->stages[0].recompute ? RECOMPUTE_ALWAYS : RECOMPUTE_NEVER; /* all stages alike */
     bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches, how, NULL,
                                          &ignored);
+    if (ok) problem_limit_in_flight(problem, plan->in_flight_limit);
     for (int i = 0; ok && i < plan->pin_count; i++)
         problem_pin(problem, plan->pins[i].first_layer, plan->pins[i].last_layer,
                     costs_find_device(costs, plan->pins[i].device));

@@ -100,6 +100,7 @@ bool loop_create_node(const LoopFrame *loop, const LoopNode *node, Costs *costs,
                                          &ignored);
     diagnostics_free(&ignored);
     if (!ok) return false;
+    problem_limit_in_flight(problem, p->in_flight_limit);
     pin_ends(loop, node, problem);
     move_work(problem, 0, p->device_count, node->low);
     return true;

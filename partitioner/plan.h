@@ -139,6 +139,9 @@ typedef struct Plan {
     /* Where the number was chosen: how many rows more per second twice as many would train, as a fraction; -1: they
      * would not fit. 0 where it was given. */
     double microbatches_gain;
+    /* 0, or: nothing fits with the micro-batches that 1F1B keeps in flight, and orders that keep so many at most were
+     * looked for; memory and bound are about those. */
+    int in_flight_limit;
     int layer_count;
     PlanStage *stages;
     int stage_count;

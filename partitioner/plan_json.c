@@ -149,6 +149,7 @@ static void print_head(Buffer *buffer, const Plan *plan)
         buffer_print(buffer, ",\"microbatches_gain\":");
         json_print_number(buffer, plan->microbatches_gain);
     }
+    if (plan->in_flight_limit > 0) buffer_print(buffer, ",\"in_flight_limit\":%d", plan->in_flight_limit);
     plan_print_times(buffer, plan);
     if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");
 }

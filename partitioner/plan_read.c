@@ -302,6 +302,8 @@ static bool read_head(const Reading *r, const json_t *root)
            get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
            get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
            json_optional_number(r->json, root, "", "microbatches_gain", &plan->microbatches_gain) &&
+           (!json_object_get(root, "in_flight_limit") ||
+            get_int(r, root, "", "in_flight_limit", 1, COSTS_MAX_MICROBATCHES, &plan->in_flight_limit)) &&
            get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
            get_time(r, root, "", "period_s", &plan->period_ns) && get_time(r, root, "", "step_s", &plan->step_ns) &&
            get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&

@@ -21,7 +21,8 @@ typedef struct Planner {
     const PlanRequest *request;
     PlanPin *pins; /* the request's, and what keep: implies */
     int pin_count;
-    double started; /* on the monotonic clock: from here on the time limit counts */
+    int in_flight_limit; /* of searched orders where nothing fits otherwise; 0: none */
+    double started;      /* on the monotonic clock: from here on the time limit counts */
     Arena arena;
     Diagnostics *diagnostics;
 } Planner;
@@ -107,6 +108,7 @@ static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule sc
     if (!problem_create_recomputing(problem, costs, p->request->objective, schedule, p->request->microbatches, how,
                                     NULL, p->diagnostics))
         return false;
+    problem_limit_in_flight(problem, p->in_flight_limit);
     for (int i = 0; i < p->pin_count; i++)
         problem_pin(problem, p->pins[i].first_layer, p->pins[i].last_layer,
                     costs_find_device(costs, p->pins[i].device));
@@ -160,6 +162,48 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
                           : optimal_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence);
     c->known[PLAN_OPTIMAL] = c->result.found;
 }
+
+/* ---- fewer micro-batches in flight ---- */
+
+/* Whether a plan fits with so many in flight at most; a search that takes long counts as no. */
+static bool fits_with(const Planner *p, const Problem *problem, int limit)
+{
+    Problem limited;
+    bool fits = false, always;
+    if (!problem_derive(&limited, problem, problem->costs, problem->microbatches, problem->recompute, NULL))
+        return false;
+    problem_limit_in_flight(&limited, limit);
+    if (has_loop(p)) {
+        Allocation all[PLAN_ALLOCATOR_COUNT];
+        int device = costs_find_device(&p->costs, costs_keeper(p->asked));
+        double seconds = p->request->time_limit_s / 20;
+        for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&limited.arena, &limited);
+        fits = (p->request->recompute == PLAN_RECOMPUTE_AUTO
+                    ? recompute_loop(&limited, device, seconds, all, &always, NULL)
+                    : loop_solve(&limited, device, seconds, all, NULL))
+                   .optimal.found;
+    } else {
+        fits = optimal_is_feasible(&limited);
+    }
+    problem_free(&limited);
+    return fits;
+}
+
+/* Nothing fits with the micro-batches that 1F1B keeps in flight: the most with which something does, or 1. 0: memory
+ * does not depend on them, or the order is not to be searched for. */
+static int find_in_flight_limit(const Planner *p, const Problem *problem)
+{
+    int low = 1, high = problem_in_flight(problem, problem->device_count + has_loop(p));
+    if (p->request->schedule != PLAN_AUTO || problem->level_limit == 0 || high <= 1) return 0;
+    if (!fits_with(p, problem, low)) return low;
+    while (high - low > 1) { /* with low something fits, with high nothing */
+        int middle = low + (high - low) / 2;
+        *(fits_with(p, problem, middle) ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* ---- the plan ---- */
 
 static void fill_comparison(Plan *plan, const Problem *problem, const Candidates *c)
 {
@@ -248,6 +292,7 @@ static void fill_infeasible(const Planner *p, Plan *plan, const Problem *problem
     plan->schedule = problem->schedule;
     plan->recompute = p->request->recompute;
     plan->microbatches = problem->microbatches;
+    plan->in_flight_limit = problem->in_flight_limit;
     plan->layer_count = problem->layer_count;
     fill_wishes(p, plan);
     fill_certificate(p, plan, problem, candidates);
@@ -291,8 +336,8 @@ static bool report_loop(const Planner *p, const Problem *problem)
                       arena_format(&arena, "+%lld MiB on '%s' would be enough (%lld bytes)",
                                    (long long)((extra + 1048575) >> 20), name, (long long)extra),
                       "no allocation of the %d layers that fits the memory of the %d devices with inputs and labels on "
-                      "'%s' was found",
-                      problem->layer_count, problem->device_count, name);
+                      "'%s' was found%s",
+                      problem->layer_count, problem->device_count, name, relax_limit_text(problem));
     arena_free(&arena);
     return false;
 }
@@ -310,13 +355,25 @@ static bool check_found(const Planner *p, const Problem *problem, const Candidat
            report_misfit(p, problem, c);
 }
 
-static bool make_plan(const Planner *p, Plan *plan)
+static void candidates_free(Candidates *c)
+{
+    evidence_free(&c->evidence);
+    loop_trail_free(&c->trail);
+    *c = (Candidates){0};
+}
+
+static bool make_plan(Planner *p, Plan *plan)
 {
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
     if (!create_problem(p, &p->costs, p->request->schedule, recompute_of(p), &problem)) return false;
     run_allocators(p, &problem, &arena, &candidates);
+    if (candidates.result.infeasible && (p->in_flight_limit = find_in_flight_limit(p, &problem)) > 0) {
+        problem_limit_in_flight(&problem, p->in_flight_limit);
+        candidates_free(&candidates);
+        run_allocators(p, &problem, &arena, &candidates);
+    }
     if (candidates.always) {
         problem_free(&problem);
         if (!create_problem(p, &p->costs, p->request->schedule, RECOMPUTE_ALWAYS, &problem)) return false;
@@ -334,8 +391,7 @@ static bool make_plan(const Planner *p, Plan *plan)
         fill_certificate(p, plan, &problem, &candidates);
     }
     problem_free(&problem);
-    evidence_free(&candidates.evidence);
-    loop_trail_free(&candidates.trail);
+    candidates_free(&candidates);
     arena_free(&arena);
     return ok;
 }

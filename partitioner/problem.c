@@ -236,8 +236,15 @@ void problem_free(Problem *problem)
 
 int problem_in_flight(const Problem *problem, int to_end)
 {
-    if (problem->schedule == PLAN_GPIPE || to_end > problem->microbatches) return problem->microbatches;
-    return to_end;
+    if (problem->schedule == PLAN_GPIPE) return problem->microbatches;
+    int flights = to_end < problem->microbatches ? to_end : problem->microbatches, limit = problem->in_flight_limit;
+    return limit > 0 && limit < flights ? limit : flights;
+}
+
+void problem_limit_in_flight(Problem *problem, int limit)
+{
+    problem->in_flight_limit = limit;
+    if (limit > 0 && limit < problem->level_limit) problem->level_limit = limit;
 }
 
 /* State, boundaries and scratch, and in_flight times `each`; `once` beside them. */
@@ -385,6 +392,7 @@ bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs
                                          devices, &ignored);
     for (int i = 0; ok && i < problem->pin_count; i++)
         problem_pin(derived, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
+    if (ok) problem_limit_in_flight(derived, problem->in_flight_limit);
     diagnostics_free(&ignored);
     return ok;
 }

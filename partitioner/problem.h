@@ -46,7 +46,8 @@ typedef struct Problem {
     bool has_limits;                     /* some device has a limit that a stage could exceed */
     int level_limit; /* other schedules than GPipe, with stash: stages-to-the-end from which on the in-flight count is
                         constant; else 0 */
-    bool holes;      /* a longer stage may fit where a shorter one does not (narrower cut) */
+    int in_flight_limit; /* 0: none; else no stage needs more micro-batches in flight than so many (searched orders) */
+    bool holes;          /* a longer stage may fit where a shorter one does not (narrower cut) */
 
     /* Links. */
     int *width_class;  /* [cut]: index into the tables below; cuts of equal bytes share one */
@@ -75,18 +76,21 @@ ProblemRecompute problem_recompute(PlanRecompute recompute);
 bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                                 int microbatches, ProblemRecompute recompute, const bool *devices,
                                 Diagnostics *diagnostics);
-/* The same question, pins included, about other costs (whose devices begin like the problem's), another number of
- * micro-batches or another way to recompute. Errors are not reported. */
+/* The same question, pins and limits included, about other costs (whose devices begin like the problem's), another
+ * number of micro-batches or another way to recompute. Errors are not reported. */
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
                     ProblemRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
+/* From now on memory is what an order with at most `limit` micro-batches in flight per stage takes; 0: as it is. Not
+ * under GPipe. */
+void problem_limit_in_flight(Problem *problem, int limit);
 /* Layers first ... last may run on `device` only. */
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device);
 /* Layers first ... last may not run on `device`; problem_derive does not know of it. */
 void problem_forbid(Problem *problem, int first_layer, int last_layer, int device);
 
 /* Micro-batches in flight at least in a stage that has `to_end` stages from itself to the end, itself included: all of
- * them under GPipe, else as many as 1F1B needs. Searched orders take more where there is room. */
+ * them under GPipe, else as many as 1F1B needs, within the limit. Searched orders take more where there is room. */
 int problem_in_flight(const Problem *problem, int to_end);
 /* Bytes a stage needs with that many micro-batches in flight: with every stash, or with boundaries for all of them and
  * one stash, which is made again. */

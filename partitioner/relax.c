@@ -64,6 +64,11 @@ static int least_copies(const Problem *problem, int *device)
     return best;
 }
 
+const char *relax_limit_text(const Problem *problem)
+{
+    return problem->in_flight_limit > 0 ? ", not even with one micro-batch in flight at a time" : "";
+}
+
 bool relax_report(const Problem *problem, Diagnostics *diagnostics)
 {
     int more_memory, more_devices;
@@ -80,8 +85,8 @@ bool relax_report(const Problem *problem, Diagnostics *diagnostics)
         hint = arena_format(&arena, "%s%s%d more device%s like '%s' would be enough", hint ? hint : "",
                             hint ? "; or " : "", copies, copies > 1 ? "s" : "", devices[more_devices].name);
     diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, hint,
-                      "no allocation of the %d layers fits the memory of the %d devices", problem->layer_count,
-                      problem->device_count);
+                      "no allocation of the %d layers fits the memory of the %d devices%s", problem->layer_count,
+                      problem->device_count, relax_limit_text(problem));
     arena_free(&arena);
     return false;
 }

@@ -8,4 +8,7 @@
  * of additional equal devices that would make a plan possible. Always returns false. */
 bool relax_report(const Problem *problem, Diagnostics *diagnostics);
 
+/* What messages that nothing fits end in: "" unless fewer micro-batches in flight were tried, too. */
+const char *relax_limit_text(const Problem *problem);
+
 #endif

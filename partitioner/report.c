@@ -148,6 +148,9 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
     else if (plan->microbatches_gain > 0)
         add(text, "%d micro-batches were chosen: twice as many would train %.1f%% more rows a second. ",
             plan->microbatches, 100 * plan->microbatches_gain);
+    if (plan->in_flight_limit > 0)
+        add(text, "Memory is short: no stage has to keep more than %d micro-batch%s in flight. ", plan->in_flight_limit,
+            plan->in_flight_limit > 1 ? "es" : "");
     if (split > 0) add(text, "Backward is split on %d of %d stages. ", split, plan->stage_count);
     if (recomputing > 0)
         add(text, "%d of %d stages run%s forward again instead of keeping its results. ", recomputing,

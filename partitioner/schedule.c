@@ -137,7 +137,8 @@ static int64_t splitting_ns(const Plan *plan)
     return most * plan->microbatches / PART;
 }
 
-/* 1F1B, the order that is found, or one with backward split: the simplest of the quickest. */
+/* 1F1B (or that with no more in flight than the limit), the order that is found, or one with backward split: the
+ * simplest of the quickest. */
 static void search_schedule(Plan *plan, const Problem *problem, const Allocation *allocation, Order *order,
                             const int *least, Arena *arena)
 {
@@ -146,7 +147,7 @@ static void search_schedule(Plan *plan, const Problem *problem, const Allocation
     Order found;
     order_create(&found, plan, arena);
     if (choose) {
-        plan->schedule = PLAN_1F1B;
+        if (plan->in_flight_limit == 0) plan->schedule = PLAN_1F1B;
         order_follow(order, plan, &(OrderRule){.depth = least, .strict = true});
         fill_most(plan, problem, least, most);
         order_search(&found, plan, least, most, arena);
@@ -264,6 +265,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
                       : problem->recompute == RECOMPUTE_ALWAYS ? PLAN_RECOMPUTE_ALWAYS
                                                                : PLAN_RECOMPUTE_AUTO;
     plan->microbatches = problem->microbatches;
+    plan->in_flight_limit = problem->in_flight_limit;
     plan->layer_count = problem->layer_count;
     plan->stage_count = allocation->stage_count;
     plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);

@@ -46,6 +46,9 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
         return rules_refuse(r, "costs_hash", "the plan was made for other costs (%s, these are %s)", plan->costs_hash,
                             hash);
     if (plan->layer_count != r->layers) return rules_refuse(r, "layers", "the costs have %d layers", r->layers);
+    if (plan->in_flight_limit > 0 && plan->schedule <= PLAN_1F1B)
+        return rules_refuse(r, "in_flight_limit", "%s has as many in flight as it has",
+                            plan_schedule_name(plan->schedule));
     r->left_out = arena_new_array(&r->arena, bool, (size_t)r->devices);
     r->pinned = arena_new_array(&r->arena, int, (size_t)r->layers);
     for (int l = 0; l < r->layers; l++) r->pinned[l] = -1;
@@ -75,7 +78,10 @@ void rules_free(Rules *r) { arena_free(&r->arena); }
 
 int rules_in_flight(const Rules *r, int to_end)
 {
-    return r->plan->schedule == PLAN_GPIPE || to_end > r->plan->microbatches ? r->plan->microbatches : to_end;
+    int flights = r->plan->microbatches, limit = r->plan->in_flight_limit;
+    if (r->plan->schedule == PLAN_GPIPE) return flights;
+    if (to_end < flights) flights = to_end;
+    return limit > 0 && limit < flights ? limit : flights;
 }
 
 void rules_add_layer(const Rules *r, StageMemory *memory, int layer)
