@@ -1,7 +1,9 @@
 /* Matrix products as BERT's linear layers use them, beside oneDNN, OpenBLAS and BLIS:
  *
- *   bench_gemm [THREADS [K N M]]     default: 1 thread, all shapes
+ *   bench_gemm [--target-cpu=NAME] [THREADS [K N M]]     default: this processor, 1 thread, all shapes
  *
+ * Of code for another processor, which this one must be able to stand in for, the fraction is that of the peak of its
+ * vectors.
  * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library multiplies in
  * turn; a column is skycc's GFLOP/s, its fraction of the measured peak, and how many times as fast as each peer it is
  * (medians of the turns' ratios). Exits 0 only if skycc's geometric mean is at least oneDNN's, and no shape is under
@@ -230,10 +232,16 @@ static bool print_summary(const Summary *summary)
 
 int main(int argc, char **argv)
 {
+    static const char option[] = "--target-cpu=";
+    TargetOptions options = {0};
+    if (argc > 1 && strncmp(argv[1], option, strlen(option)) == 0) {
+        options.cpu = argv[1] + strlen(option);
+        argc--, argv++;
+    }
     threads = argc > 1 ? atoi(argv[1]) : 1;
     if (threads < 1 || (argc > 2 && argc != 5))
-        return fputs("usage: bench_gemm [THREADS [K N M]]\n", stderr), EXIT_USAGE;
-    if (!target_init(&target, (TargetOptions){0}, &diagnostics)) {
+        return fputs("usage: bench_gemm [--target-cpu=NAME] [THREADS [K N M]]\n", stderr), EXIT_USAGE;
+    if (!target_init(&target, options, &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         return diagnostics.exit_code;
     }

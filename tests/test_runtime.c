@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "runtime/dataset.h"
 #include "runtime/execute.h"
 #include "runtime/options.h"
@@ -368,6 +369,62 @@ static void parameters_start_and_decay_as_told(void **state)
     execution_close(&execution);
 }
 
+/* Bytes, of a line of /proc/self/status; 0 where there is none. */
+static size_t own_memory(const char *line)
+{
+    size_t kilobytes = 0;
+    char text[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && !kilobytes && fgets(text, sizeof text, status))
+        if (strncmp(text, line, strlen(line)) == 0) kilobytes = strtoul(text + strlen(line), NULL, 10);
+    if (status) fclose(status);
+    return kilobytes << 10;
+}
+
+/* Lets VmHWM begin anew. */
+static bool forget_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return false;
+    bool ok = fputs("5", file) >= 0;
+    return fclose(file) == 0 && ok;
+}
+
+/* Of a file with a large value, only a piece is resident at a time. */
+static void initial_values_are_copied_in_pieces(void **state)
+{
+    (void)state;
+    enum { BYTES = 96 << 20, MOST = 24 << 20 };
+    if (!forget_peak() || !own_memory("VmHWM:")) {
+        printf("this system does not say how much memory a process had at most\n");
+        skip();
+    }
+    unsigned char *values = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++) values[i] = (unsigned char)(i * 2654435761u >> 24);
+    Scratch scratch = scratch_file(values, BYTES);
+    SkyParameter parameter = {.value = {.name = "large", .rank = 1, .dim = {BYTES / 4}, .bytes = BYTES},
+                              .initial_file = scratch.path,
+                              .initial_check = hash_bytes(values, BYTES).low};
+    parameter.value.location = parameter.gradient = (SkyLocation){.space = SKY_SPACE_STATE};
+    SkyStage stage = {.parameters = &parameter, .parameter_count = 1, .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = BYTES;
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 1, NULL, &diagnostics));
+    unsigned char *place = execution_address(&execution, 0, 0, parameter.value.location);
+    memset(place, 1, BYTES);
+    forget_peak();
+    size_t before = own_memory("VmRSS:");
+    assert_true(parameters_initialize(&execution, ".", &diagnostics));
+    size_t most = own_memory("VmHWM:");
+    if (most > before + MOST) fail_msg("%zu bytes more than the %zu before", most - before, before);
+    assert_memory_equal(place, values, BYTES);
+    execution_close(&execution);
+    unlink(scratch.path);
+    free(values);
+}
+
 static void decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
 {
     (void)scratch;
@@ -465,6 +522,7 @@ int main(void)
         cmocka_unit_test(calls_run_on_threads_and_slots),
         cmocka_unit_test(calls_wait_for_each_other),
         cmocka_unit_test(parameters_start_and_decay_as_told),
+        cmocka_unit_test(initial_values_are_copied_in_pieces),
         cmocka_unit_test(updates_leave_no_subnormal_numbers),
         cmocka_unit_test(shares_cover_everything_once),
         cmocka_unit_test(options_come_from_the_environment_too),
