@@ -63,8 +63,6 @@ static bool create_problem(const Adviser *a, const Costs *costs, Problem *proble
     const Plan *plan = a->plan;
     Diagnostics ignored = {0};
     ProblemRecompute how = problem_recompute(plan->recompute);
-    if (costs_keeper(costs))
-        how = plan->stages[0].recompute ? RECOMPUTE_ALWAYS : RECOMPUTE_NEVER; /* all stages alike */
     bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches, how, NULL,
                                          &ignored);
     if (ok) problem_limit_in_flight(problem, plan->in_flight_limit);
@@ -275,9 +273,8 @@ static int64_t memory_on(const Problem *p, const Allocation *all, int device)
     for (int k = 0; k < all->stage_count; k++) {
         int start = k ? all->end[k - 1] : 0, to_end = all->stage_count - k, flights = problem_in_flight(p, to_end);
         if (all->device[k] != device) continue;
-        bytes += problem_stage_recomputes(p, p->type_of[device], start, all->end[k], to_end)
-                     ? problem_recompute_bytes(p, start, all->end[k], flights)
-                     : problem_stage_bytes(p, start, all->end[k], flights);
+        bytes += allocation_recomputes(p, all, k) ? problem_recompute_bytes(p, start, all->end[k], flights)
+                                                  : problem_stage_bytes(p, start, all->end[k], flights);
     }
     return bytes;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "partitioner/allocate.h"
+#include "partitioner/recompute.h"
 
 enum { MOST_TRIALS = 24 }; /* of local search */
 
@@ -17,6 +18,7 @@ typedef struct Loop {
     Allocation *best, trial;
     AllocationValue value; /* of *best */
     bool found, timed_out;
+    bool settled;       /* values count what recomputation takes */
     int64_t unresolved; /* bound of nodes that the solver gave up; INT64_MAX: none */
     double deadline;
 } Loop;
@@ -30,7 +32,8 @@ static int64_t objective_of(const Loop *loop, const AllocationValue *value)
 
 static AllocationValue offer(Loop *loop, const Allocation *allocation)
 {
-    AllocationValue value = allocation_evaluate(loop->frame.problem, allocation);
+    AllocationValue value = loop->settled ? allocation_settle(loop->frame.problem, allocation)
+                                          : allocation_evaluate(loop->frame.problem, allocation);
     if (value.fits && (!loop->found || allocation_better(loop->frame.problem, &value, &loop->value))) {
         allocation_copy(loop->best, allocation);
         loop->value = value;
@@ -271,7 +274,7 @@ LoopResult loop_solve(const Problem *problem, int device, double seconds, Alloca
 
 Replanned loop_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline)
 {
-    Loop loop = {.deadline = deadline > 0 ? deadline : HUGE_VAL};
+    Loop loop = {.settled = true, .deadline = deadline > 0 ? deadline : HUGE_VAL};
     int64_t trials = 60000 / ((int64_t)problem->layer_count * problem->device_count);
     Allocation all[PLAN_ALLOCATOR_COUNT];
     Replanned result = {0};
@@ -279,7 +282,7 @@ Replanned loop_replan(const Problem *problem, int device, Allocation *allocation
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&loop.arena, problem);
     loop.best = &all[PLAN_OPTIMAL];
     if (replan_is_tiny(problem)) {
-        OptimalResult best = loop_solve(problem, device, 1e9, all, NULL).optimal;
+        OptimalResult best = recompute_loop(problem, device, 1e9, all, NULL).optimal;
         result = (Replanned){best.found, best.infeasible || (best.found && best.bound >= best.value), best.value};
     } else {
         allocation_copy(loop.best, allocation);

@@ -95,13 +95,6 @@ static bool collect_pins(Planner *p)
     return !p->asked->keep_labels || add_pin(p, (PlanPin){last, last, p->asked->keep_labels}, "keep: labels");
 }
 
-/* Around a loop the stages that recompute cannot be told from the allocation: all of them do, or none. */
-static ProblemRecompute recompute_of(const Planner *p)
-{
-    ProblemRecompute how = problem_recompute(p->request->recompute);
-    return has_loop(p) && how == RECOMPUTE_AUTO ? RECOMPUTE_NEVER : how;
-}
-
 static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule schedule, ProblemRecompute how,
                            Problem *problem)
 {
@@ -120,7 +113,6 @@ static bool create_problem(const Planner *p, const Costs *costs, PlanSchedule sc
 typedef struct Candidates {
     Allocation allocation[PLAN_ALLOCATOR_COUNT];
     bool known[PLAN_ALLOCATOR_COUNT];
-    bool always; /* every stage recomputes though it did not have to: the allocations are of that problem */
     OptimalResult result;
     Evidence evidence; /* for the result's bound */
     LoopTrail trail;   /* the same around a loop */
@@ -144,9 +136,7 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
     if (has_loop(p)) {
         int device = costs_find_device(&p->costs, costs_keeper(p->asked));
         double seconds = deadline - monotonic_seconds();
-        LoopResult loop = p->request->recompute == PLAN_RECOMPUTE_AUTO
-                              ? recompute_loop(problem, device, seconds, c->allocation, &c->always, &c->trail)
-                              : loop_solve(problem, device, seconds, c->allocation, &c->trail);
+        LoopResult loop = recompute_loop(problem, device, seconds, c->allocation, &c->trail);
         memcpy(c->known, loop.known, sizeof c->known);
         c->result = loop.optimal;
         return;
@@ -169,7 +159,7 @@ static void run_allocators(const Planner *p, Problem *problem, Arena *arena, Can
 static bool fits_with(const Planner *p, const Problem *problem, int limit)
 {
     Problem limited;
-    bool fits = false, always;
+    bool fits = false;
     if (!problem_derive(&limited, problem, problem->costs, problem->microbatches, problem->recompute, NULL))
         return false;
     problem_limit_in_flight(&limited, limit);
@@ -178,10 +168,7 @@ static bool fits_with(const Planner *p, const Problem *problem, int limit)
         int device = costs_find_device(&p->costs, costs_keeper(p->asked));
         double seconds = p->request->time_limit_s / 20;
         for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&limited.arena, &limited);
-        fits = (p->request->recompute == PLAN_RECOMPUTE_AUTO
-                    ? recompute_loop(&limited, device, seconds, all, &always, NULL)
-                    : loop_solve(&limited, device, seconds, all, NULL))
-                   .optimal.found;
+        fits = loop_solve(&limited, device, seconds, all, NULL).optimal.found;
     } else {
         fits = optimal_is_feasible(&limited);
     }
@@ -248,19 +235,6 @@ static int64_t certify_work(const Problem *problem, bool timed_out)
     return size > 5000 ? 100000000 : 2000000000;
 }
 
-/* The certificate is about all plans that were allowed, whatever the chosen one's problem says about recomputation. */
-static void certify_loop(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates,
-                         const CertifyRequest *request)
-{
-    Problem open;
-    int device = costs_find_device(&p->costs, costs_keeper(p->asked));
-    if (!problem_derive(&open, problem, problem->costs, problem->microbatches, problem_recompute(p->request->recompute),
-                        NULL))
-        return;
-    plan->certificate = loop_certify(&open, device, &candidates->trail, request, &plan->arena, &plan->timed_out);
-    problem_free(&open);
-}
-
 static void fill_certificate(const Planner *p, Plan *plan, const Problem *problem, Candidates *candidates)
 {
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
@@ -274,7 +248,8 @@ static void fill_certificate(const Planner *p, Plan *plan, const Problem *proble
                               .infeasible = plan->infeasible,
                               .deadline = p->started + p->request->time_limit_s};
     if (has_loop(p))
-        certify_loop(p, plan, problem, candidates, &request);
+        plan->certificate = loop_certify(problem, costs_find_device(&p->costs, costs_keeper(p->asked)),
+                                         &candidates->trail, &request, &plan->arena, &plan->timed_out);
     else
         plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     free(device_of);
@@ -324,13 +299,6 @@ static bool report_loop(const Planner *p, const Problem *problem)
     int device = costs_find_device(&p->costs, name);
     int64_t needed = loop_least_memory(problem, device);
     Arena arena = {0};
-    Problem always;
-    if (p->request->recompute == PLAN_RECOMPUTE_AUTO &&
-        problem_derive(&always, problem, problem->costs, problem->microbatches, RECOMPUTE_ALWAYS, NULL)) {
-        int64_t recomputing = loop_least_memory(&always, device);
-        if (recomputing < needed) needed = recomputing;
-        problem_free(&always);
-    }
     int64_t extra = needed - p->costs.devices[device].memory_bytes;
     diagnostics_error(p->diagnostics, EXIT_NO_PLAN, PLACE_NONE,
                       arena_format(&arena, "+%lld MiB on '%s' would be enough (%lld bytes)",
@@ -367,16 +335,13 @@ static bool make_plan(Planner *p, Plan *plan)
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
-    if (!create_problem(p, &p->costs, p->request->schedule, recompute_of(p), &problem)) return false;
+    if (!create_problem(p, &p->costs, p->request->schedule, problem_recompute(p->request->recompute), &problem))
+        return false;
     run_allocators(p, &problem, &arena, &candidates);
     if (candidates.result.infeasible && (p->in_flight_limit = find_in_flight_limit(p, &problem)) > 0) {
         problem_limit_in_flight(&problem, p->in_flight_limit);
         candidates_free(&candidates);
         run_allocators(p, &problem, &arena, &candidates);
-    }
-    if (candidates.always) {
-        problem_free(&problem);
-        if (!create_problem(p, &p->costs, p->request->schedule, RECOMPUTE_ALWAYS, &problem)) return false;
     }
     if (candidates.result.infeasible) fill_infeasible(p, plan, &problem, &candidates);
     bool ok = check_found(p, &problem, &candidates);
@@ -404,7 +369,8 @@ static bool choose_microbatches(const Planner *p, PlanRequest *request, double *
     if (request->microbatches != PLAN_MICROBATCHES_AUTO) return true;
     request->microbatches = 1;
     if (has_loop(p)) open.pin_count--; /* as if the labels were free: the heuristic gives a device one stage */
-    if (!create_problem(&open, &p->costs, request->schedule, recompute_of(p), &problem)) return false;
+    if (!create_problem(&open, &p->costs, request->schedule, problem_recompute(p->request->recompute), &problem))
+        return false;
     request->microbatches = microbatches_choose(&problem, gain);
     problem_free(&problem);
     return true;

@@ -105,6 +105,9 @@ bool problem_stage_fits(const Problem *problem, int type, int start, int end, in
 
 Allocation allocation_create(Arena *arena, const Problem *problem);
 void allocation_copy(Allocation *to, const Allocation *from);
+/* Whether a stage of the allocation recomputes, as problem_stage_recomputes says; but a device with the first and the
+ * last stage chooses for both at once. */
+bool allocation_recomputes(const Problem *problem, const Allocation *allocation, int stage);
 AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation);
 /* The same with the time that recomputation really takes: what a plan made of it will have. */
 AllocationValue allocation_settle(const Problem *problem, const Allocation *allocation);

@@ -53,62 +53,51 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
-/* What every plan is at least, whichever of its stages recompute: they fit if they fit either way, and take the time
- * without. */
-static OptimalResult solve_either(const Problem *problem, int device, double seconds, Allocation *allocations,
-                                  LoopTrail *trail)
-{
-    Problem either;
-    OptimalResult result = {.timed_out = true};
-    if (problem_derive(&either, problem, problem->costs, problem->microbatches, RECOMPUTE_AUTO, NULL)) {
-        result = loop_solve(&either, device, seconds, allocations, trail).optimal;
-        problem_free(&either);
-    }
-    return result;
-}
-
-/* Where every stage recomputes; taken if it is better than what there is. */
-static bool offer_always(const Problem *problem, int device, double seconds, LoopResult *best, Allocation *allocations,
-                         Allocation *trial)
-{
-    Problem always;
-    if (!problem_derive(&always, problem, problem->costs, problem->microbatches, RECOMPUTE_ALWAYS, NULL)) return false;
-    LoopResult result = loop_solve(&always, device, seconds, trial, NULL);
-    problem_free(&always);
-    best->optimal.infeasible &= result.optimal.infeasible;
-    best->optimal.timed_out |= result.optimal.timed_out;
-    if (!result.optimal.found || (best->optimal.found && best->optimal.value <= result.optimal.value)) return false;
-    result.optimal.timed_out = best->optimal.timed_out;
-    *best = result;
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) allocation_copy(&allocations[a], &trial[a]);
-    return true;
-}
-
-LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always,
-                          LoopTrail *trail)
-{
-    Arena arena = {0};
-    Allocation trial[PLAN_ALLOCATOR_COUNT];
-    *always = false;
-    if (!problem->has_limits || problem->stash_bytes[problem->layer_count] == 0)
-        return loop_solve(problem, device, seconds, allocations, trail);
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) trial[a] = allocation_create(&arena, problem);
-    LoopResult result = loop_solve(problem, device, seconds / 3, allocations, NULL);
-    OptimalResult relaxed = solve_either(problem, device, seconds / 3, trial, trail);
-    if (!relaxed.infeasible && (!result.optimal.found || result.optimal.value > relaxed.bound))
-        *always = offer_always(problem, device, seconds / 3, &result, allocations, trial);
-    if (result.optimal.found) {
-        bool proven = relaxed.bound >= result.optimal.value;
-        result.optimal.bound = proven ? result.optimal.value : relaxed.bound;
-        result.optimal.timed_out = !proven && (result.optimal.timed_out || relaxed.timed_out);
-    }
-    arena_free(&arena);
-    return result;
-}
-
 static int64_t value_of(const Choice *c)
 {
     return c->problem->objective == PLAN_OBJECTIVE_STEP ? c->value.step : c->value.period;
+}
+
+/* loop_solve for the problem with another way to recompute; what it finds is offered, and its baselines taken where
+ * there are none yet. */
+static OptimalResult offer_loop(Choice *c, ProblemRecompute how, int device, double seconds, Allocation *allocations,
+                                bool *known, LoopTrail *trail)
+{
+    Problem other;
+    Allocation all[PLAN_ALLOCATOR_COUNT];
+    LoopResult result = {.optimal = {.timed_out = true}};
+    if (!problem_derive(&other, c->problem, c->problem->costs, c->problem->microbatches, how, NULL))
+        return result.optimal;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&other.arena, &other);
+    result = loop_solve(&other, device, seconds, all, trail);
+    c->timed_out |= result.optimal.timed_out;
+    for (int a = 0; a < PLAN_OPTIMAL; a++)
+        if (result.known[a] && !known[a]) {
+            allocation_copy(&allocations[a], &all[a]);
+            known[a] = true;
+        }
+    if (result.optimal.found) offer(c, &all[PLAN_OPTIMAL]);
+    problem_free(&other);
+    return result.optimal;
+}
+
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, LoopTrail *trail)
+{
+    Choice c = {.problem = problem, .best = &allocations[PLAN_OPTIMAL]};
+    LoopResult result = {0};
+    if (!recompute_matters(problem)) return loop_solve(problem, device, seconds, allocations, trail);
+    offer_loop(&c, RECOMPUTE_NEVER, device, seconds / 3, allocations, result.known, NULL);
+    OptimalResult relaxed = offer_loop(&c, RECOMPUTE_AUTO, device, seconds / 3, allocations, result.known, trail);
+    if (c.found && value_of(&c) > relaxed.bound)
+        offer_loop(&c, RECOMPUTE_ALWAYS, device, seconds / 3, allocations, result.known, NULL);
+    bool proven = c.found && relaxed.bound >= value_of(&c);
+    result.known[PLAN_OPTIMAL] = c.found;
+    result.optimal = (OptimalResult){.found = c.found,
+                                     .infeasible = relaxed.infeasible && !c.found,
+                                     .timed_out = !proven && c.timed_out,
+                                     .value = value_of(&c),
+                                     .bound = proven ? value_of(&c) : relaxed.bound};
+    return result;
 }
 
 OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,

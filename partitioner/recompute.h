@@ -17,10 +17,10 @@ bool recompute_matters(const Problem *problem);
 OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,
                               Evidence *evidence);
 
-/* loop_solve where recomputation is open: the better of the optima in which no stage recomputes and in which every one
- * does (*always); `problem` recomputes never. The bound holds for plans in which some do, too, and the trail proves it.
- * result.infeasible: no plan of either kind fits. */
-LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations, bool *always,
+/* loop_solve for a problem with RECOMPUTE_AUTO; the result's value is that of allocation_settle. The allocation is the
+ * best of the relaxation's, whose bound holds for all plans (the trail proves it), and of the optima in which no stage
+ * recomputes and in which every one does. */
+LoopResult recompute_loop(const Problem *problem, int device, double seconds, Allocation *allocations,
                           LoopTrail *trail);
 
 #endif

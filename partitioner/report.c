@@ -79,7 +79,6 @@ static void add(char text[static REPORT_SENTENCE], const char *format, ...)
 const char *report_unproven(const Report *report, char text[static REPORT_SENTENCE])
 {
     const Plan *plan = report->plan;
-    const char *keeper = report->costs ? costs_keeper(report->costs) : NULL;
     int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
     char bound[REPORT_TEXT], from[REPORT_TEXT];
     text[0] = '\0';
@@ -88,8 +87,6 @@ const char *report_unproven(const Report *report, char text[static REPORT_SENTEN
             report_seconds(certified, from), report_seconds(plan->lower_bound_ns, bound));
     else if (plan->lower_bound_ns > certified)
         add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
-    if (keeper && plan->recompute == PLAN_RECOMPUTE_AUTO && !plan->proven_optimal)
-        add(text, " Plans in which only some stages run forward again were not sought.");
     return text;
 }
 

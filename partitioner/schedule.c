@@ -206,7 +206,7 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
     stage->last_layer = end - 1;
     stage->forward_ns = forward[end] - forward[start];
     stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
-    stage->recompute = problem_stage_recomputes(problem, type, start, end, allocation->stage_count - k);
+    stage->recompute = allocation_recomputes(problem, allocation, k);
     if (stage->recompute && problem->recompute == RECOMPUTE_AUTO) stage->backward_ns += stage->forward_ns;
     stage->update_ns = problem_update(problem, type, start, end);
     stage->memory_limit_bytes = problem->type_limit[type];

@@ -243,11 +243,11 @@ static void one_branch_proves_the_shortest_chain(void **state)
     }
 }
 
-/* Some stages recompute, all or none: the plan is the best of the latter two kinds, and its bound one of all. */
+/* Any stage may recompute: the plan is as good as one in which none does, and its bound holds for all. */
 static void loops_recompute_where_memory_is_short(void **state)
 {
     enum { PLANS = 400 };
-    int found = 0, recomputing = 0, proven = 0, best = 0;
+    int found = 0, recomputing = 0, mixed = 0, ends = 0, proven = 0, best = 0;
     (void)state;
     for (int k = 0; k < PLANS; k++) {
         Costs costs;
@@ -279,22 +279,25 @@ static void loops_recompute_where_memory_is_short(void **state)
                 fail_msg("plan %d: %lld, bound %lld, not from %lld to %lld", k, (long long)value,
                          (long long)plan.lower_bound_ns, (long long)brute.best, (long long)never);
             if (!plan_verify(&verified, &plan, &costs, &diagnostics)) fail_msg("plan %d does not verify", k);
-            for (int s = 1; s < plan.stage_count; s++)
-                assert_int_equal(plan.stages[s].recompute, plan.stages[0].recompute);
+            int again = 0;
+            for (int s = 0; s < plan.stage_count; s++) again += plan.stages[s].recompute;
             found++;
-            recomputing += plan.stages[0].recompute;
+            recomputing += again > 0;
+            mixed += again > 0 && again < plan.stage_count;
+            ends += plan.stage_count > 1 && plan.stages[0].recompute != plan.stages[plan.stage_count - 1].recompute;
             proven += plan.proven_optimal;
             best += value == brute.best;
             plan_free(&plan);
         } else {
-            assert_true(never == INT64_MAX);
+            assert_true(brute.best == INT64_MAX); /* of mixtures */
         }
         diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
-    print_message("%d of %d plans fit, %d recompute, %d are the best, %d are proven to be\n", found, PLANS, recomputing,
-                  best, proven);
-    assert_true(recomputing > 20 && proven > 20 && best >= proven);
+    print_message(
+        "%d of %d plans fit, %d recompute, %d not everywhere, %d at one end only; %d are the best, %d proven\n", found,
+        PLANS, recomputing, mixed, ends, best, proven);
+    assert_true(recomputing > 20 && mixed > 20 && ends > 10 && proven > 20 && best >= proven && best > found * 9 / 10);
 }
 
 int main(void)
