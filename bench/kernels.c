@@ -61,12 +61,10 @@ static void fill_parameters(const Execution *execution, const SkyStage *stage, c
     }
 }
 
-static uint32_t group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
-
 static bool same_kernels(const SkyCall *a, const SkyCall *b)
 {
     if (a->group_count != b->group_count) return false;
-    for (uint32_t i = 0; i < group_size(a); i++)
+    for (uint32_t i = 0; i < sky_group_size(a); i++)
         if (a[i].interpreted != b[i].interpreted) return false;
     return true;
 }
@@ -74,7 +72,7 @@ static bool same_kernels(const SkyCall *a, const SkyCall *b)
 static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count,
                         const double *seconds)
 {
-    for (uint32_t i = 0; i < call_count; i += group_size(&calls[i])) {
+    for (uint32_t i = 0; i < call_count; i += sky_group_size(&calls[i])) {
         size_t t = 0;
         while (t < *count && !same_kernels(timings[t].call, &calls[i])) t++;
         if (t == *count) timings[(*count)++] = (Timing){.call = &calls[i]};
@@ -106,14 +104,14 @@ static void print_timings(Timing *timings, size_t count, double median)
     for (size_t i = 0; i < count; i++) {
         const SkyCall *call = timings[i].call;
         double rate = 1e-9 * timings[i].calls / timings[i].seconds, flops = 0, bytes = 0;
-        for (uint32_t k = 0; k < group_size(call); k++) {
+        for (uint32_t k = 0; k < sky_group_size(call); k++) {
             flops += kernel_flops(call[k].interpreted);
             bytes += kernel_bytes(call[k].interpreted);
         }
         printf("%8.3f %5.1f%% %5d %8.1f %8.1f  ", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
                timings[i].calls, flops * rate, bytes * rate);
         if (call->group_count) printf("%u blocks: ", call->block_count);
-        for (uint32_t k = 0; k < group_size(call); k++) print_kernel(call[k].interpreted, k ? ", " : "");
+        for (uint32_t k = 0; k < sky_group_size(call); k++) print_kernel(call[k].interpreted, k ? ", " : "");
         printf("\n");
     }
     printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);

@@ -1,5 +1,5 @@
-/* Times kernels on this machine: of processor time with one thread, so that it is charged only for its own work, and of the
- * clock with more. */
+/* Times kernels on this machine: of processor time with one thread, so that it is charged only for its own work, and of
+ * the clock with more. */
 #ifndef PROFILER_MEASURE_H
 #define PROFILER_MEASURE_H
 
@@ -14,8 +14,8 @@ bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics 
 /* Whether the profile has all kernels of the stage. */
 bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);
 /* Runs the only stage of `execution`, whose inputs are set, for some micro-batches, with caches as other layers leave
- * them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they would seem a
- * fifth faster than they are. False, after reporting, as execution_forward. */
+ * them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they would seem
+ * a fifth faster than they are. False, after reporting, as execution_forward. */
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics);
 
 /* Seconds on the clock that counts for so many threads. */

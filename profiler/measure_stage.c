@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/kernel.h"
 #include "profiler/measure.h"
 
 enum {
@@ -10,37 +9,38 @@ enum {
 };
 static const double budget_s = 1; /* no round starts later, beyond LEAST_ROUNDS */
 
-/* Call lists one after the other: forward, backward, update. */
+/* What the stage does, list after list (forward, backward, update): calls, and groups of calls that run as one. */
 enum { LISTS = 3 };
 
-typedef struct Calls {
-    const SkyCall *list[LISTS];
-    uint32_t count[LISTS], total;
-} Calls;
+typedef struct Works {
+    Hash *hash;
+    uint32_t first[LISTS], total; /* of every list */
+} Works;
 
-static Calls calls_of(const SkyStage *stage)
+/* Free its hashes. */
+static Works works_of(const SkyStage *stage)
 {
-    return (Calls){.list = {stage->forward, stage->backward, stage->update},
-                   .count = {stage->forward_count, stage->backward_count, stage->update_count},
-                   .total = stage->forward_count + stage->backward_count + stage->update_count};
-}
-
-static Hash hash_of_call(const Calls *calls, uint32_t number)
-{
-    int list = 0;
-    while (number >= calls->count[list]) number -= calls->count[list++];
-    return kernel_hash(calls->list[list][number].interpreted);
+    const SkyCall *lists[LISTS] = {stage->forward, stage->backward, stage->update};
+    const uint32_t counts[LISTS] = {stage->forward_count, stage->backward_count, stage->update_count};
+    Works works = {.hash = memory_allocate((counts[0] + counts[1] + counts[2] + 1) * sizeof *works.hash)};
+    for (int list = 0; list < LISTS; list++) {
+        works.first[list] = works.total;
+        for (uint32_t i = 0; i < counts[list]; i += sky_group_size(&lists[list][i]))
+            works.hash[works.total++] = profile_work(&lists[list][i]);
+    }
+    return works;
 }
 
 bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage)
 {
-    Calls calls = calls_of(stage);
-    for (uint32_t c = 0; c < calls.total; c++)
-        if (machine_profile_seconds(machine, hash_of_call(&calls, c)) < 0) return false;
-    return true;
+    Works works = works_of(stage);
+    uint32_t known = 0;
+    while (known < works.total && machine_profile_seconds(machine, works.hash[known]) >= 0) known++;
+    free(works.hash);
+    return known == works.total;
 }
 
-/* Notes what every call of the list that runs has taken. */
+/* Notes what all work of the list that runs has taken. */
 typedef struct Clock {
     int threads;
     double last, *seconds;
@@ -69,64 +69,64 @@ static void fill_caches(void)
     __asm__ volatile("" : : "r"(other) : "memory"); /* nobody reads it, and yet it is to be written */
 }
 
-/* One micro-batch and an update. `seconds` has a place for every call. */
-static bool run_round(Execution *execution, Clock *clock, const Calls *calls, double *seconds, Diagnostics *diagnostics)
+/* One micro-batch and an update. `seconds` has a place for all work. */
+static bool run_round(Execution *execution, Clock *clock, const Works *works, double *seconds, Diagnostics *diagnostics)
 {
     fill_caches();
-    clock_start(clock, seconds);
+    clock_start(clock, seconds + works->first[0]);
     if (!execution_forward(execution, 0, 0, diagnostics)) return false;
     fill_caches();
-    clock_start(clock, seconds + calls->count[0]);
+    clock_start(clock, seconds + works->first[1]);
     if (!execution_backward(execution, 0, 0, diagnostics)) return false;
     fill_caches();
-    clock_start(clock, seconds + calls->count[0] + calls->count[1]);
-    return execution_update(execution, 0, diagnostics);
+    clock_start(clock, seconds + works->first[2]);
+    if (!execution_update(execution, 0, diagnostics)) return false;
+    if (clock->seconds != seconds + works->total) bug("a stage does more or less than its lists say");
+    return true;
 }
 
-/* The median of all runs of the kernel in `rounds` rounds. */
-static double median_s(const Hash *hashes, uint32_t calls, Hash kernel, const double *seconds, int rounds)
+/* The median of all that the same work took in `rounds` rounds. */
+static double median_s(const Works *works, Hash hash, const double *seconds, int rounds)
 {
-    double *samples = memory_allocate((size_t)rounds * calls * sizeof *samples);
+    double *samples = memory_allocate((size_t)rounds * works->total * sizeof *samples);
     size_t count = 0;
-    for (uint32_t c = 0; c < calls; c++)
-        for (int r = 0; r < rounds && hash_equal(hashes[c], kernel); r++)
-            samples[count++] = seconds[(size_t)r * calls + c];
+    for (uint32_t w = 0; w < works->total; w++)
+        for (int r = 0; r < rounds && hash_equal(works->hash[w], hash); r++)
+            samples[count++] = seconds[(size_t)r * works->total + w];
     double median = measure_median(samples, count);
     free(samples);
     return median;
 }
 
-static void add_times(MachineProfile *machine, Arena *arena, const Calls *calls, const double *seconds, int rounds)
+static void add_times(MachineProfile *machine, Arena *arena, const Works *works, const double *seconds, int rounds)
 {
     size_t known = machine->kernel_count;
-    KernelTime *times = arena_new_array(arena, KernelTime, known + calls->total);
+    KernelTime *times = arena_new_array(arena, KernelTime, known + works->total);
     if (known) memcpy(times, machine->kernels, known * sizeof *times);
     machine->kernels = times;
-    Hash *hashes = memory_allocate(calls->total * sizeof *hashes);
-    for (uint32_t c = 0; c < calls->total; c++) hashes[c] = hash_of_call(calls, c);
-    for (uint32_t c = 0; c < calls->total; c++) {
-        if (machine_profile_seconds(machine, hashes[c]) >= 0) continue;
-        double time = median_s(hashes, calls->total, hashes[c], seconds, rounds);
-        times[machine->kernel_count++] = (KernelTime){hashes[c], time};
+    for (uint32_t w = 0; w < works->total; w++) {
+        Hash hash = works->hash[w];
+        if (machine_profile_seconds(machine, hash) >= 0) continue;
+        times[machine->kernel_count++] = (KernelTime){hash, median_s(works, hash, seconds, rounds)};
         machine_profile_sort(machine);
     }
-    free(hashes);
 }
 
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics)
 {
-    Calls calls = calls_of(&execution->program->stages[0]);
+    Works works = works_of(&execution->program->stages[0]);
     Clock clock = {.threads = execution->threads};
     execution->between = clock_tick;
     execution->between_context = &clock;
-    double *seconds = memory_allocate((size_t)MOST_ROUNDS * calls.total * sizeof *seconds);
-    bool ok = run_round(execution, &clock, &calls, seconds, diagnostics); /* touches everything; does not count */
+    double *seconds = memory_allocate((size_t)MOST_ROUNDS * works.total * sizeof *seconds);
+    bool ok = run_round(execution, &clock, &works, seconds, diagnostics); /* touches everything; does not count */
     double begun = measure_now_s(clock.threads);
     int rounds = 0;
     while (ok && rounds < MOST_ROUNDS && (rounds < LEAST_ROUNDS || measure_now_s(clock.threads) - begun < budget_s))
-        ok = run_round(execution, &clock, &calls, seconds + (size_t)rounds++ * calls.total, diagnostics);
-    if (ok) add_times(machine, arena, &calls, seconds, rounds);
+        ok = run_round(execution, &clock, &works, seconds + (size_t)rounds++ * works.total, diagnostics);
+    if (ok) add_times(machine, arena, &works, seconds, rounds);
     free(seconds);
+    free(works.hash);
     execution->between = NULL;
     return ok;
 }

@@ -23,16 +23,22 @@ static double roofline_s(const Kernel *kernel, Speed speed)
     return seconds_per_call + fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
 }
 
+static double work_roofline_s(const SkyCall *call, Speed speed)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < sky_group_size(call); i++) seconds += roofline_s(call[i].interpreted, speed);
+    return seconds;
+}
+
 /* What a call list takes on a machine. `measured` may be NULL; *missing counts the calls that it lacks. */
 static double calls_s(const SkyCall *calls, uint32_t count, const MachineProfile *measured, Speed speed,
                       size_t *missing)
 {
     double seconds = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const Kernel *kernel = calls[i].interpreted;
-        double time = measured ? machine_profile_seconds(measured, kernel_hash(kernel)) : -1;
+    for (uint32_t i = 0; i < count; i += sky_group_size(&calls[i])) {
+        double time = measured ? machine_profile_seconds(measured, profile_work(&calls[i])) : -1;
         if (time < 0 && measured && measured->kernel_count) ++*missing;
-        seconds += time >= 0 ? time : roofline_s(kernel, speed);
+        seconds += time >= 0 ? time : work_roofline_s(&calls[i], speed);
     }
     return seconds;
 }
@@ -91,9 +97,10 @@ static void layer_tensors(Costs *costs, LayerCost *layer, const SkyStage *stage)
 static void layer_split(LayerCost *layer, const StageCode *code, const MachineProfile *measured, Speed speed)
 {
     size_t ignored = 0;
-    for (uint32_t i = 0; i < code->stage.backward_count; i++)
+    const SkyCall *calls = code->stage.backward;
+    for (uint32_t i = 0; i < code->stage.backward_count; i += sky_group_size(&calls[i]))
         if (code->puts_off[i])
-            layer->weight_gradient_s += calls_s(&code->stage.backward[i], 1, measured, speed, &ignored);
+            layer->weight_gradient_s += calls_s(&calls[i], sky_group_size(&calls[i]), measured, speed, &ignored);
     if (layer->weight_gradient_s > layer->backward_s) layer->weight_gradient_s = layer->backward_s; /* rounding */
     layer->split_bytes = (int64_t)code->split_bytes;
 }

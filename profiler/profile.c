@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "graph/kernel.h"
 
 /* --- Writing --------------------------------------------------------------------------------------------------------
  */
@@ -215,10 +216,20 @@ void machine_profile_sort(MachineProfile *machine)
     if (machine->kernel_count) qsort(machine->kernels, machine->kernel_count, sizeof *machine->kernels, by_hash);
 }
 
-double machine_profile_seconds(const MachineProfile *machine, Hash kernel)
+Hash profile_work(const SkyCall *call)
+{
+    Hash hash = kernel_hash(call->interpreted);
+    for (uint32_t i = 1; i < sky_group_size(call); i++) {
+        Hash next = kernel_hash(call[i].interpreted);
+        hash = hash_extend(hash, &next, sizeof next);
+    }
+    return hash;
+}
+
+double machine_profile_seconds(const MachineProfile *machine, Hash work)
 {
     if (!machine->kernel_count) return -1;
-    KernelTime key = {.kernel = kernel};
+    KernelTime key = {.kernel = work};
     const KernelTime *found = bsearch(&key, machine->kernels, machine->kernel_count, sizeof key, by_hash);
     return found ? found->seconds : -1;
 }

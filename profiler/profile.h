@@ -9,9 +9,10 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 #include "base/hash.h"
+#include "runtime/program.h"
 
 typedef struct KernelTime {
-    Hash kernel;
+    Hash kernel; /* or group of kernels: profile_work */
     double seconds;
 } KernelTime;
 
@@ -47,8 +48,10 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
 void profile_free(Profile *profile);
 
 void machine_profile_sort(MachineProfile *machine);
-/* Seconds that a kernel takes; < 0: it was not measured. */
-double machine_profile_seconds(const MachineProfile *machine, Hash kernel);
+/* What a call, or the group that begins with it and runs as one, is known by: its kernel's hash, or all of theirs. */
+Hash profile_work(const SkyCall *call);
+/* Seconds that such work takes; < 0: it was not measured. */
+double machine_profile_seconds(const MachineProfile *machine, Hash work);
 /* The device's own measurements; NULL: there are none. */
 const MachineProfile *profile_device(const Profile *profile, const char *device);
 

@@ -127,13 +127,10 @@ static void run_shared(Walker *walker, const SkyCall *call, int sharers)
         call->kernel(walker->operands, begin, end, scratch_of(walker));
 }
 
-/* How many calls stand for the work that begins with this one. */
-static uint32_t calls_of(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
-
 static int sharers_of(const Walker *walker, const SkyCall *first)
 {
     int64_t worthwhile = 0;
-    for (const SkyCall *call = first; call < first + calls_of(first); call++) {
+    for (const SkyCall *call = first; call < first + sky_group_size(first); call++) {
         if (!call->kernel) return 1;
         worthwhile += call->grain > 0 ? call->units / call->grain : call->units;
     }
@@ -151,7 +148,7 @@ static void walk_calls(void *context, int thread, int threads)
     int sharers = walk->count ? sharers_of(&walker, &walk->calls[0]) : 1;
     for (uint32_t i = 0, next; i < walk->count; i = next) {
         const SkyCall *call = &walk->calls[i];
-        next = i + calls_of(call);
+        next = i + sky_group_size(call);
         if (sharers > 1)
             run_shared(&walker, call, sharers);
         else if (thread == 0 && !walk->failed)

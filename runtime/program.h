@@ -49,6 +49,9 @@ typedef struct SkyCall {
     const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
 
+/* How many calls the work has that begins with this one: its group's, or it alone. */
+static inline uint32_t sky_group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
+
 typedef struct SkyTensor {
     const char *name;
     uint32_t dtype; /* DType of base/dtype.h */
