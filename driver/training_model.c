@@ -1,5 +1,6 @@
 #include "driver/training_model.h"
 
+#include "graph/attention.h"
 #include "graph/dropout.h"
 #include "graph/fusion.h"
 #include "graph/layers.h"
@@ -30,7 +31,7 @@ bool training_model_load(TrainingModel *model, const char *path, const ModelOpti
     layers_assign(graph, diagnostics);
     graph_verify(graph);
     if (differentiates) {
-        if (!differentiate(graph, diagnostics)) return false;
+        if (!differentiate(graph, diagnostics) || !attention_recompute(graph, diagnostics)) return false;
         if (options->train && !optimizer_attach(graph, &model->optimizer, diagnostics)) return false;
         graph_remove_dead(graph);
         graph_verify(graph);

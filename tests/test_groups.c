@@ -151,6 +151,54 @@ static void blocks_change_no_bit(void **state)
     check_bits(33, 0.25, false); /* rows that vectors do not divide */
 }
 
+/* The value of forward that a value of backward repeats; 0: it repeats none. */
+static ValueId repeated(const Graph *graph, ValueId value)
+{
+    NodeId producer = graph_value(graph, value)->producer;
+    const Node *node = graph_node(graph, producer);
+    if (!producer || node->phase != PHASE_BACKWARD) return 0;
+    bool repeats = node->op == OP_Softmax || (node->op == OP_Dropout && repeated(graph, node->inputs[0]));
+    return repeats ? graph_node(graph, node->differentiates)->outputs[0] : 0;
+}
+
+/* Undoes what attention_recompute did; returns how much of it there was. */
+static size_t keep_probabilities(Graph *graph)
+{
+    size_t undone = 0;
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
+        Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
+            ValueId forward = node->inputs[i] ? repeated(graph, node->inputs[i]) : 0;
+            if (!forward) continue;
+            node->inputs[i] = forward;
+            undone++;
+        }
+    }
+    graph_remove_dead(graph);
+    return undone;
+}
+
+static void computing_again_changes_no_bit(void **state)
+{
+    (void)state;
+    enum { LONG = 64 }; /* four heads' widths */
+    TrainingModel model;
+    size_t count, other_count;
+    load(&model, LONG - 1, 0.25, false);
+    assert_int_equal(keep_probabilities(&model.graph), 0); /* was too short */
+    training_model_free(&model);
+    load(&model, LONG, 0.25, false);
+    float *again = gradients(&model, GROUPED, 1, &count);
+    /* Of each layer: probabilities in the gradients of scores, and in dropout; its result in those of values. */
+    assert_int_equal(keep_probabilities(&model.graph), LAYERS * 3);
+    float *kept = gradients(&model, GROUPED, 1, &other_count);
+    assert_int_equal(other_count, count);
+    assert_memory_equal(kept, again, count * sizeof *kept);
+    free(again);
+    free(kept);
+    training_model_free(&model);
+}
+
 /* Of groups in the list: how many there are, and how many calls they have at least. */
 static uint32_t count_groups(List list, uint32_t *least_calls)
 {
@@ -183,24 +231,25 @@ static void attention_is_in_groups(void **state)
     }
 }
 
-static void temporary_memory_has_no_scores(void **state)
+static void long_sequences_take_no_memory_for_scores(void **state)
 {
     (void)state;
-    enum { LONG = 512 };
+    enum { LONG = 2048 };
     TrainingModel model;
     StageCode code;
     load(&model, LONG, 0, false);
     stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
     uint64_t head = LONG * LONG * sizeof(float), scores = BATCH * HEADS * head;
-    assert_true(code.stage.space_bytes[SKY_SPACE_SCRATCH] < scores);
-    assert_in_range(code.stage.space_bytes[SKY_SPACE_BLOCK], head, 2 * head);
+    assert_true(code.stage.space_bytes[SKY_SPACE_SLOT] + code.stage.space_bytes[SKY_SPACE_SCRATCH] < scores);
+    assert_in_range(code.stage.space_bytes[SKY_SPACE_BLOCK], 2 * head, 3 * head);
     stage_free(&code);
     training_model_free(&model);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(blocks_change_no_bit), cmocka_unit_test(attention_is_in_groups),
-                                       cmocka_unit_test(temporary_memory_has_no_scores)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_change_no_bit), cmocka_unit_test(computing_again_changes_no_bit),
+        cmocka_unit_test(attention_is_in_groups), cmocka_unit_test(long_sequences_take_no_memory_for_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
