@@ -1,9 +1,11 @@
 #include "partitioner/relaxation.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "partitioner/arcs.h"
+#include "partitioner/lanes.h"
 
 /* ---- reach: how far a stage may stretch ---- */
 
@@ -354,6 +356,65 @@ static void transpose_low(Relaxation *r)
         }
 }
 
+/* ---- classes that others undercut ---- */
+
+typedef struct Speed {
+    int class_index, zone;
+    int64_t work;
+} Speed;
+
+static int by_speed(const void *a, const void *b)
+{
+    const Speed *x = a, *y = b;
+    if (x->zone != y->zone) return x->zone - y->zone;
+    if (x->work != y->work) return x->work < y->work ? -1 : 1;
+    return x->class_index - y->class_index;
+}
+
+/* Is every stage that `slow` can take also one of `fast`, in no more time? */
+static bool is_undercut(const Relaxation *r, int slow, int fast)
+{
+    const Problem *p = r->problem;
+    int n = p->layer_count, levels = r->levels > 0 ? r->levels : 1;
+    const int64_t *a = p->work + (size_t)r->class_type[slow] * ((size_t)n + 1),
+                  *b = p->work + (size_t)r->class_type[fast] * ((size_t)n + 1);
+    if (r->class_zone[slow] != r->class_zone[fast]) return false;
+    for (int l = 0; l < n; l++)
+        if (a[l + 1] - a[l] < b[l + 1] - b[l]) return false;
+    for (int level = 1; level <= levels; level++) {
+        const int *x = relaxation_low(r, level, slow), *y = relaxation_low(r, level, fast);
+        for (int end = 1; end <= n; end++)
+            if (x[end] < y[end]) return false;
+    }
+    return true;
+}
+
+/* Devices that are slow at everything are often free of charge and yet never used: shortest paths need not look. */
+static void order_classes(Relaxation *r)
+{
+    enum { LAST_ROWS = 4 };
+    size_t classes = (size_t)r->class_count;
+    int rows = 0, *last = arena_new_array(&r->arena, int, classes);
+    Speed *speed = memory_allocate((classes + 1) * sizeof *speed);
+    for (int c = 0; c < r->class_count; c++)
+        speed[c] =
+            (Speed){c, r->class_zone[c],
+                    r->problem->work[((size_t)r->class_type[c] + 1) * ((size_t)r->problem->layer_count + 1) - 1]};
+    qsort(speed, classes, sizeof *speed, by_speed);
+    r->order = arena_new_array(&r->arena, int, classes);
+    r->order_row = arena_new_array(&r->arena, int, classes);
+    for (int k = 0; k < r->class_count; k++) {
+        int c = speed[k].class_index, row = rows - 1;
+        while (row >= 0 && row >= rows - LAST_ROWS && !is_undercut(r, c, last[row])) row--;
+        if (row < 0 || row < rows - LAST_ROWS) row = rows++;
+        r->order[k] = c;
+        r->order_row[k] = row;
+        last[row] = c;
+    }
+    free(speed);
+    r->row_price = arena_new_array(&r->arena, double, classes);
+}
+
 static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap, bool sums,
                    const Split *splits, int split_count, const Freeze *freeze)
 {
@@ -379,6 +440,15 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
     relaxation->least = arena_new_array(&relaxation->arena, double, (size_t)relaxation->zone_count);
     relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)relaxation->zone_count);
     if (relaxation->maximal && relaxation->levels == 0 && relaxation->zone_count == 1) transpose_low(relaxation);
+    relaxation->active = arena_new_array(&relaxation->arena, int, (size_t)relaxation->class_count);
+    if (sums && !problem->holes && !relaxation->high) order_classes(relaxation);
+    if (!sums || problem->holes) return;
+    relaxation->lanes = lanes_create(relaxation, &relaxation->arena);
+    relaxation->stage = arena_new_array(&relaxation->arena, double, (size_t)relaxation->class_count);
+    if (relaxation->lanes) return;
+    size_t rows = (size_t)(relaxation->levels > 0 ? relaxation->levels : 1) * (size_t)relaxation->class_count;
+    relaxation->queues = arena_new_array(&relaxation->arena, StartQueue, rows);
+    relaxation->queued = arena_new_array(&relaxation->arena, int, rows *((size_t)problem->layer_count + 1));
 }
 
 void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
@@ -403,190 +473,4 @@ void relaxation_free(Relaxation *relaxation)
 {
     arena_free(&relaxation->arena);
     memset(relaxation, 0, sizeof *relaxation);
-}
-
-/* ---- shortest paths ---- */
-
-typedef struct Window {
-    int low, high; /* starts low ... high-1 */
-    const double *potential, *work;
-} Window;
-
-static inline Window window_of(const Relaxation *r, int c, int end, int own)
-{
-    size_t cuts = (size_t)r->problem->layer_count + 1;
-    Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_zone[c]),
-                r->problem->work_f + (size_t)r->class_type[c] * cuts};
-    if (r->high) w.high = r->high[(size_t)c * cuts + (size_t)end];
-    if (r->maximal && w.low < w.high) w.high = w.low + 1;
-    return w;
-}
-
-static bool in_hole(const Relaxation *r, int c, int start, int end, int own)
-{
-    return r->problem->holes && !problem_stage_fits(r->problem, r->class_type[c], start, end, own > 0 ? own : 1);
-}
-
-/* The cheapest stage of class c that ends at `end`, without its price and the work before `end`. */
-static inline double cheapest(const Relaxation *r, int c, int end, int own)
-{
-    Window w = window_of(r, c, end, own);
-    double least = RELAXATION_INFINITY;
-    if (r->problem->holes) {
-        for (int a = w.low; a < w.high; a++) {
-            double value = w.potential[a] - (r->sums ? w.work[a] : 0);
-            if (value < least && !in_hole(r, c, a, end, own)) least = value;
-        }
-    } else if (r->sums) {
-        for (int a = w.low; a < w.high; a++) {
-            double value = w.potential[a] - w.work[a];
-            least = value < least ? value : least;
-        }
-    } else {
-        for (int a = w.low; a < w.high; a++) least = w.potential[a] < least ? w.potential[a] : least;
-    }
-    return r->sums ? least + w.work[end] : least;
-}
-
-/* The frozen stage that ends at `end` is the only one. */
-static void solve_frozen_end(Relaxation *r, int end, int own)
-{
-    const Problem *p = r->problem;
-    int start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]], zone = r->zone_of[p->type_region[type]];
-    double before = relaxation_potential(r, own, zone)[start];
-    if (before >= RELAXATION_INFINITY / 2 || !problem_stage_fits(p, type, start, end, own > 0 ? own : 1)) return;
-    r->least[zone] = before + (r->sums ? (double)problem_work(p, type, start, end) : 0);
-    r->least_class[zone] = CLASS_FROZEN;
-}
-
-/* Fills, by zone, the least cost of a stage that ends at `end` and its class. */
-static void solve_end(Relaxation *r, const double *price, int end, int behind)
-{
-    int own = relaxation_level(r, behind), zones = r->zone_count;
-    for (int q = 0; q < zones; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
-    if (r->frozen_start && r->frozen_start[end] >= 0) {
-        solve_frozen_end(r, end, own);
-        return;
-    }
-    for (int c = 0; c < r->class_count; c++) {
-        double value = cheapest(r, c, end, own) + price[c];
-        int zone = r->class_zone[c];
-        if (value >= r->least[zone]) continue;
-        r->least[zone] = value;
-        r->least_class[zone] = c;
-    }
-}
-
-/* The common case, without zones, levels or holes, where every stage is stretched as far as it goes. */
-static void solve_stretched(Relaxation *r, const double *price)
-{
-    size_t classes = (size_t)r->class_count;
-    for (int end = 1; end <= r->problem->layer_count; end++) {
-        r->potential[end] = RELAXATION_INFINITY;
-        r->choice[end] = CLASS_NONE;
-        if ((r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end])) continue;
-        if (r->frozen_start && r->frozen_start[end] >= 0) {
-            r->potential[end] = r->potential[r->frozen_start[end]];
-            r->choice[end] = CLASS_FROZEN;
-            continue;
-        }
-        const int *low = r->low_by_cut + (size_t)end * classes;
-        double least = RELAXATION_INFINITY;
-        int best = CLASS_NONE;
-        for (size_t c = 0; c < classes; c++) {
-            double value = r->potential[low[c]] + price[c];
-            if (value < least) least = value, best = (int)c;
-        }
-        r->potential[end] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
-        r->choice[end] = best;
-    }
-}
-
-static void solve_cut(Relaxation *r, const double *price, int end, int behind)
-{
-    const Problem *p = r->problem;
-    int zones = r->zone_count;
-    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)zones * cuts + (size_t)end;
-    bool closed = (r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end]);
-    if (!closed) solve_end(r, price, end, behind);
-    for (int to = 0; to < zones; to++, row += cuts) {
-        double least = RELAXATION_INFINITY;
-        int best = CLASS_NONE;
-        for (int from = 0; from < zones && !closed; from++) {
-            double link = end < p->layer_count ? relaxation_link(r, end, from, to) : 0;
-            double value = r->least[from] + link;
-            if (value < least) least = value, best = r->least_class[from];
-        }
-        r->potential[row] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
-        r->choice[row] = best;
-    }
-}
-
-double relaxation_solve(Relaxation *r, const double *price)
-{
-    const Problem *p = r->problem;
-    int n = p->layer_count, zones = r->zone_count;
-    size_t cuts = (size_t)n + 1;
-    if (r->arcs) return arcs_solve(r, price);
-    for (int row = 0; row < (r->levels + 1) * zones; row++) r->potential[(size_t)row * cuts] = 0;
-    if (r->low_by_cut) {
-        solve_stretched(r, price);
-        return r->potential[n];
-    }
-    for (int end = 1; end < n; end++)
-        for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
-    solve_cut(r, price, n, 0);
-    return r->potential[n]; /* behind the last cut there is no link: every zone's entry is the same */
-}
-
-/* Where the best stage of class c that ends at `end` starts. */
-static int best_start(const Relaxation *r, int c, int end, int own)
-{
-    Window w = window_of(r, c, end, own);
-    double least = RELAXATION_INFINITY;
-    int best = -1;
-    for (int a = w.low; a < w.high; a++) {
-        double value = w.potential[a] - (r->sums ? w.work[a] : 0);
-        if (value < least && !in_hole(r, c, a, end, own)) least = value, best = a;
-    }
-    return best;
-}
-
-void relaxation_path(const Relaxation *r, Path *path)
-{
-    const Problem *p = r->problem;
-    size_t cuts = (size_t)p->layer_count + 1;
-    int count = 0, behind = 0, next_zone = 0;
-    path->cost = 0;
-    for (int end = p->layer_count; end > 0;) {
-        int c = r->choice[((size_t)behind * (size_t)r->zone_count + (size_t)next_zone) * cuts + (size_t)end];
-        if (c == CLASS_NONE) bug("no path back from cut %d", end);
-        const Arc *arc = r->arcs ? &r->arcs[c] : NULL;
-        if (arc) c = arc->class_index;
-        bool frozen = c == CLASS_FROZEN;
-        int own = relaxation_level(r, behind);
-        int start = arc ? arc->start : frozen ? r->frozen_start[end] : best_start(r, c, end, own);
-        int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c],
-            zone = r->zone_of[p->type_region[type]];
-        if (arc) path->cost += arc->cost;
-        if (r->sums) {
-            if (!arc) path->cost += (double)problem_work(p, type, start, end);
-            if (end < p->layer_count) path->cost += relaxation_link(r, end, zone, next_zone);
-        }
-        if (!frozen) {
-            path->class_used[count] = c;
-            path->end[count++] = end;
-        }
-        next_zone = zone;
-        behind = own;
-        end = start;
-    }
-    path->stage_count = count;
-    for (int k = 0; k < count / 2; k++) {
-        int c = path->class_used[k], e = path->end[k];
-        path->class_used[k] = path->class_used[count - 1 - k];
-        path->end[k] = path->end[count - 1 - k];
-        path->class_used[count - 1 - k] = c;
-        path->end[count - 1 - k] = e;
-    }
 }

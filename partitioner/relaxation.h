@@ -37,6 +37,12 @@ enum { CLASS_NONE = -1, CLASS_FROZEN = -2 };
 
 typedef struct Arc Arc; /* partitioner/arcs.h */
 
+typedef struct Lanes Lanes; /* partitioner/lanes.h */
+
+typedef struct StartQueue {
+    int first, last, next; /* entries first ... last-1; the lowest start not looked at yet */
+} StartQueue;
+
 typedef struct Relaxation {
     const Problem *problem;
     Arena arena;
@@ -63,8 +69,17 @@ typedef struct Relaxation {
                           stage in that zone included, with that many stages behind the cut */
     int *choice;       /* like potential: the class of the stage that ends there, CLASS_NONE or CLASS_FROZEN */
     int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one zone and level */
-    double *least;     /* scratch [zone] */
-    int *least_class;  /* scratch [zone] */
+    /* Sums: classes in an order in which every one is at least as slow, layer by layer, and reaches no further than the
+     * one before it in its row (`order_row`, numbers below class_count). NULL where that was not looked for. */
+    int *order, *order_row;
+    int *active, active_count; /* scratch: classes that no faster one of their row undercuts at the last prices */
+    double *row_price;         /* scratch [row] */
+    Lanes *lanes;              /* or NULL */
+    double *stage;             /* scratch [class]: the lanes' results */
+    StartQueue *queues;        /* scratch [own level][class]; NULL in the feasibility form and where there are holes */
+    int *queued;               /* scratch [own level][class][cut]: their starts */
+    double *least;             /* scratch [zone] */
+    int *least_class;          /* scratch [zone] */
 
     const Arc *arcs; /* all stages there are, by end; NULL: all within low and high. `choice` then holds arcs. */
     const int *first_arc, *arc_count; /* [end] */
