@@ -5,9 +5,13 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
+#define prefetch(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
+#else
+#define prefetch(address) (void)(address)
 #endif
 
-enum { WIDTH = 8, FEW_CLASSES = 16, LONG_WINDOW = 64 };
+/* AHEAD: every block is read as a stream of its own, more of them than a processor follows by itself. */
+enum { WIDTH = 8, FEW_CLASSES = 16, LONG_WINDOW = 64, AHEAD = 6 };
 
 typedef struct Reach {
     int first, shared; /* the lowest start of any lane; from where on all lanes may start */
@@ -16,14 +20,14 @@ typedef struct Reach {
 typedef struct Block {
     int zone;
     int class_of[WIDTH]; /* lanes without a class repeat the first */
-    double *work;        /* [cut][lane] */
-    int *low;            /* [cut][lane] */
-    Reach *reach;        /* [cut] */
+    double *work;        /* [cut][lane]: what a window holds lies together */
 } Block;
 
 struct Lanes {
     int block_count, chosen_count;
     Block *blocks;
+    int *low;      /* [cut][block][lane]: what a cut needs lies together */
+    Reach *reach;  /* [cut][block] */
     int *block_of; /* [class] */
     int *chosen;   /* blocks with active classes */
     bool *is_chosen;
@@ -43,23 +47,23 @@ static int by_reach(const void *a, const void *b)
     return x->class_index - y->class_index;
 }
 
-static void fill_block(Block *b, const Relaxation *r, Arena *arena)
+static void fill_block(Lanes *lanes, int index, const Relaxation *r, Arena *arena)
 {
     const Problem *p = r->problem;
+    Block *b = &lanes->blocks[index];
     size_t cuts = (size_t)p->layer_count + 1;
-    b->work = arena_new_array(arena, double, cuts *WIDTH);
-    b->low = arena_new_array(arena, int, cuts *WIDTH);
-    b->reach = arena_new_array(arena, Reach, cuts);
-    for (int end = 0; end < (int)cuts; end++) {
-        Reach reach = {end, 0};
-        for (int j = 0; j < WIDTH; j++) {
+    b->work = arena_new_array(arena, double, (cuts + AHEAD) * WIDTH);
+    for (size_t end = 0; end < cuts; end++) {
+        Reach reach = {(int)end, 0};
+        size_t at = end * (size_t)lanes->block_count + (size_t)index;
+        for (size_t j = 0; j < WIDTH; j++) {
             int c = b->class_of[j], low = relaxation_low(r, 0, c)[end];
-            b->work[end * WIDTH + j] = p->work_f[(size_t)r->class_type[c] * cuts + (size_t)end];
-            b->low[end * WIDTH + j] = low;
+            b->work[end * WIDTH + j] = p->work_f[(size_t)r->class_type[c] * cuts + end];
+            lanes->low[at * WIDTH + j] = low;
             if (low < reach.first) reach.first = low;
             if (low > reach.shared) reach.shared = low;
         }
-        b->reach[end] = reach;
+        lanes->reach[at] = reach;
     }
 }
 
@@ -94,8 +98,11 @@ Lanes *lanes_create(const Relaxation *r, Arena *arena)
                 lanes->block_of[b->class_of[j]] = lanes->block_count - 1;
                 k += own;
             }
-            fill_block(b, r, arena);
         }
+        size_t entries = ((size_t)p->layer_count + 1) * (size_t)lanes->block_count;
+        lanes->low = arena_new_array(arena, int, entries *WIDTH);
+        lanes->reach = arena_new_array(arena, Reach, entries);
+        for (int k = 0; k < lanes->block_count; k++) fill_block(lanes, k, r, arena);
     }
     free(order);
     return lanes;
@@ -137,12 +144,15 @@ void lanes_choose(Lanes *lanes, const Relaxation *r)
 
 void lanes_solve(Lanes *lanes, const Relaxation *r, int end, double *least)
 {
+    const int *lows = lanes->low + (size_t)end * (size_t)lanes->block_count * WIDTH;
+    const Reach *reaches = lanes->reach + (size_t)end * (size_t)lanes->block_count;
     for (int k = 0; k < lanes->chosen_count; k++) {
         const Block *b = &lanes->blocks[lanes->chosen[k]];
         const double *potential = relaxation_potential(r, 0, b->zone), *work = b->work + end * WIDTH;
-        const int *low = b->low + end * WIDTH;
-        Reach reach = b->reach[end];
+        const int *low = lows + lanes->chosen[k] * WIDTH;
+        Reach reach = reaches[lanes->chosen[k]];
         double best[WIDTH];
+        prefetch(work + AHEAD * WIDTH);
         solve_shared(potential, b->work, reach.shared, end, best);
         for (int a = reach.first; a < reach.shared; a++)
             for (int j = 0; j < WIDTH; j++) {

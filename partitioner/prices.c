@@ -251,10 +251,13 @@ void prices_basis_free(PricesBasis *basis)
     free(basis);
 }
 
+/* Without arcs: of relaxations that differ in their cap alone. */
 static bool is_possible(const Relaxation *r, const PricesBasis *b, const Column *column)
 {
-    for (int k = 0, start = 0; k < column->count; start = b->ends[column->first + k++])
-        if (!arcs_contain(r, b->uses[column->first + k], start, b->ends[column->first + k])) return false;
+    for (int k = 0, start = 0; k < column->count; start = b->ends[column->first + k++]) {
+        int c = b->uses[column->first + k], end = b->ends[column->first + k];
+        if (r->arcs ? !arcs_contain(r, c, start, end) : relaxation_low(r, r->levels, c)[end] > start) return false;
+    }
     return true;
 }
 
@@ -411,6 +414,14 @@ static void read_mixture(const Master *m, double *mixture)
     }
 }
 
+/* No prices have a bound above what the mixture at hand costs. */
+static double mixture_cost(const Master *m)
+{
+    double cost = 0;
+    for (int i = 0; i < m->rows; i++) cost += m->columns[m->basis[i]].cost * m->value[i];
+    return cost * m->scale;
+}
+
 static bool enough(const Prices *prices, double target) { return prices->bound > target || prices->found; }
 
 /* Rounds of pricing until the master is solved, the bound suffices, or the iterations are used up. */
@@ -423,6 +434,7 @@ static void generate(Master *m, Prices *prices, double target, int max_iteration
             refactor(m);
             m->pivots = 0;
         }
+        if (prices->tolerance > 0 && mixture_cost(m) - prices->bound < prices->tolerance) return;
         real_prices(m, prices, real, 0.7);
         evaluate(m, prices, real);
         if (enough(prices, target)) return;
@@ -442,7 +454,7 @@ static void generate(Master *m, Prices *prices, double target, int max_iteration
  * over the prices that sum to 1) get near in hundreds of shortest paths. They follow an average of the paths so far, as
  * in the volume algorithm (Barahona and Anbil 2000): single paths say little about what a mixture would use.
  * Feasibility form only. */
-static void ascend(Master *m, Prices *prices, double target, double *real)
+static void ascend(Master *m, Prices *prices, double target, int max_iterations, double *real)
 {
     enum { ROUNDS = 2000, PATIENCE = 24 };
     static const double FRESH = 0.04; /* weight of the latest path in the average that the prices follow */
@@ -450,6 +462,7 @@ static void ascend(Master *m, Prices *prices, double target, double *real)
     double rate = 0.3, *use = memory_allocate((size_t)r->class_count * sizeof *use);
     double best = prices->total > 0 ? prices->path / prices->total : 0;
     for (int round = 0, idle = 0; round < ROUNDS && rate > 1e-4 && !enough(prices, target); round++) {
+        if (prices->iterations >= max_iterations) break;
         if (prices->deadline > 0 && round % 16 == 0 && monotonic_seconds() > prices->deadline) break;
         relaxation_path(r, &m->path);
         double fresh = round > 0 ? FRESH : 1;
@@ -485,7 +498,7 @@ static bool is_impossible(Prices *prices, Relaxation *r, double cheapest)
     return true;
 }
 
-static void set_first_prices(Master *m, Prices *prices, double target, double *real)
+static void set_first_prices(Master *m, Prices *prices, double target, int max_iterations, double *real)
 {
     Relaxation *r = m->relaxation;
     bool started = false;
@@ -496,7 +509,7 @@ static void set_first_prices(Master *m, Prices *prices, double target, double *r
         start_prices(r, r->costed ? 4 : 1, real);
     evaluate(m, prices, real);
     if (r->costed || r->class_count <= MANY_CLASSES) return;
-    ascend(m, prices, target, real);
+    ascend(m, prices, target, max_iterations, real);
     for (int c = 0; c < r->class_count; c++) real[c] = prices->price[c] / m->scale;
     if (!enough(prices, target)) evaluate(m, prices, real);
 }
@@ -507,7 +520,7 @@ static void solve_master(Master *m, Prices *prices, double target, int max_itera
     m->penalty = r->costed ? 1e4 : 1;
     for (int c = 0; c < r->class_count; c++) add_column(m, (Column){.kind = COLUMN_SLACK, .index = c});
     add_column(m, (Column){.kind = COLUMN_EXCESS, .cost = m->penalty});
-    if (prices->warm && prices->warm->rows == m->rows && prices->warm->scale == m->scale && r->arcs) {
+    if (prices->warm && prices->warm->rows == m->rows && prices->warm->scale == m->scale) {
         load_basis(m, prices->warm);
     } else {
         relaxation_path(r, &m->path);
@@ -537,7 +550,7 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
     double cheapest = relaxation_solve(r, zero);
     if (!is_impossible(prices, r, cheapest)) {
         if (r->costed && !prices->warm) m.scale = cheapest > 1000 ? cheapest / 16 : 64;
-        set_first_prices(&m, prices, target, real);
+        set_first_prices(&m, prices, target, max_iterations, real);
         if (!enough(prices, target) && (r->costed || r->class_count <= TOO_MANY_CLASSES))
             solve_master(&m, prices, target, max_iterations, real);
     }

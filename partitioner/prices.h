@@ -21,6 +21,8 @@ typedef struct Prices {
     bool solved; /* the master program was solved to its optimum: these prices are (nearly) the best there are */
     int iterations;
     double deadline; /* set by the caller: on the monotonic clock, when to stop; 0: never */
+    double
+        tolerance; /* set by the caller: the bound need not come closer to the best there is; 0: as close as it gets */
     /* Set by the caller, each may be NULL. */
     double *mixture;         /* [class][cut]: gets how often the final mixture starts a stage of the class there */
     const PricesBasis *warm; /* of a relaxation with the same classes, for relaxations reduced to arcs */

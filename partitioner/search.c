@@ -89,33 +89,42 @@ static void extend(Search *s, const Label *from, int from_index, int c, int type
     const Relaxation *r = s->relaxation;
     const Problem *p = s->problem;
     int region = p->type_region[type], zone = r->zone_of[region], own = relaxation_level(r, from->level);
-    double rest = relaxation_potential(r, own, zone)[start];
-    Label label = {
-        .parent = from_index, .class_index = c, .start = start, .level = own, .region = region, .zone = zone};
-    label.spare = from->spare - (c >= 0 ? s->price[c] : 0);
-    label.key = from->key + (c >= 0 ? s->random[c] : 0);
+    double rest = relaxation_potential(r, own, zone)[start], spare = from->spare - (c >= 0 ? s->price[c] : 0);
+    double bound = rest - spare, sum = 0;
+    int64_t period = 0, update = 0;
     if (!r->sums) {
-        label.bound = rest - label.spare;
-        if (label.bound > 0) return;
+        if (bound > 0) return;
     } else {
         int64_t work = problem_work(p, type, start, end);
-        label.sum = from->sum + (double)work + link;
-        label.period = work > from->period ? work : from->period;
-        if (from_index >= 0) {
+        sum = from->sum + (double)work + link;
+        period = work > from->period ? work : from->period;
+        if (from_index >= 0 && !p->free_links) {
             int64_t busy = problem_link_period(p, end, region, from->region);
-            if (busy > label.period) label.period = busy;
+            if (busy > period) period = busy;
         }
         if (p->has_update) {
-            int64_t update = problem_update(p, type, start, end);
-            label.update = update > from->update ? update : from->update;
+            update = problem_update(p, type, start, end);
+            if (from->update > update) update = from->update;
         }
-        int64_t period = label.period > s->limits.period_low ? label.period : s->limits.period_low;
-        double update = (double)label.update > s->update_low ? (double)label.update : s->update_low;
-        double open = start > 0 ? rest - label.spare : 0; /* a complete plan's value is exact */
-        if (start == 0) period = label.period, update = (double)label.update;
-        label.bound = label.sum + (open > 0 ? open : 0) + (double)(p->microbatches - 1) * (double)period + update;
-        if (label.bound >= s->limits.best) return;
+        int64_t least_period = period > s->limits.period_low ? period : s->limits.period_low;
+        double least_update = (double)update > s->update_low ? (double)update : s->update_low;
+        double open = start > 0 && bound > 0 ? bound : 0; /* a complete plan's value is exact */
+        if (start == 0) least_period = period, least_update = (double)update;
+        bound = sum + open + (double)(p->microbatches - 1) * (double)least_period + least_update;
+        if (bound >= s->limits.best) return;
     }
+    Label label = {.bound = bound,
+                   .sum = sum,
+                   .spare = spare,
+                   .period = period,
+                   .update = update,
+                   .key = from->key + (c >= 0 ? s->random[c] : 0),
+                   .parent = from_index,
+                   .class_index = c,
+                   .start = start,
+                   .level = own,
+                   .region = region,
+                   .zone = zone};
     if (start == 0)
         finish(s, &label);
     else
