@@ -234,9 +234,9 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     for (int list = 0; list < 4; list++) {
         size_t first = ends[list], end = ends[list + 1];
         uint64_t stash = list < 2 ? builder.stash_bytes : 0;
-        if (list < 3) stage_group_calls(&builder, first, end);
-        bytes[SKY_SPACE_BLOCK] =
-            greatest(bytes[SKY_SPACE_BLOCK], stage_place_temporaries(&builder, first, end, SKY_SPACE_BLOCK, 0));
+        if (list < 3 && stage_group_calls(&builder, first, end))
+            bytes[SKY_SPACE_BLOCK] =
+                greatest(bytes[SKY_SPACE_BLOCK], stage_place_temporaries(&builder, first, end, SKY_SPACE_BLOCK, 0));
         bytes[SKY_SPACE_SCRATCH] =
             greatest(bytes[SKY_SPACE_SCRATCH], stage_place_temporaries(&builder, first, end, SKY_SPACE_SCRATCH, stash));
     }

@@ -78,8 +78,9 @@ uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end
 
 /* --- stage_groups.c --- */
 /* Joins runs of the calls first ... end - 1 of one list into groups (runtime/program.h): kernels between matrix
- * products, of which each has as many independent blocks. What only they touch needs room for one block a thread. */
-void stage_group_calls(StageBuilder *builder, size_t first, size_t end);
+ * products, of which each has as many independent blocks. What only they touch needs room for one block a thread.
+ * Returns whether there are any groups. */
+bool stage_group_calls(StageBuilder *builder, size_t first, size_t end);
 
 /* --- stage_tables.c --- */
 /* Fills builder->code from all of the above. */

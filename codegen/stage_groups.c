@@ -156,20 +156,24 @@ static bool shrink_values(StageBuilder *builder, const Group *group, const Reach
     return any;
 }
 
-void stage_group_calls(StageBuilder *builder, size_t first, size_t end)
+bool stage_group_calls(StageBuilder *builder, size_t first, size_t end)
 {
     Lowering *lowering = &builder->lowering;
-    Reach *reach = find_reach(builder, first, end);
+    Reach *reach = NULL;
+    bool any = false;
     for (size_t c = first, next; c < end; c = next) {
         next = c + 1;
         Group group = {.blocks = lowering->calls[c].dead ? 1 : batch_of(&lowering->calls[c])};
         if (group.blocks < 2 || group.blocks > UINT32_MAX || !add_call(builder, &group, c)) continue;
         while (next < end && (lowering->calls[next].dead || add_call(builder, &group, next))) next++;
+        if (!reach) reach = find_reach(builder, first, end);
         if (!shrink_values(builder, &group, reach)) continue;
+        any = true;
         for (int m = 0; m < group.count; m++) {
             builder->groups[group.calls[m]] = (LoweredGroup){(uint32_t)c + 1, (uint32_t)group.blocks};
             lowering->calls[group.calls[m]].kernel = group.kernels[m];
         }
     }
     free(reach);
+    return any;
 }
