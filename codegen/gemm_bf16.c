@@ -11,15 +11,25 @@ typedef struct Bf16Emitter {
                                                    panels divide them */
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the unit */
+    Ir units;                  /* that it is made of: 1, or 2 joined */
     Ir begin, end;             /* its rows */
     Ir columns_end;            /* of its columns */
     Ir k, depth;               /* the block of k */
     Ir first, last;            /* whether it is the first, and the last */
+    Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
 } Bf16Emitter;
 
 static Ir least(Emit *emit, Ir a, Ir b)
 {
     return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+/* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it. */
+static Ir unit_end(Bf16Emitter *gemm, int axis, int64_t step, int64_t extent)
+{
+    Emit *emit = gemm->emit;
+    Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
+    return least(emit, end, emit_i64(emit, extent));
 }
 
 static void emit_parts(Bf16Emitter *gemm, const char *symbol)
@@ -64,6 +74,32 @@ static void call(Bf16Emitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir 
     LLVMBuildCall2(gemm->emit->builder, type, function, arguments, (unsigned)count, "");
 }
 
+static void set_control(Bf16Emitter *gemm, int which)
+{
+    if (gemm->plan->parts > 1) emit_intrinsic(gemm->emit, "llvm.x86.sse.ldmxcsr", NULL, 0, &gemm->control[which], 1);
+}
+
+/* What is left of a factor may be subnormal, which AMX takes for 0, but which the processor computes twenty times as
+ * slowly as 0. */
+static void emit_pack_call(Bf16Emitter *gemm, LLVMValueRef pack, Ir source, Ir packed, Ir extent)
+{
+    set_control(gemm, 1);
+    call(gemm, bf16_pack_type(gemm->emit), pack, (Ir[]){source, packed, extent, gemm->depth}, 4);
+    set_control(gemm, 0);
+}
+
+static void prepare_control(Bf16Emitter *gemm)
+{
+    enum { FLUSH_SUBNORMALS = 0x8040 };
+    Emit *emit = gemm->emit;
+    if (gemm->plan->parts == 1) return;
+    for (int i = 0; i < 2; i++) gemm->control[i] = LLVMBuildAlloca(emit->builder, emit->i32, "");
+    emit_intrinsic(emit, "llvm.x86.sse.stmxcsr", NULL, 0, &gemm->control[0], 1);
+    Ir before = emit_load(emit, emit->i32, gemm->control[0], NULL, 4);
+    emit_store(emit, LLVMBuildOr(emit->builder, before, emit_i32(emit, FLUSH_SUBNORMALS), ""), gemm->control[1], NULL,
+               4);
+}
+
 static void emit_panel_call(Bf16Emitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
 {
     Emit *emit = gemm->emit;
@@ -71,9 +107,9 @@ static void emit_panel_call(Bf16Emitter *gemm, LLVMValueRef panel, Ir column, Ir
     Ir packed = scratch_at(gemm, plan->a_bytes);
     int axis = plan->match.column_axis;
     Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
-    call(gemm, bf16_pack_type(emit), gemm->pack_b, (Ir[]){source, packed, columns, gemm->depth}, 4);
+    emit_pack_call(gemm, gemm->pack_b, source, packed, columns);
     Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
-    Ir kept = emit_mul(emit, in_unit, plan->unit_rows * (int64_t)sizeof(float));
+    Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
     Ir arguments[BF16_BATCH + KERNEL_MAX_AXES];
     arguments[BF16_OPERANDS] = LLVMGetParam(emit->function, 0);
     arguments[BF16_A] = scratch_at(gemm, 0);
@@ -105,7 +141,7 @@ static void emit_panels(Bf16Emitter *gemm)
     const Bf16Plan *plan = gemm->plan;
     int64_t width = bf16_panel_columns(plan), whole = plan->columns / width * width;
     Ir first = gemm->index[plan->match.column_axis];
-    Ir end = least(emit, emit_add(emit, first, emit_i64(emit, plan->unit_columns)), emit_i64(emit, plan->columns));
+    Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, plan->columns);
     gemm->columns_end = end;
     if (gemm->panel) {
         Loop loop;
@@ -129,7 +165,7 @@ static void emit_unit(Bf16Emitter *gemm)
     Ir rows = emit_i64(emit, plan->rows), depth = emit_i64(emit, plan->depth);
     int axis = plan->match.row_axis;
     gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
-    gemm->end = axis < 0 ? rows : least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), rows);
+    gemm->end = axis < 0 ? rows : unit_end(gemm, axis, plan->unit_rows, plan->rows);
     Loop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;
@@ -139,9 +175,34 @@ static void emit_unit(Bf16Emitter *gemm)
     gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
     Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
     Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
-    call(gemm, bf16_pack_type(emit), gemm->pack_a, (Ir[]){source, scratch_at(gemm, 0), unit_rows, gemm->depth}, 4);
+    emit_pack_call(gemm, gemm->pack_a, source, scratch_at(gemm, 0), unit_rows);
     emit_panels(gemm);
     emit_loop_end(emit, &loop, NULL);
+}
+
+/* Both units in one turn, or the one that the call is given. */
+static void emit_joined_units(Bf16Emitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const Units *units = &gemm->plan->units;
+    Ir end = LLVMGetParam(emit->function, 2);
+    Loop loop;
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), end, units->total, 0, NULL);
+    gemm->units = LLVMBuildSub(emit->builder, end, loop.index, "");
+    for (int i = 0; i < units->axis_count; i++)
+        if (units->axes[i].count > 1)
+            gemm->index[units->axes[i].axis] = emit_mul(emit, loop.index, units->axes[i].step);
+    emit_unit(gemm);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+static void emit_units(Bf16Emitter *gemm)
+{
+    Loop loop;
+    gemm->units = emit_i64(gemm->emit, 1);
+    units_emit_loop(gemm->emit, &gemm->plan->units, &loop, gemm->index);
+    emit_unit(gemm);
+    emit_loop_end(gemm->emit, &loop, NULL);
 }
 
 /* Eight tiles of 16 rows of 64 bytes, in the form that LDTILECFG reads. */
@@ -172,12 +233,10 @@ void bf16_emit(Emit *emit, const Kernel *kernel, const Bf16Plan *plan, const cha
         gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
     }
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    prepare_control(&gemm);
     Ir configuration = plan->tiles ? tile_configuration(emit) : NULL;
     if (plan->tiles) emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
-    Loop loop;
-    units_emit_loop(emit, &plan->units, &loop, gemm.index);
-    emit_unit(&gemm);
-    emit_loop_end(emit, &loop, NULL);
+    (plan->joins_units ? emit_joined_units : emit_units)(&gemm);
     if (plan->tiles) emit_intrinsic(emit, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
     LLVMBuildRetVoid(emit->builder);
 }

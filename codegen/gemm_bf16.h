@@ -10,7 +10,9 @@
  * multiply-adds would round it 32 times: the result is closer to the exact one than theirs
  * (tests/test_codegen_gemm.c measures both). (Henry, Tang and Heinecke, "Leveraging
  * the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019.) What differs: an
- * infinite factor makes NaN, not infinity, and parts and sums below 2^-126 count as zero.
+ * infinite factor, or one above 3.396e38 whose leading part is, makes NaN, not infinity, in its row or column (zeros
+ * for its other parts would not help: infinity times a part of the other factor that is 0 is NaN too), and parts and
+ * sums below 2^-126 count as zero.
  *
  * Both factors are packed into blocks of 16 rows (of A) or columns (of B) x 32 k, 1 KiB a part, in which k stands
  * in pairs, as the instructions want them: a block of A holds for every row its 16 pairs, a block of B for every pair
@@ -37,14 +39,16 @@ typedef struct Bf16Plan {
     bool tiles; /* AMX; else VDPBF16PS */
     int parts;  /* of every factor: 1 if it is rounded, 3 if it is split */
     int64_t rows, columns, depth;
-    int vectors;             /* blocks of B in a panel */
-    int tile_rows;           /* rows multiplied at a time */
-    int64_t depth_block;     /* of k; a multiple of BF16_STEP; the last block may be shorter */
-    int64_t unit_rows;       /* multiple of the tile's and of BF16_BLOCK */
-    int64_t unit_columns;    /* multiple of the panel's */
-    size_t a_bytes, b_bytes; /* of the thread's scratch: packed A, a packed panel of B, */
-    size_t sum_bytes;        /* sums between blocks of k: panel after panel, all rows of the unit */
-    size_t tile_bytes;       /* and a finished tile */
+    int vectors;          /* blocks of B in a panel */
+    int tile_rows;        /* rows multiplied at a time */
+    int64_t depth_block;  /* of k; a multiple of BF16_STEP; the last block may be shorter */
+    int64_t unit_rows;    /* multiple of the tile's and of BF16_BLOCK */
+    int64_t unit_columns; /* multiple of the panel's */
+    bool joins_units;     /* the only two, where a call is given both: it packs once what they have in common */
+    int64_t most_rows, most_columns; /* of a unit or of both */
+    size_t a_bytes, b_bytes;         /* of the thread's scratch: packed A, a packed panel of B, */
+    size_t sum_bytes;                /* sums between blocks of k: panel after panel, all rows of the unit */
+    size_t tile_bytes;               /* and a finished tile */
     Units units;
     int64_t grain;
 } Bf16Plan;

@@ -58,7 +58,8 @@ static void choose_units(Bf16Plan *plan, const Kernel *kernel)
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     int64_t least = plan->parts > 1 ? LEAST_PANELS_SPLIT : LEAST_PANELS;
     while (chunks * pieces < WANTED_UNITS && panels / (pieces * 2) >= least) pieces *= 2;
-    if (chunks * pieces == 1) { /* a second thread is worth packing the smaller factor twice */
+    bool single = chunks * pieces == 1;
+    if (single) { /* a second thread is worth packing the smaller factor twice */
         if (plan->rows < plan->columns)
             pieces = 2;
         else
@@ -67,15 +68,18 @@ static void choose_units(Bf16Plan *plan, const Kernel *kernel)
     plan->unit_columns = divide_up(panels, pieces) * width;
     if (plan->match.row_axis >= 0) units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
     units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
+    plan->joins_units = single && plan->units.total == 2;
+    plan->most_rows = plan->joins_units ? round_up(plan->rows, row_granule(plan)) : plan->unit_rows;
+    plan->most_columns = plan->joins_units ? panels * width : plan->unit_columns;
 }
 
 static void choose_scratch(Bf16Plan *plan)
 {
-    size_t steps = (size_t)(plan->depth_block / BF16_STEP), blocks = (size_t)(plan->unit_rows / BF16_BLOCK);
+    size_t steps = (size_t)(plan->depth_block / BF16_STEP), blocks = (size_t)(plan->most_rows / BF16_BLOCK);
     plan->a_bytes = blocks * steps * (size_t)bf16_step_bytes(plan);
     plan->b_bytes = (size_t)plan->vectors * steps * (size_t)bf16_step_bytes(plan);
     if (plan->depth > plan->depth_block)
-        plan->sum_bytes = (size_t)(plan->unit_rows * plan->unit_columns) * sizeof(float);
+        plan->sum_bytes = (size_t)(plan->most_rows * plan->most_columns) * sizeof(float);
     plan->tile_bytes = (size_t)(plan->tile_rows * bf16_panel_columns(plan)) * sizeof(float);
 }
 

@@ -176,8 +176,7 @@ static void prefetch_streams(Panel *panel, Ir offset)
             const KernelOperand *operand = &panel->kernel->operands[operands[o]];
             Ir at = emit_mul(emit, row, operand->stride[plan->match.row_axis]);
             at = emit_add(emit, at, emit_mul(emit, vector, BF16_BLOCK));
-            Ir address =
-                emit_address(emit, emit_memory_type(emit, operand->dtype), panel->body.base[operands[o]], at);
+            Ir address = emit_address(emit, emit_memory_type(emit, operand->dtype), panel->body.base[operands[o]], at);
             emit_prefetch(emit, address, operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);
         }
     }

@@ -66,7 +66,8 @@ static void wait_for(Team *team, unsigned meeting)
         if (atomic_load_explicit(&team->meetings, memory_order_acquire) != meeting) return;
         pause_briefly();
     }
-    atomic_fetch_add(&team->sleeping, 1); /* before the kernel compares: the last to arrive sees it, or the kernel does */
+    atomic_fetch_add(&team->sleeping,
+                     1); /* before the kernel compares: the last to arrive sees it, or the kernel does */
     while (atomic_load(&team->meetings) == meeting)
         syscall(SYS_futex, &team->meetings, FUTEX_WAIT_PRIVATE, meeting, NULL, NULL, 0);
     atomic_fetch_sub(&team->sleeping, 1);

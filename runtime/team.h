@@ -1,7 +1,7 @@
 /* What the threads of one region (runtime/parallel.h) have in common while they work through a list of calls together:
- * a place to meet after each, which costs a quarter of what a region of its own does, and the pieces of a call, of which
- * everyone has a share and takes from another's when its own is done. So a core that is slowed down, by neighbours on
- * the machine or a faster clock elsewhere, holds nobody up for longer than its last piece takes. */
+ * a place to meet after each, which costs a quarter of what a region of its own does, and the pieces of a call, of
+ * which everyone has a share and takes from another's when its own is done. So a core that is slowed down, by
+ * neighbours on the machine or a faster clock elsewhere, holds nobody up for longer than its last piece takes. */
 #ifndef RUNTIME_TEAM_H
 #define RUNTIME_TEAM_H
 

@@ -254,6 +254,33 @@ static void test_split_accuracy(void **state)
     target_free(&multiply_add);
 }
 
+static void fill_with_infinity(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_random(checked, operand, elements, data);
+    if (operand == 0) ((float *)data)[5 * checked->extent[3] + 7] = INFINITY;
+}
+
+static void expect_one_row(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    (void)tolerance;
+    const float *exact = expected[2], *computed = found[2];
+    for (int64_t i = 0; i < checked->extent[1] * checked->extent[2]; i++) {
+        bool infinite = i / checked->extent[2] == 5;
+        assert_true(isfinite(exact[i]) == !infinite);
+        assert_true(infinite ? !isfinite(computed[i]) : fabsf(computed[i] - exact[i]) < 1e-3F);
+    }
+}
+
+/* An infinite factor spoils its row, and never silently. */
+static void test_infinite_factor(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
+    build_product(&p);
+    check_compared(&kernel, 0, fill_with_infinity, expect_one_row);
+}
+
 /* No second thread idles: neither with few rows, nor with few columns, nor with a micro-batch's rows in one block. */
 static void test_units(void **state)
 {
@@ -430,11 +457,11 @@ static void test_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_products),  cmocka_unit_test(test_split_products),
-        cmocka_unit_test(test_split_accuracy), cmocka_unit_test(test_units),
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_long_products),
-        cmocka_unit_test(test_other_targets),  cmocka_unit_test(test_unknown_targets),
-        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_split_products),
+        cmocka_unit_test(test_split_accuracy),  cmocka_unit_test(test_infinite_factor),
+        cmocka_unit_test(test_units),           cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long_products),   cmocka_unit_test(test_other_targets),
+        cmocka_unit_test(test_unknown_targets), cmocka_unit_test(test_cache),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }
