@@ -69,6 +69,19 @@ static Access access_of(const LoweredCall *call, ValueId value)
     return access;
 }
 
+/* Whether the next live call of the list is a product of as many blocks that reads what call `c` writes. */
+static bool feeds_product(const StageBuilder *builder, size_t c, int64_t blocks)
+{
+    const Lowering *lowering = &builder->lowering;
+    const LoweredCall *call = &lowering->calls[c], *next = call + 1;
+    const LoweredCall *end = lowering->calls + lowering->call_count;
+    while (next < end && next->dead) next++;
+    if (next == end || batch_of(next) != blocks) return false;
+    for (int i = 0; i < next->kernel->operand_count; i++)
+        if (next->kernel->operands[i].read && access_of(call, next->operands[i].value).written) return true;
+    return false;
+}
+
 /* Whether the group's last call takes what the others make, and that block by block. */
 static bool last_fits(const StageBuilder *builder, const Group *group)
 {
@@ -86,7 +99,7 @@ static bool last_fits(const StageBuilder *builder, const Group *group)
             connected |= other.written && access.read;
         }
     }
-    return connected || batch_of(call) == group->blocks;
+    return connected || batch_of(call) == group->blocks || feeds_product(builder, group->calls[last], group->blocks);
 }
 
 static bool add_call(const StageBuilder *builder, Group *group, size_t c)

@@ -57,6 +57,12 @@ static void choose(Recomputation *recomputation, ValueId value)
         if (node->inputs[i]) choose(recomputation, node->inputs[i]);
 }
 
+static bool is_softmax(const Graph *graph, ValueId value)
+{
+    NodeId producer = graph_value(graph, value)->producer;
+    return producer && graph_node(graph, producer)->op == OP_Softmax;
+}
+
 static void choose_all(Recomputation *recomputation)
 {
     const Graph *graph = recomputation->graph;
@@ -65,6 +71,9 @@ static void choose_all(Recomputation *recomputation)
         if (node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
         if (node->op == OP_Softmax || (node->op == OP_Dropout && recomputation->chosen[node->inputs[0]]))
             choose(recomputation, node->outputs[0]);
+        /* What is kept anyway is read from near when what was dropped of it is drawn again beside it. */
+        bool of_softmax = node->op == OP_Dropout && is_softmax(graph, node->inputs[0]);
+        if (of_softmax) recomputation->chosen[node->outputs[0]] = true;
     }
 }
 

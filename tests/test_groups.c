@@ -157,7 +157,8 @@ static ValueId repeated(const Graph *graph, ValueId value)
     NodeId producer = graph_value(graph, value)->producer;
     const Node *node = graph_node(graph, producer);
     if (!producer || node->phase != PHASE_BACKWARD) return 0;
-    bool repeats = node->op == OP_Softmax || (node->op == OP_Dropout && repeated(graph, node->inputs[0]));
+    bool drawn_again = node->op == OP_Dropout && node->inputs[0] == graph_node(graph, node->differentiates)->inputs[0];
+    bool repeats = drawn_again || node->op == OP_Softmax || (node->op == OP_Dropout && repeated(graph, node->inputs[0]));
     return repeats ? graph_node(graph, node->differentiates)->outputs[0] : 0;
 }
 
@@ -184,19 +185,19 @@ static void computing_again_changes_no_bit(void **state)
     enum { LONG = 64 }; /* four heads' widths */
     TrainingModel model;
     size_t count, other_count;
-    load(&model, LONG - 1, 0.25, false);
-    assert_int_equal(keep_probabilities(&model.graph), 0); /* was too short */
-    training_model_free(&model);
-    load(&model, LONG, 0.25, false);
-    float *again = gradients(&model, GROUPED, 1, &count);
-    /* Of each layer: probabilities in the gradients of scores, and in dropout; its result in those of values. */
-    assert_int_equal(keep_probabilities(&model.graph), LAYERS * 3);
-    float *kept = gradients(&model, GROUPED, 1, &other_count);
-    assert_int_equal(other_count, count);
-    assert_memory_equal(kept, again, count * sizeof *kept);
-    free(again);
-    free(kept);
-    training_model_free(&model);
+    for (int is_long = 0; is_long < 2; is_long++) {
+        load(&model, is_long ? LONG : LONG - 1, 0.25, false);
+        float *again = gradients(&model, GROUPED, 1, &count);
+        /* Of each layer: dropout's result in the gradients of values and, if long, probabilities in dropout and in the
+         * gradients of scores. */
+        assert_int_equal(keep_probabilities(&model.graph), LAYERS * (is_long ? 3 : 1));
+        float *kept = gradients(&model, GROUPED, 1, &other_count);
+        assert_int_equal(other_count, count);
+        assert_memory_equal(kept, again, count * sizeof *kept);
+        free(again);
+        free(kept);
+        training_model_free(&model);
+    }
 }
 
 /* Of groups in the list: how many there are, and how many calls they have at least. */
@@ -225,7 +226,7 @@ static void attention_is_in_groups(void **state)
         assert_int_equal(count_groups(list_of(&code.stage, 0), &calls), LAYERS);
         assert_int_equal(calls, 3); /* scores, softmax, context */
         assert_int_equal(count_groups(list_of(&code.stage, 1), &calls), LAYERS);
-        assert_int_equal(calls, 5); /* gradients of probabilities, values, scores, queries, keys */
+        assert_int_equal(calls, 5 + dropping); /* gradients of probabilities, values, scores, queries, keys; dropout */
         stage_free(&code);
         training_model_free(&model);
     }
