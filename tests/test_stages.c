@@ -195,8 +195,7 @@ static void short_memory_means_recomputing(void **state)
     assert_string_equal(losses, expected_losses);
 }
 
-/* A device that keeps inputs and labels has the first and the last stage; where memory is short all stages recompute.
- */
+/* A device that keeps inputs and labels has the first and the last stage; where memory is short, stages recompute. */
 static void losses_are_the_same_around_a_loop(void **state)
 {
     static const char *const schedules[] = {"1f1b", "auto", "gpipe"}, *const memory[] = {"1GiB", "1GiB", "2500KiB"};
@@ -207,7 +206,7 @@ static void losses_are_the_same_around_a_loop(void **state)
         write_cluster(cut.stages, cut.threads, memory[i]);
         run("echo 'keep: {inputs: device-1, labels: device-1}' >>cluster.yaml");
         compile_for_cluster(&cut, "optimal");
-        run("test $(grep -c '\"recompute\":true' programs/plan.json) = %d", i == 2 ? 4 : 0);
+        run("test $(grep -c '\"recompute\":true' programs/plan.json) %s", i == 2 ? "-gt 0" : "= 0");
         run("grep -q '\"device\":\"device-1\",\"replica\":0,\"stages\":.0,3.' programs/plan.json");
         run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
         read_losses("log.csv", losses);
