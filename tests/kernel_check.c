@@ -244,6 +244,7 @@ void build_softmax(int64_t rows, int64_t columns)
 static const char *const processors[] = {
     "native",
 #ifdef __x86_64__
+    "x86-64-v4",
     "x86-64-v3",
     "x86-64",
 #endif
@@ -252,6 +253,9 @@ static const char *const processors[] = {
 static bool can_run(const char *processor)
 {
 #ifdef __x86_64__
+    if (strcmp(processor, "x86-64-v4") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (strcmp(processor, "x86-64-v3") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
     return processor != NULL;
@@ -293,7 +297,10 @@ int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t coun
     int failed = 0;
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
         chosen.cpu = processors[i];
-        if (can_run(chosen.cpu)) failed += _cmocka_run_group_tests(chosen.cpu, tests, count, set_up, tear_down);
+        if (can_run(chosen.cpu))
+            failed += _cmocka_run_group_tests(chosen.cpu, tests, count, set_up, tear_down);
+        else
+            printf("skipped: this machine cannot run code for %s\n", chosen.cpu);
     }
     return failed;
 }
