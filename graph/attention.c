@@ -103,12 +103,9 @@ static ValueId remake(Recomputation *recomputation, ValueId value)
 static bool insert(Recomputation *recomputation)
 {
     Graph *graph = recomputation->graph;
-    Node *nodes = graph->nodes;
-    size_t node_count = graph->node_count;
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
     bool ok = true;
-    graph->nodes = NULL;
-    graph->node_count = graph->node_capacity = 0;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
     for (NodeId n = 1; n < node_count && ok; n++) {
         Node node = nodes[n];
         for (int i = 0; node.phase == PHASE_BACKWARD && node.op != OP_NONE && i < node.input_count; i++) {

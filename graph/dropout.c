@@ -188,12 +188,9 @@ static bool drop_outputs(Graph *graph, Places *places, const Node *node, double 
 /* Builds the node list again, with Dropout behind what it drops. */
 static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diagnostics)
 {
-    Node *nodes = graph->nodes;
-    size_t node_count = graph->node_count;
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
     bool ok = true;
-    graph->nodes = NULL;
-    graph->node_count = graph->node_capacity = 0;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
     for (NodeId n = 1; n < node_count && ok; n++) {
         Node node = nodes[n];
         NodeId id = node.op == OP_NONE ? 0 : (NodeId)graph->node_count;

@@ -14,6 +14,16 @@ void graph_init(Graph *graph, const char *file)
     array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
 }
 
+Node *graph_take_nodes(Graph *graph, size_t *count)
+{
+    Node *nodes = graph->nodes;
+    *count = graph->node_count;
+    graph->nodes = NULL;
+    graph->node_count = graph->node_capacity = 0;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
+    return nodes;
+}
+
 void graph_free(Graph *graph)
 {
     arena_free(&graph->arena);

@@ -132,6 +132,8 @@ typedef struct Graph {
 
 void graph_init(Graph *graph, const char *file);
 void graph_free(Graph *graph);
+/* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes. */
+Node *graph_take_nodes(Graph *graph, size_t *count);
 
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
 static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }

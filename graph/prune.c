@@ -372,11 +372,8 @@ void prune_unread(Graph *graph, Diagnostics *diagnostics)
     for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--)
         if (graph_node(graph, n)->op != OP_NONE) demand_inputs(&pruner, graph_node(graph, n));
 
-    Node *nodes = graph->nodes;
-    size_t node_count = graph->node_count;
-    graph->nodes = NULL;
-    graph->node_count = graph->node_capacity = 0;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
     for (size_t n = 1; n < node_count; n++)
         if (nodes[n].op != OP_NONE) rebuild_node(&pruner, nodes[n]);
     free(nodes);

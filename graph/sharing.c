@@ -83,11 +83,8 @@ static ValueId view_in(Sharer *sharer, ValueId value, int layer)
 static void rebuild(Sharer *sharer)
 {
     Graph *graph = sharer->graph;
-    Node *nodes = graph->nodes;
-    size_t node_count = graph->node_count;
-    graph->nodes = NULL;
-    graph->node_count = graph->node_capacity = 0;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
     for (NodeId n = 1; n < node_count; n++) {
         Node node = nodes[n];
         if (node.op == OP_NONE) continue;

@@ -29,10 +29,8 @@ static void load(TrainingModel *model, int64_t sequence, double dropout, bool pr
                                .sequence = sequence,
                                .weights = true,
                                .seed = 1};
-    const ModelOptions options = {.import = {.dropout_given = true, .dropout = dropout},
-                                  .want_loss = true,
-                                  .train = true,
-                                  .no_pruning = !prune};
+    const ModelOptions options = {
+        .import = {.dropout_given = true, .dropout = dropout}, .want_loss = true, .train = true, .no_pruning = !prune};
     Diagnostics diagnostics = {0};
     Scratch file = scratch_text("");
     assert_true(bert_write(&config, file.path, &diagnostics));
@@ -158,7 +156,8 @@ static ValueId repeated(const Graph *graph, ValueId value)
     const Node *node = graph_node(graph, producer);
     if (!producer || node->phase != PHASE_BACKWARD) return 0;
     bool drawn_again = node->op == OP_Dropout && node->inputs[0] == graph_node(graph, node->differentiates)->inputs[0];
-    bool repeats = drawn_again || node->op == OP_Softmax || (node->op == OP_Dropout && repeated(graph, node->inputs[0]));
+    bool repeats =
+        drawn_again || node->op == OP_Softmax || (node->op == OP_Dropout && repeated(graph, node->inputs[0]));
     return repeats ? graph_node(graph, node->differentiates)->outputs[0] : 0;
 }
 
@@ -220,7 +219,7 @@ static void attention_is_in_groups(void **state)
     for (int dropping = 0; dropping < 2; dropping++) {
         TrainingModel model;
         StageCode code;
-        uint32_t calls;
+        uint32_t calls = 0;
         load(&model, 24, 0.25 * dropping, false);
         stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
         assert_int_equal(count_groups(list_of(&code.stage, 0), &calls), LAYERS);
@@ -229,6 +228,49 @@ static void attention_is_in_groups(void **state)
         assert_int_equal(calls, 5 + dropping); /* gradients of probabilities, values, scores, queries, keys; dropout */
         stage_free(&code);
         training_model_free(&model);
+    }
+}
+
+static ValueId add(Graph *graph, Opcode op, ValueId a, ValueId b, Attribute attribute)
+{
+    static int number;
+    Diagnostics diagnostics = {0};
+    ValueId result;
+    NodeOrigin origin = {arena_format(&graph->arena, "node %d", number++), PHASE_FORWARD, 0, 0};
+    int attributes = attribute.name ? 1 : 0;
+    assert_true(graph_add_node(graph, op, origin, (ValueId[]){a, b}, b ? 2 : 1, &attribute, attributes, &result, 1,
+                               &diagnostics));
+    return result;
+}
+
+/* A product that reads other blocks than its own of what the group makes, of which there are as many, stays outside. */
+static void blocks_that_cross_are_no_group(void **state)
+{
+    (void)state;
+    const Shape shape = {4, {2, 2, 8, 8}};
+    for (int crossing = 0; crossing < 2; crossing++) {
+        Graph graph;
+        StageCode code;
+        uint32_t calls = 0;
+        graph_init(&graph, "crossing");
+        ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &shape),
+                w = graph_add_input(&graph, "w", DTYPE_F32, &shape);
+        ValueId scores = add(&graph, OP_MatMul, x, w, (Attribute){0});
+        ValueId context = add(&graph, OP_MatMul, add(&graph, OP_Softmax, scores, 0, attribute_integer("axis", -1)), x,
+                              (Attribute){0});
+        if (crossing)
+            context = add(&graph, OP_Transpose, context, 0, attribute_integers("perm", (int64_t[]){1, 0, 2, 3}, 4));
+        graph_add_output(&graph, "y", add(&graph, OP_MatMul, context, w, (Attribute){0}));
+        graph.layer_count = 1;
+        graph.layer_names = (const char *[]){"all"};
+        stage_build(&code, &graph, 0, 0);
+        uint32_t groups = 0;
+        for (uint32_t c = 0; c < code.stage.forward_count; c++)
+            if (code.stage.forward[c].group_count) groups++, calls = code.stage.forward[c].group_count;
+        assert_int_equal(groups, 1);
+        assert_int_equal(calls, crossing ? 3 : 4);
+        stage_free(&code);
+        graph_free(&graph);
     }
 }
 
@@ -251,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_change_no_bit), cmocka_unit_test(computing_again_changes_no_bit),
-        cmocka_unit_test(attention_is_in_groups), cmocka_unit_test(long_sequences_take_no_memory_for_scores)};
+        cmocka_unit_test(attention_is_in_groups), cmocka_unit_test(blocks_that_cross_are_no_group),
+        cmocka_unit_test(long_sequences_take_no_memory_for_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
