@@ -7,7 +7,8 @@
  *
  * Calls that share a kernel, or groups that share all, are one line: label, calls, milliseconds a step, share, GFLOP/s,
  * and GB/s counting every element once a kernel. The last line also has the median of whole steps. Of one thread its
- * own time counts, of more the clock. */
+ * own time counts, of more the clock. Threads meet after every call or group while these are timed; in whole steps,
+ * before, after every wave. With --waves=1 a line is a wave of calls that do not wait for each other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,9 @@
 #include "bench/peak.h"
 #include "driver/program.h"
 
-static int steps = 10, threads = 1;
+static int steps = 10, threads = 1, by_waves = 0;
+
+static uint32_t line_size(const SkyCall *call) { return by_waves ? sky_wave_size(call) : sky_group_size(call); }
 
 typedef struct Timing {
     const SkyCall *call; /* or the first of a group */
@@ -63,8 +66,8 @@ static void fill_parameters(const Execution *execution, const SkyStage *stage, c
 
 static bool same_kernels(const SkyCall *a, const SkyCall *b)
 {
-    if (a->group_count != b->group_count) return false;
-    for (uint32_t i = 0; i < sky_group_size(a); i++)
+    if (line_size(a) != line_size(b)) return false;
+    for (uint32_t i = 0; i < line_size(a); i++)
         if (a[i].interpreted != b[i].interpreted) return false;
     return true;
 }
@@ -72,7 +75,7 @@ static bool same_kernels(const SkyCall *a, const SkyCall *b)
 static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count,
                         const double *seconds)
 {
-    for (uint32_t i = 0; i < call_count; i += sky_group_size(&calls[i])) {
+    for (uint32_t i = 0; i < call_count; i += line_size(&calls[i])) {
         size_t t = 0;
         while (t < *count && !same_kernels(timings[t].call, &calls[i])) t++;
         if (t == *count) timings[(*count)++] = (Timing){.call = &calls[i]};
@@ -104,41 +107,50 @@ static void print_timings(Timing *timings, size_t count, double median)
     for (size_t i = 0; i < count; i++) {
         const SkyCall *call = timings[i].call;
         double rate = 1e-9 * timings[i].calls / timings[i].seconds, flops = 0, bytes = 0;
-        for (uint32_t k = 0; k < sky_group_size(call); k++) {
+        for (uint32_t k = 0; k < line_size(call); k++) {
             flops += kernel_flops(call[k].interpreted);
             bytes += kernel_bytes(call[k].interpreted);
         }
         printf("%8.3f %5.1f%% %5d %8.1f %8.1f  ", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
                timings[i].calls, flops * rate, bytes * rate);
-        if (call->group_count) printf("%u blocks: ", call->block_count);
-        for (uint32_t k = 0; k < sky_group_size(call); k++) print_kernel(call[k].interpreted, k ? ", " : "");
+        for (uint32_t k = 0; k < line_size(call); k++) {
+            if (call[k].group_count) printf("%s%u blocks: ", k ? ", " : "", call[k].block_count);
+            print_kernel(call[k].interpreted, k && !call[k].group_count ? ", " : "");
+        }
         printf("\n");
     }
     printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);
 }
 
-static bool measure(const Execution *opened, const SkyStage *stage, Diagnostics *diagnostics)
+static bool run_step(Execution *execution, Clock *clock, double *seconds[3], Diagnostics *diagnostics)
 {
-    Execution execution = *opened;
+    start(clock, seconds[0]);
+    if (!execution_forward(execution, 0, 0, diagnostics)) return false;
+    start(clock, seconds[1]);
+    if (!execution_backward(execution, 0, 0, diagnostics)) return false;
+    start(clock, seconds[2]);
+    return execution_update(execution, 0, diagnostics);
+}
+
+static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *diagnostics)
+{
     const SkyCall *calls[] = {stage->forward, stage->backward, stage->update};
     uint32_t counts[] = {stage->forward_count, stage->backward_count, stage->update_count};
     uint32_t total = counts[0] + counts[1] + counts[2];
     double *seconds = calloc(total + 1, sizeof *seconds), *whole = calloc((size_t)steps, sizeof *whole);
     Timing *timings = calloc(total + 1, sizeof *timings);
+    double *lists[] = {seconds, seconds + counts[0], seconds + counts[0] + counts[1]};
     Clock clock = {0};
-    execution.between = tick;
-    execution.between_context = &clock;
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
         double began = bench_seconds(threads);
-        start(&clock, seconds);
-        ok = execution_forward(&execution, 0, 0, diagnostics);
-        start(&clock, seconds + counts[0]);
-        ok = ok && execution_backward(&execution, 0, 0, diagnostics);
-        start(&clock, seconds + counts[0] + counts[1]);
-        ok = ok && execution_update(&execution, 0, diagnostics);
+        ok = run_step(execution, &clock, lists, diagnostics);
         whole[step] = bench_seconds(threads) - began;
     }
+    if (!by_waves) execution_keep_apart(execution);
+    execution->between = tick;
+    execution->between_context = &clock;
+    for (int step = 0; ok && step < steps; step++) ok = run_step(execution, &clock, lists, diagnostics);
     size_t count = 0;
     uint32_t first = 0;
     for (int list = 0; list < 3; list++) {
@@ -198,6 +210,10 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[i], "--no-prune") == 0) {
             options.no_pruning = atoi(equals + 1) != 0;
+            continue;
+        }
+        if (strcmp(argv[i], "--waves") == 0) {
+            by_waves = atoi(equals + 1);
             continue;
         }
         if (strcmp(argv[i], "--steps") == 0 || strcmp(argv[i], "--threads") == 0) {

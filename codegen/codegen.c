@@ -33,20 +33,20 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
         const Bf16Plan *bf16 = &plan->bf16;
         plan->kind = PLAN_BF16;
         compiled->units = bf16->units.total;
-        compiled->grain = bf16->grain;
+        compiled->nanoseconds = bf16->nanoseconds;
         compiled->scratch_bytes = bf16->a_bytes + bf16->b_bytes + bf16->sum_bytes + bf16->tile_bytes;
         compiled->uses_tiles = bf16->tiles;
     } else if (gemm_plan(&plan->gemm, kernel, target)) {
         plan->kind = PLAN_GEMM;
         compiled->units = plan->gemm.units.total;
-        compiled->grain = plan->gemm.grain;
+        compiled->nanoseconds = plan->gemm.nanoseconds;
         compiled->scratch_bytes = plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes;
         compiled->emulates_bf16 = plan->gemm.match.bf16;
     } else {
         plan->kind = PLAN_LOOP;
         loop_plan(&plan->loop, kernel, target);
         compiled->units = plan->loop.units.total;
-        compiled->grain = plan->loop.grain;
+        compiled->nanoseconds = plan->loop.nanoseconds;
     }
 }
 
@@ -343,7 +343,7 @@ void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyPro
                 const CompiledKernel *kernel = codegen_find(compiled, call->interpreted);
                 if (!kernel) bug("call %s: its kernel was not compiled", call->name);
                 call->units = kernel->units;
-                call->grain = kernel->grain;
+                call->nanoseconds = kernel->nanoseconds;
                 if (call->block_count && kernel->units % call->block_count)
                     bug("call %s: its %lld work units are not of %u blocks", call->name, (long long)kernel->units,
                         call->block_count);

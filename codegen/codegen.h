@@ -17,7 +17,7 @@ typedef struct CompiledKernel {
     Hash hash;
     char symbol[40];
     int64_t units;        /* of work; 0: nothing to do */
-    int64_t grain;        /* least units worth a thread of their own */
+    int64_t nanoseconds;  /* of all of it on one thread, roughly */
     size_t scratch_bytes; /* per thread */
     bool emulates_bf16;   /* multiplies factors rounded to bf16 by float32 instructions */
     bool uses_tiles;      /* AMX: the process must have asked for them (base/tiles.h) */
@@ -49,8 +49,8 @@ CompiledKernels *codegen_compile_program(const SkyProgram *program, const Target
 const CompiledKernel *codegen_find(const CompiledKernels *compiled, const Kernel *kernel); /* NULL if absent */
 void codegen_free(CompiledKernels *compiled);
 
-/* Fills units and grain of every call of the program, thread_scratch_bytes of its stages, uses_tiles and, if `jit` is
- * given, the functions. The calls must lie in memory that may be written. */
+/* Fills units and nanoseconds of every call of the program, thread_scratch_bytes of its stages, uses_tiles and, if
+ * `jit` is given, the functions. The calls must lie in memory that may be written. */
 typedef struct JitProgram JitProgram;
 void codegen_bind(const CompiledKernels *compiled, const JitProgram *jit, SkyProgram *program);
 

@@ -37,7 +37,7 @@ typedef struct GemmPlan {
     bool sums_in_place;                 /* the epilogue is a plain store of the sum: blocks of k accumulate in C */
     size_t b_bytes, a_bytes, sum_bytes; /* of the thread's scratch: packed B, packed A, sums between blocks of k */
     Units units;
-    int64_t grain;
+    int64_t nanoseconds; /* rough */
 } GemmPlan;
 
 /* The height of a tile of so many vectors. */

@@ -50,7 +50,7 @@ typedef struct Bf16Plan {
     size_t sum_bytes;                /* sums between blocks of k: panel after panel, all rows of the unit */
     size_t tile_bytes;               /* and a finished tile */
     Units units;
-    int64_t grain;
+    int64_t nanoseconds; /* rough */
 } Bf16Plan;
 
 /* A block's parts follow one another. */

@@ -106,6 +106,6 @@ bool bf16_plan(Bf16Plan *plan, const Kernel *kernel, const Target *target)
     choose_units(plan, kernel);
     choose_scratch(plan);
     double rate = plan->parts > 1 ? 250 : plan->tiles ? 1500 : 150; /* floating-point operations per nanosecond */
-    plan->grain = units_grain(&plan->units, kernel_flops(kernel) / rate);
+    plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
     return true;
 }

@@ -166,6 +166,6 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
         plan->sum_bytes = (size_t)plan->unit_rows * width * size;
     }
     double rate = 3.0 * 2 * 2 * plan->lanes; /* floating-point operations per nanosecond */
-    plan->grain = units_grain(&plan->units, kernel_flops(kernel) / rate);
+    plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
     return true;
 }

@@ -20,7 +20,7 @@ typedef struct LoopPlan {
     int64_t columns;  /* > 0: a column sum, this many columns a unit, `copies` rows at a time (loop_columns.c) */
     bool streams;     /* over more memory than the caches hold: what is read later is prefetched */
     Units units;
-    int64_t grain;
+    int64_t nanoseconds; /* rough */
 } LoopPlan;
 
 void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target);

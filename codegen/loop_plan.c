@@ -171,7 +171,7 @@ static void choose_copies(LoopPlan *plan, const Kernel *kernel)
 
 static double estimate_nanoseconds(const Kernel *kernel, const LoopPlan *plan)
 {
-    double compute = kernel_flops(kernel) / (2.0 * plan->lanes), memory = kernel_bytes(kernel) / 10;
+    double compute = kernel_flops(kernel) / (2.0 * plan->lanes), memory = kernel_bytes(kernel) / 20;
     return compute > memory ? compute : memory;
 }
 
@@ -198,5 +198,5 @@ void loop_plan(LoopPlan *plan, const Kernel *kernel, const Target *target)
         units_add(&plan->units, inner, kernel->extent[inner], chunk);
     }
     if (is_map(kernel) && kernel->extent[inner] == 0) plan->units.total = 0; /* loops run once before they ask */
-    plan->grain = units_grain(&plan->units, estimate_nanoseconds(kernel, plan));
+    plan->nanoseconds = (int64_t)estimate_nanoseconds(kernel, plan);
 }

@@ -181,6 +181,7 @@ static void free_builder(StageBuilder *builder)
     free(builder->location);
     free(builder->placed);
     free(builder->groups);
+    free(builder->wave);
     free(builder->block_bytes);
     free(builder->kernels);
     buffer_free(&builder->constants);
@@ -226,6 +227,7 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     builder.location = memory_allocate(graph->value_count * sizeof *builder.location);
     builder.placed = memory_allocate(graph->value_count);
     builder.groups = memory_allocate((builder.lowering.call_count + 1) * sizeof *builder.groups);
+    builder.wave = memory_allocate((builder.lowering.call_count + 1) * sizeof *builder.wave);
     builder.block_bytes = memory_allocate(graph->value_count * sizeof *builder.block_bytes);
     stage_place_parameters(&builder);
     stage_place_lasting(&builder);
@@ -234,7 +236,10 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     for (int list = 0; list < 4; list++) {
         size_t first = ends[list], end = ends[list + 1];
         uint64_t stash = list < 2 ? builder.stash_bytes : 0;
-        if (list < 3 && stage_group_calls(&builder, first, end))
+        bool updates = list == 3; /* which have no temporaries */
+        bool groups = !updates && stage_group_calls(&builder, first, end);
+        stage_find_waves(&builder, first, end, updates);
+        if (groups)
             bytes[SKY_SPACE_BLOCK] =
                 greatest(bytes[SKY_SPACE_BLOCK], stage_place_temporaries(&builder, first, end, SKY_SPACE_BLOCK, 0));
         bytes[SKY_SPACE_SCRATCH] =

@@ -1,6 +1,6 @@
 /* Internal to stages: what the parts of stage_build share while one stage is made. In order: nodes and boundaries
- * (stage_nodes.c), lowering and fusion (stage.c), groups (stage_groups.c), places (stage_places.c), tables
- * (stage_tables.c). */
+ * (stage_nodes.c), lowering and fusion (stage.c), groups (stage_groups.c),
+ * waves (stage_waves.c), places (stage_places.c), tables (stage_tables.c). */
 #ifndef CODEGEN_STAGE_BUILDER_H
 #define CODEGEN_STAGE_BUILDER_H
 
@@ -45,9 +45,10 @@ typedef struct StageBuilder {
     bool *recomputed;      /* per forward call: backward runs it again; NULL: none */
     SkyLocation *location; /* per value, where placed */
     bool *placed;
-    LoweredGroup *groups; /* per call: where it belongs; group 0: nowhere */
+    LoweredGroup *groups;  /* per call: where it belongs; group 0: nowhere */
+    size_t *wave;          /* per call: 1 + the first call of its wave */
     uint64_t *block_bytes; /* per value: of one block, where only calls of one group touch it; else 0 */
-    KernelEntry *kernels; /* those the call tables point to */
+    KernelEntry *kernels;  /* those the call tables point to */
     size_t kernel_count, kernel_capacity;
     Buffer constants;
     uint64_t state_bytes, slot_bytes;
@@ -81,6 +82,24 @@ uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end
  * products, of which each has as many independent blocks. What only they touch needs room for one block a thread.
  * Returns whether there are any groups. */
 bool stage_group_calls(StageBuilder *builder, size_t first, size_t end);
+
+/* --- stage_waves.c --- */
+/* What the calls of a wave touch. */
+typedef struct Touched {
+    size_t *read, *written; /* per value: the last turn in which it was */
+    size_t turn;
+} Touched;
+
+Touched stage_touched_create(const StageBuilder *builder);
+void stage_touched_clear(Touched *touched); /* nothing is touched any more */
+void stage_touched_free(Touched *touched);
+/* Whether the call must come after what has touched: it reads what that writes, or writes what that reads or writes. */
+bool stage_waits(const StageBuilder *builder, const LoweredCall *call, const Touched *touched);
+void stage_touch(const StageBuilder *builder, const LoweredCall *call, Touched *touched);
+
+/* Joins runs of the calls first ... end - 1 of one list, groups whole, into waves (runtime/program.h). Of several
+ * layers only if `across_layers`: what calls of a wave need lives as long as the whole wave. */
+void stage_find_waves(StageBuilder *builder, size_t first, size_t end, bool across_layers);
 
 /* --- stage_tables.c --- */
 /* Fills builder->code from all of the above. */

@@ -118,11 +118,11 @@ void stage_place_lasting(StageBuilder *builder)
     }
 }
 
-/* When a call runs. All calls of a group run at the same time, but one after another for the one block in the space of
- * blocks. */
+/* When a call runs. All calls of a wave run at the same time, but those of a group one after another for the one block
+ * in the space of blocks. */
 static size_t moment(const StageBuilder *builder, size_t call, SkySpace space)
 {
-    return space != SKY_SPACE_BLOCK && builder->groups[call].group ? builder->groups[call].group - 1 : call;
+    return space == SKY_SPACE_BLOCK ? call : builder->wave[call] - 1;
 }
 
 uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base)

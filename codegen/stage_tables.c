@@ -22,13 +22,16 @@ static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
     return copy;
 }
 
-/* Of the calls in the table, which belong to groups[0 ...], the first of each group gets their number. */
-static void count_groups(SkyCall *calls, const uint32_t *groups, uint32_t count)
+/* The calls of a table, by where they are in the lowering: the first of each group and wave gets their number. */
+static void count_groups_and_waves(const StageBuilder *builder, SkyCall *calls, const size_t *lowered, uint32_t count)
 {
-    uint32_t first = 0;
+    SkyCall *group = calls, *wave = calls;
     for (uint32_t i = 0; i < count; i++) {
-        if (!i || groups[i] != groups[i - 1]) first = i;
-        if (groups[i]) calls[first].group_count++;
+        size_t c = lowered[i], before = i ? lowered[i - 1] : c;
+        if (builder->groups[c].group != builder->groups[before].group) group = &calls[i];
+        if (builder->wave[c] != builder->wave[before]) wave = &calls[i];
+        if (builder->groups[c].group) group->group_count++;
+        wave->wave_count++;
     }
 }
 
@@ -38,7 +41,7 @@ static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end
     const Graph *graph = builder->graph;
     Arena *arena = &builder->code->arena;
     SkyCall *calls = arena_new_array(arena, SkyCall, end - first);
-    uint32_t *groups = memory_allocate((end - first + 1) * sizeof *groups);
+    size_t *from = memory_allocate((end - first + 1) * sizeof *from);
     *count = 0;
     for (size_t c = first; c < end; c++) {
         const LoweredCall *lowered = &builder->lowering.calls[c];
@@ -51,20 +54,19 @@ static const SkyCall *call_table(StageBuilder *builder, size_t first, size_t end
             locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
         }
         const Node *node = graph_node(graph, lowered->node);
-        groups[*count] = builder->groups[c].group;
+        from[*count] = c;
         calls[(*count)++] = (SkyCall){
             .operands = locations,
             .operand_count = (uint32_t)operands,
             .block_count = builder->groups[c].blocks,
             .layer = (uint32_t)(node->layer == LAYER_NONE ? builder->first_layer : node->layer),
             .units = 1,
-            .grain = 1,
             .name = arena_format(arena, "%s %s", node->name, lowered->kernel->label),
             .interpreted = intern_kernel(builder, lowered->kernel),
         };
     }
-    count_groups(calls, groups, *count);
-    free(groups);
+    count_groups_and_waves(builder, calls, from, *count);
+    free(from);
     return calls;
 }
 

@@ -1,7 +1,5 @@
 #include "codegen/work_units.h"
 
-#include <math.h>
-
 void units_init(Units *units) { *units = (Units){.total = 1}; }
 
 void units_add(Units *units, int axis, int64_t extent, int64_t step)
@@ -9,13 +7,6 @@ void units_add(Units *units, int axis, int64_t extent, int64_t step)
     int64_t count = (extent + step - 1) / step;
     units->axes[units->axis_count++] = (UnitAxis){axis, extent, step, count};
     units->total *= count;
-}
-
-int64_t units_grain(const Units *units, double kernel_nanoseconds)
-{
-    if (units->total <= 1) return 1;
-    double grain = ceil(30e3 * (double)units->total / fmax(kernel_nanoseconds, 1));
-    return grain < (double)units->total ? (int64_t)grain : units->total;
 }
 
 void units_emit_loop(Emit *emit, const Units *units, Loop *loop, Ir index[KERNEL_MAX_AXES])

@@ -21,9 +21,6 @@ typedef struct Units {
 void units_init(Units *units);
 void units_add(Units *units, int axis, int64_t extent, int64_t step);
 
-/* A nominal 30 microseconds of work, given an estimate of the whole kernel's nanoseconds. */
-int64_t units_grain(const Units *units, double kernel_nanoseconds);
-
 /* Emits the loop over units begin ... end - 1, from the parameters of a SkyKernel, and sets index[axis] of every unit
  * axis to its first iteration. End it with emit_loop_end. */
 void units_emit_loop(Emit *emit, const Units *units, Loop *loop, Ir index[KERNEL_MAX_AXES]);

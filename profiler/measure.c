@@ -6,6 +6,7 @@
 
 #include "codegen/codegen.h"
 #include "runtime/parallel.h"
+#include "runtime/waves.h"
 
 enum { SAMPLES = 7 };
 static const double sample_s = 2e-3, budget_s = 0.5; /* least length of a sample; most time for one kernel */
@@ -78,9 +79,9 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
     const CompiledKernel *kernel = compiled->kernels;
     for (Hash hash = kernel_hash(source); !hash_equal(kernel->hash, hash);) kernel++;
     SkyKernel *function = jit_find(jit, kernel);
-    int most = kernel->grain > 0 ? (int)(kernel->units / kernel->grain) : 1;
-    Bench bench = {.function = function, .units = kernel->units, .threads = most < threads ? most : threads};
-    if (bench.threads < 1) bench.threads = 1;
+    Bench bench = {.function = function,
+                   .units = kernel->units,
+                   .threads = wave_sharers((double)kernel->nanoseconds, kernel->units, threads)};
     for (int i = 0; i < source->operand_count; i++)
         bench.operands[i] =
             new_buffer(operand_elements(source, &source->operands[i]) * dtype_size(source->operands[i].dtype));

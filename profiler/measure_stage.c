@@ -9,7 +9,7 @@ enum {
 };
 static const double budget_s = 1; /* no round starts later, beyond LEAST_ROUNDS */
 
-/* What the stage does, list after list (forward, backward, update): calls, and groups of calls that run as one. */
+/* What the stage does, list after list (forward, backward, update): waves of calls. */
 enum { LISTS = 3 };
 
 typedef struct Works {
@@ -25,7 +25,7 @@ static Works works_of(const SkyStage *stage)
     Works works = {.hash = memory_allocate((counts[0] + counts[1] + counts[2] + 1) * sizeof *works.hash)};
     for (int list = 0; list < LISTS; list++) {
         works.first[list] = works.total;
-        for (uint32_t i = 0; i < counts[list]; i += sky_group_size(&lists[list][i]))
+        for (uint32_t i = 0; i < counts[list]; i += sky_wave_size(&lists[list][i]))
             works.hash[works.total++] = profile_work(&lists[list][i]);
     }
     return works;

@@ -23,10 +23,12 @@ static double roofline_s(const Kernel *kernel, Speed speed)
     return seconds_per_call + fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
 }
 
-static double work_roofline_s(const SkyCall *call, Speed speed)
+/* Of the calls of a wave those that `chosen` says; NULL: all. */
+static double wave_roofline_s(const SkyCall *wave, const bool *chosen, Speed speed)
 {
     double seconds = 0;
-    for (uint32_t i = 0; i < sky_group_size(call); i++) seconds += roofline_s(call[i].interpreted, speed);
+    for (uint32_t i = 0; i < sky_wave_size(wave); i++)
+        if (!chosen || chosen[i]) seconds += roofline_s(wave[i].interpreted, speed);
     return seconds;
 }
 
@@ -35,10 +37,10 @@ static double calls_s(const SkyCall *calls, uint32_t count, const MachineProfile
                       size_t *missing)
 {
     double seconds = 0;
-    for (uint32_t i = 0; i < count; i += sky_group_size(&calls[i])) {
+    for (uint32_t i = 0; i < count; i += sky_wave_size(&calls[i])) {
         double time = measured ? machine_profile_seconds(measured, profile_work(&calls[i])) : -1;
         if (time < 0 && measured && measured->kernel_count) ++*missing;
-        seconds += time >= 0 ? time : work_roofline_s(&calls[i], speed);
+        seconds += time >= 0 ? time : wave_roofline_s(&calls[i], NULL, speed);
     }
     return seconds;
 }
@@ -98,9 +100,10 @@ static void layer_split(LayerCost *layer, const StageCode *code, const MachinePr
 {
     size_t ignored = 0;
     const SkyCall *calls = code->stage.backward;
-    for (uint32_t i = 0; i < code->stage.backward_count; i += sky_group_size(&calls[i]))
-        if (code->puts_off[i])
-            layer->weight_gradient_s += calls_s(&calls[i], sky_group_size(&calls[i]), measured, speed, &ignored);
+    for (uint32_t i = 0; i < code->stage.backward_count; i += sky_wave_size(&calls[i]))
+        layer->weight_gradient_s += calls_s(&calls[i], sky_wave_size(&calls[i]), measured, speed, &ignored) *
+                                    wave_roofline_s(&calls[i], &code->puts_off[i], speed) /
+                                    wave_roofline_s(&calls[i], NULL, speed);
     if (layer->weight_gradient_s > layer->backward_s) layer->weight_gradient_s = layer->backward_s; /* rounding */
     layer->split_bytes = (int64_t)code->split_bytes;
 }

@@ -219,7 +219,7 @@ void machine_profile_sort(MachineProfile *machine)
 Hash profile_work(const SkyCall *call)
 {
     Hash hash = kernel_hash(call->interpreted);
-    for (uint32_t i = 1; i < sky_group_size(call); i++) {
+    for (uint32_t i = 1; i < sky_wave_size(call); i++) {
         Hash next = kernel_hash(call[i].interpreted);
         hash = hash_extend(hash, &next, sizeof next);
     }

@@ -3,14 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/tiles.h"
 #include "runtime/parallel.h"
 #include "runtime/subnormals.h"
-#include "base/tiles.h"
 
-enum {
-    MAX_OPERANDS = 64,
-    LEAST_OF_GRAIN = 4 /* the part of a grain that a thread takes at least */
-};
+enum { MAX_OPERANDS = 64 };
 
 /* An empty space stays NULL. */
 static unsigned char *at(unsigned char *base, size_t offset) { return base ? base + offset : NULL; }
@@ -41,8 +38,7 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
 /* A list of calls that all threads go through together. */
 typedef struct Walk {
     Execution *execution;
-    const SkyCall *calls;
-    uint32_t count;
+    const WaveList *list;
     Bases bases;
     const uint32_t *step_offset; /* per call, elements; NULL: none */
     bool flush;                  /* takes subnormal numbers for 0 */
@@ -52,8 +48,8 @@ typedef struct Walk {
 /* Where one thread is on it. */
 typedef struct Walker {
     Walk *walk;
-    int thread, threads;
-    TeamShare share;
+    int thread;
+    WaveWalk waves;
     void *operands[MAX_OPERANDS];
 } Walker;
 
@@ -76,7 +72,7 @@ static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
         walker->operands[i] = (void *)(base + location->offset);
     }
     if (!walk->step_offset) return;
-    size_t offset = walk->step_offset[call - walk->calls] * sizeof(float);
+    size_t offset = walk->step_offset[call - walk->list->calls] * sizeof(float);
     for (uint32_t i = 0; i < call->operand_count; i++)
         if (call->operands[i].space == SKY_SPACE_STEP)
             walker->operands[i] = (unsigned char *)walker->operands[i] + offset;
@@ -97,7 +93,7 @@ static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int6
         }
 }
 
-static void run_alone(Walker *walker, const SkyCall *call)
+static void run_whole(Walker *walker, const SkyCall *call)
 {
     Walk *walk = walker->walk;
     if (call->group_count) {
@@ -111,52 +107,43 @@ static void run_alone(Walker *walker, const SkyCall *call)
         walk->failed = call;
 }
 
-static void run_shared(Walker *walker, const SkyCall *call, int sharers)
+static void run_shared(Walker *walker, const Wave *wave)
 {
-    Team *team = walker->walk->execution->team;
-    int64_t begin, end, least = call->grain / LEAST_OF_GRAIN + 1;
-    team_begin(team, &walker->share, walker->thread);
-    if (walker->thread >= sharers) return;
-    if (call->group_count) {
-        while (team_take(team, &walker->share, walker->thread, sharers, call->block_count, 1, &begin, &end))
-            run_blocks(walker, call, begin, end);
-        return;
+    wave_begin(&walker->waves, wave);
+    for (WavePiece piece; wave_take(&walker->waves, &piece);) {
+        if (piece.call->group_count) {
+            run_blocks(walker, piece.call, piece.begin, piece.end);
+            continue;
+        }
+        resolve_operands(walker, piece.call, 0);
+        piece.call->kernel(walker->operands, piece.begin, piece.end, scratch_of(walker));
     }
-    resolve_operands(walker, call, 0);
-    while (team_take(team, &walker->share, walker->thread, sharers, call->units, least, &begin, &end))
-        call->kernel(walker->operands, begin, end, scratch_of(walker));
 }
 
-static int sharers_of(const Walker *walker, const SkyCall *first)
+static void run_alone(Walker *walker, const Wave *wave)
 {
-    int64_t worthwhile = 0;
-    for (const SkyCall *call = first; call < first + sky_group_size(first); call++) {
-        if (!call->kernel) return 1;
-        worthwhile += call->grain > 0 ? call->units / call->grain : call->units;
-    }
-    if (first->group_count && worthwhile > first->block_count) worthwhile = first->block_count;
-    return worthwhile < walker->threads ? (int)(worthwhile < 1 ? 1 : worthwhile) : walker->threads;
+    const SkyCall *calls = walker->walk->list->calls;
+    for (uint32_t c = wave->first; c < wave->end && !walker->walk->failed; c += sky_group_size(&calls[c]))
+        run_whole(walker, &calls[c]);
 }
 
-/* Calls that one thread runs alone are the first one's; between two of them nobody needs to meet. */
-static void walk_calls(void *context, int thread, int threads)
+/* Waves that one thread runs alone are the first one's; between two of them nobody needs to meet. */
+static void walk_waves(void *context, int thread, int threads)
 {
     Walk *walk = context;
     Execution *execution = walk->execution;
-    Walker walker = {.walk = walk, .thread = thread, .threads = threads};
+    const WaveList *list = walk->list;
+    Walker walker = {
+        .walk = walk, .thread = thread, .waves = {.team = execution->team, .list = list, .thread = thread}};
     uint64_t before = walk->flush ? subnormals_flush() : 0;
-    int sharers = walk->count ? sharers_of(&walker, &walk->calls[0]) : 1;
-    for (uint32_t i = 0, next; i < walk->count; i = next) {
-        const SkyCall *call = &walk->calls[i];
-        next = i + sky_group_size(call);
-        if (sharers > 1)
-            run_shared(&walker, call, sharers);
+    for (uint32_t i = 0; i < list->count; i++) {
+        bool shared = list->waves[i].sharers > 1, next_shared = i + 1 < list->count && list->waves[i + 1].sharers > 1;
+        if (shared)
+            run_shared(&walker, &list->waves[i]);
         else if (thread == 0 && !walk->failed)
-            run_alone(&walker, call);
-        bool alone = sharers == 1;
-        sharers = next < walk->count ? sharers_of(&walker, &walk->calls[next]) : 1;
-        if (!alone || sharers > 1) team_meet(execution->team, threads);
-        if (sharers > 1 && walk->failed) break; /* all see the same here: nobody runs anything alone */
+            run_alone(&walker, &list->waves[i]);
+        if (shared || next_shared) team_meet(execution->team, threads);
+        if (next_shared && walk->failed) break; /* all see the same here: nobody runs anything alone */
         if (thread == 0 && !walk->failed && execution->between) execution->between(execution->between_context);
     }
     if (walk->flush) subnormals_restore(before);
@@ -165,45 +152,40 @@ static void walk_calls(void *context, int thread, int threads)
 static bool run_walk(Walk *walk, Diagnostics *diagnostics)
 {
     team_start(walk->execution->team);
-    parallel_run(walk->execution->threads, walk_calls, walk);
+    parallel_run(walk->execution->threads, walk_waves, walk);
     return !walk->failed || out_of_range(walk->failed, diagnostics);
 }
 
-static bool run_list(Execution *execution, const SkyCall *calls, uint32_t count, uint32_t stage, uint32_t slot,
-                     Diagnostics *diagnostics)
+static bool run_list(Execution *execution, uint32_t stage, ExecutionList list, uint32_t slot, Diagnostics *diagnostics)
 {
-    Walk walk = {.execution = execution, .calls = calls, .count = count, .bases = bases_of(execution, stage, slot)};
+    const StageSpaces *spaces = &execution->stages[stage];
+    bool update = list == EXECUTION_UPDATE;
+    Walk walk = {.execution = execution,
+                 .list = &spaces->lists[list],
+                 .bases = bases_of(execution, stage, slot),
+                 .step_offset = update ? spaces->step_offset : NULL,
+                 .flush = update};
     return run_walk(&walk, diagnostics);
 }
 
 bool execution_forward(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics)
 {
-    const SkyStage *s = execution->stages[stage].stage;
-    return run_list(execution, s->forward, s->forward_count, stage, slot, diagnostics);
+    return run_list(execution, stage, EXECUTION_FORWARD, slot, diagnostics);
 }
 
 bool execution_backward(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics)
 {
-    const SkyStage *s = execution->stages[stage].stage;
-    return run_list(execution, s->backward, s->backward_count, stage, slot, diagnostics);
+    return run_list(execution, stage, EXECUTION_BACKWARD, slot, diagnostics);
 }
 
 bool execution_weight_gradient(Execution *execution, uint32_t stage, uint32_t slot, Diagnostics *diagnostics)
 {
-    const SkyStage *s = execution->stages[stage].stage;
-    return run_list(execution, s->weight_gradient, s->weight_gradient_count, stage, slot, diagnostics);
+    return run_list(execution, stage, EXECUTION_WEIGHT_GRADIENT, slot, diagnostics);
 }
 
 bool execution_update(Execution *execution, uint32_t stage, Diagnostics *diagnostics)
 {
-    const StageSpaces *spaces = &execution->stages[stage];
-    Walk walk = {.execution = execution,
-                 .calls = spaces->stage->update,
-                 .count = spaces->stage->update_count,
-                 .bases = bases_of(execution, stage, 0),
-                 .step_offset = spaces->step_offset,
-                 .flush = true};
-    return run_walk(&walk, diagnostics);
+    return run_list(execution, stage, EXECUTION_UPDATE, 0, diagnostics);
 }
 
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location)
@@ -217,7 +199,8 @@ static void check_calls(const SkyStage *stage, const SkyCall *calls, uint32_t co
     for (uint32_t i = 0; i < count; i++) {
         const SkyCall *call = &calls[i];
         if (call->operand_count > MAX_OPERANDS) bug("stage %u: %s has too many operands", stage->index, call->name);
-        if (call->group_count > count - i) bug("stage %u: the group of %s is too long", stage->index, call->name);
+        if (call->group_count > count - i || call->wave_count > count - i)
+            bug("stage %u: the group or wave of %s is too long", stage->index, call->name);
         if (!call->interpreted && !call->kernel) bug("stage %u: %s has no code", stage->index, call->name);
         if (!call->kernel && !execution->interpreter)
             bug("stage %u: %s needs an interpreter", stage->index, call->name);
@@ -227,10 +210,35 @@ static void check_calls(const SkyStage *stage, const SkyCall *calls, uint32_t co
     }
 }
 
+static void make_waves(StageSpaces *spaces, int threads, bool apart)
+{
+    const SkyStage *stage = spaces->stage;
+    WaveList *lists = spaces->lists;
+    wave_list_make(&lists[EXECUTION_FORWARD], stage->forward, stage->forward_count, threads, apart);
+    wave_list_make(&lists[EXECUTION_BACKWARD], stage->backward, stage->backward_count, threads, apart);
+    wave_list_make(&lists[EXECUTION_WEIGHT_GRADIENT], stage->weight_gradient, stage->weight_gradient_count, threads,
+                   apart);
+    wave_list_make(&lists[EXECUTION_UPDATE], stage->update, stage->update_count, threads, apart);
+}
+
+static void free_waves(StageSpaces *spaces)
+{
+    for (int list = 0; list < EXECUTION_LISTS; list++) wave_list_free(&spaces->lists[list]);
+}
+
+void execution_keep_apart(Execution *execution)
+{
+    for (uint32_t i = 0; i < execution->program->stage_count; i++) {
+        free_waves(&execution->stages[i]);
+        make_waves(&execution->stages[i], execution->threads, true);
+    }
+}
+
 static bool open_stage(StageSpaces *spaces, const SkyStage *stage, int threads, Diagnostics *diagnostics)
 {
     spaces->stage = stage;
     spaces->slot_stride = memory_round_up(stage->space_bytes[SKY_SPACE_SLOT], MEMORY_ALIGNMENT);
+    make_waves(spaces, threads, false);
     spaces->step_offset = memory_allocate((stage->update_count + 1) * sizeof *spaces->step_offset);
     size_t slots;
     if (!size_multiply(spaces->slot_stride, stage->slot_count, &slots)) bug("stage %u: slots overflow", stage->index);
@@ -276,6 +284,7 @@ void execution_close(Execution *execution)
         memory_unmap(&execution->stages[i].state);
         memory_unmap(&execution->stages[i].slots);
         free(execution->stages[i].step_offset);
+        free_waves(&execution->stages[i]);
     }
     free(execution->stages);
     memory_unmap(&execution->scratch);

@@ -6,15 +6,24 @@
 #include "base/diagnostics.h"
 #include "runtime/memory.h"
 #include "runtime/program.h"
-#include "runtime/team.h"
+#include "runtime/waves.h"
 
 /* Runs one whole kernel, or one block of it, over its operands where a call names a description instead of code; false
  * if an index left its buffer. A pointer, so that emitted programs do not contain the interpreter. */
 enum { EXECUTE_ALL_BLOCKS = -1 };
 typedef bool ExecuteInterpreter(const void *kernel, void *const *operands, int64_t block);
 
+typedef enum ExecutionList {
+    EXECUTION_FORWARD,
+    EXECUTION_BACKWARD,
+    EXECUTION_WEIGHT_GRADIENT,
+    EXECUTION_UPDATE,
+    EXECUTION_LISTS
+} ExecutionList;
+
 typedef struct StageSpaces {
     const SkyStage *stage;
+    WaveList lists[EXECUTION_LISTS];
     MemoryRegion state, slots;
     size_t slot_stride;    /* bytes from one slot to the next */
     uint32_t *step_offset; /* per update call: 0 or SKY_STEP_GROUP, elements */
@@ -22,14 +31,14 @@ typedef struct StageSpaces {
 
 typedef struct Execution {
     const SkyProgram *program;
-    StageSpaces *stages;  /* as in program->stages */
-    MemoryRegion scratch; /* of all stages: dead between call lists */
+    StageSpaces *stages;         /* as in program->stages */
+    MemoryRegion scratch;        /* of all stages: dead between call lists */
     MemoryRegion thread_scratch; /* per thread: its kernels' scratch, then the space of blocks */
     size_t thread_scratch_stride, thread_block_offset;
     int threads;
-    Team *team; /* of these threads */
+    Team *team;                      /* of these threads */
     ExecuteInterpreter *interpreter; /* may be NULL */
-    void (*between)(void *context);  /* called after every call or group, so that messages make progress; may be NULL */
+    void (*between)(void *context);  /* called after every wave; may be NULL */
     void *between_context;
     _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
 } Execution;
@@ -39,6 +48,9 @@ typedef struct Execution {
 bool execution_open(Execution *execution, const SkyProgram *program, int threads, ExecuteInterpreter *interpreter,
                     Diagnostics *diagnostics);
 void execution_close(Execution *execution);
+
+/* From now on threads meet after every call or group, and `between` is called there: for those who time them. */
+void execution_keep_apart(Execution *execution);
 
 /* `stage` counts the stages of this rank; `slot` matters for SKY_SPACE_SLOT only. */
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location);

@@ -10,7 +10,7 @@
 
 #include "base/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 3, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 4, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -35,22 +35,32 @@ typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *s
 
 /* Calls that follow each other may be a group: each consists of as many blocks, whose work units stand one after
  * another, and block b of a call depends, of what other calls of the group make, on their blocks b alone. A thread
- * takes a block through all calls before it takes the next. */
+ * takes a block through all calls before it takes the next.
+ *
+ * Calls and groups that follow each other and do not wait for each other are a wave: threads share its work and meet
+ * after all of it. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
     uint32_t operand_count;
-    uint32_t layer;          /* for traces */
-    uint32_t group_count;    /* of the first call of a group: how many calls it has. 0: no group, or not the first */
-    uint32_t block_count;    /* of every call of a group: divides its units. Else 0 */
+    uint32_t layer;       /* for traces */
+    uint32_t group_count; /* of the first call of a group: how many calls it has. 0: no group, or not the first */
+    uint32_t block_count; /* of every call of a group: divides its units. Else 0 */
+    uint32_t wave_count;  /* of the first call of a wave: how many calls it has; else 0 */
+    uint32_t reserved;
     int64_t units;           /* independent pieces of work, in any order, on any thread */
-    int64_t grain;           /* least units worth a thread of their own */
+    int64_t nanoseconds;     /* what all of it takes on one thread, roughly: shares are cut by it */
     const char *name;        /* of the ONNX node and the kernel, for traces */
     const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
 
 /* How many calls the work has that begins with this one: its group's, or it alone. */
 static inline uint32_t sky_group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
+/* How many its wave has that begins with this one. */
+static inline uint32_t sky_wave_size(const SkyCall *call)
+{
+    return call->wave_count ? call->wave_count : sky_group_size(call);
+}
 
 typedef struct SkyTensor {
     const char *name;

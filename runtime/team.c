@@ -18,7 +18,7 @@ enum {
 
 /* Units taken of one thread's part, of this round and of the next. */
 typedef struct Part {
-    _Alignas(CACHE_LINES) atomic_llong taken[2];
+    _Alignas(CACHE_LINES) _Atomic int64_t taken[2];
 } Part;
 
 struct Team {
@@ -89,40 +89,17 @@ void team_meet(Team *team, int threads)
 void team_begin(Team *team, TeamShare *share, int thread)
 {
     share->round++;
-    share->owner = thread;
     /* Nobody looks at the next round's before this one is over, nor at the last one's, whose place it is, any more. */
     atomic_store_explicit(&team->part[thread].taken[(share->round + 1) & 1], 0, memory_order_relaxed);
 }
 
-/* Half of what is left of `size` units, unless that is less than `least`. */
-static bool take_of_part(atomic_llong *taken, int64_t size, int64_t least, int64_t *begin, int64_t *end)
+int64_t team_taken(const Team *team, const TeamShare *share, int thread)
 {
-    long long before = atomic_load_explicit(taken, memory_order_relaxed), after;
-    do {
-        if (before >= size) return false;
-        int64_t left = size - before, some = left - left / 2;
-        if (some < least) some = least < left ? least : left;
-        after = before + some;
-    } while (!atomic_compare_exchange_weak_explicit(taken, &before, after, memory_order_relaxed, memory_order_relaxed));
-    *begin = before;
-    *end = after;
-    return true;
+    return atomic_load_explicit(&team->part[thread].taken[share->round & 1], memory_order_relaxed);
 }
 
-bool team_take(Team *team, TeamShare *share, int thread, int sharers, int64_t count, int64_t least, int64_t *begin,
-               int64_t *end)
+bool team_take(Team *team, const TeamShare *share, int thread, int64_t *from, int64_t to)
 {
-    if (thread >= sharers) return false;
-    for (;;) {
-        int64_t first = parallel_begin(count, share->owner, sharers);
-        int64_t size = parallel_begin(count, share->owner + 1, sharers) - first;
-        if (take_of_part(&team->part[share->owner].taken[share->round & 1], size, least, begin, end)) {
-            *begin += first;
-            *end += first;
-            return true;
-        }
-        int next = (share->owner + 1) % sharers;
-        if (next == thread) return false;
-        share->owner = next;
-    }
+    return atomic_compare_exchange_strong_explicit(&team->part[thread].taken[share->round & 1], from, to,
+                                                   memory_order_relaxed, memory_order_relaxed);
 }

@@ -1,7 +1,6 @@
 /* What the threads of one region (runtime/parallel.h) have in common while they work through a list of calls together:
- * a place to meet after each, which costs a quarter of what a region of its own does, and the pieces of a call, of
- * which everyone has a share and takes from another's when its own is done. So a core that is slowed down, by
- * neighbours on the machine or a faster clock elsewhere, holds nobody up for longer than its last piece takes. */
+ * a place to meet, which costs a quarter of what a region of its own does, and counters of what is taken of everyone's
+ * part of some work. */
 #ifndef RUNTIME_TEAM_H
 #define RUNTIME_TEAM_H
 
@@ -21,18 +20,17 @@ void team_start(Team *team);
  * spins for a while and then sleeps; with OMP_WAIT_POLICY=passive, or fewer processors than threads, almost at once. */
 void team_meet(Team *team, int threads);
 
-/* One thread's way through a piece of work; every thread of the region keeps one, zeroed when the region begins. */
+/* Which piece of shared work a thread is at; every thread of the region keeps one, zeroed when the region begins. */
 typedef struct TeamShare {
-    uint32_t round; /* counts pieces of work */
-    int owner;      /* whose share is being taken from */
+    uint32_t round;
 } TeamShare;
 
-/* Begins work that the threads 0 ... sharers - 1 of the region share. All threads of the region call it, or none, and
+/* Begins work of which each thread has a part, nothing of it taken yet. All threads of the region call it, or none, and
  * meet before the next time. */
 void team_begin(Team *team, TeamShare *share, int thread);
-/* Takes some of the units 0 ... count - 1: first of this thread's equal part of them, then of the others'. Half of what
- * is left of a part at a time, `least` units at least. False if nothing is left. */
-bool team_take(Team *team, TeamShare *share, int thread, int sharers, int64_t count, int64_t least, int64_t *begin,
-               int64_t *end);
+/* How many units of the thread's part are taken. */
+int64_t team_taken(const Team *team, const TeamShare *share, int thread);
+/* Takes the units *from ... to - 1 of it. False, with *from as team_taken() says, if somebody else was faster. */
+bool team_take(Team *team, const TeamShare *share, int thread, int64_t *from, int64_t to);
 
 #endif

@@ -5,38 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "base/random.h"
-#include "driver/program.h"
-#include "models/bert.h"
-#include "runtime/step.h"
-#include "tests/scratch.h"
+#include "graph/operator.h"
+#include "tests/stage_run.h"
 
-enum { LAYERS = 2, HEADS = 2, BATCH = 3, MOST_THREADS = 5 };
-
-static void load(TrainingModel *model, int64_t sequence, double dropout, bool prune)
-{
-    const BertConfig config = {.layers = LAYERS,
-                               .hidden = 32,
-                               .heads = HEADS,
-                               .intermediate = 128,
-                               .vocabulary = 50,
-                               .positions = sequence,
-                               .classes = 3,
-                               .batch = BATCH,
-                               .sequence = sequence,
-                               .weights = true,
-                               .seed = 1};
-    const ModelOptions options = {
-        .import = {.dropout_given = true, .dropout = dropout}, .want_loss = true, .train = true, .no_pruning = !prune};
-    Diagnostics diagnostics = {0};
-    Scratch file = scratch_text("");
-    assert_true(bert_write(&config, file.path, &diagnostics));
-    assert_true(training_model_load(model, file.path, &options, &diagnostics));
-    unlink(file.path);
-}
+enum { MOST_THREADS = 5 };
 
 typedef struct List {
     const SkyCall *calls;
@@ -64,77 +38,26 @@ static void ungroup(SkyStage *stage)
                 if (offset + bytes > end) end = offset + bytes;
                 *location = (SkyLocation){.space = SKY_SPACE_SCRATCH, .offset = offset};
             }
-            call->group_count = call->block_count = 0;
+            call->group_count = call->block_count = call->wave_count = 0;
         }
     }
     stage->space_bytes[SKY_SPACE_SCRATCH] = end;
-}
-
-static void fill_parameters(const Execution *execution, const SkyStage *stage, const StageCode *code,
-                            const Graph *graph)
-{
-    for (uint32_t i = 0; i < stage->parameter_count; i++)
-        memcpy(execution_address(execution, 0, 0, stage->parameters[i].value.location),
-               graph_value(graph, code->parameter_values[i])->data, stage->parameters[i].value.bytes);
-}
-
-typedef enum Manner { GROUPED, WHOLE, INTERPRETED } Manner;
-
-/* Runs forward and backward; the parameters' gradients, one after another, to be freed. */
-static float *gradients(const TrainingModel *model, Manner manner, int threads, size_t *count)
-{
-    StageCode code;
-    Program program;
-    Execution execution;
-    Diagnostics diagnostics = {0};
-    stage_build(&code, (Graph *)&model->graph, 0, model->graph.layer_count - 1);
-    code.stage.slot_count = 1;
-    if (manner == WHOLE) ungroup(&code.stage);
-    program_for_run(&program, model, &code);
-    const SkyStage *stage = program.program.stages;
-    if (manner != INTERPRETED) assert_true(program_compile(&program, NULL, &diagnostics));
-    assert_true(execution_open(&execution, &program.program, threads, program_interpret, &diagnostics));
-    program_make_up_inputs(&execution);
-    fill_parameters(&execution, stage, &code, &model->graph);
-    step_scalars_drop(execution.step, 11, 5);
-    execution.step[SKY_STEP_LOSS_SCALE] = 1;
-    assert_true(execution_forward(&execution, 0, 0, &diagnostics));
-    assert_true(execution_backward(&execution, 0, 0, &diagnostics));
-    size_t bytes = 0;
-    float *result = NULL;
-    for (uint32_t i = 0; i < stage->parameter_count; i++) {
-        const SkyParameter *parameter = &stage->parameters[i];
-        result = memory_resize(result, bytes + parameter->value.bytes, 1);
-        memcpy((char *)result + bytes, execution_address(&execution, 0, 0, parameter->gradient),
-               parameter->value.bytes);
-        bytes += parameter->value.bytes;
-    }
-    execution_close(&execution);
-    program_free(&program);
-    stage_free(&code);
-    *count = bytes / sizeof *result;
-    return result;
 }
 
 static void check_bits(int64_t sequence, double dropout, bool prune)
 {
     TrainingModel model;
     size_t count, other_count;
-    load(&model, sequence, dropout, prune);
-    float *whole = gradients(&model, WHOLE, 1, &count), *interpreted;
+    small_bert_load(&model, sequence, dropout, prune);
+    float *whole = stage_gradients(&model, ungroup, false, 1, &count);
     for (int threads = 1; threads <= MOST_THREADS; threads += 2) {
-        float *grouped = gradients(&model, GROUPED, threads, &other_count);
+        float *grouped = stage_gradients(&model, NULL, false, threads, &other_count);
         assert_int_equal(other_count, count);
         assert_memory_equal(grouped, whole, count * sizeof *whole);
         free(grouped);
     }
-    interpreted = gradients(&model, INTERPRETED, 1, &other_count);
-    double greatest = 0, error = 0;
-    for (size_t i = 0; i < count; i++) {
-        greatest = fmax(greatest, fabs(interpreted[i]));
-        error = fmax(error, fabs(interpreted[i] - whole[i]));
-    }
-    assert_true(greatest > 0 && error < 1e-5 * greatest);
+    float *interpreted = stage_gradients(&model, NULL, true, 1, &other_count);
+    assert_true(greatest_difference(whole, interpreted, count) < 1e-5);
     free(interpreted);
     free(whole);
     training_model_free(&model);
@@ -185,12 +108,12 @@ static void computing_again_changes_no_bit(void **state)
     TrainingModel model;
     size_t count, other_count;
     for (int is_long = 0; is_long < 2; is_long++) {
-        load(&model, is_long ? LONG : LONG - 1, 0.25, false);
-        float *again = gradients(&model, GROUPED, 1, &count);
+        small_bert_load(&model, is_long ? LONG : LONG - 1, 0.25, false);
+        float *again = stage_gradients(&model, NULL, false, 1, &count);
         /* Of each layer: dropout's result in the gradients of values and, if long, probabilities in dropout and in the
          * gradients of scores. */
-        assert_int_equal(keep_probabilities(&model.graph), LAYERS * (is_long ? 3 : 1));
-        float *kept = gradients(&model, GROUPED, 1, &other_count);
+        assert_int_equal(keep_probabilities(&model.graph), SMALL_LAYERS * (is_long ? 3 : 1));
+        float *kept = stage_gradients(&model, NULL, false, 1, &other_count);
         assert_int_equal(other_count, count);
         assert_memory_equal(kept, again, count * sizeof *kept);
         free(again);
@@ -206,7 +129,7 @@ static uint32_t count_groups(List list, uint32_t *least_calls)
     *least_calls = UINT32_MAX;
     for (uint32_t c = 0; c < list.count; c++) {
         if (!list.calls[c].group_count) continue;
-        assert_int_equal(list.calls[c].block_count, BATCH * HEADS);
+        assert_int_equal(list.calls[c].block_count, SMALL_BATCH * SMALL_HEADS);
         if (list.calls[c].group_count < *least_calls) *least_calls = list.calls[c].group_count;
         groups++;
     }
@@ -220,11 +143,11 @@ static void attention_is_in_groups(void **state)
         TrainingModel model;
         StageCode code;
         uint32_t calls = 0;
-        load(&model, 24, 0.25 * dropping, false);
+        small_bert_load(&model, 24, 0.25 * dropping, false);
         stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
-        assert_int_equal(count_groups(list_of(&code.stage, 0), &calls), LAYERS);
+        assert_int_equal(count_groups(list_of(&code.stage, 0), &calls), SMALL_LAYERS);
         assert_int_equal(calls, 3); /* scores, softmax, context */
-        assert_int_equal(count_groups(list_of(&code.stage, 1), &calls), LAYERS);
+        assert_int_equal(count_groups(list_of(&code.stage, 1), &calls), SMALL_LAYERS);
         assert_int_equal(calls, 5 + dropping); /* gradients of probabilities, values, scores, queries, keys; dropout */
         stage_free(&code);
         training_model_free(&model);
@@ -280,9 +203,9 @@ static void long_sequences_take_no_memory_for_scores(void **state)
     enum { LONG = 2048 };
     TrainingModel model;
     StageCode code;
-    load(&model, LONG, 0, false);
+    small_bert_load(&model, LONG, 0, false);
     stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
-    uint64_t head = LONG * LONG * sizeof(float), scores = BATCH * HEADS * head;
+    uint64_t head = LONG * LONG * sizeof(float), scores = SMALL_BATCH * SMALL_HEADS * head;
     assert_true(code.stage.space_bytes[SKY_SPACE_SLOT] + code.stage.space_bytes[SKY_SPACE_SCRATCH] < scores);
     assert_in_range(code.stage.space_bytes[SKY_SPACE_BLOCK], 2 * head, 3 * head);
     stage_free(&code);

@@ -223,7 +223,7 @@ static void calls_run_on_threads_and_slots(void **state)
     const SkyLocation operand = {.space = SKY_SPACE_SLOT, .offset = 64};
     const int fine = 12, bad = 13;
     const SkyCall forward[] = {
-        {.kernel = count_units, .operands = &operand, .operand_count = 1, .units = UNITS, .grain = 1, .name = "count"}};
+        {.kernel = count_units, .operands = &operand, .operand_count = 1, .units = UNITS, .nanoseconds = 1000000, .name = "count"}};
     const SkyCall backward[] = {{.interpreted = &fine, .name = "fine"}, {.interpreted = &bad, .name = "the bad call"}};
     SkyStage stage = {.slot_count = 3,
                       .forward = forward,
@@ -280,7 +280,7 @@ static void walk_on(int threads, bool fails)
                              .operands = operands[i],
                              .operand_count = 3,
                              .units = pieces[units],
-                             .grain = units ? 1 : 1 + i % 50,
+                             .nanoseconds = i % 50 * 1000,
                              .name = "walked"};
     }
     if (fails) calls[WALKED / 2] = (SkyCall){.interpreted = &bad, .name = "the bad call"};
@@ -437,7 +437,7 @@ static void updates_leave_no_subnormal_numbers(void **state)
     (void)state;
     const SkyLocation operand = {.space = SKY_SPACE_STATE};
     const SkyCall call = {
-        .kernel = decay, .operands = &operand, .operand_count = 1, .units = UNITS, .grain = 1, .name = "decay"};
+        .kernel = decay, .operands = &operand, .operand_count = 1, .units = UNITS, .nanoseconds = 1000000, .name = "decay"};
     SkyStage stage = {.update = &call, .update_count = 1, .forward = &call, .forward_count = 1, .slot_count = 1};
     stage.space_bytes[SKY_SPACE_STATE] = UNITS * sizeof(float);
     const SkyProgram program = {.stages = &stage, .stage_count = 1};

@@ -220,7 +220,7 @@ static void add_call(ToyStage *t, SkyCall *calls, uint32_t *count, SkyKernel *ke
                                   .operands = place,
                                   .operand_count = (uint32_t)operand_count,
                                   .units = units,
-                                  .grain = 1,
+                                  .nanoseconds = 1000000,
                                   .name = name};
 }
 
