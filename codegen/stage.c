@@ -222,6 +222,7 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     fuse_calls(&builder.lowering, 0, builder.forward_end, builder.kept);
     fuse_calls(&builder.lowering, builder.forward_end, builder.backward_end, builder.kept);
     fuse_calls(&builder.lowering, builder.backward_end, builder.weight_gradient_end, builder.kept);
+    stage_cut_sums(&builder);
     if (form == STAGE_RECOMPUTE) choose_recomputed(&builder);
 
     builder.location = memory_allocate(graph->value_count * sizeof *builder.location);

@@ -1,5 +1,5 @@
 /* Internal to stages: what the parts of stage_build share while one stage is made. In order: nodes and boundaries
- * (stage_nodes.c), lowering and fusion (stage.c), groups (stage_groups.c),
+ * (stage_nodes.c), lowering and fusion (stage.c), sums in parts (stage_sums.c), groups (stage_groups.c),
  * waves (stage_waves.c), places (stage_places.c), tables (stage_tables.c). */
 #ifndef CODEGEN_STAGE_BUILDER_H
 #define CODEGEN_STAGE_BUILDER_H
@@ -76,6 +76,10 @@ void stage_place_lasting(StageBuilder *builder);
 /* Temporaries of the calls first ... end - 1 that live in `space`, packed by lifetime from `base` on. Returns where
  * they end. Those in SKY_SPACE_BLOCK come before the others. */
 uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base);
+
+/* --- stage_sums.c --- */
+/* Has long sums into few numbers computed in parts. Drops dead calls. */
+void stage_cut_sums(StageBuilder *builder);
 
 /* --- stage_groups.c --- */
 /* Joins runs of the calls first ... end - 1 of one list into groups (runtime/program.h): kernels between matrix

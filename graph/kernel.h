@@ -175,6 +175,10 @@ void kernel_canonicalize(Kernel *kernel);
 /* Splits `axis`: the inner part keeps its place with extent `inner`, which divides the axis' extent; the outer part
  * comes right before it. False if there are too many axes; the axis must not be read by an instruction. */
 bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner);
+/* Cuts the sum over the inner axis, of a kernel that adds just that to one operand, into `parts`, which divide its
+ * extent: the parts are the first axis now, and stored, `stride` elements apart, where the sum had been added. False,
+ * leaving the kernel as it is, if it is of another kind. */
+bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride);
 bool kernel_reads_axis(const Kernel *kernel, int axis); /* whether an instruction does */
 /* Sets block_axes so that there are so many blocks, splitting an axis if need be. False if the kernel is not so many
  * independent pieces, or a matrix product whose batch axes are not just these; it may have been changed then. */

@@ -147,6 +147,43 @@ bool kernel_reads_axis(const Kernel *kernel, int axis)
     return false;
 }
 
+/* The store that is all that follows one sum. */
+static KernelInstruction *store_of_sum(Kernel *kernel)
+{
+    if (kernel->phase_count != 2 || !kernel->phases[0].inner || kernel->phases[1].inner || kernel->phases[1].count != 1)
+        return NULL;
+    KernelInstruction *store = &kernel->instructions[kernel->instruction_count - 1];
+    for (Register r = 1; r < kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, r);
+        if (is_store(instruction) || is_reduction(instruction) != (r == store->a)) return NULL;
+    }
+    bool sum = store->a && kernel_instruction(kernel, store->a)->op == KERNEL_SUM;
+    return sum && store->op == KERNEL_STORE_ADD && !store->b ? store : NULL;
+}
+
+bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride)
+{
+    int inner = kernel->axis_count - 1;
+    KernelInstruction *store = store_of_sum(kernel);
+    if (!store || kernel->axis_count == KERNEL_MAX_AXES || kernel->extent[inner] % parts || indexed_axes(kernel))
+        return false;
+    KernelOperand *stored = &kernel->operands[store->operand];
+    if (stored->elements) return false;
+    memmove(&kernel->extent[1], &kernel->extent[0], (size_t)kernel->axis_count * sizeof kernel->extent[0]);
+    kernel->axis_count++;
+    kernel->extent[0] = parts;
+    kernel->extent[inner + 1] /= parts;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *strides = kernel->operands[i].stride, first = strides[inner] * kernel->extent[inner + 1];
+        memmove(&strides[1], &strides[0], (size_t)(inner + 1) * sizeof *strides);
+        strides[0] = first;
+    }
+    stored->stride[0] = stride;
+    stored->read = false;
+    store->op = KERNEL_STORE;
+    return true;
+}
+
 /* Whether the axis may take part in numbering blocks. */
 static bool numbers_blocks(const Kernel *kernel, int axis)
 {

@@ -317,9 +317,57 @@ static void printing_is_stable(void **state)
     buffer_free(&buffer);
 }
 
+/* sums[column] += sum over rows of a[row][column] * b[row]; `store`: instead of adding to them. */
+static Kernel column_sums(int64_t columns, int64_t rows, bool store, bool twice)
+{
+    Kernel kernel;
+    kernel_begin(&kernel, "column sums", 2, EXTENT(columns, rows));
+    Register a = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, STRIDE(1, columns)));
+    Register b = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, STRIDE(0, 1)));
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, a, b));
+    int sums = kernel_operand(&kernel, DTYPE_F32, STRIDE(1, 0));
+    kernel_begin_phase(&kernel, false);
+    if (twice) sum = kernel_binary(&kernel, KERNEL_ADD, sum, sum);
+    (store ? kernel_store : kernel_store_add)(&kernel, sums, sum);
+    finish(&kernel);
+    return kernel;
+}
+
+static void sums_are_cut_into_parts(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 5, ROWS = 24, PARTS = 4, APART = 7 };
+    float a[ROWS * COLUMNS], b[ROWS], sums[COLUMNS] = {0}, parts[PARTS * APART];
+    for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < ROWS; i++) b[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < PARTS * APART; i++) parts[i] = 1000;
+    Kernel whole = column_sums(COLUMNS, ROWS, false, false), cut = whole;
+    assert_true(kernel_cut_sum(&cut, PARTS, APART));
+    kernel_verify(&cut);
+    assert_int_equal(cut.axis_count, 3);
+    assert_int_equal(cut.extent[0], PARTS);
+    assert_true(kernel_interpret(&whole, (void *[]){a, b, sums}));
+    assert_true(kernel_interpret(&cut, (void *[]){a, b, parts}));
+    for (int c = 0; c < COLUMNS; c++) {
+        float sum = 0;
+        for (int p = 0; p < PARTS; p++) sum += parts[p * APART + c];
+        assert_float_equal(sum, sums[c], 0);
+    }
+    for (int p = 0; p < PARTS; p++) assert_float_equal(parts[p * APART + COLUMNS], 1000, 0); /* nothing in between */
+
+    Kernel others[] = {column_sums(COLUMNS, ROWS + 1, false, false), column_sums(COLUMNS, ROWS, true, false),
+                       column_sums(COLUMNS, ROWS, false, true)};
+    for (int i = 0; i < 3; i++) {
+        Hash before = kernel_hash(&others[i]);
+        assert_false(kernel_cut_sum(&others[i], PARTS, APART));
+        assert_memory_equal(&before, &(Hash[]){kernel_hash(&others[i])}, sizeof before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_cut_into_parts),
         cmocka_unit_test(equal_computations_get_equal_hashes),
         cmocka_unit_test(axes_whose_index_is_read_stay),
         cmocka_unit_test(softmax_in_three_phases),

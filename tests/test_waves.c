@@ -1,4 +1,4 @@
-/* Waves: what runs at the same time touches nothing in common, and runs whole and once. */
+/* Waves: what runs at the same time touches nothing in common, and runs whole and once; sums in parts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "graph/operator.h"
 #include "runtime/execute.h"
 #include "tests/stage_run.h"
 
@@ -95,11 +96,69 @@ static void calls_of_a_wave_touch_nothing_in_common(void **state)
                 uint32_t most[LISTS];
                 for (int l = 0; l < LISTS; l++) most[l] = check_list(list_of(&code.stage, l));
                 assert_int_equal(most[3], code.stage.update_count);
-                if (first == 0) assert_true(most[0] >= 3 && most[form == STAGE_SPLIT ? 2 : 1] >= 2);
+                if (first == 0) assert_true(most[0] >= 3 && most[form == STAGE_SPLIT ? 2 : 1] >= 3);
                 stage_free(&code);
             }
         training_model_free(&model);
     }
+}
+
+/* --- Sums in parts ---------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t sums_in_parts(const SkyStage *stage)
+{
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < stage->backward_count; c++)
+        count += strstr(((const Kernel *)stage->backward[c].interpreted)->label, "PartialSums") != NULL;
+    return count;
+}
+
+static void forbid_parts(Graph *graph)
+{
+    for (NodeId n = 1; n < graph->node_count; n++)
+        if (graph_node(graph, n)->op == OP_AccumulateGradient)
+            graph_value(graph, graph_node(graph, n)->outputs[1])->shape.dim[0] = 0;
+}
+
+static uint32_t count_parts(TrainingModel *model)
+{
+    StageCode code;
+    stage_build(&code, &model->graph, 0, model->graph.layer_count - 1);
+    uint32_t count = sums_in_parts(&code.stage);
+    stage_free(&code);
+    return count;
+}
+
+/* 3 x 86 rows are not divided by 8 parts, but by 2: of biases and gains nothing is cut, and of small matrices. */
+static void sums_in_parts_are_the_same_sums(void **state)
+{
+    (void)state;
+    const int64_t sequence[] = {88, 86, 8};
+    uint32_t cut[3];
+    for (int i = 0; i < 3; i++) {
+        TrainingModel model;
+        size_t count, other_count;
+        small_bert_load(&model, sequence[i], 0.1, false);
+        cut[i] = count_parts(&model);
+        float *parts = stage_gradients(&model, NULL, false, 1, &count);
+        for (int threads = 2; threads <= 5; threads += 3) {
+            float *same = stage_gradients(&model, NULL, false, threads, &other_count);
+            assert_memory_equal(same, parts, count * sizeof *parts);
+            free(same);
+        }
+        forbid_parts(&model.graph);
+        assert_int_equal(count_parts(&model), 0);
+        float *whole = stage_gradients(&model, NULL, false, 1, &other_count);
+        assert_int_equal(other_count, count);
+        assert_true(greatest_difference(parts, whole, count) < 1e-5);
+        free(parts);
+        free(whole);
+        training_model_free(&model);
+    }
+    /* Of each layer 6 matrices and biases, and 2 gains with their biases; the embeddings' normalisation. */
+    assert_in_range(cut[0], SMALL_LAYERS * 16, SMALL_LAYERS * 16 + 4);
+    assert_int_equal(cut[2], 0); /* too short */
 }
 
 /* --- What threads make of them ---------------------------------------------------------------------------------------
@@ -211,8 +270,8 @@ static void parts_are_alike(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_of_a_wave_touch_nothing_in_common),
-                                       cmocka_unit_test(every_unit_of_a_wave_runs_once),
-                                       cmocka_unit_test(parts_are_alike)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_of_a_wave_touch_nothing_in_common), cmocka_unit_test(sums_in_parts_are_the_same_sums),
+        cmocka_unit_test(every_unit_of_a_wave_runs_once), cmocka_unit_test(parts_are_alike)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@
     OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1) /* logits, labels, log-sum-exp, scalars -> dlogits */ \
     OPERATOR(ScaleLoss, scale_loss, 2, 2, 1) /* x, scalars -> x / micro-batches */ \
     /* optimizer.c: effects on parameters and their state, in place */ \
-    OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 1) /* contribution -> accumulated gradient, added to it */ \
+    OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 2) /* contribution -> accumulated gradient, added to it; parts */ \
     OPERATOR(SgdUpdate, sgd_update, 3, 3, 0) /* parameter, gradient, scalars */ \
     OPERATOR(MomentumUpdate, momentum_update, 4, 4, 0) /* parameter, gradient, scalars, velocity */ \
     OPERATOR(AdamUpdate, adam_update, 5, 5, 0) /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */ \

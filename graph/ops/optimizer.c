@@ -3,7 +3,22 @@
 #include "base/step_scalars.h"
 #include "graph/operator.h"
 
-bool infer_accumulate_gradient(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
+/* How many parts of a long sum are worth keeping apart until they are added up, of so many sums: threads compute them
+ * at the same time, each from the rows that its caches hold. */
+static int64_t worthwhile_parts(int64_t sums)
+{
+    return sums <= 1 << 12 ? 8 : sums <= 1 << 16 ? 2 : 0;
+}
+
+/* The second output is room for parts of the contribution, where that is a long sum (codegen/stage_sums.c). */
+bool infer_accumulate_gradient(InferContext *context)
+{
+    if (!infer_float_inputs(context, 1) || !infer_same(context)) return false;
+    int64_t elements = shape_elements(&context->shape[0]);
+    context->dtype[1] = context->dtype[0];
+    context->shape[1] = (Shape){.rank = 2, .dim = {worthwhile_parts(elements), elements}};
+    return true;
+}
 
 NOT_DIFFERENTIABLE(accumulate_gradient)
 
