@@ -109,8 +109,11 @@ static void calls_of_a_wave_touch_nothing_in_common(void **state)
 static uint32_t sums_in_parts(const SkyStage *stage)
 {
     uint32_t count = 0;
-    for (uint32_t c = 0; c < stage->backward_count; c++)
-        count += strstr(((const Kernel *)stage->backward[c].interpreted)->label, "PartialSums") != NULL;
+    for (int l = 1; l < 3; l++)
+        for (uint32_t c = 0; c < list_of(stage, l).count; c++) {
+            const Kernel *kernel = list_of(stage, l).calls[c].interpreted;
+            count += strstr(kernel->label, "PartialSums") != NULL;
+        }
     return count;
 }
 
@@ -121,13 +124,33 @@ static void forbid_parts(Graph *graph)
             graph_value(graph, graph_node(graph, n)->outputs[1])->shape.dim[0] = 0;
 }
 
-static uint32_t count_parts(TrainingModel *model)
+static uint32_t count_parts(TrainingModel *model, int first, int last, StageForm form)
 {
     StageCode code;
-    stage_build(&code, &model->graph, 0, model->graph.layer_count - 1);
+    stage_build_as(&code, &model->graph, first, last, form);
     uint32_t count = sums_in_parts(&code.stage);
     stage_free(&code);
     return count;
+}
+
+static uint32_t count_all_parts(TrainingModel *model)
+{
+    return count_parts(model, 0, model->graph.layer_count - 1, STAGE_PLAIN);
+}
+
+/* Or the losses of a pipeline would depend on where it is cut. */
+static void stages_cut_the_same_sums(void **state)
+{
+    (void)state;
+    TrainingModel model;
+    small_bert_load(&model, 88, 0.1, true);
+    for (int form = STAGE_PLAIN; form <= STAGE_RECOMPUTE; form++) {
+        uint32_t count = 0;
+        for (int layer = 0; layer < model.graph.layer_count; layer++)
+            count += count_parts(&model, layer, layer, (StageForm)form);
+        assert_int_equal(count, count_all_parts(&model));
+    }
+    training_model_free(&model);
 }
 
 /* 3 x 86 rows are not divided by 8 parts, but by 2: of biases and gains nothing is cut, and of small matrices. */
@@ -140,7 +163,7 @@ static void sums_in_parts_are_the_same_sums(void **state)
         TrainingModel model;
         size_t count, other_count;
         small_bert_load(&model, sequence[i], 0.1, false);
-        cut[i] = count_parts(&model);
+        cut[i] = count_all_parts(&model);
         float *parts = stage_gradients(&model, NULL, false, 1, &count);
         for (int threads = 2; threads <= 5; threads += 3) {
             float *same = stage_gradients(&model, NULL, false, threads, &other_count);
@@ -148,7 +171,7 @@ static void sums_in_parts_are_the_same_sums(void **state)
             free(same);
         }
         forbid_parts(&model.graph);
-        assert_int_equal(count_parts(&model), 0);
+        assert_int_equal(count_all_parts(&model), 0);
         float *whole = stage_gradients(&model, NULL, false, 1, &other_count);
         assert_int_equal(other_count, count);
         assert_true(greatest_difference(parts, whole, count) < 1e-5);
@@ -272,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_a_wave_touch_nothing_in_common), cmocka_unit_test(sums_in_parts_are_the_same_sums),
-        cmocka_unit_test(every_unit_of_a_wave_runs_once), cmocka_unit_test(parts_are_alike)};
+        cmocka_unit_test(stages_cut_the_same_sums), cmocka_unit_test(every_unit_of_a_wave_runs_once),
+        cmocka_unit_test(parts_are_alike)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
