@@ -10,7 +10,7 @@ enum {
     MOST_DEPTH_SPLIT = 256, /* of factors that take three times the room */
     LEAST_REUSE = 60,       /* products per split element that pay for splitting it, */
     LEAST_DEPTH_SPLIT = 64, /* and per sum */
-    MOST_ROWS = 512,        /* of a unit */
+    MOST_ROWS = 768,        /* of a unit */
     LEAST_ROWS = 128,       /* not cut further for the sake of parallelism */
     LEAST_PANELS = 8,
     LEAST_PANELS_SPLIT = 16,
@@ -33,13 +33,13 @@ static void choose_tile(Bf16Plan *plan, const Target *target)
 /* Units begin with whole tiles and whole blocks. */
 static int64_t row_granule(const Bf16Plan *plan) { return plan->tile_rows < BF16_BLOCK ? BF16_BLOCK : plan->tile_rows; }
 
-/* Packed A takes half of the second-level cache. */
+/* Packed A takes up to five eighths of the second-level cache. */
 static void choose_blocks(Bf16Plan *plan, const Target *target)
 {
     int64_t deepest = plan->parts > 1 ? MOST_DEPTH_SPLIT : MOST_DEPTH;
     plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, deepest)), BF16_STEP);
     int64_t granule = row_granule(plan);
-    int64_t most = (int64_t)target->level2_bytes / 2 / (plan->depth_block * 2 * plan->parts) / granule * granule;
+    int64_t most = (int64_t)target->level2_bytes * 5 / 8 / (plan->depth_block * 2 * plan->parts) / granule * granule;
     if (most > MOST_ROWS) most = MOST_ROWS;
     if (most < LEAST_ROWS) most = LEAST_ROWS;
     plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), granule);
