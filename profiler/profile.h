@@ -12,7 +12,7 @@
 #include "runtime/program.h"
 
 typedef struct KernelTime {
-    Hash kernel; /* or group of kernels: profile_work */
+    Hash kernel; /* or wave of kernels: profile_work */
     double seconds;
 } KernelTime;
 
@@ -48,7 +48,7 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
 void profile_free(Profile *profile);
 
 void machine_profile_sort(MachineProfile *machine);
-/* What a call, or the group that begins with it and runs as one, is known by: its kernel's hash, or all of theirs. */
+/* What a call, or the wave that begins with it (runtime/program.h), is known by: its kernel's hash, or all of theirs. */
 Hash profile_work(const SkyCall *call);
 /* Seconds that such work takes; < 0: it was not measured. */
 double machine_profile_seconds(const MachineProfile *machine, Hash work);
