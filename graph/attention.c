@@ -17,7 +17,7 @@ typedef struct Recomputation {
 static int64_t elements(const Graph *graph, ValueId value) { return shape_elements(&graph_value(graph, value)->shape); }
 
 /* An operator of one element after the other, or one that shows them otherwise. */
-static bool is_simple(Opcode op) { return (op >= OP_Identity && op <= OP_Where) || operator_is_movement(op); }
+static bool is_simple(Opcode op) { return operator_is_map(op) || operator_is_movement(op); }
 
 static bool may_remake(const Graph *graph, ValueId value);
 

@@ -13,6 +13,12 @@ const Operator operators[OP_COUNT] = {[OP_NONE] = {.name = "(dead)"},
 #undef OPERATOR
 };
 
+bool operator_is_map(Opcode op)
+{
+    InferRule *infer = operators[op].infer;
+    return infer == infer_unary || infer == infer_cast || infer == infer_binary || infer == infer_where;
+}
+
 bool operator_is_movement(Opcode op)
 {
     return op == OP_Identity || op == OP_Reshape || op == OP_Transpose || op == OP_Expand || op == OP_Slice;

@@ -33,6 +33,8 @@ typedef struct Operator {
 } Operator;
 
 extern const Operator operators[OP_COUNT];
+/* Of ops/elementwise.c: computes each element from those in the same place of its inputs, which broadcast. */
+bool operator_is_map(Opcode op);
 bool operator_is_movement(Opcode op); /* shows the elements of its one input otherwise, mostly for free (a view) */
 
 #define OPERATOR_RULES(prefix)                                                                                         \

@@ -94,47 +94,7 @@ static int reshaped_axis(const Shape *shape, const Shape *result, int axis)
     return -1;
 }
 
-static bool broadcasts(Opcode op)
-{
-    switch (op) {
-    case OP_Identity:
-    case OP_Neg:
-    case OP_Abs:
-    case OP_Sign:
-    case OP_Exp:
-    case OP_Log:
-    case OP_Sqrt:
-    case OP_Reciprocal:
-    case OP_Sin:
-    case OP_Cos:
-    case OP_Erf:
-    case OP_Tanh:
-    case OP_Sigmoid:
-    case OP_Relu:
-    case OP_Not:
-    case OP_IsNaN:
-    case OP_Cast:
-    case OP_Add:
-    case OP_Sub:
-    case OP_Mul:
-    case OP_Div:
-    case OP_Pow:
-    case OP_Mod:
-    case OP_Min:
-    case OP_Max:
-    case OP_And:
-    case OP_Or:
-    case OP_Equal:
-    case OP_Less:
-    case OP_LessOrEqual:
-    case OP_Greater:
-    case OP_GreaterOrEqual:
-    case OP_Where:
-    case OP_Gelu:
-    case OP_Expand: return true;
-    default: return false;
-    }
-}
+static bool broadcasts(Opcode op) { return operator_is_map(op) || op == OP_Gelu || op == OP_Expand; }
 
 static bool matmul_axes(const Graph *graph, const Node *node, int axis, int *axes)
 {
