@@ -1,11 +1,11 @@
 #include "partitioner/relaxation.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "partitioner/arcs.h"
 #include "partitioner/lanes.h"
+#include "partitioner/undercut.h"
 
 /* ---- reach: how far a stage may stretch ---- */
 
@@ -356,65 +356,6 @@ static void transpose_low(Relaxation *r)
         }
 }
 
-/* ---- classes that others undercut ---- */
-
-typedef struct Speed {
-    int class_index, zone;
-    int64_t work;
-} Speed;
-
-static int by_speed(const void *a, const void *b)
-{
-    const Speed *x = a, *y = b;
-    if (x->zone != y->zone) return x->zone - y->zone;
-    if (x->work != y->work) return x->work < y->work ? -1 : 1;
-    return x->class_index - y->class_index;
-}
-
-/* Is every stage that `slow` can take also one of `fast`, in no more time? */
-static bool is_undercut(const Relaxation *r, int slow, int fast)
-{
-    const Problem *p = r->problem;
-    int n = p->layer_count, levels = r->levels > 0 ? r->levels : 1;
-    const int64_t *a = p->work + (size_t)r->class_type[slow] * ((size_t)n + 1),
-                  *b = p->work + (size_t)r->class_type[fast] * ((size_t)n + 1);
-    if (r->class_zone[slow] != r->class_zone[fast]) return false;
-    for (int l = 0; l < n; l++)
-        if (a[l + 1] - a[l] < b[l + 1] - b[l]) return false;
-    for (int level = 1; level <= levels; level++) {
-        const int *x = relaxation_low(r, level, slow), *y = relaxation_low(r, level, fast);
-        for (int end = 1; end <= n; end++)
-            if (x[end] < y[end]) return false;
-    }
-    return true;
-}
-
-/* Devices that are slow at everything are often free of charge and yet never used: shortest paths need not look. */
-static void order_classes(Relaxation *r)
-{
-    enum { LAST_ROWS = 4 };
-    size_t classes = (size_t)r->class_count;
-    int rows = 0, *last = arena_new_array(&r->arena, int, classes);
-    Speed *speed = memory_allocate((classes + 1) * sizeof *speed);
-    for (int c = 0; c < r->class_count; c++)
-        speed[c] =
-            (Speed){c, r->class_zone[c],
-                    r->problem->work[((size_t)r->class_type[c] + 1) * ((size_t)r->problem->layer_count + 1) - 1]};
-    qsort(speed, classes, sizeof *speed, by_speed);
-    r->order = arena_new_array(&r->arena, int, classes);
-    r->order_row = arena_new_array(&r->arena, int, classes);
-    for (int k = 0; k < r->class_count; k++) {
-        int c = speed[k].class_index, row = rows - 1;
-        while (row >= 0 && row >= rows - LAST_ROWS && !is_undercut(r, c, last[row])) row--;
-        if (row < 0 || row < rows - LAST_ROWS) row = rows++;
-        r->order[k] = c;
-        r->order_row[k] = row;
-        last[row] = c;
-    }
-    free(speed);
-    r->row_price = arena_new_array(&r->arena, double, classes);
-}
-
 static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap, bool sums,
                    const Split *splits, int split_count, const Freeze *freeze)
 {
@@ -441,7 +382,7 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
     relaxation->least_class = arena_new_array(&relaxation->arena, int, (size_t)relaxation->zone_count);
     if (relaxation->maximal && relaxation->levels == 0 && relaxation->zone_count == 1) transpose_low(relaxation);
     relaxation->active = arena_new_array(&relaxation->arena, int, (size_t)relaxation->class_count);
-    if (sums && !problem->holes && !relaxation->high) order_classes(relaxation);
+    if (sums && !problem->holes && !relaxation->high) undercut_order(relaxation);
     if (!sums || problem->holes) return;
     relaxation->lanes = lanes_create(relaxation, &relaxation->arena);
     relaxation->stage = arena_new_array(&relaxation->arena, double, (size_t)relaxation->class_count);

@@ -4,6 +4,7 @@
 #include "partitioner/arcs.h"
 #include "partitioner/lanes.h"
 #include "partitioner/relaxation.h"
+#include "partitioner/undercut.h"
 
 typedef struct Window {
     int low, high; /* starts low ... high-1 */
@@ -138,23 +139,6 @@ static void solve_cut(Relaxation *r, const double *price, int end, int behind)
     }
 }
 
-/* A class whose price is not below that of a faster one in its row is on no shortest path that needs it. */
-static void choose_active(Relaxation *r, const double *price)
-{
-    r->active_count = 0;
-    if (!r->order) {
-        while (r->active_count < r->class_count) r->active[r->active_count] = r->active_count, r->active_count++;
-        return;
-    }
-    for (int k = 0; k < r->class_count; k++) r->row_price[k] = RELAXATION_INFINITY;
-    for (int k = 0; k < r->class_count; k++) {
-        double *least = &r->row_price[r->order_row[k]];
-        if (price[r->order[k]] >= *least) continue;
-        *least = price[r->order[k]];
-        r->active[r->active_count++] = r->order[k];
-    }
-}
-
 double relaxation_solve(Relaxation *r, const double *price)
 {
     const Problem *p = r->problem;
@@ -168,7 +152,7 @@ double relaxation_solve(Relaxation *r, const double *price)
         solve_stretched(r, price);
         return r->potential[n];
     }
-    choose_active(r, price);
+    undercut_choose(r, price);
     if (r->lanes) lanes_choose(r->lanes, r);
     for (int end = 1; end < n; end++)
         for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
