@@ -133,8 +133,9 @@ static void walk_waves(void *context, int thread, int threads)
     Walk *walk = context;
     Execution *execution = walk->execution;
     const WaveList *list = walk->list;
-    Walker walker = {
-        .walk = walk, .thread = thread, .waves = {.team = execution->team, .list = list, .thread = thread}};
+    Walker walker = {.walk = walk,
+                     .thread = thread,
+                     .waves = {.team = execution->team, .list = list, .thread = thread, .threads = threads}};
     uint64_t before = walk->flush ? subnormals_flush() : 0;
     for (uint32_t i = 0; i < list->count; i++) {
         bool shared = list->waves[i].sharers > 1, next_shared = i + 1 < list->count && list->waves[i + 1].sharers > 1;

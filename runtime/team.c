@@ -86,11 +86,12 @@ void team_meet(Team *team, int threads)
     if (atomic_load(&team->sleeping)) syscall(SYS_futex, &team->meetings, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
-void team_begin(Team *team, TeamShare *share, int thread)
+void team_begin(Team *team, TeamShare *share, int thread, int threads)
 {
     share->round++;
     /* Nobody looks at the next round's before this one is over, nor at the last one's, whose place it is, any more. */
-    atomic_store_explicit(&team->part[thread].taken[(share->round + 1) & 1], 0, memory_order_relaxed);
+    for (int part = thread; part < team->threads; part += threads)
+        atomic_store_explicit(&team->part[part].taken[(share->round + 1) & 1], 0, memory_order_relaxed);
 }
 
 int64_t team_taken(const Team *team, const TeamShare *share, int thread)

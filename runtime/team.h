@@ -25,9 +25,9 @@ typedef struct TeamShare {
     uint32_t round;
 } TeamShare;
 
-/* Begins work of which each thread has a part, nothing of it taken yet. All threads of the region call it, or none, and
- * meet before the next time. */
-void team_begin(Team *team, TeamShare *share, int thread);
+/* Begins work of which each thread that the team was created for has a part, nothing of it taken yet: also those that
+ * the system did not start. All `threads` threads of the region call it, or none, and meet before the next time. */
+void team_begin(Team *team, TeamShare *share, int thread, int threads);
 /* How many units of the thread's part are taken. */
 int64_t team_taken(const Team *team, const TeamShare *share, int thread);
 /* Takes the units *from ... to - 1 of it. False, with *from as team_taken() says, if somebody else was faster. */

@@ -123,7 +123,7 @@ static void begin_part(WaveWalk *walk, int owner)
 void wave_begin(WaveWalk *walk, const Wave *wave)
 {
     walk->wave = wave;
-    team_begin(walk->team, &walk->share, walk->thread);
+    team_begin(walk->team, &walk->share, walk->thread, walk->threads);
     if (walk->thread < wave->sharers) begin_part(walk, walk->thread);
 }
 

@@ -41,10 +41,11 @@ typedef struct WaveWalk {
     const WaveList *list;
     const Wave *wave;
     TeamShare share;
-    int thread, owner; /* whose part is being taken from */
-    uint32_t call;     /* where it has got to there, */
-    int64_t begin;     /* which of the part's units is the first of that call, */
-    double before;     /* and what those before take */
+    int thread, threads; /* of how many in the region */
+    int owner;           /* whose part is being taken from */
+    uint32_t call;       /* where it has got to there, */
+    int64_t begin;       /* which of the part's units is the first of that call, */
+    double before;       /* and what those before take */
 } WaveWalk;
 
 /* Units begin ... end - 1 of a call, or blocks of a group. */
