@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "codegen/stage_builder.h"
 #include "graph/operator.h"
 #include "runtime/execute.h"
 #include "tests/stage_run.h"
@@ -101,6 +102,48 @@ static void calls_of_a_wave_touch_nothing_in_common(void **state)
             }
         training_model_free(&model);
     }
+}
+
+/* A call that reads one value and writes another, or adds to it. */
+static LoweredCall call_on(Kernel *kernel, ValueId from, ValueId to, bool adds)
+{
+    kernel_begin(kernel, "touches", 1, (int64_t[]){8});
+    Register x = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
+    int result = kernel_operand(kernel, DTYPE_F32, (int64_t[]){1});
+    (adds ? kernel_store_add : kernel_store)(kernel, result, x);
+    return (LoweredCall){.kernel = kernel, .operands = {{.value = from}, {.value = to}}};
+}
+
+static void calls_wait_for_what_others_touch(void **state)
+{
+    (void)state;
+    enum { VALUES = 8, SHARED = 6, HOLDER = 7 };
+    Graph graph = {.value_count = VALUES};
+    ValueId holder[VALUES] = {[SHARED] = HOLDER, [HOLDER] = HOLDER};
+    const StageBuilder builder = {.graph = &graph, .holder = holder};
+    Kernel first, other;
+    LoweredCall call = call_on(&first, 1, 2, true);
+    const struct {
+        ValueId from, to;
+        bool waits;
+    } cases[] = {{2, 3, true}, {3, 2, true}, {3, 1, true}, {1, 3, false}, {3, 4, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Touched touched = stage_touched_create(&builder);
+        LoweredCall next = call_on(&other, cases[i].from, cases[i].to, i % 2);
+        assert_false(stage_waits(&builder, &next, &touched));
+        stage_touch(&builder, &call, &touched);
+        assert_int_equal(stage_waits(&builder, &next, &touched), cases[i].waits);
+        stage_touched_clear(&touched);
+        assert_false(stage_waits(&builder, &next, &touched));
+        stage_touched_free(&touched);
+    }
+    /* Uses of one parameter have one place. */
+    Touched touched = stage_touched_create(&builder);
+    call = call_on(&first, 1, HOLDER, false);
+    LoweredCall reader = call_on(&other, SHARED, 3, false);
+    stage_touch(&builder, &call, &touched);
+    assert_true(stage_waits(&builder, &reader, &touched));
+    stage_touched_free(&touched);
 }
 
 /* --- Sums in parts ---------------------------------------------------------------------------------------------------
@@ -294,8 +337,8 @@ static void parts_are_alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_of_a_wave_touch_nothing_in_common), cmocka_unit_test(sums_in_parts_are_the_same_sums),
-        cmocka_unit_test(stages_cut_the_same_sums), cmocka_unit_test(every_unit_of_a_wave_runs_once),
-        cmocka_unit_test(parts_are_alike)};
+        cmocka_unit_test(calls_of_a_wave_touch_nothing_in_common), cmocka_unit_test(calls_wait_for_what_others_touch),
+        cmocka_unit_test(sums_in_parts_are_the_same_sums),         cmocka_unit_test(stages_cut_the_same_sums),
+        cmocka_unit_test(every_unit_of_a_wave_runs_once),          cmocka_unit_test(parts_are_alike)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
