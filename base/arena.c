@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/diagnostics.h"
+#include "base/exit_codes.h"
 
 /* Under AddressSanitizer every object is a block of its own, so that accesses beyond it are seen. */
 #if defined(__has_feature)
@@ -46,7 +46,8 @@ void *memory_resize(void *pointer, size_t count, size_t size)
     return pointer;
 }
 
-/* Tables of many megabytes: the kernel hands out a huge page sooner than 512 small ones. */
+/* Tables of many megabytes are touched for the first time in a fraction of the time when the system hands out huge
+ * pages, one of which takes the place of 512 small ones. */
 static void prefer_huge_pages(const void *bytes, size_t size)
 {
     uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;

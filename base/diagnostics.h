@@ -10,24 +10,13 @@
 #include <stdio.h>
 
 #include "base/arena.h"
-
-/* Exit codes of skycc and of the programs it emits: part of the command-line contract. */
-enum {
-    EXIT_OK = 0,
-    EXIT_BAD_INPUT = 1,            /* a bad input file, missing weights, or out of memory */
-    EXIT_USAGE = 2,                /* the command line is wrong */
-    EXIT_UNSUPPORTED_OPERATOR = 3, /* all of them are listed */
-    EXIT_NO_PLAN = 4,              /* no plan fits the devices */
-    EXIT_TOOLCHAIN = 5,            /* code generation or linking failed */
-    EXIT_RUN_FAILED = 6,           /* a training run failed */
-    EXIT_INTERNAL = 70             /* a bug in skycc */
-};
+#include "base/exit_codes.h"
 
 typedef struct Place {
     const char *file; /* NULL: none */
     int line, column; /* 0: none */
-    const char
-        *object; /* what inside the file is meant, such as "node '/encoder/MatMul' (MatMul, opset 17)"; NULL: none */
+    /* What inside the file is meant, such as "node '/encoder/MatMul' (MatMul, opset 17)"; NULL: none. */
+    const char *object;
 } Place;
 
 typedef struct Diagnostic {
@@ -50,7 +39,8 @@ bool diagnostics_error(Diagnostics *diagnostics, int exit_code, Place place, con
     __attribute__((format(printf, 5, 6)));
 void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Reports again, behind what `to` holds, what `from` holds: of work that was done side by side. */
+/* Reports in `to` all that was reported in `from`: threads that work side by side report each in their own, and these
+ * are put together in an order that does not depend on the threads. */
 void diagnostics_append(Diagnostics *to, const Diagnostics *from);
 /* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint. */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream);

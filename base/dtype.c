@@ -79,7 +79,7 @@ static uint16_t float_to_half(float value)
     uint32_t bits = float_to_bits(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00);
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds beyond the largest half */
-    if (magnitude < 0x38800000) {                                  /* subnormal: adding 0.5 rounds to nearest even */
+    if (magnitude < 0x38800000) { /* subnormal: adding 0.5 shifts the bits into place, rounded to nearest even */
         float shifted = bits_to_float(magnitude) + 0.5f;
         return (uint16_t)(sign | (float_to_bits(shifted) - float_to_bits(0.5f)));
     }

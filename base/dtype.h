@@ -24,9 +24,9 @@ typedef enum DType {
     DTYPE_COUNT
 } DType;
 
-size_t dtype_size(DType dtype);      /* bytes of one element */
-const char *dtype_name(DType dtype); /* "f32", "i64", "bool" ... */
-const char *dtype_safetensors_name(DType dtype); /* "F32", "I64", "BOOL" ... */
+size_t dtype_size(DType dtype);                      /* bytes of one element */
+const char *dtype_name(DType dtype);                 /* "f32", "i64", "bool" ... */
+const char *dtype_safetensors_name(DType dtype);     /* "F32", "I64", "BOOL" ... */
 DType dtype_from_safetensors_name(const char *name); /* DTYPE_NONE if unknown */
 bool dtype_is_float(DType dtype);
 bool dtype_is_integer(DType dtype); /* signed and unsigned integers, not bool */
@@ -48,8 +48,8 @@ const char *shape_format(const Shape *shape, char text[static 256]);
 /* The nearest number that bf16 has, ties to even. */
 float bfloat_round(float value);
 
-/* Reads or writes one element as double or int64, converting. `index` counts elements. Values beyond 2^53 are exact only
- * through the integer pair. */
+/* Reads or writes one element as double or int64, converting. `index` counts elements. Values beyond 2^53 are exact
+ * only through the integer pair. */
 double element_as_double(DType dtype, const void *data, int64_t index);
 int64_t element_as_integer(DType dtype, const void *data, int64_t index);
 void element_store_double(DType dtype, void *data, int64_t index, double value);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +10,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/pending.h"
 
 char *file_program_directory(void)
 {
@@ -24,48 +25,6 @@ char *file_program_directory(void)
     return directory;
 }
 
-/* Temporary names that still exist, so that exit() and interrupts can remove them. */
-static char **pending;
-static size_t pending_count, pending_capacity;
-static pthread_mutex_t pending_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *ftw)
-{
-    (void)status, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static void remove_tree(const char *path) { nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
-
-static void remove_pending(void)
-{
-    pthread_mutex_lock(&pending_lock);
-    for (size_t i = 0; i < pending_count; i++) remove_tree(pending[i]);
-    pthread_mutex_unlock(&pending_lock);
-}
-
-static char *pending_add(const char *path)
-{
-    static bool registered;
-    pthread_mutex_lock(&pending_lock);
-    if (!registered) registered = atexit(remove_pending) == 0;
-    size_t length = strlen(path) + 32;
-    char *temporary = memory_allocate(length);
-    snprintf(temporary, length, "%s.partial-%ld", path, (long)getpid());
-    array_push(pending, pending_count, pending_capacity, temporary);
-    pthread_mutex_unlock(&pending_lock);
-    return temporary;
-}
-
-static void pending_drop(char *temporary)
-{
-    pthread_mutex_lock(&pending_lock);
-    for (size_t i = 0; i < pending_count; i++)
-        if (pending[i] == temporary) pending[i] = pending[--pending_count];
-    pthread_mutex_unlock(&pending_lock);
-    free(temporary);
-}
-
 static int interrupt_pipe[2];
 
 static void tell_interrupt(int signal_number)
@@ -76,7 +35,10 @@ static void tell_interrupt(int signal_number)
     errno = saved;
 }
 
-/* --- Mapped files, for who handles SIGBUS: read there, so never moved --- */
+/* ---- Mapped files ---- */
+
+/* What is mapped from where, for the handler of SIGBUS. A handler may take no lock: entries stay where they are, and
+ * the address is written last and cleared first. */
 
 enum { MOST_MAPPED = 64, LONGEST_NAME = 512 };
 
@@ -122,7 +84,8 @@ static void write_text(const char *text)
     if (write(STDERR_FILENO, text, strlen(text)) < 0) _exit(EXIT_BAD_INPUT);
 }
 
-/* A mapped file ends before what is read of it, or its disk failed: nothing can be done but to end. */
+/* Runs when a mapped file ends before what is read of it (somebody cut it short), or when its disk failed. The read
+ * cannot be made good, so the process ends. */
 static void tell_lost_file(int signal_number, siginfo_t *information, void *context)
 {
     (void)context;
@@ -133,15 +96,15 @@ static void tell_lost_file(int signal_number, siginfo_t *information, void *cont
     for (;;) pause(); /* the thread that waits for interrupts ends the process */
 }
 
-/* Removing a tree is nothing that a signal handler may do. The lock is kept, so that nobody begins or ends an output.
- */
+/* A thread of its own, because removing a tree is nothing that a signal handler may do. It keeps the lock until the
+ * process is gone, so that no other thread begins or ends an output meanwhile. */
 static void *wait_for_interrupt(void *unused)
 {
     unsigned char byte;
     while (read(interrupt_pipe[0], &byte, 1) != 1)
         if (errno != EINTR) return unused;
-    pthread_mutex_lock(&pending_lock);
-    remove_pending();
+    pending_hold();
+    pending_remove_all();
     if (byte == SIGBUS) _exit(EXIT_BAD_INPUT);
     signal(byte, SIG_DFL);
     kill(getpid(), byte);
@@ -162,12 +125,12 @@ void files_removed_by_interrupts(void)
     sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = tell_lost_file, .sa_flags = SA_SIGINFO}, NULL);
 }
 
-static bool io_error(Diagnostics *diagnostics, const char *path, const char *what)
+bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 {
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s: %s", what, strerror(errno));
 }
 
-/* Pipes cannot be mapped: read to the end into anonymous memory. */
+/* Pipes cannot be mapped: they are read to their end into memory that file_unmap gives back just as a mapping. */
 static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagnostics *diagnostics)
 {
     size_t capacity = 1 << 16, size = 0, got;
@@ -176,7 +139,7 @@ static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagno
         size += got;
         if (size == capacity) bytes = memory_resize(bytes, capacity *= 2, 1);
     }
-    bool ok = !ferror(stream) || io_error(diagnostics, path, "cannot read");
+    bool ok = !ferror(stream) || file_error(diagnostics, path, "cannot read");
     if (ok && size > 0) {
         void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) memory_exhausted();
@@ -192,18 +155,18 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     *file = (MappedFile){0};
     if (strcmp(path, "-") == 0) return read_stream(file, stdin, "standard input", diagnostics);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
-    if (descriptor < 0) return io_error(diagnostics, path, "cannot open");
+    if (descriptor < 0) return file_error(diagnostics, path, "cannot open");
     struct stat status;
     bool ok = true;
     if (fstat(descriptor, &status) != 0) {
-        ok = io_error(diagnostics, path, "cannot examine");
+        ok = file_error(diagnostics, path, "cannot examine");
     } else if (!S_ISREG(status.st_mode)) {
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s",
                                S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
     } else if (status.st_size > 0) {
         void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (bytes == MAP_FAILED)
-            ok = io_error(diagnostics, path, "cannot map");
+            ok = file_error(diagnostics, path, "cannot map");
         else
             *file = (MappedFile){bytes, (size_t)status.st_size, false};
     }
@@ -226,6 +189,12 @@ void file_forget(const MappedFile *file, size_t offset, size_t size)
     if (!file->in_memory && begin < end) madvise((void *)(file->bytes + begin), end - begin, MADV_DONTNEED);
 }
 
+/* Never opens what somebody else put there, nor where a link of theirs leads. */
+static int create_file(const char *path)
+{
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
 {
     *file = (OutputFile){.path = path};
@@ -236,12 +205,12 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
-    file->temporary = pending_add(path);
-    file->stream = fopen(file->temporary, "wbe");
-    if (file->stream) return true;
-    pending_drop(file->temporary);
-    file->temporary = NULL;
-    return io_error(diagnostics, path, "cannot create");
+    int descriptor;
+    file->temporary = pending_create(path, create_file, &descriptor);
+    if (!file->temporary) return file_error(diagnostics, path, "cannot create");
+    file->stream = fdopen(descriptor, "wb");
+    if (!file->stream) memory_exhausted();
+    return true;
 }
 
 void file_abandon(OutputFile *file)
@@ -255,16 +224,20 @@ void file_abandon(OutputFile *file)
 
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)
 {
-    if (!file->temporary) return fflush(file->stream) == 0 || io_error(diagnostics, "standard output", "cannot write");
+    if (!file->temporary)
+        return fflush(file->stream) == 0 || file_error(diagnostics, "standard output", "cannot write");
     bool written = fflush(file->stream) == 0 && !ferror(file->stream) && fsync(fileno(file->stream)) == 0;
     int saved = errno;
     if (fclose(file->stream) != 0 && written) saved = errno, written = false;
     file->stream = NULL;
     errno = saved;
     bool ok =
-        (written || io_error(diagnostics, file->path, "cannot write")) &&
-        (rename(file->temporary, file->path) == 0 || io_error(diagnostics, file->path, "cannot rename into place"));
-    if (!ok) unlink(file->temporary);
+        (written || file_error(diagnostics, file->path, "cannot write")) &&
+        (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));
+    if (ok)
+        sync_parent(file->path);
+    else
+        unlink(file->temporary);
     pending_drop(file->temporary);
     *file = (OutputFile){0};
     return ok;
@@ -280,84 +253,12 @@ bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostic
 
 bool file_write_part(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics)
 {
-    FILE *stream = fopen(path, "wbe");
-    if (!stream) return io_error(diagnostics, path, "cannot create");
+    int descriptor = create_file(path);
+    FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+    if (!stream) return file_error(diagnostics, path, "cannot create");
     bool written = fwrite(bytes, 1, size, stream) == size;
     int saved = errno;
     if (fclose(stream) != 0 && written) saved = errno, written = false;
     errno = saved;
-    return written || io_error(diagnostics, path, "cannot write");
-}
-
-/* Whether `path` may be replaced: absent, an empty directory, or a directory holding `marker`. */
-static bool replaceable(const char *path, const char *marker)
-{
-    struct stat status;
-    if (lstat(path, &status) != 0) return errno == ENOENT;
-    if (!S_ISDIR(status.st_mode)) return false;
-    size_t length = strlen(path) + strlen(marker) + 2;
-    char *inside = memory_allocate(length);
-    snprintf(inside, length, "%s/%s", path, marker);
-    bool former = stat(inside, &status) == 0;
-    free(inside);
-    if (former) return true;
-    if (rmdir(path) != 0) return false; /* succeeds only if empty */
-    return mkdir(path, 0777) == 0;
-}
-
-static char *without_trailing_slashes(const char *path)
-{
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--;
-    char *copy = memory_allocate(length + 1);
-    memcpy(copy, path, length);
-    return copy;
-}
-
-bool directory_create(OutputDirectory *directory, const char *path, const char *marker, Diagnostics *diagnostics)
-{
-    *directory = (OutputDirectory){.path = path};
-    char *name = without_trailing_slashes(path);
-    bool ok = true;
-    if (!replaceable(name, marker))
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                               "name a new directory, or remove this one first", "exists and was not written by skycc");
-    if (ok) {
-        directory->temporary = pending_add(name);
-        if (mkdir(directory->temporary, 0777) != 0) {
-            ok = io_error(diagnostics, path, "cannot create");
-            pending_drop(directory->temporary);
-            directory->temporary = NULL;
-        }
-    }
-    free(name);
-    return ok;
-}
-
-bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
-{
-    char *name = without_trailing_slashes(directory->path);
-    bool ok = rename(directory->temporary, name) == 0;
-    if (!ok && (errno == ENOTEMPTY || errno == EEXIST)) {
-        char *former = pending_add(directory->temporary);
-        ok = rename(name, former) == 0 && rename(directory->temporary, name) == 0;
-        remove_tree(former);
-        pending_drop(former);
-    }
-    if (!ok) {
-        io_error(diagnostics, directory->path, "cannot rename into place");
-        remove_tree(directory->temporary);
-    }
-    pending_drop(directory->temporary);
-    free(name);
-    *directory = (OutputDirectory){0};
-    return ok;
-}
-
-void directory_abandon(OutputDirectory *directory)
-{
-    if (!directory->temporary) return;
-    remove_tree(directory->temporary);
-    pending_drop(directory->temporary);
-    *directory = (OutputDirectory){0};
+    return written || file_error(diagnostics, path, "cannot write");
 }

@@ -1,4 +1,5 @@
-/* Content hashes (XXH3, 128 bits): names of compiled kernels, identity of models, costs and plans. Not cryptographic. */
+/* Content hashes (XXH3, 128 bits): names of compiled kernels, identity of models, costs and plans. They find what is
+ * equal; they do not protect from who wants to deceive. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

@@ -7,7 +7,7 @@
 
 enum { MAX_JSON_BYTES = 1 << 30 };
 
-/* "-" is standard input wherever a file is read: say so. */
+/* What messages call the file: wherever one is read, "-" is standard input. */
 static const char *display_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
 static json_t *parse(const void *text, size_t size, const char *path, Diagnostics *diagnostics)
@@ -40,7 +40,7 @@ json_t *json_read(const char *path, Diagnostics *diagnostics)
     return root;
 }
 
-/* ---- tables apart ---- */
+/* ---- Tables apart ---- */
 
 static void skip_space(JsonScan *scan)
 {
@@ -89,8 +89,8 @@ bool json_scan_string(JsonScan *scan, const char **text, size_t *length)
     return false;
 }
 
-/* The first member `key` of the root, if it is an array. Brackets are counted, not matched: who reads sees what they
- * are. */
+/* Finds the first member `key` of the root, if it is an array. Brackets are counted without regard to their kind: where
+ * they do not match, parsing what is left over, or reading the array, fails. */
 static bool find_array(JsonScan text, const char *key, JsonScan *array)
 {
     const char *string, *start = NULL;
@@ -115,7 +115,8 @@ static bool find_array(JsonScan text, const char *key, JsonScan *array)
     return false;
 }
 
-/* What is parsed instead: everything in its line and column, but nothing in the array. */
+/* The text that is parsed instead: the array is emptied, but lines stay as many and what follows keeps its column, so
+ * that syntax errors behind it are reported where they are. */
 static void blank_array(Buffer *buffer, const MappedFile *file, JsonScan array)
 {
     const char *text = (const char *)file->bytes, *rest = array.end;
@@ -152,7 +153,7 @@ void json_apart_free(JsonApart *apart)
     file_unmap(&apart->file);
 }
 
-/* ---- members ---- */
+/* ---- Members ---- */
 
 bool json_refuse(JsonReader reader, const char *path, const char *reason)
 {
@@ -304,8 +305,8 @@ void json_print_number(Buffer *buffer, double value)
         return;
     }
     char text[40];
-    /* A number of fewer digits comes out of 15 with no more than it has, unless it is so small that doubles are coarse.
-     */
+    /* %g drops zeros at the end, so 15 digits print 0.1 as 0.1, and most numbers need no more. Subnormal numbers have
+     * fewer digits than 15 to begin with: the search starts at 1. */
     for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;

@@ -16,7 +16,7 @@ void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t wo
         c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
         c1 = (uint32_t)b;
         c3 = (uint32_t)a;
-        k0 += 0x9e3779b9; /* the golden ratio and sqrt(3) - 1: Weyl sequences */
+        k0 += 0x9e3779b9; /* keys run through Weyl sequences: the golden ratio's and sqrt(3) - 1's fractions of 2^32 */
         k1 += 0xbb67ae85;
     }
     words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;

@@ -50,4 +50,14 @@ void random_fill_normal(RandomStream stream, uint64_t first, double standard_dev
 /* A permutation of 0 ... count - 1, each equally likely. */
 void random_permutation(RandomStream stream, uint32_t *order, size_t count);
 
+/* For searches and tests that draw one number after the other: Knuth's linear congruential generator (MMIX). Draws 64
+ * bits from the state, which may start at any number; the high ones are the good ones. */
+static inline uint64_t random_draw(uint64_t *state)
+{
+    return *state = *state * 6364136223846793005u + 1442695040888963407u;
+}
+
+/* In [0, bound), nearly without bias for small bounds; bound > 0. */
+static inline uint64_t random_draw_below(uint64_t *state, uint64_t bound) { return (random_draw(state) >> 33) % bound; }
+
 #endif

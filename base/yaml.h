@@ -24,8 +24,8 @@ bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics);
 bool yaml_read_text(YamlFile *file, const char *name, const char *text, Diagnostics *diagnostics);
 void yaml_close(YamlFile *file);
 
-/* Reports an error at the node, unless a hundred were reported before. `object` and `hint` may be NULL. Returns false.
- */
+/* Reports an error at the node, unless a hundred were reported before, and returns false. `object` and `hint` may be
+ * NULL. */
 bool yaml_error(const YamlFile *file, YamlNode *node, const char *object, const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 

@@ -1,7 +1,9 @@
 /* Matrix products as BERT's linear layers use them, beside oneDNN, OpenBLAS and BLIS:
  *
- *   bench_gemm [--target-cpu=NAME] [THREADS [K N M]]     default: this processor, 1 thread, all shapes
+ *   bench_gemm [--bf16] [--target-cpu=NAME] [THREADS [K N M]]     default: float32, this processor, 1 thread, all shapes
  *
+ * --bf16: of factors that are rounded to bf16, by VDPBF16PS even where there are AMX tiles; the peak is that of this
+ * instruction, packing and rounding count, and there are no peers: exits 0 if NN, NT and TN have 0.85 of it in the mean.
  * Of code for another processor, which this one must be able to stand in for, the fraction is that of the peak of its
  * vectors.
  * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library multiplies in
@@ -12,21 +14,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "bench/gemm_peers.h"
 #include "bench/peak.h"
-#include "codegen/codegen.h"
-#include "runtime/memory.h"
-#include "runtime/parallel.h"
+#include "codegen/kernels/kernel_compiler.h"
+#include "runtime/program/memory.h"
+#include "runtime/program/parallel.h"
 
 enum { NN, NT, TN, FORMS, LEAST_ROUNDS = 5, MOST_ROUNDS = 25 };
-static const double least_ratio = 0.9, seconds_per_product = 0.4; /* for all libraries together */
+static const double least_ratio = 0.9, least_bf16 = 0.85, seconds_per_product = 0.4; /* for all libraries together */
 static const char *const form_names[] = {"NN", "NT", "TN"};
 
 static Target target;
 static Diagnostics diagnostics;
 static int threads;
+static bool bf16;
 static double peak;
 
 /* What is summed over all products. */
@@ -53,6 +56,7 @@ static void build(Kernel *kernel, int form, int64_t k, int64_t n, int64_t m)
     else
         kernel_store(kernel, out, sum);
     kernel_canonicalize(kernel);
+    if (bf16) kernel_round_factors(kernel);
 }
 
 /* Memory as the runtime allocates it. */
@@ -91,13 +95,6 @@ static void run_share(void *context, int thread, int thread_count)
     if (begin < end) call->function(call->operands, begin, end, call->scratch + (size_t)thread * stride);
 }
 
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -114,18 +111,19 @@ static double median(double *values, int count)
 static int take_turns(Call *call, const PeerProduct *product, double seconds[1 + PEER_COUNT][MOST_ROUNDS])
 {
     int rounds = -1;
-    for (double start = 0; rounds < LEAST_ROUNDS || (rounds < MOST_ROUNDS && now() - start < seconds_per_product);
+    for (double start = 0;
+         rounds < LEAST_ROUNDS || (rounds < MOST_ROUNDS && monotonic_seconds() - start < seconds_per_product);
          rounds++) {
-        if (rounds == 0) start = now();
+        if (rounds == 0) start = monotonic_seconds();
         int slot = rounds < 0 ? 0 : rounds;
         for (int who = 0; who <= PEER_COUNT; who++) {
             if (who > 0 && !peer_is_loaded(who - 1)) continue;
-            double begin = now();
+            double begin = bench_seconds(threads);
             if (who == 0)
                 parallel_run(threads, run_share, call);
             else
                 peer_multiply(who - 1, product);
-            seconds[who][slot] = now() - begin;
+            seconds[who][slot] = bench_seconds(threads) - begin;
         }
     }
     return rounds;
@@ -156,7 +154,7 @@ static void measure(int form, int64_t k, int64_t n, int64_t m, Summary *summary)
     static Kernel kernel;
     build(&kernel, form, k, n, m);
     const Kernel *list[] = {&kernel};
-    CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
+    CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
     JitProgram *jit = compiled ? jit_load(compiled, &diagnostics) : NULL;
     if (!jit) {
         diagnostics_print(&diagnostics, stderr);
@@ -164,7 +162,7 @@ static void measure(int form, int64_t k, int64_t n, int64_t m, Summary *summary)
     }
     int64_t rows = kernel.extent[0], columns = kernel.extent[1], depth = kernel.extent[2];
     MemoryRegion a = matrix(rows * depth), b = matrix(depth * columns), c = matrix(rows * columns);
-    Call call = {.code = codegen_find(compiled, &kernel), .operands = {a.bytes, b.bytes, c.bytes}};
+    Call call = {.code = kernels_find(compiled, &kernel), .operands = {a.bytes, b.bytes, c.bytes}};
     MemoryRegion scratch =
         allocate((memory_round_up(call.code->scratch_bytes, MEMORY_ALIGNMENT) + MEMORY_ALIGNMENT) * (size_t)threads);
     call.function = jit_find(jit, call.code);
@@ -186,7 +184,7 @@ static void measure(int form, int64_t k, int64_t n, int64_t m, Summary *summary)
     memory_unmap(&c);
     memory_unmap(&scratch);
     jit_free(jit);
-    codegen_free(compiled);
+    kernels_free(compiled);
 }
 
 static void print_row(int64_t k, int64_t n, int64_t m, Summary *summary)
@@ -220,6 +218,8 @@ static bool print_summary(const Summary *summary)
         all += summary->count[form];
     }
     bool ok = true;
+    for (int form = 0; bf16 && form < FORMS; form++)
+        ok &= exp(summary->logarithms[form] / summary->count[form]) >= least_bf16;
     for (int peer = 0; peer < PEER_COUNT; peer++) {
         if (!peer_is_loaded(peer)) continue;
         double mean = exp(summary->peer_logarithms[peer] / all);
@@ -232,21 +232,23 @@ static bool print_summary(const Summary *summary)
 
 int main(int argc, char **argv)
 {
-    static const char option[] = "--target-cpu=";
     TargetOptions options = {0};
-    if (argc > 1 && strncmp(argv[1], option, strlen(option)) == 0) {
-        options.cpu = argv[1] + strlen(option);
-        argc--, argv++;
+    for (; argc > 1 && strncmp(argv[1], "--", 2) == 0; argc--, argv++) {
+        static const char cpu[] = "--target-cpu=";
+        if (strncmp(argv[1], cpu, strlen(cpu)) == 0) options.cpu = argv[1] + strlen(cpu);
+        bf16 |= strcmp(argv[1], "--bf16") == 0;
     }
+    if (bf16) options.features = "-amx-bf16";
     threads = argc > 1 ? atoi(argv[1]) : 1;
     if (threads < 1 || (argc > 2 && argc != 5))
-        return fputs("usage: bench_gemm [--target-cpu=NAME] [THREADS [K N M]]\n", stderr), EXIT_USAGE;
+        return fputs("usage: bench_gemm [--bf16] [--target-cpu=NAME] [THREADS [K N M]]\n", stderr), EXIT_USAGE;
     if (!target_init(&target, options, &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         return diagnostics.exit_code;
     }
-    peers_load(threads);
-    peak = bench_peak_gflops(&target, threads);
+    if (bf16 && !target.bf16) return fputs("this processor does not multiply bf16\n", stderr), EXIT_USAGE;
+    if (!bf16) peers_load(threads);
+    peak = (bf16 ? bench_bf16_peak_gflops : bench_peak_gflops)(&target, threads);
     print_header();
     Summary summary = {0};
     static const int64_t weights[][2] = {{768, 768},   {768, 3072},  {3072, 768}, {1024, 1024},

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "bench/peak.h"
-#include "driver/program.h"
+#include "driver/compile/local_program.h"
 
 static int steps = 10, threads = 1, by_waves = 0;
 
@@ -122,41 +122,36 @@ static void print_timings(Timing *timings, size_t count, double median)
     printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);
 }
 
-static bool run_step(Execution *execution, Clock *clock, double *seconds[3], Diagnostics *diagnostics)
+static bool run_step(Execution *execution, Clock *clock, double *seconds, Diagnostics *diagnostics)
 {
-    start(clock, seconds[0]);
-    if (!execution_forward(execution, 0, 0, diagnostics)) return false;
-    start(clock, seconds[1]);
-    if (!execution_backward(execution, 0, 0, diagnostics)) return false;
-    start(clock, seconds[2]);
-    return execution_update(execution, 0, diagnostics);
+    for (int list = 0; list < SKY_LIST_COUNT; list++) {
+        start(clock, seconds);
+        if (!execution_run(execution, 0, (SkyListKind)list, 0, diagnostics)) return false;
+        seconds += execution->program->stages[0].lists[list].count;
+    }
+    return true;
 }
 
 static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *diagnostics)
 {
-    const SkyCall *calls[] = {stage->forward, stage->backward, stage->update};
-    uint32_t counts[] = {stage->forward_count, stage->backward_count, stage->update_count};
-    uint32_t total = counts[0] + counts[1] + counts[2];
+    uint32_t total = sky_call_count(stage);
     double *seconds = calloc(total + 1, sizeof *seconds), *whole = calloc((size_t)steps, sizeof *whole);
     Timing *timings = calloc(total + 1, sizeof *timings);
-    double *lists[] = {seconds, seconds + counts[0], seconds + counts[0] + counts[1]};
     Clock clock = {0};
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
         double began = bench_seconds(threads);
-        ok = run_step(execution, &clock, lists, diagnostics);
+        ok = run_step(execution, &clock, seconds, diagnostics);
         whole[step] = bench_seconds(threads) - began;
     }
     if (!by_waves) execution_keep_apart(execution);
     execution->between = tick;
     execution->between_context = &clock;
-    for (int step = 0; ok && step < steps; step++) ok = run_step(execution, &clock, lists, diagnostics);
+    for (int step = 0; ok && step < steps; step++) ok = run_step(execution, &clock, seconds, diagnostics);
     size_t count = 0;
     uint32_t first = 0;
-    for (int list = 0; list < 3; list++) {
-        add_timings(timings, &count, calls[list], counts[list], seconds + first);
-        first += counts[list];
-    }
+    for (int list = 0; list < SKY_LIST_COUNT; first += stage->lists[list++].count)
+        add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, seconds + first);
     qsort(whole, (size_t)steps, sizeof *whole, compare_seconds);
     if (ok) print_timings(timings, count, whole[steps / 2]);
     free(seconds);
@@ -170,13 +165,15 @@ static bool run(const char *path, const ModelOptions *options, Diagnostics *diag
     TrainingModel model = {0};
     if (!training_model_load(&model, path, options, diagnostics)) return false;
     StageCode code;
-    Program program;
+    LocalProgram program;
     Execution execution;
-    stage_build(&code, &model.graph, 0, model.graph.layer_count - 1);
+    StageIndex *index = stage_index_create(&model.graph, model.bf16_products);
+    stage_build_indexed(&code, index, 0, model.graph.layer_count - 1, STAGE_PLAIN);
+    stage_index_free(index);
     code.stage.slot_count = 1;
-    program_for_run(&program, &model, &code);
-    bool ok = program_compile(&program, NULL, diagnostics) &&
-              execution_open(&execution, &program.program, threads, program_interpret, diagnostics);
+    local_program_create(&program, &model, &code);
+    bool ok = local_program_compile(&program, NULL, diagnostics) &&
+              execution_open(&execution, &program.program, threads, local_program_interpret, diagnostics);
     if (ok) {
         program_make_up_inputs(&execution);
         fill_parameters(&execution, &code.stage, &code, &model.graph);
@@ -184,7 +181,7 @@ static bool run(const char *path, const ModelOptions *options, Diagnostics *diag
         ok = measure(&execution, &code.stage, diagnostics);
         execution_close(&execution);
     }
-    program_free(&program);
+    local_program_free(&program);
     stage_free(&code);
     training_model_free(&model);
     return ok;

@@ -2,19 +2,21 @@
  *
  *   bench_limits [THREADS ...]     default: 1 and 2 threads
  *
- * A row per number of threads: float32 fused multiply-adds, and bytes of an update in place of an array on huge pages
- * (what is read and what is written both count). */
+ * A row per number of threads: float32 fused multiply-adds, bytes of an update in place of an array on huge pages (what is
+ * read and what is written both count), and VDPBF16PS, if there is one (with --target-features=-amx-bf16 skycc multiplies
+ * bf16 by that where there are AMX tiles, too). */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/peak.h"
-#include "runtime/parallel.h"
+#include "runtime/program/parallel.h"
 
 static bool print_row(const Target *target, int threads, Diagnostics *diagnostics)
 {
     double rate = bench_update_gigabytes(target, threads, diagnostics);
     if (rate == 0) return false;
-    printf("%7d  %11.1f  %11.1f\n", threads, bench_peak_gflops(target, threads), rate);
+    printf("%7d  %11.1f  %11.1f  %12.1f\n", threads, bench_peak_gflops(target, threads), rate,
+           bench_bf16_peak_gflops(target, threads));
     fflush(stdout);
     return true;
 }
@@ -24,7 +26,7 @@ static bool print_limits(int count, char **threads, Diagnostics *diagnostics)
     Target target;
     if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
     printf("%s, vectors of %d bytes, %d processors\n", target.cpu, target.vector_bytes, parallel_processors());
-    printf("threads  FMA GFLOP/s  update GB/s\n");
+    printf("threads  FMA GFLOP/s  update GB/s  bf16 GFLOP/s\n");
     bool ok = true;
     if (count == 0) ok = print_row(&target, 1, diagnostics) && print_row(&target, 2, diagnostics);
     for (int i = 0; i < count && ok; i++) ok = print_row(&target, atoi(threads[i]), diagnostics);

@@ -1,11 +1,11 @@
 #include "bench/peak.h"
 
 #include <llvm-c/LLJIT.h>
-#include <time.h>
 
-#include "codegen/emit.h"
-#include "runtime/memory.h"
-#include "runtime/parallel.h"
+#include "base/clock.h"
+#include "codegen/kernels/emit.h"
+#include "runtime/program/memory.h"
+#include "runtime/program/parallel.h"
 
 enum {
     ACCUMULATORS = 12,
@@ -15,14 +15,7 @@ enum {
     UPDATE_BYTES = 1 << 30
 };
 
-static double read_clock(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-double bench_seconds(int threads) { return read_clock(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID); }
+double bench_seconds(int threads) { return threads > 1 ? monotonic_seconds() : thread_seconds(); }
 
 /* void probe(float *p, i64 begin, i64 end): what one thread does between two readings of the clock. */
 typedef void Probe(float *, int64_t, int64_t);
@@ -34,10 +27,30 @@ static void emit_peak(Emit *emit, int lanes)
     Ir p = LLVMGetParam(emit->function, 0), sum[ACCUMULATORS];
     Ir factor = emit_broadcast(emit, emit_load(emit, emit->f32, p, NULL, 4), lanes);
     for (int i = 0; i < ACCUMULATORS; i++) sum[i] = emit_float_like(emit, factor, i);
-    Loop loop;
+    EmitLoop loop;
     emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, ACCUMULATORS,
                     sum);
     for (int i = 0; i < ACCUMULATORS; i++) sum[i] = emit_fma(emit, loop.carried[i], factor, factor);
+    emit_loop_end(emit, &loop, sum);
+    Ir total = loop.carried[0];
+    for (int i = 1; i < ACCUMULATORS; i++) total = LLVMBuildFAdd(emit->builder, total, loop.carried[i], "");
+    emit_store(emit, total, p, NULL, 4);
+}
+
+/* As many VDPBF16PS, whose factors are pairs of zeros: how long they take does not depend on that. */
+static void emit_bf16_peak(Emit *emit, int lanes)
+{
+    Ir p = LLVMGetParam(emit->function, 0), sum[ACCUMULATORS];
+    LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(emit->context), 2 * (unsigned)lanes);
+    Ir pair = emit_broadcast(emit, emit_load(emit, emit->i32, p, NULL, 4), lanes);
+    Ir factor = LLVMBuildBitCast(emit->builder, pair, pairs, "");
+    for (int i = 0; i < ACCUMULATORS; i++) sum[i] = emit_splat_constant(LLVMConstReal(emit->f32, i), lanes);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, ACCUMULATORS,
+                    sum);
+    for (int i = 0; i < ACCUMULATORS; i++)
+        sum[i] = emit_intrinsic(emit, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, 0,
+                                (Ir[]){loop.carried[i], factor, factor}, 3);
     emit_loop_end(emit, &loop, sum);
     Ir total = loop.carried[0];
     for (int i = 1; i < ACCUMULATORS; i++) total = LLVMBuildFAdd(emit->builder, total, loop.carried[i], "");
@@ -49,7 +62,7 @@ static void emit_update(Emit *emit, int lanes)
 {
     Ir p = LLVMGetParam(emit->function, 0);
     LLVMTypeRef vector = emit_vector_type(emit->f32, lanes);
-    Loop loop;
+    EmitLoop loop;
     emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2),
                     (int64_t)lanes * UPDATE_VECTORS, 0, NULL);
     for (int i = 0; i < UPDATE_VECTORS; i++) {
@@ -111,9 +124,9 @@ static double time_probe(const Target *target, EmitProbe *body, Run run, int thr
     run.probe = (Probe *)(uintptr_t)address;
     double best = 0;
     for (int i = 0; i < TRIES; i++) {
-        double start = read_clock(CLOCK_MONOTONIC);
+        double start = bench_seconds(threads);
         parallel_run(threads, run_share, &run);
-        double seconds = read_clock(CLOCK_MONOTONIC) - start;
+        double seconds = bench_seconds(threads) - start;
         if (i == 0 || seconds < best) best = seconds;
     }
     LLVMConsumeError(LLVMOrcDisposeLLJIT(jit));
@@ -124,6 +137,13 @@ double bench_peak_gflops(const Target *target, int threads)
 {
     double seconds = time_probe(target, emit_peak, (Run){.count = ROUNDS}, threads);
     return 2e-9 * ROUNDS * ACCUMULATORS * (target->vector_bytes / 4) * threads / seconds;
+}
+
+double bench_bf16_peak_gflops(const Target *target, int threads)
+{
+    if (!target->bf16) return 0;
+    double seconds = time_probe(target, emit_bf16_peak, (Run){.count = ROUNDS}, threads);
+    return 4e-9 * ROUNDS * ACCUMULATORS * (target->vector_bytes / 4) * threads / seconds;
 }
 
 double bench_update_gigabytes(const Target *target, int threads, Diagnostics *diagnostics)

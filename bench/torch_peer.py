@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""The peer of bench/step: trains a BERT classifier with PyTorch's own operators, from the weights of an ONNX file.
+"""The peer of bench/step: trains a BERT classifier with PyTorch's own operators.
 
-    bench/torch_peer.py MODEL.onnx DATA.safetensors HEADS BATCH STEPS THREADS
+    bench/torch_peer.py WEIGHTS.npz DATA.safetensors HEADS BATCH STEPS THREADS f32|bf16
 
-Prints a JSON object: the seconds and the loss of every step, and the most memory that was resident, in bytes.
+WEIGHTS.npz is what write_weights of training_data.py makes of an ONNX file. bf16 means autocast. PyTorch 2 uses its fused
+attention and optimiser. Prints a JSON object: the seconds and the loss of every step, and the most memory that was resident, in bytes.
 """
 import json
 import math
@@ -12,18 +13,17 @@ import struct
 import sys
 import time
 
-import onnx
-import onnx.numpy_helper
+import numpy
 import torch
 import torch.nn.functional as F
 
 
 def read_weights(path):
     weights = {}
-    for tensor in onnx.load(path).graph.initializer:
-        array = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
-        linear = tensor.name.startswith("bert.encoder") and tensor.name.endswith("weight") and array.dim() == 2
-        weights[tensor.name] = (array.T.contiguous() if linear else array).requires_grad_()
+    for name, values in numpy.load(path).items():
+        array = torch.from_numpy(values)
+        linear = name.startswith("bert.encoder") and name.endswith("weight") and array.dim() == 2
+        weights[name] = (array.T.contiguous() if linear else array).requires_grad_()
     return weights
 
 
@@ -33,6 +33,7 @@ def read_data(path):
         header = json.loads(file.read(size))
         body = file.read()
     tensors = {}
+    header.pop("__metadata__", None)
     for name, tensor in header.items():
         begin, end = tensor["data_offsets"]
         tensors[name] = torch.frombuffer(bytearray(body[begin:end]), dtype=torch.int32).view(tensor["shape"]).long()
@@ -61,6 +62,9 @@ class Model:
             self.linear(x, f"{block}attention.self.{which}").view(*x.shape[:2], self.heads, width).permute(0, 2, 1, 3)
             for which in ("query", "key", "value")
         )
+        if hasattr(F, "scaled_dot_product_attention"):
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=blocked.to(q.dtype))
+            return context.permute(0, 2, 1, 3).reshape(x.shape)
         scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(width) + blocked
         return torch.matmul(torch.softmax(scores, -1), v).permute(0, 2, 1, 3).reshape(x.shape)
 
@@ -76,18 +80,25 @@ class Model:
         return self.linear(torch.tanh(self.linear(x[:, 0], "bert.pooler.dense")), "classifier")
 
 
+def adamw(model):
+    fused = {"fused": True} if int(torch.__version__.split(".")[0]) >= 2 else {}
+    return torch.optim.AdamW(model.weights.values(), 1e-4, weight_decay=0.01, **fused)
+
+
 def main():
     model_path, data_path = sys.argv[1:3]
-    heads, batch, steps, threads = map(int, sys.argv[3:])
+    heads, batch, steps, threads = map(int, sys.argv[3:7])
+    bf16 = sys.argv[7] == "bf16"
     torch.set_num_threads(threads)
     model, data = Model(read_weights(model_path), heads), read_data(data_path)
-    optimizer = torch.optim.AdamW(model.weights.values(), 1e-4, weight_decay=0.01)
+    optimizer = adamw(model)
     rows = [data[name][:batch] for name in ("input_ids", "token_type_ids", "attention_mask", "labels")]
     seconds, losses = [], []
     for _ in range(steps):
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss = F.cross_entropy(model.logits(*rows[:3]), rows[3])
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = F.cross_entropy(model.logits(*rows[:3]).float(), rows[3])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

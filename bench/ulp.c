@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/codegen.h"
-#include "runtime/parallel.h"
-#include "tests/ulp.h"
+#include "codegen/kernels/kernel_compiler.h"
+#include "runtime/program/parallel.h"
+#include "tests/common/ulp.h"
 
 enum { BLOCK = 1 << 16 };
 
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         static Kernel kernel;
         build(&kernel, functions[f].op);
         const Kernel *list[] = {&kernel};
-        CompiledKernels *compiled = codegen_compile(list, 1, &target, (CodegenOptions){0}, &diagnostics);
+        CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
         JitProgram *jit = jit_load(compiled, &diagnostics);
         if (!jit) bug("the code does not load");
         Worst worst = sweep(jit_find(jit, compiled->kernels), compiled->kernels->units, stride, functions[f].exact);
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         fflush(stdout);
         accurate = accurate && worst.error <= most_ulps;
         jit_free(jit);
-        codegen_free(compiled);
+        kernels_free(compiled);
     }
     target_free(&target);
     return accurate ? 0 : 1;

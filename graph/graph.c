@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/step_scalars.h"
-#include "graph/fold.h"
-#include "graph/operator.h"
+#include "runtime/program/step_scalars.h"
 
 void graph_init(Graph *graph, const char *file)
 {
@@ -96,12 +94,16 @@ ValueId graph_step_scalars(Graph *graph)
     return graph->scalars;
 }
 
-int graph_label_number(Graph *graph, ValueId input, int64_t ignore_index)
+int graph_label_number(Graph *graph, const Labels *labels)
 {
-    for (int i = 0; i < graph->label_count; i++)
-        if (graph->labels[i].input == input) return graph->labels[i].ignore_index == ignore_index ? i : -1;
+    for (int i = 0; i < graph->label_count; i++) {
+        const Labels *known = &graph->labels[i];
+        if (known->input != labels->input) continue;
+        if (known->kind != labels->kind || known->ignore_index != labels->ignore_index) return -1;
+        if (known->weights == labels->weights && known->shifted == labels->shifted) return i;
+    }
     if (graph->label_count == SKY_MOST_LABELS) return -1;
-    graph->labels[graph->label_count] = (Labels){input, ignore_index};
+    graph->labels[graph->label_count] = *labels;
     return graph->label_count++;
 }
 
@@ -123,55 +125,19 @@ static Attribute *copy_attributes(Arena *arena, const Attribute *attributes, int
     return copy;
 }
 
-/* Checks the number of inputs and applies the operator's shape rule to `node`, which is not in the graph yet. */
-static bool infer(Graph *graph, const Node *node, InferContext *context)
+NodeId graph_append(Graph *graph, const Node *node, const DType *dtypes, const Shape *shapes)
 {
-    const Operator *operator= & operators[node->op];
-    *context = (InferContext){.graph = graph, .node = node, .diagnostics = context->diagnostics};
-    if (node->input_count <
-        operator->least_inputs ||(operator->most_inputs >= 0 && node->input_count> operator->most_inputs))
-        return operator_error(
-            context, NULL, "has %d inputs, but %s takes %d%s",
-            node->input_count, operator->name, operator->least_inputs,
-                                               operator->most_inputs == operator->least_inputs ? "" : " or more");
-    for (int i = 0; i < node->input_count; i++)
-        if (!node->inputs[i] && i < operator->least_inputs)
-            return operator_error(context, NULL, "input %d is missing", i);
-    if (!operator->infer(context)) return false;
-    for (int i = 0; i < operator->outputs; i++)
-        if (shape_elements(&context->shape[i]) < 0)
-            return operator_error(context, NULL, "output %d has an impossible number of elements", i);
-    return true;
-}
-
-NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
-                      const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
-                      Diagnostics *diagnostics)
-{
-    Node node = {.op = op,
-                 .phase = origin.phase,
-                 .input_count = input_count,
-                 .attribute_count = attribute_count,
-                 .inputs = arena_copy(&graph->arena, inputs, (size_t)input_count * sizeof *inputs),
-                 .attributes = copy_attributes(&graph->arena, attributes, attribute_count),
-                 .name = origin.name ? arena_string(&graph->arena, origin.name) : "",
-                 .differentiates = origin.differentiates,
-                 .layer = origin.layer};
-    InferContext context = {.diagnostics = diagnostics};
-    if (!infer(graph, &node, &context)) return 0;
-
-    int count = operators[op].outputs;
-    if (output_count > count) bug("%s has %d outputs, not %d", operators[op].name, count, output_count);
-    node.outputs = arena_new_array(&graph->arena, ValueId, (size_t)count);
-    node.output_count = count;
+    Node copy = *node;
     NodeId id = (NodeId)graph->node_count;
-    for (int i = 0; i < count; i++) {
-        node.outputs[i] = add_value(graph, NULL, ROLE_ACTIVATION, context.dtype[i], &context.shape[i]);
-        graph_value(graph, node.outputs[i])->producer = id;
-        if (i < output_count) outputs[i] = node.outputs[i];
+    copy.inputs = arena_copy(&graph->arena, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+    copy.attributes = copy_attributes(&graph->arena, node->attributes, node->attribute_count);
+    copy.name = node->name ? arena_string(&graph->arena, node->name) : "";
+    copy.outputs = arena_new_array(&graph->arena, ValueId, (size_t)node->output_count);
+    for (int i = 0; i < node->output_count; i++) {
+        copy.outputs[i] = add_value(graph, NULL, ROLE_ACTIVATION, dtypes[i], &shapes[i]);
+        graph_value(graph, copy.outputs[i])->producer = id;
     }
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
-    if (!fold_node(graph, id, diagnostics)) return 0;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, copy);
     return id;
 }
 
@@ -194,12 +160,15 @@ double node_float(const Node *node, const char *name, double absent)
     return attribute && attribute->kind == ATTRIBUTE_FLOAT ? attribute->number : absent;
 }
 
+const OpcodeForm opcodes[OP_COUNT] = {[OP_NONE] = {"(dead)", 0, 0, 0},
+#define OPERATOR(name, prefix, least, most, outputs) [OP_##name] = {#name, least, most, outputs},
+                                      OPERATORS
+#undef OPERATOR
+};
+
 Place node_place(const Graph *graph, const Node *node, char text[static 512])
 {
-    if (graph->source_node)
-        snprintf(text, 512, "%s", graph->source_node);
-    else
-        snprintf(text, 512, "node '%.400s' (%s)", node->name, operators[node->op].name);
+    snprintf(text, 512, "node '%.400s' (%s)", node->name, opcodes[node->op].name);
     return (Place){.file = graph->file, .object = text};
 }
 
@@ -234,10 +203,10 @@ void graph_verify(const Graph *graph)
             if (input >= graph->value_count) bug("node %u reads value %u, which does not exist", n, input);
             const Value *value = graph_value(graph, input);
             if (value->producer >= n)
-                bug("node %u (%s) reads value %u before node %u makes it", n, operators[node->op].name, input,
+                bug("node %u (%s) reads value %u before node %u makes it", n, opcodes[node->op].name, input,
                     value->producer);
             if (value->producer && graph_node(graph, value->producer)->op == OP_NONE)
-                bug("node %u (%s '%s') reads value %u of dead node %u", n, operators[node->op].name, node->name, input,
+                bug("node %u (%s '%s') reads value %u of dead node %u", n, opcodes[node->op].name, node->name, input,
                     value->producer);
             if (value->producer && graph_node(graph, value->producer)->phase > node->phase)
                 bug("node %u looks upstream", n);

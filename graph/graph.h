@@ -10,8 +10,9 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
-#include "base/step_scalars.h"
-#include "graph/ops/operators.h"
+#include "graph/opcodes.h"
+#include "runtime/program/packing.h"
+#include "runtime/program/step_scalars.h"
 
 typedef uint32_t ValueId;
 typedef uint32_t NodeId;
@@ -22,7 +23,8 @@ typedef enum ValueRole {
     ROLE_PARAMETER,  /* trained; `data` holds the initial value, NULL where the file has none */
     ROLE_CONSTANT,   /* `data` is always there */
     ROLE_STATE,      /* optimiser state of `parameter`, zero at the start */
-    ROLE_SCALARS     /* float32 [SKY_STEP_SCALARS]: what the runtime sets before every step, see base/step_scalars.h */
+    ROLE_SCALARS     /* float32 [SKY_STEP_SCALARS]: what the runtime sets before every step, see
+                        runtime/program/step_scalars.h */
 } ValueRole;
 
 typedef struct Value {
@@ -35,6 +37,9 @@ typedef struct Value {
     ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; a further use of a
                           parameter (sharing.h): the parameter; else 0 */
     const char *use;   /* parameters: what its only use is called, where that says more than `name`; else NULL */
+    bool frozen;       /* parameters: keeps its value, so it has no gradient; constants: was learned all the same, as
+                          quantised weights were */
+    SkyFill fill;      /* inputs: what the runtime puts there */
 } Value;
 
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
@@ -90,19 +95,19 @@ typedef struct NamedValue {
     ValueId value;
 } NamedValue;
 
-/* An integer input that losses compare with. */
+/* A way in which losses read an input that they compare with; see SkyLabels of runtime/program/program.h. */
 typedef struct Labels {
     ValueId input;
-    int64_t ignore_index; /* labels with this value do not count */
+    SkyLabelKind kind;
+    int64_t ignore_index; /* labels with this value do not count; 0 and without meaning for SKY_LABELS_NUMBERS */
+    ValueId weights;      /* a float32 constant [classes]: what a label of each class counts; 0: 1 */
+    bool shifted;         /* labels of position 0, of dimension 1, do not count */
 } Labels;
 
 typedef struct Graph {
     Arena arena;
     const char *file; /* for diagnostics */
-    /* While a model is imported: the ONNX node that is being read ("node 'NAME' (OP, opset N)"), which diagnostics name
-     * instead of what it becomes; and what helps where shapes do not fit. NULL otherwise. */
-    const char *source_node, *shape_hint;
-    Value *values; /* [0] is unused */
+    Value *values;    /* [0] is unused */
     size_t value_count, value_capacity;
     Node *nodes; /* [0] is unused */
     size_t node_count, node_capacity;
@@ -113,30 +118,35 @@ typedef struct Graph {
 
     /* What differentiation adds; all 0 before. */
     ValueId loss;                   /* float32 scalar: the micro-batch's share of the loss */
-    Labels labels[SKY_MOST_LABELS]; /* a CrossEntropy's attribute `labels` is a number of this list */
+    Labels labels[SKY_MOST_LABELS]; /* the attribute `labels` of losses is a number of this list */
     int label_count;
-    bool
-        loss_is_summed; /* all of it is scaled by 1 / (valid labels of the whole batch), nothing by 1 / micro-batches */
+    /* The parts of the loss are sums over labels, scaled by 1 / (what the labels of the whole batch weigh): micro-batches add up
+     * to the loss. Else some part is an average over the micro-batch, scaled by 1 / micro-batches. */
+    bool loss_is_summed;
     ValueId scalars;    /* ROLE_SCALARS */
     ValueId *gradients; /* per value id up to gradient_count; read with graph_gradient */
     size_t gradient_count;
 
+    SkyPacking packing; /* how rows share lines; slots 0: they do not */
+
     const char **layer_names; /* set by layer assignment */
     int layer_count;
-
-    bool bf16_products; /* stages round the factors of matrix products to bf16 */
-
-    size_t folded_bytes; /* what constant folding made so far, and how much it computed: both are limited (fold.h) */
-    double folded_iterations;
 } Graph;
 
 void graph_init(Graph *graph, const char *file);
 void graph_free(Graph *graph);
-/* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes. */
+/* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes.
+ */
 Node *graph_take_nodes(Graph *graph, size_t *count);
 
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
 static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }
+/* The parameter of which `value` is a further use, or `value` itself. */
+static inline ValueId shared_parameter(const Graph *graph, ValueId value)
+{
+    const Value *parameter = graph_value(graph, value);
+    return parameter->role == ROLE_PARAMETER && parameter->parameter ? parameter->parameter : value;
+}
 /* The accumulated gradient of a parameter; 0: the loss does not depend on it, or nothing was differentiated yet. */
 static inline ValueId graph_gradient(const Graph *graph, ValueId parameter)
 {
@@ -149,9 +159,9 @@ ValueId graph_add_input(Graph *graph, const char *name, DType dtype, const Shape
 ValueId graph_add_state(Graph *graph, const char *name, ValueId parameter);
 /* The scalars that the runtime sets before every step, SKY_STEP_SCALARS of them; made on first use. */
 ValueId graph_step_scalars(Graph *graph);
-/* The number of a label input, which is added to the list if it is new; -1 if the list is full or the input is there
- * with another ignore_index. */
-int graph_label_number(Graph *graph, ValueId input, int64_t ignore_index);
+/* The number of this way to read labels, which is added to the list if it is new; -1 if the list is full or the input
+ * is there with another kind or ignore_index. */
+int graph_label_number(Graph *graph, const Labels *labels);
 ValueId graph_add_parameter(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
 /* `data` is copied; NULL gives zeros that the caller fills through the returned value's data. */
 ValueId graph_add_constant(Graph *graph, const char *name, DType dtype, const Shape *shape, const void *data);
@@ -159,20 +169,9 @@ ValueId graph_constant_scalar(Graph *graph, DType dtype, double value);         
 ValueId graph_constant_integers(Graph *graph, const int64_t *values, int count); /* int64 [count] */
 void graph_add_output(Graph *graph, const char *name, ValueId value);
 
-/* Where a new node comes from: copied into it. */
-typedef struct NodeOrigin {
-    const char *name;
-    Phase phase;
-    NodeId differentiates;
-    int layer;
-} NodeOrigin;
-
-/* Appends a node, infers the dtypes and shapes of its outputs, and folds it to constants when all its inputs are
- * constants (see fold.h). `outputs` receives `output_count` value ids (it may be NULL for none). Returns 0 after
- * reporting when the operator rejects its inputs. Inputs and attributes are copied. */
-NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
-                      const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
-                      Diagnostics *diagnostics);
+/* Appends a copy of `node`, of whose outputs it takes the number, with new values of these types as outputs. Nothing is
+ * checked: graph/ops/add_node.h does that, and finds the types. */
+NodeId graph_append(Graph *graph, const Node *node, const DType *dtypes, const Shape *shapes);
 
 /* Attribute access; absent ones give the default. */
 const Attribute *node_attribute(const Node *node, const char *name); /* NULL if absent */
@@ -187,7 +186,7 @@ void graph_remove_dead(Graph *graph);
 
 /* Structural invariants of this header; calls bug() on the first violation. Run after every pass. */
 void graph_verify(const Graph *graph);
-/* A readable text, one line a node, the same for the same graph. */
+/* A readable text, one line a node, the same for the same graph; graph/parse.h says how it reads, and reads it back. */
 struct Buffer;
 void graph_print(const Graph *graph, struct Buffer *buffer);
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "models/onnx_builder.h"
+#include "frontend/onnx/onnx_builder.h"
 
 enum { OPSET = 17, TOKEN_TYPES = 2 };
 #define MOST_INSIDE ((int64_t)64 << 20) /* bytes of weights that the model itself may hold */
@@ -234,7 +234,7 @@ bool bert_write(const BertConfig *config, const char *path, Diagnostics *diagnos
         add_classifier(&bert, x);
     else
         add_language_model(&bert, x);
-    const WeightOptions weights = {
+    const InitialWeights weights = {
         .present = config->weights, .seed = config->seed, .deviation = INITIAL_DEVIATION, .most_inside = MOST_INSIDE};
     bool ok = onnx_builder_write(&bert.builder, path, &weights, diagnostics);
     onnx_builder_close(&bert.builder);

@@ -3,8 +3,8 @@
  *
  * Inputs input_ids, attention_mask and token_type_ids, int64 [batch, seq]; output logits, float32 [batch, classes] of
  * the sequence classifier or [batch, seq, vocabulary] of the masked language model, whose decoder is the transposed
- * word embeddings. Parameters have the names of Hugging Face's models; weights of linear layers on 3-D tensors are [in,
- * out], those of pooler and classifier [out, in]. */
+ * word embeddings. Parameters have the names of Hugging Face's models; weights of linear layers on 3-D tensors are
+ * [in, out], those of pooler and classifier [out, in]. */
 #ifndef MODELS_BERT_H
 #define MODELS_BERT_H
 

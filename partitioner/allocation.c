@@ -1,4 +1,4 @@
-#include "partitioner/problem.h"
+#include "partitioner/allocation.h"
 
 #include <string.h>
 
@@ -15,18 +15,19 @@ void allocation_copy(Allocation *to, const Allocation *from)
     memcpy(to->end, from->end, (size_t)from->stage_count * sizeof *to->end);
 }
 
-static bool is_loop(const Allocation *a) { return a->stage_count > 1 && a->device[0] == a->device[a->stage_count - 1]; }
+static bool is_keeper(const Allocation *a)
+{
+    return a->stage_count > 1 && a->device[0] == a->device[a->stage_count - 1];
+}
 
-static int start_of(const Allocation *a, int stage) { return stage > 0 ? a->end[stage - 1] : 0; }
-
-/* Which of its two stages the device of a loop recomputes, where that is open: those that take the least time and leave
+/* Which of its two stages a keeper recomputes, where that is open: those that take the least time and leave
  * it enough memory. Bit 0 is the first stage, bit 1 the last. */
-static int loop_recomputes(const Problem *p, const Allocation *a)
+static int keeper_recomputes(const Problem *p, const Allocation *a)
 {
     int type = p->type_of[a->device[0]], stages[] = {0, a->stage_count - 1}, best = 0;
     int64_t bytes[2][2], forward[2], least = INT64_MAX; /* bytes [stage][recomputes] */
     for (int i = 0; i < 2; i++) {
-        int start = start_of(a, stages[i]), end = a->end[stages[i]],
+        int start = allocation_start(a, stages[i]), end = a->end[stages[i]],
             in_flight = problem_in_flight(p, a->stage_count - stages[i]);
         bytes[i][0] = problem_stage_bytes(p, start, end, in_flight);
         bytes[i][1] = problem_recompute_bytes(p, start, end, in_flight);
@@ -46,15 +47,15 @@ static int loop_recomputes(const Problem *p, const Allocation *a)
 bool allocation_recomputes(const Problem *p, const Allocation *a, int stage)
 {
     int last = a->stage_count - 1, type = p->type_of[a->device[stage]];
-    if (p->recompute == RECOMPUTE_AUTO && p->has_limits && is_loop(a) && (stage == 0 || stage == last))
-        return loop_recomputes(p, a) >> (stage > 0) & 1;
-    return problem_stage_recomputes(p, type, start_of(a, stage), a->end[stage], a->stage_count - stage);
+    if (p->recompute == RECOMPUTE_AUTO && p->has_limits && is_keeper(a) && (stage == 0 || stage == last))
+        return keeper_recomputes(p, a) >> (stage > 0) & 1;
+    return problem_stage_recomputes(p, type, allocation_start(a, stage), a->end[stage], a->stage_count - stage);
 }
 
 /* A device with the first and the last stage works for both, and holds both. `again`: what recomputation adds. */
-static void close_loop(const Problem *p, const Allocation *a, int64_t again, AllocationValue *value)
+static void close_keeper(const Problem *p, const Allocation *a, int64_t again, AllocationValue *value)
 {
-    int last = a->stage_count - 1, type = p->type_of[a->device[0]], start = start_of(a, last);
+    int last = a->stage_count - 1, type = p->type_of[a->device[0]], start = allocation_start(a, last);
     int64_t work = problem_work(p, type, 0, a->end[0]) + problem_work(p, type, start, a->end[last]) + again;
     int64_t update = problem_update(p, type, 0, a->end[0]) + problem_update(p, type, start, a->end[last]);
     int64_t first = problem_least_bytes(p, 0, a->end[0], problem_in_flight(p, a->stage_count)),
@@ -97,8 +98,9 @@ static AllocationValue evaluate(const Problem *problem, const Allocation *alloca
         if (busy > value.period) value.period = busy;
         value.sum += problem_link_sum(problem, start, from, to);
     }
-    if (is_loop(allocation)) close_loop(problem, allocation, ends_again, &value);
-    value.step = value.sum + (int64_t)(problem->microbatches - 1) * value.period + value.update;
+    if (is_keeper(allocation)) close_keeper(problem, allocation, ends_again, &value);
+    value.step =
+        value.sum + row_samples_rounds(&problem->costs->rows, problem->microbatches, value.period) + value.update;
     return value;
 }
 
@@ -120,4 +122,29 @@ bool allocation_better(const Problem *problem, const AllocationValue *a, const A
     int64_t first = step ? a->step - b->step : a->period - b->period;
     int64_t second = step ? a->period - b->period : a->step - b->step;
     return first != 0 ? first < 0 : second < 0;
+}
+
+int64_t allocation_objective(const Problem *problem, const AllocationValue *value)
+{
+    return problem->objective == PLAN_OBJECTIVE_STEP ? value->step : value->period;
+}
+
+AllocationValue incumbent_evaluate(const Incumbent *incumbent, const Allocation *allocation)
+{
+    return evaluate(incumbent->problem, allocation, incumbent->settled);
+}
+
+bool incumbent_offer(Incumbent *incumbent, const Allocation *allocation)
+{
+    AllocationValue value = incumbent_evaluate(incumbent, allocation);
+    if (!value.fits || (incumbent->found && !allocation_better(incumbent->problem, &value, &incumbent->value)))
+        return false;
+    allocation_copy(incumbent->allocation, allocation);
+    incumbent->value = value;
+    return incumbent->found = true;
+}
+
+int64_t incumbent_objective(const Incumbent *incumbent)
+{
+    return allocation_objective(incumbent->problem, &incumbent->value);
 }

@@ -10,7 +10,7 @@
  *
  * Period: path > total: more than the whole cluster is needed, no plan has a period <= high. There is one interval, of
  * all updates; its high is bound - 1. That nothing fits at all is the same with a high that no plan exceeds.
- * Step:   path - total + (N - 1) * (low + 1) + (update_low + 1) >= bound. The intervals of a range of updates follow
+ * Step:   path - total + rounds * (low + 1) + (update_low + 1) >= bound, with what plan.h says of rounds. The intervals of a range of updates follow
  * each other from the longest stage or link possible down to 0, and so do the ranges.
  *
  * Where one device keeps inputs and labels it has the first stage and the last one, or a single one that holds all

@@ -104,16 +104,3 @@ int crossings_strays(const Plan *plan, const Costs *costs, StrayInput *strays, i
         }
     return count;
 }
-
-bool crossings_equal(const Plan *a, const Plan *b)
-{
-    if (a->crossing_count != b->crossing_count) return false;
-    for (int i = 0; i < a->crossing_count; i++) {
-        const PlanCrossing *x = &a->crossings[i], *y = &b->crossings[i];
-        if (strcmp(x->tensor, y->tensor) != 0 || x->bytes != y->bytes || x->raw != y->raw ||
-            x->from_stage != y->from_stage || x->to_stage != y->to_stage ||
-            strcmp(x->from_region, y->from_region) != 0 || strcmp(x->to_region, y->to_region) != 0)
-            return false;
-    }
-    return true;
-}

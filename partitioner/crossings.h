@@ -7,7 +7,6 @@
 /* Fills plan->crossings from its stages: activations forward and their gradients back over every cut between two
  * regions, and, where `keep` names the home of raw inputs or labels, those that a stage in another region reads. */
 void crossings_fill(Plan *plan, const Costs *costs);
-bool crossings_equal(const Plan *a, const Plan *b);
 
 /* A raw input or label that `keep` gives a home, and that other devices read as well: every stage takes what its layers
  * read from its own copy of the data. */

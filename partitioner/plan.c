@@ -79,3 +79,37 @@ void plan_free(Plan *plan)
     arena_free(&plan->arena);
     memset(plan, 0, sizeof *plan);
 }
+
+int64_t plan_rank_work(const Plan *plan, int rank)
+{
+    int64_t work = 0;
+    for (int k = 0; k < plan->ranks[rank].stage_count; k++) {
+        const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[k]];
+        work += stage->forward_ns + stage->backward_ns;
+    }
+    return work;
+}
+
+int64_t plan_rank_memory(const Plan *plan, int rank)
+{
+    int64_t bytes = 0;
+    for (int k = 0; k < plan->ranks[rank].stage_count; k++)
+        bytes += plan->stages[plan->ranks[rank].stages[k]].memory_bytes;
+    return bytes;
+}
+
+int plan_link_busy(const PlanLink *link) { return link->transfer_ns[1] > link->transfer_ns[0]; }
+
+int plan_rank_of(const Plan *plan, const char *device)
+{
+    int rank = plan->rank_count - 1;
+    while (rank >= 0 && strcmp(plan->ranks[rank].device, device) != 0) rank--;
+    return rank;
+}
+
+bool plan_leaves_out(const Plan *plan, const char *device)
+{
+    for (int i = 0; i < plan->without_count; i++)
+        if (strcmp(plan->without[i], device) == 0) return true;
+    return false;
+}

@@ -6,10 +6,21 @@
  * Times are integer nanoseconds: per layer and direction ceil(slowdown * seconds * 1e9), per link
  * ceil(bytes / bandwidth * 1e9), in IEEE doubles.
  *
- *   period = the largest of: any device's forward + backward time, all its stages together, and, per direction, the
- * time a link between consecutive stages is busy with one micro-batch (bytes / bandwidth, no latency) step   = sum of
- * all stages' forward + backward + sum over links of both directions' latency + bytes / bandwidth
- *            + (N - 1) * period + the largest device's update */
+ * The objective is one of two times, for N micro-batches a step:
+ *
+ *   period = the largest of
+ *              - forward + backward of a device, all its stages together
+ *              - how long a link between consecutive stages is busy with a micro-batch, in the slower of its
+ *                directions: bytes / bandwidth, without latency
+ *   step   = the sum over stages of forward + backward
+ *          + the sum over links and their two directions of latency + bytes / bandwidth
+ *          + (N - 1) * period
+ *          + the longest update of a device, all its stages together
+ *
+ * Where rows of several lengths share lines of tokens (profiler/costs/row_samples.h), N differs from step to step. Then
+ * the step is the one to expect: (N - 1) * period is the mean over the sampled steps, rounded up, and so is the
+ * simulated step. Memory and instructions are for the most micro-batches that a step may have; a step leaves out what
+ * is about micro-batches that it does not have. */
 #ifndef PARTITIONER_PLAN_H
 #define PARTITIONER_PLAN_H
 
@@ -20,7 +31,7 @@
 #include "base/buffer.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
-#include "profiler/costs.h"
+#include "profiler/costs/costs.h"
 
 typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD } PlanObjective;
 typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, PLAN_ALLOCATOR_COUNT } PlanAllocator;
@@ -135,7 +146,8 @@ typedef struct Plan {
     PlanObjective objective;
     PlanSchedule schedule;
     PlanRecompute recompute;
-    int microbatches;
+    int microbatches; /* of a step, at most */
+    RowSamples rows;  /* how many steps have; no samples: all as many */
     /* Where the number was chosen: how many rows more per second twice as many would train, as a fraction; -1: they
      * would not fit. 0 where it was given. */
     double microbatches_gain;
@@ -152,11 +164,12 @@ typedef struct Plan {
     PlanCrossing *crossings; /* where the costs know regions */
     int crossing_count;
     int64_t period_ns, step_ns;
-    int64_t simulated_step_ns; /* of this schedule on these links */
-    double bubble;             /* idle share of the used devices during the simulated step */
-    int64_t lower_bound_ns;    /* of the objective, for any plan */
-    double gap;                /* (value - bound) / value; exactly 0 if and only if proven_optimal */
-    bool proven_optimal;
+    int64_t worst_step_ns, padded_step_ns; /* of `rows`: the worst sampled step, and with every row padded; else 0 */
+    int64_t simulated_step_ns;             /* of this schedule on these links */
+    double bubble;                         /* idle share of the used devices during the simulated step */
+    int64_t lower_bound_ns;                /* of the objective, for any plan */
+    double gap;                            /* (value - bound) / value; exactly 0 if proven_optimal */
+    bool proven_optimal;                   /* the certificate says so; else a gap of 0 rests on the solver's search */
     bool
         infeasible; /* nothing fits, and the certificate proves it: there are no stages, and no numbers mean anything */
     Certificate *certificate;
@@ -191,5 +204,11 @@ bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);
 /* The same for those who can also do with a file that says (and proves) that nothing fits; plan_read refuses it. */
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics);
 void plan_free(Plan *plan);
+
+int64_t plan_rank_work(const Plan *plan, int rank);     /* ns: forward + backward of one micro-batch, all its stages */
+int64_t plan_rank_memory(const Plan *plan, int rank);   /* bytes, all its stages */
+int plan_link_busy(const PlanLink *link);               /* the direction that takes longer: index into transfer_ns */
+int plan_rank_of(const Plan *plan, const char *device); /* -1: not used */
+bool plan_leaves_out(const Plan *plan, const char *device); /* as it was asked to */
 
 #endif

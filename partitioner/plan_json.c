@@ -15,6 +15,10 @@ void plan_print_times(Buffer *buffer, const Plan *plan)
 {
     plan_print_seconds(buffer, "period_s", plan->period_ns);
     plan_print_seconds(buffer, "step_s", plan->step_ns);
+    if (plan->rows.microbatch_kinds) {
+        plan_print_seconds(buffer, "worst_step_s", plan->worst_step_ns);
+        plan_print_seconds(buffer, "padded_step_s", plan->padded_step_ns);
+    }
     plan_print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
     buffer_print(buffer, ",\"bubble\":");
     json_print_number(buffer, plan->bubble);
@@ -152,6 +156,7 @@ static void print_head(Buffer *buffer, const Plan *plan)
     if (plan->in_flight_limit > 0) buffer_print(buffer, ",\"in_flight_limit\":%d", plan->in_flight_limit);
     plan_print_times(buffer, plan);
     if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");
+    row_samples_print(&plan->rows, buffer);
 }
 
 static void print_requests(Buffer *buffer, const Plan *plan)

@@ -7,13 +7,13 @@
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 
-typedef struct Reading {
+typedef struct PlanReading {
     JsonReader json;
     Plan *plan;
     Arena *arena;
-} Reading;
+} PlanReading;
 
-static bool get_int(const Reading *r, const json_t *object, const char *path, const char *key, int64_t low,
+static bool get_int(const PlanReading *r, const json_t *object, const char *path, const char *key, int64_t low,
                     int64_t high, int *value)
 {
     int64_t wide;
@@ -26,7 +26,8 @@ static bool get_int(const Reading *r, const json_t *object, const char *path, co
 }
 
 /* Seconds in the file are nanoseconds / 1e9: rounding gives the very integer back below 2^53. */
-static bool get_time(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *nanoseconds)
+static bool get_time(const PlanReading *r, const json_t *object, const char *path, const char *key,
+                     int64_t *nanoseconds)
 {
     double seconds;
     if (!json_get_number(r->json, object, path, key, &seconds)) return false;
@@ -36,13 +37,13 @@ static bool get_time(const Reading *r, const json_t *object, const char *path, c
     return true;
 }
 
-static bool get_bytes(const Reading *r, const json_t *object, const char *path, const char *key, int64_t *bytes)
+static bool get_bytes(const PlanReading *r, const json_t *object, const char *path, const char *key, int64_t *bytes)
 {
     if (!json_get_integer(r->json, object, path, key, bytes)) return false;
     return *bytes >= 0 || json_refuse(r->json, arena_format(r->arena, "%s.%s", path, key), "must not be negative");
 }
 
-static bool get_name(const Reading *r, const json_t *object, const char *path, const char *key, const char **name)
+static bool get_name(const PlanReading *r, const json_t *object, const char *path, const char *key, const char **name)
 {
     if (!json_get_string(r->json, object, path, key, name)) return false;
     *name = arena_string(r->arena, *name);
@@ -59,7 +60,7 @@ static int op_index(const char *text, size_t length)
 }
 
 /* Recompute and weight_gradient_s, a part of backward_s: absent where backward is plain. */
-static bool get_form(const Reading *r, const json_t *object, const char *path, PlanStage *stage)
+static bool get_form(const PlanReading *r, const json_t *object, const char *path, PlanStage *stage)
 {
     stage->recompute = json_is_true(json_object_get(object, "recompute"));
     if (!json_object_get(object, "weight_gradient_s")) return true;
@@ -68,7 +69,7 @@ static bool get_form(const Reading *r, const json_t *object, const char *path, P
            json_refuse(r->json, arena_format(r->arena, "%s.weight_gradient_s", path), "is more than all of backward");
 }
 
-static bool read_stage(const Reading *r, const json_t *object, int k)
+static bool read_stage(const PlanReading *r, const json_t *object, int k)
 {
     PlanStage *stage = &r->plan->stages[k];
     const char *path = arena_format(r->arena, "stages[%d]", k);
@@ -88,7 +89,7 @@ static bool read_stage(const Reading *r, const json_t *object, int k)
            get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
 }
 
-static bool read_link(const Reading *r, const json_t *object, int k)
+static bool read_link(const PlanReading *r, const json_t *object, int k)
 {
     PlanLink *link = &r->plan->links[k];
     const char *path = arena_format(r->arena, "links[%d]", k), *dtype;
@@ -108,7 +109,7 @@ static bool read_link(const Reading *r, const json_t *object, int k)
     return link->dtype != DTYPE_NONE || json_refuse(r->json, path, "has an unknown dtype");
 }
 
-static bool read_crossing(const Reading *r, const json_t *object, int k)
+static bool read_crossing(const PlanReading *r, const json_t *object, int k)
 {
     PlanCrossing *crossing = &r->plan->crossings[k];
     const char *path = arena_format(r->arena, "crossings[%d]", k);
@@ -126,7 +127,7 @@ static bool read_crossing(const Reading *r, const json_t *object, int k)
            get_name(r, object, path, "to_region", &crossing->to_region);
 }
 
-static bool read_crossings(const Reading *r, const json_t *root)
+static bool read_crossings(const PlanReading *r, const json_t *root)
 {
     json_t *crossings;
     if (!json_object_get(root, "crossings")) return true;
@@ -139,7 +140,7 @@ static bool read_crossings(const Reading *r, const json_t *root)
     return true;
 }
 
-static bool read_rank(const Reading *r, const json_t *object, int index)
+static bool read_rank(const PlanReading *r, const json_t *object, int index)
 {
     PlanRank *rank = &r->plan->ranks[index];
     const char *path = arena_format(r->arena, "ranks[%d]", index);
@@ -166,7 +167,7 @@ static bool read_rank(const Reading *r, const json_t *object, int index)
 }
 
 /* One of [op, stage of this rank, micro-batch, slot]. */
-static bool read_instruction(const Reading *r, JsonScan *scan, int rank, PlanInstruction *instruction)
+static bool read_instruction(const PlanReading *r, JsonScan *scan, int rank, PlanInstruction *instruction)
 {
     const char *op;
     size_t length;
@@ -185,7 +186,7 @@ static bool read_instruction(const Reading *r, JsonScan *scan, int rank, PlanIns
     return ok;
 }
 
-static bool read_instructions(const Reading *r, JsonScan *scan, int index)
+static bool read_instructions(const PlanReading *r, JsonScan *scan, int index)
 {
     PlanRank *rank = &r->plan->ranks[index];
     PlanInstruction *read = NULL, instruction;
@@ -205,7 +206,7 @@ static bool read_instructions(const Reading *r, JsonScan *scan, int index)
 }
 
 /* An instruction list per rank. */
-static bool read_schedule(const Reading *r, JsonScan scan)
+static bool read_schedule(const PlanReading *r, JsonScan scan)
 {
     bool ok = json_scan_mark(&scan, '[');
     for (int k = 0; k < r->plan->rank_count && ok; k++) {
@@ -216,7 +217,7 @@ static bool read_schedule(const Reading *r, JsonScan scan)
            json_refuse(r->json, "schedule", "must be one instruction list per rank");
 }
 
-static bool read_compared(const Reading *r, const json_t *root)
+static bool read_compared(const PlanReading *r, const json_t *root)
 {
     json_t *compared;
     if (!json_get_object(r->json, root, "", "compared", &compared)) return false;
@@ -235,7 +236,7 @@ static bool read_compared(const Reading *r, const json_t *root)
     return true;
 }
 
-static bool read_choices(const Reading *r, const json_t *root)
+static bool read_choices(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     const char *allocator, *objective, *schedule, *recompute = "never";
@@ -254,7 +255,7 @@ static bool read_choices(const Reading *r, const json_t *root)
     return true;
 }
 
-static bool read_requests(const Reading *r, const json_t *root)
+static bool read_requests(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     json_t *without, *pins;
@@ -284,14 +285,23 @@ static bool read_requests(const Reading *r, const json_t *root)
     return true;
 }
 
-static bool get_truth(const Reading *r, const json_t *root, const char *key, bool *truth)
+static bool get_truth(const PlanReading *r, const json_t *root, const char *key, bool *truth)
 {
     const json_t *value = json_object_get(root, key);
     *truth = json_is_true(value);
     return json_is_boolean(value) || json_refuse(r->json, key, "must be true or false");
 }
 
-static bool read_head(const Reading *r, const json_t *root)
+/* Which steps there are, and what the special ones take. */
+static bool read_rows(const PlanReading *r, const json_t *root)
+{
+    Plan *plan = r->plan;
+    if (!row_samples_read(&plan->rows, r->json, root, plan->microbatches, r->arena)) return false;
+    return !plan->rows.microbatch_kinds || (get_time(r, root, "", "worst_step_s", &plan->worst_step_ns) &&
+                                            get_time(r, root, "", "padded_step_s", &plan->padded_step_ns));
+}
+
+static bool read_head(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     const char *format;
@@ -300,7 +310,7 @@ static bool read_head(const Reading *r, const json_t *root)
     if (strcmp(format, "skycc.plan/1") != 0) return json_refuse(r->json, "format", "is not \"skycc.plan/1\"");
     return get_name(r, root, "", "name", &plan->name) && get_name(r, root, "", "model_hash", &plan->model_hash) &&
            get_name(r, root, "", "costs_hash", &plan->costs_hash) && read_choices(r, root) &&
-           get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) &&
+           get_int(r, root, "", "microbatches", 1, COSTS_MAX_MICROBATCHES, &plan->microbatches) && read_rows(r, root) &&
            json_optional_number(r->json, root, "", "microbatches_gain", &plan->microbatches_gain) &&
            (!json_object_get(root, "in_flight_limit") ||
             get_int(r, root, "", "in_flight_limit", 1, COSTS_MAX_MICROBATCHES, &plan->in_flight_limit)) &&
@@ -318,7 +328,7 @@ static bool read_head(const Reading *r, const json_t *root)
 
 static bool schedule_is_empty(JsonScan scan) { return json_scan_mark(&scan, '[') && json_scan_mark(&scan, ']'); }
 
-static bool read_certificate(const Reading *r, const json_t *root)
+static bool read_certificate(const PlanReading *r, const json_t *root)
 {
     const json_t *object = json_object_get(root, "certificate");
     if (!object || json_is_null(object)) return true;
@@ -327,7 +337,7 @@ static bool read_certificate(const Reading *r, const json_t *root)
     return certificate_read(r->plan->certificate, object, r->arena, r->json);
 }
 
-static bool read_root(const Reading *r, const JsonApart *file)
+static bool read_root(const PlanReading *r, const JsonApart *file)
 {
     const json_t *root = file->root;
     Plan *plan = r->plan;
@@ -370,7 +380,7 @@ bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)
     memset(plan, 0, sizeof *plan);
     JsonApart file;
     if (!json_read_apart(&file, path, "schedule", diagnostics)) return false;
-    Reading reading = {{path, diagnostics}, plan, &plan->arena};
+    PlanReading reading = {{path, diagnostics}, plan, &plan->arena};
     bool ok = read_root(&reading, &file);
     json_apart_free(&file);
     if (!ok) plan_free(plan);

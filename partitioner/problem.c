@@ -1,11 +1,9 @@
 #include "partitioner/problem.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* Sums of a few such values, also times the micro-batches, stay exact in doubles. */
+/* Sums of a few such values, also times the micro-batches and in parts of sampled steps, stay exact in doubles. */
 static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e15;
 
 /* Buffers at a cut: activations and gradients, each double-buffered. */
@@ -23,6 +21,7 @@ static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *
     size_t base = (size_t)type * (size_t)(p->layer_count + 1);
     int64_t *forwards = p->forward + base, *work = p->work + base, *updates = p->update + base;
     double *work_f = p->work_f + base, total = 0, layer_total = 0;
+    double times = p->microbatches * (costs->rows.microbatch_kinds ? row_samples_steps(&costs->rows) : 1.0);
     int64_t forward_ns = 0, work_ns = 0, update_ns = 0;
     bool own_times = d->forward_s || d->backward_s || d->update_s;
     bool recomputes = p->recompute == RECOMPUTE_ALWAYS || (p->recompute == RECOMPUTE_SOME && p->recomputing[device]);
@@ -40,7 +39,7 @@ static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *
             }
         }
         total += layer_total;
-        if (!(total <= MAX_TOTAL_NS) || !(total * p->microbatches <= MAX_STEP_NS))
+        if (!(total <= MAX_TOTAL_NS) || !(total * times <= MAX_STEP_NS))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = costs->name, .object = d->name},
                                      "check the unit: times are in seconds", "the layers' times add up to too much");
         forwards[l + 1] = forwards[l] + forward_ns;
@@ -125,6 +124,25 @@ static void fill_scratch(Problem *p)
         }
 }
 
+/* At least what any stage takes: without recomputation, and with it where stages have to recompute (those that choose
+ * only do so for want of room). A part of the layers may take more than all of them: it has boundaries, and where it
+ * recomputes it holds them again in every slot. */
+static int64_t most_bytes(const Problem *p)
+{
+    int n = p->layer_count;
+    int64_t most = problem_stage_bytes(p, 0, n, p->microbatches), widest = 0, slots = 0;
+    if (p->recompute == RECOMPUTE_ALWAYS || p->recompute == RECOMPUTE_SOME) {
+        int64_t again = problem_recompute_bytes(p, 0, n, p->microbatches);
+        if (again > most) most = again;
+        slots = p->microbatches;
+    }
+    for (int c = 0; c <= n; c++)
+        if (p->boundary_in[c] + p->boundary_out[c] > widest) widest = p->boundary_in[c] + p->boundary_out[c];
+    if (__builtin_mul_overflow(2 + slots, widest, &widest) || __builtin_add_overflow(most, widest, &most))
+        return COSTS_NO_LIMIT;
+    return most;
+}
+
 static void fill_memory(Problem *p)
 {
     int n = p->layer_count;
@@ -149,12 +167,7 @@ static void fill_memory(Problem *p)
         uneven |= p->boundary_out[c] < p->boundary_out[c - 1];
     }
     fill_scratch(p);
-    int64_t most = problem_stage_bytes(p, 0, n, p->microbatches), widest = 0;
-    for (int c = 0; c <= n; c++)
-        if (p->boundary_in[c] + p->boundary_out[c] > widest) widest = p->boundary_in[c] + p->boundary_out[c];
-    if (__builtin_add_overflow(most, 2 * widest, &most)) most = COSTS_NO_LIMIT;
-    int64_t again = p->recompute == RECOMPUTE_NEVER ? 0 : problem_recompute_bytes(p, 0, n, p->microbatches);
-    if (again > most) most = again;
+    int64_t most = most_bytes(p);
     for (int t = 0; t < p->type_count; t++) p->has_limits |= p->type_limit[t] < most;
     p->holes = uneven && p->has_limits;
     if (p->schedule != PLAN_GPIPE && stash && p->has_limits)
@@ -216,6 +229,7 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
     problem->layer_count = costs->layer_count;
     problem->device_count = costs->device_count;
     problem->microbatches = microbatches > 0 ? microbatches : costs->microbatches;
+    problem->rounds = (costs->rows.microbatch_kinds ? row_samples_mean(&costs->rows) : problem->microbatches) - 1;
     problem->objective = objective;
     problem->schedule = schedule;
     find_types(problem);
@@ -321,19 +335,19 @@ static void isolate(Problem *p, int device)
 {
     int old = p->type_of[device], fresh = p->type_count;
     if (p->type_size[old] == 1) return;
-    size_t cuts = (size_t)p->layer_count + 1;
+    size_t cuts = (size_t)p->layer_count + 1, entries = cuts * (size_t)(fresh + 1);
     int64_t **sums[] = {&p->forward, &p->work, &p->update};
     for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) {
-        int64_t *grown = arena_new_array(&p->arena, int64_t, cuts * (size_t)(fresh + 1));
+        int64_t *grown = arena_new_array(&p->arena, int64_t, entries);
         memcpy(grown, *sums[k], cuts * (size_t)fresh * sizeof *grown);
         memcpy(grown + cuts * (size_t)fresh, grown + cuts * (size_t)old, cuts * sizeof *grown);
         *sums[k] = grown;
     }
-    double *work_f = arena_new_array(&p->arena, double, cuts *(size_t)(fresh + 1));
-    for (size_t k = 0; k < cuts * (size_t)(fresh + 1); k++) work_f[k] = (double)p->work[k];
+    double *work_f = arena_new_array(&p->arena, double, entries);
+    for (size_t k = 0; k < entries; k++) work_f[k] = (double)p->work[k];
     p->work_f = work_f;
     if (p->pinned_before) {
-        int *grown = arena_new_array(&p->arena, int, cuts *(size_t)(fresh + 1));
+        int *grown = arena_new_array(&p->arena, int, entries);
         memcpy(grown, p->pinned_before, cuts * (size_t)fresh * sizeof *grown);
         memcpy(grown + cuts * (size_t)fresh, grown + cuts * (size_t)old, cuts * sizeof *grown);
         p->pinned_before = grown;
@@ -360,8 +374,8 @@ static void isolate(Problem *p, int device)
 
 static void close_layers(Problem *p, int first_layer, int last_layer, int type)
 {
-    size_t cuts = (size_t)p->layer_count + 1;
-    if (!p->pinned_before) p->pinned_before = arena_new_array(&p->arena, int, cuts *(size_t)p->type_count);
+    size_t cuts = (size_t)p->layer_count + 1, entries = cuts * (size_t)p->type_count;
+    if (!p->pinned_before) p->pinned_before = arena_new_array(&p->arena, int, entries);
     int *pinned = p->pinned_before + (size_t)type * cuts;
     for (int c = first_layer + 1; c <= p->layer_count; c++)
         pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
@@ -370,9 +384,9 @@ static void close_layers(Problem *p, int first_layer, int last_layer, int type)
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device)
 {
     isolate(problem, device);
-    struct ProblemPin *pins = arena_new_array(&problem->arena, struct ProblemPin, (size_t)problem->pin_count + 1);
+    ProblemPin *pins = arena_new_array(&problem->arena, ProblemPin, (size_t)problem->pin_count + 1);
     if (problem->pin_count) memcpy(pins, problem->pins, (size_t)problem->pin_count * sizeof *pins);
-    pins[problem->pin_count++] = (struct ProblemPin){first_layer, last_layer, device};
+    pins[problem->pin_count++] = (ProblemPin){first_layer, last_layer, device};
     problem->pins = pins;
     for (int t = 0; t < problem->type_count; t++)
         if (t != problem->type_of[device]) close_layers(problem, first_layer, last_layer, t);
@@ -393,13 +407,7 @@ bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs
     for (int i = 0; ok && i < problem->pin_count; i++)
         problem_pin(derived, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
     if (ok) problem_limit_in_flight(derived, problem->in_flight_limit);
+    if (ok) derived->watch = problem->watch;
     diagnostics_free(&ignored);
     return ok;
-}
-
-double monotonic_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

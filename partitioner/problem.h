@@ -6,19 +6,29 @@
 #ifndef PARTITIONER_PROBLEM_H
 #define PARTITIONER_PROBLEM_H
 
+#include <math.h>
+
 #include "partitioner/plan.h"
-#include "profiler/costs.h"
+#include "partitioner/watch.h"
+#include "profiler/costs/costs.h"
 
 /* What the times and the memory of the problem say about recomputation. AUTO is a relaxation: times are those without,
  * and a stage fits if it fits with or without, so that bounds hold for every plan; allocation_settle gives what an
  * allocation really takes. SOME: the devices named recompute, unless a stage fits without, but pay for it always. */
 typedef enum ProblemRecompute { RECOMPUTE_NEVER, RECOMPUTE_ALWAYS, RECOMPUTE_AUTO, RECOMPUTE_SOME } ProblemRecompute;
 
+/* These layers may be on this device only. */
+typedef struct ProblemPin {
+    int first_layer, last_layer, device;
+} ProblemPin;
+
 typedef struct Problem {
     Arena arena;
     const Costs *costs;
+    Watch *watch; /* that searches for plans go by; whoever sets it keeps it. NULL: the monotonic clock */
     int layer_count, device_count, type_count, region_count; /* region_count is at least 1 */
-    int microbatches;
+    int microbatches;                                        /* of a step, at most: what memory is for */
+    double rounds; /* how often the period counts in a step, exact: micro-batches - 1, or the samples' mean of that */
     PlanSchedule schedule;
     PlanObjective objective;
     bool free_links; /* no link costs or delays anything */
@@ -31,9 +41,7 @@ typedef struct Problem {
     int64_t *type_limit;              /* [type] bytes */
     int64_t *forward, *work, *update; /* [type][cut]: prefix sums of forward, forward + backward, update; ns */
     double *work_f;                   /* `work` as doubles, which hold it exactly */
-    struct ProblemPin {
-        int first_layer, last_layer, device;
-    } * pins;
+    ProblemPin *pins;
     int pin_count;
     int *pinned_before; /* [type][cut]: how many layers before the cut are pinned to other devices */
     bool has_update;
@@ -55,20 +63,10 @@ typedef struct Problem {
     int64_t *transfer; /* [width class][region][region] ns */
 } Problem;
 
-/* Stage k covers the cuts end[k-1] (0 for k = 0) ... end[k] on device[k]. A device has one stage, or the first and the
- * last one (loop.h). The arrays hold device_count + 1 entries. */
-typedef struct Allocation {
-    int stage_count;
-    int *device, *end;
-} Allocation;
+/* What a period adds to a step, ns: rounded up, as steps are whole. */
+static inline double problem_rounds(const Problem *problem, double period) { return ceil(problem->rounds * period); }
 
-typedef struct AllocationValue {
-    bool fits;      /* every device within its memory, every pin respected */
-    int64_t excess; /* bytes over the limits, summed */
-    int64_t period, sum, update, step;
-} AllocationValue;
-
-/* `microbatches` 0: those of the costs. Fails (reporting) when times are too large to be added in 64 bits. */
+/* `microbatches` 0: those of the costs, which is all there may be where these have samples of steps. Fails (reporting) when times are too large to be added in 64 bits. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
 ProblemRecompute problem_recompute(PlanRecompute recompute);
@@ -77,7 +75,7 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
                                 int microbatches, ProblemRecompute recompute, const bool *devices,
                                 Diagnostics *diagnostics);
 /* The same question, pins and limits included, about other costs (whose devices begin like the problem's), another
- * number of micro-batches or another way to recompute. Errors are not reported. */
+ * number of micro-batches or another way to recompute, by the same watch. Errors are not reported. */
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
                     ProblemRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
@@ -102,20 +100,6 @@ int64_t problem_least_bytes(const Problem *problem, int start, int end, int in_f
 bool problem_stage_recomputes(const Problem *problem, int type, int start, int end, int to_end);
 /* Memory and pins only. */
 bool problem_stage_fits(const Problem *problem, int type, int start, int end, int to_end);
-
-Allocation allocation_create(Arena *arena, const Problem *problem);
-void allocation_copy(Allocation *to, const Allocation *from);
-/* Whether a stage of the allocation recomputes, as problem_stage_recomputes says; but a device with the first and the
- * last stage chooses for both at once. */
-bool allocation_recomputes(const Problem *problem, const Allocation *allocation, int stage);
-AllocationValue allocation_evaluate(const Problem *problem, const Allocation *allocation);
-/* The same with the time that recomputation really takes: what a plan made of it will have. */
-AllocationValue allocation_settle(const Problem *problem, const Allocation *allocation);
-/* Which of two values is better for the problem's objective: fitting first, then the objective, then the other measure.
- */
-bool allocation_better(const Problem *problem, const AllocationValue *a, const AllocationValue *b);
-
-double monotonic_seconds(void); /* a clock for time limits */
 
 static inline int64_t problem_work(const Problem *p, int type, int start, int end)
 {

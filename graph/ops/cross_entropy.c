@@ -1,8 +1,12 @@
 /* Cross-entropy of logits [rows, classes] and integer labels [rows], summed over the rows whose label is not
  * `ignore_index` and scaled by the loss scale of the step that belongs to label input number `labels`. Labels are
- * checked by the runtime; here a label outside the classes only must not reach foreign memory. */
-#include "base/step_scalars.h"
-#include "graph/operator.h"
+ * checked by the runtime; here a label outside the classes only must not reach foreign memory.
+ *
+ * The weighted one is that of torch.nn.CrossEntropyLoss with class weights w and label smoothing e: of a row with label
+ * y, with p = log-softmax, (1 - e) w_y (-p_y) + e / classes * the sum over c of w_c (-p_c). */
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
+#include "runtime/program/step_scalars.h"
 
 static bool infer_labels(InferContext *context)
 {
@@ -34,9 +38,12 @@ bool infer_cross_entropy(InferContext *context)
     return true;
 }
 
-/* Whether the value is known to be 1, as the gradient of the loss itself is. */
+/* Whether the value is known to be 1, as the gradient of the loss itself is, in any shape and type. */
 static bool is_one(const Graph *graph, ValueId id)
 {
+    for (NodeId producer; (producer = graph_value(graph, id)->producer); id = graph_node(graph, producer)->inputs[0])
+        if (graph_node(graph, producer)->op != OP_Cast && !operator_is_movement(graph_node(graph, producer)->op))
+            return false;
     const Value *value = graph_value(graph, id);
     return value->role == ROLE_CONSTANT && shape_elements(&value->shape) == 1 &&
            element_as_double(value->dtype, value->data, 0) == 1;
@@ -47,11 +54,14 @@ bool differentiate_cross_entropy(Differentiation *differentiation, NodeId id)
     const Graph *graph = differentiation_graph(differentiation);
     Node node = *graph_node(graph, id);
     ValueId logits = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
-    if (gradient_of(differentiation, node.outputs[1])) return false;
+    for (int i = 1; i < node.output_count; i++)
+        if (gradient_of(differentiation, node.outputs[i])) return false;
     if (!gradient_wanted(differentiation, logits)) return true;
-    ValueId inputs[4] = {logits, node.inputs[1], node.outputs[1], node.inputs[2]};
+    bool weighted = node.op == OP_WeightedCrossEntropy;
+    ValueId inputs[5] = {logits, node.inputs[1], node.outputs[1], node.inputs[2], weighted ? node.inputs[3] : 0};
     ValueId gradient =
-        gradient_node(differentiation, OP_CrossEntropyGradient, inputs, 4, node.attributes, node.attribute_count);
+        gradient_node(differentiation, weighted ? OP_WeightedCrossEntropyGradient : OP_CrossEntropyGradient, inputs,
+                      weighted ? 5 : 4, node.attributes, node.attribute_count);
     if (!is_one(graph, dy)) gradient = gradient_binary(differentiation, OP_Mul, gradient, dy);
     gradient_add(differentiation, logits, gradient);
     return true;
@@ -103,7 +113,7 @@ void lower_cross_entropy(Lowering *lowering, NodeId id)
     lower_log_sum_exp(lowering, &logits, &log_sum);
 
     int64_t rows = logits.shape.dim[0], classes = logits.shape.dim[1], elements;
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, 1, &rows);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 1, &rows);
     DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
     Register value = kernel_constant(kernel, type, 0);
     if (rows > 0) {
@@ -140,7 +150,7 @@ void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
     const Node *node = graph_node(lowering->graph, id);
     View logits = lower_view(lowering, node->inputs[0]), log_sum = lower_view(lowering, node->inputs[2]);
     View output = lower_output(lowering, node->outputs[0]);
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, 2, logits.shape.dim);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 2, logits.shape.dim);
     int x = lower_operand(lowering, &logits, logits.stride);
     DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
     kernel_begin_phase(kernel, false);
@@ -159,6 +169,170 @@ void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
+/* ---- With class weights and label smoothing ---- */
+
+static bool infer_weights(InferContext *context, int i)
+{
+    const Value *weights = infer_input(context, i), *logits = infer_input(context, 0);
+    double smoothing = node_float(context->node, "smoothing", 0);
+    if (weights->role != ROLE_CONSTANT || !dtype_is_float(weights->dtype) || weights->shape.rank > 1 ||
+        (weights->shape.rank == 1 && weights->shape.dim[0] != logits->shape.dim[1]))
+        return operator_error(context, NULL, "input %d must be a constant with a weight for each class", i);
+    return (smoothing >= 0 && smoothing <= 1) ||
+           operator_error(context, NULL, "labels cannot be smoothed by %g", smoothing);
+}
+
+bool infer_weighted_cross_entropy(InferContext *context)
+{
+    if (!infer_cross_entropy(context) || !infer_weights(context, 3)) return false;
+    context->dtype[2] = context->dtype[1];
+    context->shape[2] = context->shape[1];
+    return true;
+}
+
+bool differentiate_weighted_cross_entropy(Differentiation *differentiation, NodeId id)
+{
+    return differentiate_cross_entropy(differentiation, id);
+}
+
+/* The weight of each class as the kernel's last axis counts, or of the class in a register if that is set. */
+static Register load_weight(Lowering *lowering, ValueId id, Register class, DType type)
+{
+    Kernel *kernel = lowering->kernel;
+    View weights = lower_view(lowering, id);
+    int64_t step = weights.shape.rank ? weights.stride[0] : 0, elements;
+    Register weight;
+    if (class && step) {
+        int operand = lower_operand_indexed(lowering, &weights, (int64_t[KERNEL_MAX_AXES]){0}, &elements);
+        weight = kernel_load_at(kernel, operand, lower_scaled(kernel, class, step, weights.offset), elements);
+    } else {
+        weight = kernel_load(kernel, lower_operand(lowering, &weights, (int64_t[KERNEL_MAX_AXES]){0, step}));
+    }
+    return kernel_convert(kernel, type, weight);
+}
+
+/* What smoothing makes of every class: e / classes. */
+static double smoothing_share(const Node *node, int64_t classes)
+{
+    return node_float(node, "smoothing", 0) / (double)classes;
+}
+
+/* (1 - e) w_y */
+static Register label_factor(Lowering *lowering, const Node *node, ValueId weights, Register class, DType type)
+{
+    Kernel *kernel = lowering->kernel;
+    Register weight = load_weight(lowering, weights, class, type);
+    double smoothing = node_float(node, "smoothing", 0);
+    if (smoothing == 0) return weight;
+    return kernel_binary(kernel, KERNEL_MULTIPLY, weight, kernel_constant(kernel, type, 1 - smoothing));
+}
+
+/* The loss of every row, before it is scaled. */
+static void lower_row_losses(Lowering *lowering, const Node *node, const View *logits, const View *log_sum,
+                             const View *rows)
+{
+    int64_t classes = logits->shape.dim[1], elements;
+    double share = smoothing_share(node, classes);
+    Kernel *kernel = lower_begin(lowering, "RowLoss", 2, logits->shape.dim);
+    DType type = kernel_register_type(graph_value(lowering->graph, logits->base)->dtype);
+    kernel_begin_phase(kernel, false);
+    int x = lower_operand_indexed(lowering, logits, (int64_t[]){logits->stride[0], 0}, &elements);
+    Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
+    Register class = lower_index(kernel, label, classes);
+    Register offset = lower_scaled(kernel, class, logits->stride[1], logits->offset);
+    Register chosen = kernel_load_at(kernel, x, offset, elements);
+    Register total = kernel_load(kernel, lower_operand(lowering, log_sum, (int64_t[]){log_sum->stride[0], 0}));
+    Register missed = kernel_binary(kernel, KERNEL_SUBTRACT, total, chosen);
+    Register factor = label_factor(lowering, node, node->inputs[3], class, type);
+    Register row = kernel_binary(kernel, KERNEL_MULTIPLY, missed, factor);
+    if (share > 0) {
+        kernel_begin_phase(kernel, true);
+        Register each = kernel_load(kernel, lower_operand(lowering, logits, logits->stride));
+        Register below = kernel_binary(kernel, KERNEL_SUBTRACT, total, each);
+        Register weight = load_weight(lowering, node->inputs[3], 0, type);
+        Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, below, weight));
+        kernel_begin_phase(kernel, false);
+        Register spread = kernel_binary(kernel, KERNEL_MULTIPLY, sum, kernel_constant(kernel, type, share));
+        row = kernel_binary(kernel, KERNEL_ADD, row, spread);
+    }
+    Register result = kernel_select(kernel, valid, row, kernel_constant(kernel, type, 0));
+    kernel_store(kernel, lower_operand(lowering, rows, (int64_t[]){1, 0}), result);
+    lower_end(lowering);
+}
+
+void lower_weighted_cross_entropy(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View logits = lower_view(lowering, node->inputs[0]), loss = lower_output(lowering, node->outputs[0]);
+    View log_sum = lower_output(lowering, node->outputs[1]), rows = lower_output(lowering, node->outputs[2]);
+    lower_log_sum_exp(lowering, &logits, &log_sum);
+    lower_row_losses(lowering, node, &logits, &log_sum, &rows);
+
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 1, logits.shape.dim);
+    Register each = kernel_load(kernel, lower_operand(lowering, &rows, (int64_t[]){1}));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, each);
+    kernel_begin_phase(kernel, false);
+    Register scale = load_scale(lowering, node->inputs[2], scale_element(node), kernel_type(kernel, each));
+    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
+    kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
+    lower_end(lowering);
+}
+
+bool infer_weighted_cross_entropy_gradient(InferContext *context)
+{
+    return infer_cross_entropy_gradient(context) && infer_weights(context, 4);
+}
+
+NOT_DIFFERENTIABLE(weighted_cross_entropy_gradient)
+
+static double sum_of_weights(const Graph *graph, ValueId id, int64_t classes)
+{
+    const Value *weights = graph_value(graph, id);
+    double sum = 0;
+    for (int64_t i = 0; i < classes; i++)
+        sum += element_as_double(weights->dtype, weights->data, weights->shape.rank ? i : 0);
+    return sum;
+}
+
+/* ((a + e / classes * the sum of all w) exp(p) - a [the label is this class] - e / classes * w_c) * scale, with
+ * a = (1 - e) w_y, or 0 in ignored rows. */
+void lower_weighted_cross_entropy_gradient(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View logits = lower_view(lowering, node->inputs[0]), log_sum = lower_view(lowering, node->inputs[2]);
+    View output = lower_output(lowering, node->outputs[0]);
+    int64_t classes = logits.shape.dim[1];
+    double share = smoothing_share(node, classes);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 2, logits.shape.dim);
+    int x = lower_operand(lowering, &logits, logits.stride);
+    DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
+    kernel_begin_phase(kernel, false);
+    Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
+    Register total = kernel_load(kernel, lower_operand(lowering, &log_sum, (int64_t[]){log_sum.stride[0], 0}));
+    Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
+    Register factor = label_factor(lowering, node, node->inputs[4], lower_index(kernel, label, classes), type);
+    Register spread = kernel_constant(kernel, type, share * sum_of_weights(lowering->graph, node->inputs[4], classes));
+    Register whole = kernel_binary(kernel, KERNEL_ADD, factor, spread);
+
+    kernel_begin_phase(kernel, true);
+    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), total);
+    Register probability = kernel_unary(kernel, KERNEL_EXP, shifted), zero = kernel_constant(kernel, type, 0);
+    Register slope = kernel_binary(kernel, KERNEL_MULTIPLY, probability, whole);
+    Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
+    Register aimed = kernel_select(kernel, hit, factor, zero);
+    if (share > 0) {
+        Register weight = load_weight(lowering, node->inputs[4], 0, type);
+        Register part = kernel_binary(kernel, KERNEL_MULTIPLY, weight, kernel_constant(kernel, type, share));
+        aimed = kernel_binary(kernel, KERNEL_ADD, aimed, part);
+    }
+    Register scaled =
+        kernel_binary(kernel, KERNEL_MULTIPLY, kernel_binary(kernel, KERNEL_SUBTRACT, slope, aimed), scale);
+    kernel_store(kernel, lower_operand(lowering, &output, output.stride), kernel_select(kernel, valid, scaled, zero));
+    lower_end(lowering);
+}
+
+/* ---- The scale alone ---- */
+
 bool infer_scale_loss(InferContext *context)
 {
     return infer_float_inputs(context, 1) && infer_scalars(context, 1) && infer_same(context);
@@ -170,7 +344,8 @@ bool differentiate_scale_loss(Differentiation *differentiation, NodeId id)
     ValueId dy = gradient_of(differentiation, node.outputs[0]);
     if (gradient_wanted(differentiation, node.inputs[0]))
         gradient_add(differentiation, node.inputs[0],
-                     gradient_binary(differentiation, OP_ScaleLoss, dy, node.inputs[1]));
+                     gradient_node(differentiation, OP_ScaleLoss, (ValueId[]){dy, node.inputs[1]}, 2, node.attributes,
+                                   node.attribute_count));
     return true;
 }
 
@@ -179,9 +354,10 @@ void lower_scale_loss(Lowering *lowering, NodeId id)
     const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&y.shape, extent), extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&y.shape, extent), extent);
     Register value = lower_load(lowering, &x);
-    Register scale = load_scale(lowering, node->inputs[1], SKY_STEP_SHARE, kernel_type(kernel, value));
+    int element = node_attribute(node, "labels") ? scale_element(node) : SKY_STEP_SHARE;
+    Register scale = load_scale(lowering, node->inputs[1], element, kernel_type(kernel, value));
     kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
     lower_end(lowering);
 }

@@ -6,8 +6,9 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "base/step_scalars.h"
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
+#include "runtime/program/step_scalars.h"
 
 bool infer_dropout(InferContext *context)
 {
@@ -22,6 +23,12 @@ bool infer_dropout(InferContext *context)
     if (!(ratio >= 0 && ratio < 1)) return operator_error(context, NULL, "the ratio %g is not in [0, 1)", ratio);
     if (!positions || positions->count != 1 + infer_input(context, 0)->shape.rank)
         return operator_error(context, NULL, "its positions do not fit the input");
+    Shape shape;
+    const Value *first = context->node->input_count > 3 ? infer_input(context, 3) : NULL;
+    if (first &&
+        (first->dtype != DTYPE_I64 || !shape_broadcast(&infer_input(context, 0)->shape, &first->shape, &shape) ||
+         !shape_equal(&shape, &infer_input(context, 0)->shape)))
+        return operator_error(context, NULL, "its first elements do not fit the input");
     return infer_same(context);
 }
 
@@ -29,9 +36,11 @@ bool differentiate_dropout(Differentiation *differentiation, NodeId id)
 {
     Node node = *graph_node(differentiation_graph(differentiation), id);
     if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    ValueId inputs[3] = {gradient_of(differentiation, node.outputs[0]), node.inputs[1], node.inputs[2]};
-    gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_Dropout, inputs, 3, node.attributes, node.attribute_count));
+    ValueId inputs[4] = {gradient_of(differentiation, node.outputs[0]), node.inputs[1], node.inputs[2]};
+    if (node.input_count > 3) inputs[3] = node.inputs[3];
+    gradient_add(
+        differentiation, node.inputs[0],
+        gradient_node(differentiation, OP_Dropout, inputs, node.input_count, node.attributes, node.attribute_count));
     return true;
 }
 
@@ -65,7 +74,13 @@ static Register draw(Lowering *lowering, const Node *node, int axes, Register ac
     Register own_key = kernel_load(kernel, lower_operand(lowering, &own, (int64_t[KERNEL_MAX_AXES]){0}));
     Register step_key = load_step(lowering, node->inputs[2], SKY_STEP_RANDOM_KEY, DTYPE_I64);
     Register key = kernel_binary(kernel, KERNEL_ADD, own_key, step_key);
-    Register row = load_step(lowering, node->inputs[2], SKY_STEP_FIRST_ROW, DTYPE_I64);
+    Register row;
+    if (node->input_count > 3) {
+        View given = lower_view(lowering, node->inputs[3]);
+        row = kernel_load(kernel, lower_operand_broadcast(lowering, &given));
+    } else {
+        row = load_step(lowering, node->inputs[2], SKY_STEP_FIRST_ROW, DTYPE_I64);
+    }
     Register first = lower_scaled(kernel, row, node_integer(node, "row", 0), positions[0]);
     Register bound = kernel_constant_integer(kernel, dropped_numbers(node)), none = kernel_constant_integer(kernel, 0);
     return kernel_random(kernel, place, key, first, kernel_select(kernel, active, bound, none));
@@ -79,7 +94,7 @@ void lower_dropout(Lowering *lowering, NodeId id)
     double kept = 1 - (double)dropped_numbers(node) / RANDOM_ELEMENT_RANGE;
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&y.shape, extent);
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     Register value = lower_load(lowering, &x);
     Register active = load_step(lowering, node->inputs[2], SKY_STEP_DROPOUT, DTYPE_F32);
     active = kernel_convert(kernel, DTYPE_BOOL, active);

@@ -1,9 +1,10 @@
 /* Maps with numpy broadcasting. */
 #include <math.h>
 
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
-/* --- One input ---------------------------------------------------------------------------------------------------- */
+/* ---- One input ---- */
 
 static bool is_float_function(Opcode op)
 {
@@ -102,7 +103,7 @@ static KernelOp unary_kernel_op(Opcode op)
     case OP_Sigmoid: return KERNEL_SIGMOID;
     case OP_Not: return KERNEL_NOT;
     case OP_IsNaN: return KERNEL_IS_NAN;
-    default: bug("%s is no map of one input", operators[op].name);
+    default: bug("%s is no map of one input", opcodes[op].name);
     }
 }
 
@@ -111,7 +112,7 @@ static Kernel *begin_map(Lowering *lowering, const Node *node)
 {
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    return lower_begin(lowering, operators[node->op].name, axes, extent);
+    return lower_begin(lowering, opcodes[node->op].name, axes, extent);
 }
 
 static void end_map(Lowering *lowering, const Node *node, Register value)
@@ -177,7 +178,7 @@ void lower_cast(Lowering *lowering, NodeId id)
     end_map(lowering, node, kernel_convert(kernel, kernel_register_type(to), load_input(lowering, node, 0)));
 }
 
-/* --- Two inputs --------------------------------------------------------------------------------------------------- */
+/* ---- Two inputs ---- */
 
 static bool is_comparison(Opcode op)
 {
@@ -388,7 +389,7 @@ void lower_binary(Lowering *lowering, NodeId id)
     end_map(lowering, node, result);
 }
 
-/* --- Where -------------------------------------------------------------------------------------------------------- */
+/* ---- Where ---- */
 
 bool infer_where(InferContext *context)
 {

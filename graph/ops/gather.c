@@ -1,7 +1,8 @@
 /* Rows chosen by an index tensor. Negative indices count from the end; indices outside the axis are moved to its
  * nearest end, so that no input makes a program touch foreign memory (the interpreter used for constants does the
  * same). */
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 static bool is_index(DType dtype) { return dtype == DTYPE_I32 || dtype == DTYPE_I64; }
 
@@ -31,11 +32,13 @@ bool differentiate_gather(Differentiation *differentiation, NodeId id)
     Node node = *graph_node(graph, id);
     if (!gradient_wanted(differentiation, node.inputs[0])) return true;
     Shape shape = graph_value(graph, node.inputs[0])->shape;
-    Attribute attributes[2] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
+    const Attribute *left_out = node_attribute(&node, "no_gradient");
+    Attribute attributes[3] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
                                attribute_integers("shape", shape.dim, shape.rank)};
+    if (left_out) attributes[2] = *left_out;
     ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
     gradient_add(differentiation, node.inputs[0],
-                 gradient_node(differentiation, OP_GatherGradient, inputs, 2, attributes, 2));
+                 gradient_node(differentiation, OP_GatherGradient, inputs, 2, attributes, left_out ? 3 : 2));
     return true;
 }
 
@@ -60,7 +63,7 @@ void lower_gather(Lowering *lowering, NodeId id)
     for (int i = 0; i < first; i++) stride[i] = data.stride[i];
     for (int i = first + 1; i < data.shape.rank; i++) stride[behind + i - first - 1] = data.stride[i];
 
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     bool rows = first + 1 < data.shape.rank; /* an index chooses a run of elements, not a single one */
     if (rows) kernel_begin_phase(kernel, false);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);
@@ -84,6 +87,10 @@ bool infer_gather_gradient(InferContext *context)
         return operator_error(context, NULL, "there is no shape with this axis");
     if (dy->shape.rank != shape.rank - 1 + indices->shape.rank)
         return operator_error(context, NULL, "the gradient has another rank than what was gathered");
+    enum { MOST_LEFT_OUT = 16 /* an instruction or three each */ };
+    const Attribute *left_out = node_attribute(context->node, "no_gradient");
+    if (left_out && (left_out->kind != ATTRIBUTE_INTEGERS || left_out->count > MOST_LEFT_OUT))
+        return operator_error(context, NULL, "more than %d rows are to get no gradient", MOST_LEFT_OUT);
     context->dtype[0] = dy->dtype;
     context->shape[0] = shape;
     return true;
@@ -94,10 +101,23 @@ bool differentiate_gather_gradient(Differentiation *differentiation, NodeId id)
 {
     Node node = *graph_node(differentiation_graph(differentiation), id);
     if (!gradient_wanted(differentiation, node.inputs[1])) return true;
+    if (node_attribute(&node, "no_gradient")) return false;
     Attribute axis = attribute_integer("axis", node_integer(&node, "axis", 0));
     ValueId inputs[2] = {gradient_of(differentiation, node.outputs[0]), node.inputs[0]};
     gradient_add(differentiation, node.inputs[1], gradient_node(differentiation, OP_Gather, inputs, 2, &axis, 1));
     return true;
+}
+
+/* The value, or 0 if the index is one that gets no gradient. */
+static Register without_left_out(Kernel *kernel, const Node *node, Register index, Register value)
+{
+    const Attribute *left_out = node_attribute(node, "no_gradient");
+    for (int i = 0; left_out && i < left_out->count; i++) {
+        Register row = kernel_constant_integer(kernel, left_out->integers[i]);
+        Register zero = kernel_constant(kernel, kernel_type(kernel, value), 0);
+        value = kernel_select(kernel, kernel_binary(kernel, KERNEL_EQUAL, index, row), zero, value);
+    }
+    return value;
 }
 
 /* Zeros, then rows added in the order of the indices: outer axes along the row, the indices as inner axis. */
@@ -126,13 +146,13 @@ void lower_gather_gradient(Lowering *lowering, NodeId id)
     view_merge(&indices, 0, index_rank, &index_stride[axes]);
     view_merge(&dy, first, index_rank, &from[axes]);
 
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes + 1, extent);
     int target = lower_operand_indexed(lowering, &output, to, &elements);
     Register index = kernel_load(kernel, lower_operand(lowering, &indices, index_stride));
     index = lower_index(kernel, index, output.shape.dim[axis]);
     Register offset = lower_scaled(kernel, index, output.stride[axis], 0);
     Register value = kernel_load(kernel, lower_operand(lowering, &dy, from));
-    kernel_store_add_at(kernel, target, value, offset, elements);
+    kernel_store_add_at(kernel, target, without_left_out(kernel, node, index, value), offset, elements);
     lower_end(lowering);
 }
 
@@ -151,7 +171,7 @@ static bool differentiate_by_scatter(Differentiation *differentiation, NodeId id
     return true;
 }
 
-/* --- An index for every element ----------------------------------------------------------------------------------- */
+/* ---- An index for every element ---- */
 
 bool infer_gather_elements(InferContext *context)
 {
@@ -185,7 +205,7 @@ void lower_gather_elements(Lowering *lowering, NodeId id)
     int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, elements;
     normalize_axis(&axis, data.shape.rank, false);
     for (int i = 0; i < data.shape.rank; i++) stride[i] = i == axis ? 0 : data.stride[i];
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&output.shape, extent), extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);
     Register index = kernel_load(kernel, lower_operand_broadcast(lowering, &indices));
     index = lower_index(kernel, index, data.shape.dim[axis]);
@@ -195,7 +215,7 @@ void lower_gather_elements(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
-/* --- Tuples of indices -------------------------------------------------------------------------------------------- */
+/* ---- Tuples of indices ---- */
 
 bool infer_gather_nd(InferContext *context)
 {
@@ -241,7 +261,7 @@ void lower_gather_nd(Lowering *lowering, NodeId id)
     for (int i = 0; i < batch; i++) stride[i] = data.stride[i];
     for (int i = behind; i < data.shape.rank; i++) stride[last + i - behind] = data.stride[i];
 
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&output.shape, extent), extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
     bool slices = behind < data.shape.rank;
     if (slices) kernel_begin_phase(kernel, false);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);

@@ -1,6 +1,8 @@
 /* The Gaussian error linear unit x * P(normal <= x), exact or by the usual tanh approximation (Hendrycks and Gimpel,
  * arXiv 1606.08415). */
-#include "graph/operator.h"
+#include "graph/ops/add_node.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double TANH_CUBIC = 0.044715;
@@ -15,7 +17,7 @@ bool differentiate_gelu(Differentiation *differentiation, NodeId id)
     if (!gradient_wanted(differentiation, x)) return true;
     /* Computed in the forward pass, where it shares most of its work with the function and takes the place of x in what
      * is kept for the backward pass. */
-    NodeOrigin origin = {node.name, PHASE_FORWARD, 0, node.layer};
+    NodeOrigin origin = {.name = node.name, .phase = PHASE_FORWARD, .layer = node.layer};
     Diagnostics diagnostics = {0};
     if (!graph_add_node(graph, OP_GeluDerivative, origin, &x, 1, node.attributes, node.attribute_count, &derivative, 1,
                         &diagnostics))
@@ -77,7 +79,7 @@ static void lower(Lowering *lowering, NodeId id, bool is_derivative)
     const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, lower_axes(&y.shape, extent), extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&y.shape, extent), extent);
     Register value = lower_load(lowering, &x);
     Register result =
         is_derivative ? derivative_at(kernel, node, value) : multiply(kernel, probability(kernel, node, value), value);

@@ -1,6 +1,7 @@
 /* Layer normalisation over the last axis (Ba, Kiros and Hinton, arXiv 1607.06450), with the mean and then the variance
  * in two passes. Mean and inverse deviation are kept for the gradients. */
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 static DType statistics_type(DType dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
 
@@ -85,7 +86,7 @@ void lower_layer_norm(Lowering *lowering, NodeId id)
     const Node *node = graph_node(lowering->graph, id);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     int x = operand_of(lowering, node->inputs[0]), y = result_of(lowering, node->outputs[0]);
 
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_load(kernel, x));
@@ -131,7 +132,7 @@ void lower_layer_norm_gradient(Lowering *lowering, NodeId id)
     const Node *node = graph_node(lowering->graph, id);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     int x = operand_of(lowering, node->inputs[0]), gain = operand_of(lowering, node->inputs[1]);
     int dy = operand_of(lowering, node->inputs[4]);
     kernel_begin_phase(kernel, false);
@@ -191,7 +192,7 @@ void lower_layer_norm_gain_gradient(Lowering *lowering, NodeId id)
     for (int i = 0; i < node->input_count; i++) lower_view_merged(lowering, node->inputs[i], 0, last);
     int64_t columns = shape.dim[last];
     shape.rank--;
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, 2, (int64_t[]){columns, shape_elements(&shape)});
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 2, (int64_t[]){columns, shape_elements(&shape)});
     Register x = kernel_load(kernel, operand_by_column(lowering, node->inputs[0]));
     Register mean = kernel_load(kernel, operand_by_column(lowering, node->inputs[1]));
     Register inverse = kernel_load(kernel, operand_by_column(lowering, node->inputs[2]));

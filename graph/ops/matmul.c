@@ -1,5 +1,6 @@
 /* Matrix products as numpy.matmul defines them. */
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 enum { MAX_BATCH_AXES = KERNEL_MAX_AXES - 3 };
 
@@ -40,7 +41,7 @@ bool infer_matmul(InferContext *context)
     return true;
 }
 
-/* --- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---- */
 
 static ValueId transposed(Differentiation *differentiation, ValueId matrix)
 {
@@ -90,7 +91,7 @@ bool differentiate_matmul(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-/* --- Lowering ----------------------------------------------------------------------------------------------------- */
+/* ---- Lowering ---- */
 
 /* The strides of an operand by batch axes, m, n and k; `row` and `column` are the kernel's axes of its last two
  * dimensions, a vector having the inner one only. */
@@ -131,7 +132,7 @@ void lower_matmul(Lowering *lowering, NodeId id)
         c_stride[i] = step;
         step *= extent[i];
     }
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, k + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, k + 1, extent);
     Register x = kernel_load(kernel, lower_operand(lowering, &left, a_stride));
     Register y = kernel_load(kernel, lower_operand(lowering, &right, b_stride));
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, x, y));

@@ -1,9 +1,10 @@
 /* The same elements seen otherwise. */
 #include <string.h>
 
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
-/* --- Shapes ------------------------------------------------------------------------------------------------------- */
+/* ---- Shapes ---- */
 
 /* -1 stands for what is left, 0 for the input's dimension. */
 bool infer_reshape(InferContext *context)
@@ -112,7 +113,7 @@ bool infer_slice(InferContext *context)
     return true;
 }
 
-/* --- Views -------------------------------------------------------------------------------------------------------- */
+/* ---- Views ---- */
 
 /* A single index that is known is a slice without its dimension, or with as many dimensions of 1 as the index has. */
 static bool index_view(Lowering *lowering, const Node *node, View *view)
@@ -234,7 +235,7 @@ void lower_transpose(Lowering *lowering, NodeId node) { lower_movement(lowering,
 void lower_expand(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
 void lower_slice(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
 
-/* --- Gradients ---------------------------------------------------------------------------------------------------- */
+/* ---- Gradients ---- */
 
 bool differentiate_reshape(Differentiation *differentiation, NodeId id)
 {
@@ -313,10 +314,10 @@ void lower_slice_gradient(Lowering *lowering, NodeId id)
     SliceBounds bounds;
     slice_bounds(node, &bounds);
     slice_view(&to, &bounds, &from.shape);
-    lower_copy(lowering, operators[node->op].name, &from, &to);
+    lower_copy(lowering, opcodes[node->op].name, &from, &to);
 }
 
-/* --- Concat ------------------------------------------------------------------------------------------------------- */
+/* ---- Concat ---- */
 
 bool infer_concat(InferContext *context)
 {
@@ -374,7 +375,7 @@ void lower_concat(Lowering *lowering, NodeId id)
     for (int i = 0; i < node->input_count; i++) {
         View from = lower_view(lowering, node->inputs[i]);
         to.shape = from.shape;
-        if (shape_elements(&from.shape)) lower_copy(lowering, operators[node->op].name, &from, &to);
+        if (shape_elements(&from.shape)) lower_copy(lowering, opcodes[node->op].name, &from, &to);
         to.offset += to.stride[axis] * from.shape.dim[axis];
     }
 }

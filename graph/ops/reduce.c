@@ -1,5 +1,6 @@
 /* Reductions over any set of axes; no axes: all of them. */
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 /* The reduced axes as bits; false if one of them does not exist. */
 static bool reduced_axes(const Node *node, int rank, unsigned *reduced)
@@ -184,7 +185,7 @@ void lower_reduce(Lowering *lowering, NodeId id)
                                                   [OP_ReduceProd] = KERNEL_PRODUCT,
                                                   [OP_ReduceMax] = KERNEL_MAXIMUM_OF,
                                                   [OP_ReduceMin] = KERNEL_MINIMUM_OF};
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes + 1, extent);
     Register value = load_reduced(lowering, &view, &part, stride);
     value = kernel_reduce(kernel, kernel_ops[node->op], value);
     kernel_begin_phase(kernel, false);
@@ -193,7 +194,7 @@ void lower_reduce(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
-/* --- The place of the largest element ----------------------------------------------------------------------------- */
+/* ---- The place of the largest element ---- */
 
 bool infer_arg_max(InferContext *context)
 {
@@ -231,7 +232,7 @@ void lower_arg_max(Lowering *lowering, NodeId id)
     result.stride[inner] = 0;
 
     bool last = node_integer(node, "select_last_index", 0);
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, inner + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, inner + 1, extent);
     int x = lower_operand(lowering, &view, from);
     Register maximum = kernel_reduce(kernel, KERNEL_MAXIMUM_OF, kernel_load(kernel, x));
     kernel_begin_phase(kernel, true);

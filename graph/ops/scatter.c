@@ -3,9 +3,16 @@
  * that mean it, so that they need no atomic or ordered memory operation. */
 #include <string.h>
 
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
-typedef enum Reduction { REDUCTION_NONE, REDUCTION_ADD, REDUCTION_MUL, REDUCTION_MAX, REDUCTION_MIN } Reduction;
+typedef enum ScatterReduction {
+    REDUCTION_NONE,
+    REDUCTION_ADD,
+    REDUCTION_MUL,
+    REDUCTION_MAX,
+    REDUCTION_MIN
+} ScatterReduction;
 
 static const char *const reduction_names[] = {"none", "add", "mul", "max", "min"};
 enum { REDUCTION_COUNT = sizeof reduction_names / sizeof reduction_names[0] };
@@ -50,14 +57,14 @@ static View begin_scatter(Lowering *lowering, const Node *node)
     View output = lower_output(lowering, node->outputs[0]);
     if (node->input_count > 2 && node->inputs[2]) {
         View data = lower_view(lowering, node->inputs[2]);
-        lower_copy(lowering, operators[node->op].name, &data, &output);
+        lower_copy(lowering, opcodes[node->op].name, &data, &output);
     } else {
         lower_fill(lowering, &output, 0);
     }
     return output;
 }
 
-static void store_update(Kernel *kernel, Reduction reduction, int target, Register value, Register offset,
+static void store_update(Kernel *kernel, ScatterReduction reduction, int target, Register value, Register offset,
                          int64_t elements)
 {
     if (reduction == REDUCTION_ADD)
@@ -67,7 +74,7 @@ static void store_update(Kernel *kernel, Reduction reduction, int target, Regist
 }
 
 /* What changes nothing when it is combined. */
-static Register neutral(Kernel *kernel, Reduction reduction, DType type)
+static Register neutral(Kernel *kernel, ScatterReduction reduction, DType type)
 {
     bool is_float = dtype_is_float(type);
     if (reduction == REDUCTION_MUL) return kernel_constant(kernel, type, 1);
@@ -77,7 +84,7 @@ static Register neutral(Kernel *kernel, Reduction reduction, DType type)
 
 /* Ends a kernel whose inner axis runs over the updates: reduces those that mean this element, combines the result with
  * the element and stores it. */
-static void combine_updates(Lowering *lowering, Reduction reduction, Register hit, Register update, int target)
+static void combine_updates(Lowering *lowering, ScatterReduction reduction, Register hit, Register update, int target)
 {
     static const KernelOp over[] = {
         [REDUCTION_MUL] = KERNEL_PRODUCT, [REDUCTION_MAX] = KERNEL_MAXIMUM_OF, [REDUCTION_MIN] = KERNEL_MINIMUM_OF};
@@ -92,7 +99,7 @@ static void combine_updates(Lowering *lowering, Reduction reduction, Register hi
     lower_end(lowering);
 }
 
-/* --- Gradients ---------------------------------------------------------------------------------------------------- */
+/* ---- Gradients ---- */
 
 typedef struct ScatterGradient {
     Differentiation *differentiation;
@@ -165,7 +172,7 @@ static void differentiate_product(const ScatterGradient *scatter)
 }
 
 /* Updates take what reached their elements; replaced data gets none. */
-static void differentiate_placement(const ScatterGradient *scatter, Reduction reduction)
+static void differentiate_placement(const ScatterGradient *scatter, ScatterReduction reduction)
 {
     Differentiation *differentiation = scatter->differentiation;
     if (gradient_wanted(differentiation, scatter->updates))
@@ -197,7 +204,7 @@ static bool differentiate_scatter(Differentiation *differentiation, NodeId id, O
         .dy = gradient_of(differentiation, node->outputs[0]),
         .dtype = graph_value(graph, node->inputs[1])->dtype,
     };
-    Reduction reduction = (Reduction)reduction_of(node);
+    ScatterReduction reduction = (ScatterReduction)reduction_of(node);
     if (reduction > REDUCTION_ADD && !scatter.data) return false;
     if (reduction <= REDUCTION_ADD)
         differentiate_placement(&scatter, reduction);
@@ -208,7 +215,7 @@ static bool differentiate_scatter(Differentiation *differentiation, NodeId id, O
     return true;
 }
 
-/* --- An index for every element ----------------------------------------------------------------------------------- */
+/* ---- An index for every element ---- */
 
 bool infer_scatter_elements(InferContext *context)
 {
@@ -246,7 +253,7 @@ void lower_scatter_elements(Lowering *lowering, NodeId id)
     if (shape_elements(&updates.shape) == 0) return;
     int64_t axis = node_integer(node, "axis", 0);
     normalize_axis(&axis, output.shape.rank, false);
-    Reduction reduction = (Reduction)reduction_of(node);
+    ScatterReduction reduction = (ScatterReduction)reduction_of(node);
     bool combines = reduction > REDUCTION_ADD;
 
     /* Axes: the other dimensions; where updates are looked for, the element's place on the axis; the updates. */
@@ -269,7 +276,7 @@ void lower_scatter_elements(Lowering *lowering, NodeId id)
     }
     extent[inner] = indices.shape.dim[axis];
 
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, inner + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, inner + 1, extent);
     Register index = kernel_load(kernel, lower_operand(lowering, &indices, at));
     index = lower_index(kernel, index, output.shape.dim[axis]);
     Register update = kernel_load(kernel, lower_operand(lowering, &updates, from));
@@ -284,7 +291,7 @@ void lower_scatter_elements(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
-/* --- Tuples of indices -------------------------------------------------------------------------------------------- */
+/* ---- Tuples of indices ---- */
 
 bool infer_scatter_nd(InferContext *context)
 {
@@ -355,7 +362,7 @@ static void lower_scatter_nd_combined(Lowering *lowering, const Node *node, cons
     from[rank] = updates->stride[0];
     at[rank] = indices->stride[0];
 
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, rank + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, rank + 1, extent);
     Register hit = kernel_constant(kernel, DTYPE_BOOL, 1);
     for (int i = 0; i < width; i++) {
         View part = *indices;
@@ -366,7 +373,7 @@ static void lower_scatter_nd_combined(Lowering *lowering, const Node *node, cons
         hit = kernel_binary(kernel, KERNEL_AND, hit, same);
     }
     Register update = kernel_load(kernel, lower_operand(lowering, updates, from));
-    combine_updates(lowering, (Reduction)reduction_of(node), hit, update, lower_operand(lowering, output, to));
+    combine_updates(lowering, (ScatterReduction)reduction_of(node), hit, update, lower_operand(lowering, output, to));
 }
 
 void lower_scatter_nd(Lowering *lowering, NodeId id)
@@ -380,7 +387,7 @@ void lower_scatter_nd(Lowering *lowering, NodeId id)
     if (shape_elements(&updates.shape) == 0) return;
     indices = merged(&indices, batch, tuples);
     updates = merged(&updates, batch, tuples);
-    Reduction reduction = (Reduction)reduction_of(node);
+    ScatterReduction reduction = (ScatterReduction)reduction_of(node);
     if (reduction > REDUCTION_ADD) {
         lower_scatter_nd_combined(lowering, node, &output, &indices, &updates);
         return;
@@ -400,7 +407,7 @@ void lower_scatter_nd(Lowering *lowering, NodeId id)
     from[axes] = updates.stride[batch];
     at[axes] = indices.stride[batch];
     int64_t elements;
-    Kernel *kernel = lower_begin(lowering, operators[node->op].name, axes + 1, extent);
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes + 1, extent);
     int target = lower_operand_indexed(lowering, &output, to, &elements);
     Register offset = lower_tuple(lowering, &output, batch, &indices, at);
     Register update = kernel_load(kernel, lower_operand(lowering, &updates, from));

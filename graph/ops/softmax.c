@@ -1,5 +1,6 @@
 /* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. */
-#include "graph/operator.h"
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
 
 static bool infer_rows(InferContext *context, int inputs)
 {
@@ -31,7 +32,7 @@ static Rows begin_rows(Lowering *lowering, NodeId id)
     View output = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&output.shape, extent);
-    Rows rows = {.kernel = lower_begin(lowering, operators[node->op].name, axes, extent)};
+    Rows rows = {.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent)};
     for (int i = 0; i < node->input_count; i++) {
         View view = lower_view(lowering, node->inputs[i]);
         rows.input[i] = lower_operand_broadcast(lowering, &view);

@@ -1,5 +1,5 @@
 /* cluster.yaml, and every link that follows from it. */
-#include "profiler/cluster.h"
+#include "profiler/costs/cluster.h"
 #include "tests/fuzz/fuzz.h"
 
 static void visit(const Cluster *cluster)

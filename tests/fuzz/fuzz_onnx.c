@@ -2,11 +2,11 @@
  * loss, gradients, updates. What is small enough is then lowered and interpreted, with extreme numbers as inputs. */
 #include <string.h>
 
-#include "driver/training_model.h"
-#include "frontend/external_data.h"
+#include "driver/compile/training_model.h"
+#include "frontend/onnx/external_data.h"
+#include "tests/common/graph_evaluator.h"
+#include "tests/frontend/onnx/model_changes.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/graph_evaluator.h"
-#include "tests/model_changes.h"
 
 const ExternalFile *__real_external_data_open(ExternalData *data, const char *location, Place place,
                                               Diagnostics *diagnostics);

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/planner.h"
-#include "partitioner/report.h"
-#include "partitioner/verify.h"
+#include "partitioner/planner/planner.h"
+#include "partitioner/report/report.h"
+#include "partitioner/verify/verify.h"
 #include "tests/fuzz/fuzz.h"
 
 static void print_costs(const Costs *costs)
@@ -41,7 +41,7 @@ static bool verify(Plan *plan, const Costs *costs, Diagnostics *diagnostics)
     plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(costs), hash));
     plan->model_hash = arena_string(&plan->arena, costs->model_hash);
     Verified verified;
-    return plan_verify(&verified, plan, costs, diagnostics);
+    return plan_verify(&verified, plan, costs, false, diagnostics);
 }
 
 static bool make_plan(const Costs *costs, PlanAllocator allocator, Diagnostics *diagnostics)
@@ -54,7 +54,7 @@ static bool make_plan(const Costs *costs, PlanAllocator allocator, Diagnostics *
     bool ok = plan_make(&plan, costs, &request, diagnostics);
     Verified verified;
     if (ok || plan.infeasible) {
-        if (!plan_verify(&verified, &plan, costs, diagnostics)) {
+        if (!plan_verify(&verified, &plan, costs, false, diagnostics)) {
             diagnostics_print(diagnostics, stderr);
             bug("a plan just made is not as it says");
         }

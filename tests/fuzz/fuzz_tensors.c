@@ -1,7 +1,6 @@
-/* Tensors named on the command line: by the first byte .npy, .npz or ONNX's .pb, or a profile. */
+/* Tensors named on the command line: by the first byte .npy, .npz or ONNX's .pb. */
 #include "base/npy.h"
-#include "frontend/tensor.h"
-#include "profiler/model_costs.h"
+#include "frontend/onnx/tensor.h"
 #include "tests/fuzz/fuzz.h"
 
 static void touch(DType dtype, const Shape *shape, const void *data)
@@ -32,18 +31,10 @@ static bool read_onnx(const char *path, Arena *arena, Diagnostics *diagnostics)
     return true;
 }
 
-static bool read_profile(const char *path, Diagnostics *diagnostics)
-{
-    Profile profile;
-    if (!profile_read(&profile, path, diagnostics)) return false;
-    profile_free(&profile);
-    return true;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
-    static const char *const names[] = {"fuzz.npy", "fuzz.npz", "nowhere/fuzz.pb", "profile.json"};
+    static const char *const names[] = {"fuzz.npy", "fuzz.npz", "nowhere/fuzz.pb"};
     const char *path = names[*data % (sizeof names / sizeof *names)];
     fuzz_file(path, data + 1, size - 1);
     fuzz_begin();
@@ -52,7 +43,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool ok;
     switch (*data % (sizeof names / sizeof *names)) {
     case 2: ok = read_onnx(path, &arena, &diagnostics); break;
-    case 3: ok = read_profile(path, &diagnostics); break;
     default: ok = read_npy(path, &arena, &diagnostics);
     }
     arena_free(&arena);

@@ -1,15 +1,15 @@
 /* A vocabulary and, behind a zero byte, a TSV file, tokenised for each of the tasks in turn. */
-#include "frontend/dataset.h"
+#include "frontend/text/text_dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_begin();
     Diagnostics diagnostics = {0};
-    DatasetOptions options = {.task = (DatasetTask)(size % DATASET_TASK_COUNT),
+    DatasetOptions options = {.task = (DatasetTask)(size % DATASET_COLUMNS),
                               .max_length = size & 64 ? 16 : DATASET_LEAST_LENGTH,
                               .seed = size};
-    bool lowercase = size / DATASET_TASK_COUNT % 2 == 0;
+    bool lowercase = size / DATASET_COLUMNS % 2 == 0;
     FuzzPart part = fuzz_part(&data, &size);
     fuzz_file("vocab.txt", part.data, part.size);
     fuzz_file("rows.tsv", data, size);

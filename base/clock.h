@@ -1,0 +1,9 @@
+/* Clocks, in seconds since some moment in the past: only differences between readings of one clock mean anything. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+double monotonic_seconds(void); /* real time; nobody sets this clock */
+double thread_seconds(void);    /* processor time of the calling thread */
+double process_seconds(void);   /* processor time of all threads of the process */
+
+#endif

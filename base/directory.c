@@ -1,0 +1,287 @@
+#include "base/directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/pending.h"
+
+static const char list_head[] = "skycc output/1\n";
+
+/* ---- What lies in a directory ---- */
+
+typedef struct Entry {
+    char *name;
+    bool own; /* a regular file that the list names, or the list */
+} Entry;
+
+typedef struct Entries {
+    Entry *items;
+    size_t count, capacity;
+} Entries;
+
+static void entries_free(Entries *entries)
+{
+    for (size_t i = 0; i < entries->count; i++) free(entries->items[i].name);
+    free(entries->items);
+}
+
+static char *join(const char *directory, const char *name)
+{
+    Buffer path = {0};
+    buffer_print(&path, "%s/%s", directory, name);
+    return path.bytes;
+}
+
+/* The list as text, ended by a zero byte; NULL if there is none that skycc wrote. */
+static char *read_list(const char *directory)
+{
+    char *path = join(directory, DIRECTORY_LIST), *text = NULL;
+    Diagnostics ignored = {0};
+    MappedFile file;
+    if (file_map(&file, path, &ignored)) {
+        if (file.size >= strlen(list_head) && memcmp(file.bytes, list_head, strlen(list_head)) == 0)
+            text = strndup((const char *)file.bytes, file.size);
+        file_unmap(&file);
+    }
+    diagnostics_free(&ignored);
+    free(path);
+    return text;
+}
+
+/* Whether a line of the list is the name. */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *line = list; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, length) == 0 && line[length] == '\n') return true;
+    }
+    return false;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const Entry *)a)->name, ((const Entry *)b)->name); }
+
+/* In the order of names. False, with errno set, if `path` is no directory that can be read. */
+static bool list_entries(const char *path, Entries *entries)
+{
+    *entries = (Entries){0};
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *stream = descriptor < 0 ? NULL : fdopendir(descriptor);
+    if (!stream) return false;
+    char *list = read_list(path);
+    for (struct dirent *item; (item = readdir(stream));) {
+        struct stat status;
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0) continue;
+        bool named = list && (is_listed(list, item->d_name) || strcmp(item->d_name, DIRECTORY_LIST) == 0);
+        bool own =
+            named && fstatat(descriptor, item->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
+        Entry entry = {strdup(item->d_name), own};
+        if (!entry.name) memory_exhausted();
+        array_push(entries->items, entries->count, entries->capacity, entry);
+    }
+    free(list);
+    closedir(stream);
+    if (entries->count) qsort(entries->items, entries->count, sizeof *entries->items, by_name);
+    return true;
+}
+
+static const char *first_stranger(const Entries *entries)
+{
+    for (size_t i = 0; i < entries->count; i++)
+        if (!entries->items[i].own) return entries->items[i].name;
+    return NULL;
+}
+
+/* ---- Building ---- */
+
+static char *without_trailing_slashes(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    char *copy = memory_allocate(length + 1);
+    memcpy(copy, path, length);
+    return copy;
+}
+
+/* Reports why `name` may not be replaced, if so. */
+static bool check_replaceable(const OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
+{
+    struct stat status;
+    Entries entries;
+    if (lstat(name, &status) != 0 && errno == ENOENT) return true;
+    if (!list_entries(name, &entries)) return file_error(diagnostics, directory->path, "cannot be replaced");
+    const char *stranger = first_stranger(&entries);
+    bool ok = !stranger || directory->keep_others ||
+              diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory->path),
+                                "name another directory; with --force, what is there stays beside the output",
+                                "exists and holds what was not written by skycc: '%s'", stranger);
+    entries_free(&entries);
+    return ok;
+}
+
+static int create_directory(const char *path) { return mkdir(path, 0777); }
+
+bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics)
+{
+    *directory = (OutputDirectory){.path = path, .keep_others = keep_others};
+    char *name = without_trailing_slashes(path);
+    int made;
+    bool ok = check_replaceable(directory, name, diagnostics);
+    if (ok) {
+        directory->temporary = pending_create(name, create_directory, &made);
+        ok = directory->temporary || file_error(diagnostics, path, "cannot create");
+    }
+    free(name);
+    return ok;
+}
+
+static bool write_list(const char *directory, Diagnostics *diagnostics)
+{
+    Entries entries;
+    Buffer text = {0};
+    if (!list_entries(directory, &entries)) return file_error(diagnostics, directory, "cannot list");
+    buffer_print(&text, "%s", list_head);
+    for (size_t i = 0; i < entries.count; i++) buffer_print(&text, "%s\n", entries.items[i].name);
+    char *path = join(directory, DIRECTORY_LIST);
+    bool ok = file_write_part(path, text.bytes, text.size, diagnostics);
+    free(path);
+    buffer_free(&text);
+    entries_free(&entries);
+    return ok;
+}
+
+/* ---- Replacing ---- */
+
+/* Moves what is not skycc's from `from` to `to`; returns the name of the first that cannot be moved, or NULL. */
+static const char *move_others(const Entries *entries, const char *from, const char *to)
+{
+    const char *stuck = NULL;
+    for (size_t i = 0; i < entries->count && !stuck; i++) {
+        char *old_path = join(from, entries->items[i].name), *new_path = join(to, entries->items[i].name);
+        if (!entries->items[i].own && rename(old_path, new_path) != 0) stuck = entries->items[i].name;
+        free(old_path);
+        free(new_path);
+    }
+    return stuck;
+}
+
+/* Removes what is skycc's, and the directory if nothing else is in it. */
+static void remove_own(const Entries *entries, const char *directory)
+{
+    for (size_t i = 0; i < entries->count; i++) {
+        char *path = join(directory, entries->items[i].name);
+        if (entries->items[i].own) unlink(path);
+        free(path);
+    }
+    rmdir(directory);
+}
+
+/* Whether the new directory has a file of the name of something there that is not skycc's. */
+static bool check_names(const OutputDirectory *directory, const Entries *former, Diagnostics *diagnostics)
+{
+    bool ok = true;
+    for (size_t i = 0; i < former->count && ok; i++) {
+        char *path = join(directory->temporary, former->items[i].name);
+        if (!former->items[i].own && access(path, F_OK) == 0)
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT,
+                                   (Place){.file = directory->path, .object = former->items[i].name},
+                                   "name another directory, or move it", "stands where a file of the output goes");
+        free(path);
+    }
+    return ok;
+}
+
+/* Exchanges two names at once, so that there is no moment in which nothing has the final one; where the file system
+ * cannot, in steps, of which the first is undone if the second fails. */
+static bool exchange(const char *temporary, const char *name)
+{
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, name, RENAME_EXCHANGE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    Buffer aside = {0};
+    buffer_print(&aside, "%s.former", temporary);
+    bool ok = rename(name, aside.bytes) == 0;
+    if (ok && rename(temporary, name) != 0) {
+        int saved = errno;
+        rename(aside.bytes, name);
+        errno = saved;
+        ok = false;
+    } else if (ok) {
+        rename(aside.bytes, temporary);
+    }
+    buffer_free(&aside);
+    return ok;
+}
+
+/* Puts the new directory in the place of the former one, and back into it what is not skycc's. What cannot be moved
+ * stays, under the temporary name, which is told. */
+static bool replace_former(OutputDirectory *directory, const char *name, const Entries *former,
+                           Diagnostics *diagnostics)
+{
+    if (!check_names(directory, former, diagnostics)) return false;
+    if (!exchange(directory->temporary, name))
+        return file_error(diagnostics, directory->path, "cannot rename into place");
+    const char *stuck = move_others(former, directory->temporary, name);
+    if (stuck)
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = directory->temporary, .object = stuck}, NULL,
+                          "cannot be moved to %s: %s", name, strerror(errno));
+    else
+        remove_own(former, directory->temporary);
+    pending_drop(directory->temporary);
+    directory->temporary = NULL;
+    return !stuck;
+}
+
+static bool move_into_place(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
+{
+    Entries former;
+    if (rename(directory->temporary, name) == 0) { /* nothing there, or an empty directory */
+        pending_drop(directory->temporary);
+        directory->temporary = NULL;
+        return true;
+    }
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return file_error(diagnostics, directory->path, "cannot rename into place");
+    if (!check_replaceable(directory, name, diagnostics)) return false; /* what came since it was created */
+    if (!list_entries(name, &former)) return file_error(diagnostics, directory->path, "cannot list");
+    bool ok = replace_former(directory, name, &former, diagnostics);
+    entries_free(&former);
+    return ok;
+}
+
+bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
+{
+    char *name = without_trailing_slashes(directory->path);
+    pending_hold(); /* an interrupt must not take what is being moved for something unfinished */
+    bool ok = write_list(directory->temporary, diagnostics) && move_into_place(directory, name, diagnostics);
+    if (ok) sync_parent(name);
+    directory_abandon(directory);
+    pending_release();
+    free(name);
+    return ok;
+}
+
+char *directory_place(const OutputDirectory *directory, const char *path)
+{
+    char *name = without_trailing_slashes(directory->path);
+    size_t length = strlen(name);
+    bool inside = strncmp(path, name, length) == 0 && path[length] == '/' && !strchr(path + length + 1, '/');
+    char *place = inside ? join(directory->temporary, path + length + 1) : strdup(path);
+    if (!place) memory_exhausted();
+    free(name);
+    return place;
+}
+
+void directory_abandon(OutputDirectory *directory)
+{
+    if (!directory->temporary) return;
+    remove_tree(directory->temporary);
+    pending_drop(directory->temporary);
+    *directory = (OutputDirectory){0};
+}

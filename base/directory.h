@@ -1,0 +1,27 @@
+/* A directory that appears whole or not at all, and that knows which of its files are its own. */
+#ifndef BASE_DIRECTORY_H
+#define BASE_DIRECTORY_H
+
+#include "base/diagnostics.h"
+
+/* Lists the files that were written with the directory: what is replaced, when the directory is written again. */
+#define DIRECTORY_LIST ".skycc-files"
+
+/* A directory of files, built under a temporary name beside `path`; directory_commit lists its files in DIRECTORY_LIST
+ * and renames it. A former output is replaced: of it, only regular files that its list names are removed. What else
+ * lies there stays, and is a reason to refuse unless `keep_others`. */
+typedef struct OutputDirectory {
+    const char *path;
+    bool keep_others;
+    char *temporary; /* write into this one */
+} OutputDirectory;
+
+bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics);
+/* Where to write a file, before the commit, that is to be called `path` behind it, which may lie in the directory or
+ * elsewhere. free() it. */
+char *directory_place(const OutputDirectory *directory, const char *path);
+/* On failure `path` is as it was. */
+bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics);
+void directory_abandon(OutputDirectory *directory); /* removes it with what it holds */
+
+#endif

@@ -1,0 +1,83 @@
+/* Command lines that follow from a table: one row an option. Parsing, --help, the manual page and the completions of
+ * shells read the same rows.
+ *
+ * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; a name may be cut short as long as one option
+ * begins so; letters of flags may share a dash; everything behind -- is no option. A row whose `positional` is set is
+ * an argument without a name in front: rows take such arguments in their order, a repeated one all that follow.
+ *
+ * To add an option: a row, and the field that it sets. */
+#ifndef BASE_OPTIONS_H
+#define BASE_OPTIONS_H
+
+#include <stdint.h>
+
+#include "base/diagnostics.h"
+
+typedef enum OptionKind {
+    OPTION_FLAG,      /* takes no value; the field, a bool, becomes true */
+    OPTION_INTEGER,   /* `least` to `greatest`, into an integer of 4 or 8 bytes; INFINITY is for uint64_t only */
+    OPTION_NUMBER,    /* `least` to `greatest`, finite, into a double */
+    OPTION_TEXT,      /* into a const char *, or a TextList if repeated */
+    OPTION_FILE,      /* the same; completion offers files */
+    OPTION_DIRECTORY, /* the same; completion offers directories */
+    OPTION_CHOICE     /* one of `choices`: its number into an enum or bool, or the word itself into a const char * */
+} OptionKind;
+
+typedef struct Option Option;
+
+/* A value to be read: `text` lives as long as the command line. */
+typedef struct OptionValue {
+    const Option *option;
+    const char *text;
+    void *values; /* the structure that fields are offsets into */
+    Arena *arena; /* lives as long as that structure */
+    Diagnostics *diagnostics;
+} OptionValue;
+
+struct Option {
+    const char *name;     /* "time-limit"; of a positional argument what messages call it */
+    char letter;          /* 'o' of -o; 0: none */
+    const char *argument; /* what stands for the value: PLACEHOLDERS in capitals, the rest as it is written */
+    uint32_t takers;      /* bits of the commands that take it */
+    OptionKind kind;
+    double least, greatest;
+    size_t offset, size;        /* of the field: OPTION_FIELD */
+    bool positional;            /* an argument without a name in front */
+    bool repeated;              /* may be given several times; the field is a TextList */
+    uint32_t required;          /* bits of the commands that cannot do without */
+    const char *initial;        /* the default, as if it were given; NULL: none, the field keeps what it has */
+    const char *const *choices; /* OPTION_WORDS: what completion offers; CHOICE takes nothing else */
+    bool (*read)(const OptionValue *value); /* instead of what the kind does; NULL: none */
+    const char *help;                       /* a phrase for --help; NULL: not listed there */
+    const char *detail; /* sentences for the manual page, with *bold* and _italic_ words; NULL: those of help */
+};
+
+#define OPTION_WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define OPTION_FIELD(type, field) .offset = offsetof(type, field), .size = sizeof((type *)NULL)->field
+
+typedef struct TextList {
+    const char **items;
+    size_t count;
+} TextList;
+
+/* The options of one command. */
+typedef struct OptionSet {
+    const Option *rows;
+    size_t count;
+    uint32_t taker;   /* the command's bit */
+    const char *hint; /* where its options are listed */
+} OptionSet;
+
+bool option_taken(const OptionSet *set, const Option *option);
+
+/* Fills fields of `values` from defaults and `arguments` (from [1] on; kept, not copied). Reports every problem
+ * (EXIT_USAGE) and returns false then. A caller that finds its help field set prints help, whatever the problems. */
+bool options_parse(const OptionSet *set, int argument_count, char **arguments, void *values, Arena *arena,
+                   Diagnostics *diagnostics);
+void options_print_help(const OptionSet *set, FILE *stream);
+
+/* For readers. Each reports a malformed value and returns false. */
+bool option_refuse(const OptionValue *value, const char *wanted); /* wanted NULL: what the row says */
+bool option_read_integer(const OptionValue *value, void *field);
+
+#endif

@@ -1,0 +1,22 @@
+/* Files and directories under temporary names, which exit() and interrupts remove. For file.c and directory.c. */
+#ifndef BASE_PENDING_H
+#define BASE_PENDING_H
+
+/* Makes something under a name that nothing has yet; below 0, with errno set, if it cannot. */
+typedef int CreateEntry(const char *path);
+
+/* Makes a file or directory beside `path`, to be removed by exit() until pending_drop. Returns its name, and in
+ * *descriptor what `create` returned; NULL, with errno set, if it cannot be made. */
+char *pending_create(const char *path, CreateEntry *create, int *descriptor);
+void pending_drop(char *temporary); /* frees the name */
+
+/* In between, no other thread makes, drops or removes any. */
+void pending_hold(void);
+void pending_release(void);
+void pending_remove_all(void);
+
+void remove_tree(const char *path);
+/* Makes a rename last: the directory that `path` lies in is written to disk. */
+void sync_parent(const char *path);
+
+#endif

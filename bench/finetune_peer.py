@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""The peer of bench/finetune: fine-tunes a Hugging Face folder with PyTorch and transformers, and prints the accuracy.
+
+    bench/finetune_peer.py FOLDER DATA.safetensors HELD-OUT.safetensors RECIPE
+
+RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip. Rows that do not fill a batch are left out.
+"""
+import json
+import sys
+
+import torch
+from torch_peer import read_data
+from transformers import AutoModelForSequenceClassification
+
+
+def take(data, rows):
+    """A batch as the model wants it, cut to its longest row."""
+    longest = int(data["attention_mask"][rows].sum(1).max())
+    return {name: data[name][rows][:, :longest] for name in ("input_ids", "attention_mask", "token_type_ids")}, data["labels"][rows]
+
+
+def make_optimizer(model, recipe, steps):
+    exempt = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        exempt[name.endswith("bias") or "LayerNorm" in name].append(parameter)
+    groups = [{"params": exempt[False], "weight_decay": recipe["decay"]}, {"params": exempt[True], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, recipe["rate"])
+    warmup = int(recipe["warmup"] * steps)
+
+    def scale(step):
+        return (step + 1) / warmup if step < warmup else (steps - step) / (steps - warmup)
+
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
+
+
+def train(model, data, recipe):
+    batch, rows = recipe["batch"], len(data["labels"])
+    order = torch.Generator().manual_seed(recipe["seed"])
+    optimizer, schedule = make_optimizer(model, recipe, recipe["epochs"] * (rows // batch))
+    model.train()
+    for _ in range(recipe["epochs"]):
+        for chosen in torch.randperm(rows, generator=order)[: rows - rows % batch].view(-1, batch):
+            inputs, labels = take(data, chosen)
+            model(**inputs, labels=labels).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), recipe["clip"])
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+
+
+def accuracy(model, data, batch):
+    model.eval()
+    right, rows = 0, len(data["labels"])
+    with torch.no_grad():
+        for chosen in torch.arange(rows).split(batch):
+            inputs, labels = take(data, chosen)
+            right += int((model(**inputs).logits.argmax(1) == labels).sum())
+    return right / rows
+
+
+def main():
+    folder, data, held_out = sys.argv[1], read_data(sys.argv[2]), read_data(sys.argv[3])
+    recipe = json.loads(sys.argv[4])
+    torch.manual_seed(recipe["seed"])
+    torch.set_num_threads(recipe["threads"])
+    dropout = {"hidden_dropout_prob": recipe["dropout"], "attention_probs_dropout_prob": recipe["dropout"]}
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3, **dropout)
+    train(model, data, recipe)
+    print(accuracy(model, held_out, recipe["batch"]))
+
+
+if __name__ == "__main__":
+    main()

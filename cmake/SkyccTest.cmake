@@ -1,0 +1,50 @@
+# Tests as tests/README.md describes them.
+
+# What every test finds in its environment. Threads that wait sleep, since the tests run side by side on few processors;
+# compiled kernels are kept in the build folder, each compiled once, and never where the user's are. What a test frees
+# glibc keeps, up to 16 MiB: thousands of small problems in a process otherwise spend most of their time on page faults.
+set(SKYCC_TEST_ENVIRONMENT
+  OMP_WAIT_POLICY=passive MALLOC_TOP_PAD_=16777216 SKYCC_CACHE=${CMAKE_BINARY_DIR}/kernel-cache SKYCC_CACHE_SIZE=1GiB)
+
+# skycc_add_test(NAME COMMAND WORD... [TARGETS TARGET...] [SLOW] [COST SECONDS] [LABELS LABEL...])
+#
+# A test that runs the command. `./test NAME` builds TARGETS first: they are the dependencies of the target for_NAME.
+# Its labels are its folder's, and LABELS. SLOW: `./test --quick` leaves it out. COST: how long it takes, roughly (1);
+# those that take longest start first.
+function(skycc_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "SLOW" "COST" "COMMAND;TARGETS;LABELS")
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  if(test_SLOW)
+    list(APPEND test_LABELS slow)
+  endif()
+  if(NOT test_COST)
+    set(test_COST 1)
+  endif()
+  add_test(NAME ${name} COMMAND ${test_COMMAND})
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${folder};${test_LABELS}" COST ${test_COST} TIMEOUT 900 ENVIRONMENT "${SKYCC_TEST_ENVIRONMENT}")
+  add_custom_target(for_${name})
+  if(test_TARGETS)
+    add_dependencies(for_${name} ${test_TARGETS})
+  endif()
+endfunction()
+
+# skycc_test(NAME LIBRARIES... [PROGRAM] [ARGUMENTS WORD...] and what skycc_add_test takes): test_NAME.c of this folder,
+# with cmocka, as a test of that name. Data is found under SKY_TEST_DATA. PROGRAM: it runs the compiler, SKYCC_PROGRAM.
+function(skycc_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "PROGRAM;SLOW" "COST" "ARGUMENTS;LABELS")
+  add_executable(test_${name} test_${name}.c)
+  target_link_libraries(test_${name} PRIVATE ${test_UNPARSED_ARGUMENTS} tests_common)
+  target_compile_definitions(test_${name} PRIVATE SKY_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+  set(targets test_${name})
+  if(test_PROGRAM)
+    target_compile_definitions(test_${name} PRIVATE SKYCC_PROGRAM="$<TARGET_FILE:skycc>")
+    list(APPEND targets skycc)
+  endif()
+  set(slow)
+  if(test_SLOW)
+    set(slow SLOW)
+  endif()
+  skycc_add_test(${name} ${slow} COST "${test_COST}" LABELS ${test_LABELS} TARGETS ${targets}
+    COMMAND test_${name} ${test_ARGUMENTS})
+endfunction()

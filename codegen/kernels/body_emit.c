@@ -1,0 +1,203 @@
+#include "codegen/kernels/body_emit.h"
+
+#include "codegen/kernels/arithmetic.h"
+#include "codegen/kernels/body_random.h"
+
+/* ---- Memory ---- */
+
+static int64_t lane_stride(const Body *body, int operand)
+{
+    return body->vector_axis < 0 ? 0 : body->kernel->operands[operand].stride[body->vector_axis];
+}
+
+/* Offsets of the lanes from the address of lane 0: NULL if they are simply consecutive. */
+static Ir lane_offsets(Body *body, int operand, Register offset_register, int copy)
+{
+    Emit *emit = body->emit;
+    int64_t stride = lane_stride(body, operand);
+    bool by_register = offset_register && body_is_vector(body, offset_register);
+    if (!by_register && stride == 1) return NULL;
+    Ir offsets = emit_iota(emit, stride, body->lanes);
+    if (by_register) offsets = emit_add(emit, offsets, body_value(body, offset_register, copy, true));
+    return offsets;
+}
+
+static Ir load_raw(Body *body, const KernelInstruction *instruction, Register offset, Ir address, bool vector, int copy)
+{
+    Emit *emit = body->emit;
+    DType dtype = body->kernel->operands[instruction->operand].dtype;
+    LLVMTypeRef type = emit_memory_type(emit, dtype);
+    unsigned alignment = (unsigned)dtype_size(dtype);
+    if (!vector) return emit_load(emit, type, address, NULL, alignment);
+    Ir offsets = lane_offsets(body, instruction->operand, offset, copy);
+    if (offsets) return emit_gather(emit, type, address, offsets, body->mask[copy]);
+    return emit_load(emit, emit_vector_type(type, body->lanes), address, body->mask[copy], alignment);
+}
+
+static void emit_load_instruction(Body *body, Register r, bool inner)
+{
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    DType dtype = body->kernel->operands[instruction->operand].dtype;
+    for (int copy = 0; copy < body_copies(body, r); copy++) {
+        Ir address = body_address(body, instruction->operand, instruction->a, copy, inner);
+        Ir raw = load_raw(body, instruction, instruction->a, address, body_is_vector(body, r), copy);
+        Ir value = arithmetic_widen(body->emit, dtype, raw);
+        body->value[r][copy] =
+            arithmetic_convert(body->emit, kernel_register_type(dtype), (DType)instruction->type, value);
+    }
+}
+
+static void emit_store_instruction(Body *body, Register r, bool inner)
+{
+    Emit *emit = body->emit;
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    DType dtype = body->kernel->operands[instruction->operand].dtype, wide = kernel_register_type(dtype);
+    bool vector = body_is_vector(body, r);
+    for (int copy = 0; copy < body_copies(body, r); copy++) {
+        Ir address = body_address(body, instruction->operand, instruction->b, copy, inner);
+        Ir value = body_value(body, instruction->a, copy, vector);
+        value = arithmetic_convert(emit, kernel_type(body->kernel, instruction->a), wide, value);
+        if (instruction->op == KERNEL_STORE_ADD) {
+            Ir old = load_raw(body, instruction, instruction->b, address, vector, copy);
+            old = arithmetic_widen(emit, dtype, old);
+            value = arithmetic_binary(emit, KERNEL_ADD, wide, old, value);
+        }
+        Ir narrow = arithmetic_narrow(emit, dtype, value);
+        Ir offsets = vector ? lane_offsets(body, instruction->operand, instruction->b, copy) : NULL;
+        if (offsets) {
+            emit_scatter(emit, narrow, address, offsets, body->mask[copy]);
+        } else {
+            emit_store(emit, narrow, address, vector ? body->mask[copy] : NULL, (unsigned)dtype_size(dtype));
+        }
+    }
+}
+
+/* ---- Instructions ---- */
+
+static Ir axis_value(Body *body, int axis, int copy, bool vector)
+{
+    Emit *emit = body->emit;
+    Ir index = body->index[axis];
+    if (axis == body->copy_axis) index = emit_add(emit, index, emit_i64(emit, copy * body->copy_step));
+    if (!vector) return index;
+    return emit_add(emit, emit_broadcast(emit, index, body->lanes), emit_iota(emit, 1, body->lanes));
+}
+
+static Ir constant_value(Emit *emit, const KernelInstruction *instruction)
+{
+    LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
+    if (dtype_is_float((DType)instruction->type)) return LLVMConstReal(type, instruction->constant.number);
+    return LLVMConstInt(type, (uint64_t)instruction->constant.integer, true);
+}
+
+static Ir compute(Body *body, Register r, int copy)
+{
+    const Kernel *kernel = body->kernel;
+    const KernelInstruction *instruction = kernel_instruction(kernel, r);
+    bool vector = body_is_vector(body, r);
+    if (instruction->op == KERNEL_CONSTANT) return constant_value(body->emit, instruction);
+    if (instruction->op == KERNEL_AXIS) return axis_value(body, instruction->operand, copy, vector);
+    Ir a = body_value(body, instruction->a, copy, vector);
+    DType type = kernel_type(kernel, instruction->a);
+    if (instruction->op == KERNEL_CONVERT) return arithmetic_convert(body->emit, type, (DType)instruction->type, a);
+    if (!instruction->b) return arithmetic_unary(body->emit, instruction->op, type, a);
+    Ir b = body_value(body, instruction->b, copy, vector);
+    if (instruction->op == KERNEL_SELECT) {
+        Ir c = body_value(body, instruction->c, copy, vector);
+        return LLVMBuildSelect(body->emit->builder, a, b, c, "");
+    }
+    const KernelInstruction *exponent = kernel_instruction(kernel, instruction->b);
+    if (instruction->op == KERNEL_POWER && dtype_is_float(type) && exponent->op == KERNEL_CONSTANT) {
+        return arithmetic_power_constant(body->emit, a, b, exponent->constant.number);
+    }
+    return arithmetic_binary(body->emit, instruction->op, type, a, b);
+}
+
+static bool is_same_everywhere(const Body *body, Register r)
+{
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    const Register arguments[] = {instruction->a, instruction->b, instruction->c};
+    int op = instruction->op;
+    if (op == KERNEL_LOAD && body->kernel->operands[instruction->operand].written) return false;
+    if (body->varies[r] || op == KERNEL_AXIS || op == KERNEL_RANDOM) return false;
+    if (kernel_op_is_reduction(op) || kernel_op_is_store(op)) return false;
+    for (int i = 0; i < 3; i++)
+        if (arguments[i] && !body->known[arguments[i]]) return false;
+    return true;
+}
+
+void body_emit_constant_part(Body *body, Register first)
+{
+    for (int r = first; r <= body->kernel->instruction_count; r++) {
+        if (!is_same_everywhere(body, (Register)r)) continue;
+        int operand = kernel_instruction(body->kernel, (Register)r)->operand;
+        body->base[operand] = body->operand[operand]; /* no axis moves it; for a load */
+        body_emit(body, (Register)r);
+        body->known[r] = true;
+    }
+}
+
+void body_emit(Body *body, Register r)
+{
+    if (body->known[r]) return;
+    int op = kernel_instruction(body->kernel, r)->op;
+    if (op == KERNEL_LOAD) {
+        emit_load_instruction(body, r, kernel_phase_of(body->kernel, r)->inner);
+    } else if (op == KERNEL_RANDOM) {
+        body_random(body, r, kernel_phase_of(body->kernel, r)->inner);
+    } else if (kernel_op_is_store(op)) {
+        emit_store_instruction(body, r, kernel_phase_of(body->kernel, r)->inner);
+    } else {
+        for (int copy = 0; copy < body_copies(body, r); copy++) body->value[r][copy] = compute(body, r, copy);
+    }
+}
+
+/* ---- Reductions ---- */
+
+Ir body_reduction_identity(Body *body, Register r, int lanes)
+{
+    Emit *emit = body->emit;
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
+    bool is_float = dtype_is_float((DType)instruction->type);
+    int op = instruction->op;
+    Ir scalar;
+    if (op == KERNEL_SUM || op == KERNEL_PRODUCT) {
+        int start = op == KERNEL_PRODUCT;
+        scalar = is_float ? LLVMConstReal(type, start) : LLVMConstInt(type, (uint64_t)start, false);
+    } else if (is_float) {
+        scalar = LLVMConstReal(type, op == KERNEL_MAXIMUM_OF ? -__builtin_inf() : __builtin_inf());
+    } else {
+        scalar = LLVMConstInt(type, (uint64_t)(op == KERNEL_MAXIMUM_OF ? INT64_MIN : INT64_MAX), true);
+    }
+    return emit_splat_constant(scalar, lanes);
+}
+
+Ir body_reduction_step(Body *body, Register r, Ir accumulated, Ir value)
+{
+    static const int step[] = {KERNEL_ADD, KERNEL_MULTIPLY, KERNEL_MAXIMUM, KERNEL_MINIMUM};
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    return arithmetic_binary(body->emit, step[instruction->op - KERNEL_SUM], (DType)instruction->type, accumulated,
+                             value);
+}
+
+Ir body_reduction_across(Body *body, Register r, Ir accumulated)
+{
+    Emit *emit = body->emit;
+    for (int lanes = emit_lanes(accumulated) / 2; lanes >= 1; lanes /= 2) {
+        Ir low[32], high[32];
+        for (int i = 0; i < lanes; i++) {
+            low[i] = emit_i32(emit, i);
+            high[i] = emit_i32(emit, lanes + i);
+        }
+        Ir undefined = LLVMGetPoison(LLVMTypeOf(accumulated));
+        Ir a = LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(low, (unsigned)lanes), "");
+        Ir b =
+            LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(high, (unsigned)lanes), "");
+        accumulated = body_reduction_step(body, r, a, b);
+    }
+    if (emit_lanes(accumulated) == 1 && LLVMGetTypeKind(LLVMTypeOf(accumulated)) == LLVMVectorTypeKind) {
+        accumulated = LLVMBuildExtractElement(emit->builder, accumulated, emit_i32(emit, 0), "");
+    }
+    return accumulated;
+}

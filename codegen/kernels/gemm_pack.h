@@ -1,0 +1,21 @@
+/* Packing of panels for matrix products. */
+#ifndef CODEGEN_KERNELS_GEMM_PACK_H
+#define CODEGEN_KERNELS_GEMM_PACK_H
+
+#include "codegen/kernels/gemm_plan.h"
+
+/* A panel of B: `depth` rows of `vectors` vectors; only the first `tail` lanes of the last vector exist (0: all), the
+ * others become zero. */
+typedef struct PanelShape {
+    int vectors, tail;
+    int64_t depth;
+} PanelShape;
+
+/* Emits the packing of the panel that starts at `source`, an element of operand B, into `packed`. */
+void gemm_pack_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PanelShape *panel, Ir source, Ir packed);
+
+/* Emits the packing of `rows` rows (a value; only the last unit's count is no multiple of the tile) of A, at the first
+ * of `depth` k: tile after tile, for every k the tile's rows. */
+void gemm_pack_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source, Ir packed);
+
+#endif

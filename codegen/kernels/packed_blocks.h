@@ -1,0 +1,35 @@
+/* Packing of a matrix product's factors into blocks of bf16: 16 rows (of A) or columns (of B) x 32 k, in which k stands
+ * in pairs, as TDPBF16PS and VDPBF16PS want them. A block is 16 lines of 64 bytes: a block of A holds for every row its
+ * 16 pairs, a block of B for every pair its 16 columns. Factors of float32 that are split have a block for every part.
+ */
+#ifndef CODEGEN_KERNELS_PACKED_BLOCKS_H
+#define CODEGEN_KERNELS_PACKED_BLOCKS_H
+
+#include "codegen/kernels/emit.h"
+#include "graph/kernel/kernel.h"
+
+enum {
+    PACKED_BLOCK = 16,                    /* rows of A, columns of B */
+    PACKED_STEP = 32,                     /* k of a block */
+    PACKED_LINE_BYTES = 64,               /* of a block, an AMX tile, a vector */
+    PACKED_PAIRS = PACKED_LINE_BYTES / 4, /* of a line */
+    PACKED_BLOCK_BYTES = PACKED_BLOCK * PACKED_LINE_BYTES
+};
+
+/* Where lines stand, in bytes. */
+typedef struct PackedLayout {
+    int parts;          /* of the factor, a block each, PACKED_BLOCK_BYTES from one to the next */
+    int64_t line_pitch; /* from one line of a block to the next */
+    int64_t step_pitch; /* from one block to the next along k */
+    int64_t side_pitch; /* and along rows or columns; 0: blocks of all k stand before */
+    bool in_cache;      /* what is read has been fetched before */
+} PackedLayout;
+
+/* void pack(source, packed, extent, depth): rounds or splits, and packs `extent` rows of A or columns of B by `depth`
+ * k, from the first one's address on; zeros behind the end of k. What lies behind the last row or column of its block
+ * is arbitrary. */
+LLVMValueRef packed_emit_pack(Emit *emit, const Kernel *kernel, const KernelGemm *match, const PackedLayout *layout,
+                              bool is_b, const char *name);
+LLVMTypeRef packed_pack_type(Emit *emit);
+
+#endif

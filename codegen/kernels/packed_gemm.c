@@ -1,0 +1,244 @@
+/* Emission of matrix products on AMX tiles as planned: units, blocks of k, panels. */
+#include "codegen/kernels/packed_gemm.h"
+
+#include <string.h>
+
+typedef struct PackedEmitter {
+    Emit *emit;
+    const Kernel *kernel;
+    const PackedPlan *plan;
+    LLVMValueRef pack_a, pack_b, panel, ragged; /* functions; no `panel` where all columns are fewer, no `ragged` where
+                                                   panels divide them */
+    Ir operand[KERNEL_MAX_OPERANDS];
+    Ir index[KERNEL_MAX_AXES]; /* of the unit */
+    Ir units;                  /* that it is made of: 1, or 2 joined */
+    Ir begin, end;             /* its rows */
+    Ir columns_end;            /* of its columns */
+    Ir k, depth;               /* the block of k */
+    Ir first, last;            /* whether it is the first, and the last */
+    Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
+} PackedEmitter;
+
+static Ir least(Emit *emit, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+/* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it. */
+static Ir unit_end(PackedEmitter *gemm, int axis, int64_t step, int64_t extent)
+{
+    Emit *emit = gemm->emit;
+    Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
+    return least(emit, end, emit_i64(emit, extent));
+}
+
+static void emit_parts(PackedEmitter *gemm, const char *symbol)
+{
+    const PackedPlan *plan = gemm->plan;
+    PackedLayout layout = {
+        .parts = plan->parts, .line_pitch = PACKED_LINE_BYTES, .step_pitch = packed_step_bytes(plan)};
+    char name[96];
+    snprintf(name, sizeof name, "%s.pack_a", symbol);
+    gemm->pack_a = packed_emit_pack(gemm->emit, gemm->kernel, &plan->match, &layout, false, name);
+    snprintf(name, sizeof name, "%s.pack_b", symbol);
+    gemm->pack_b = packed_emit_pack(gemm->emit, gemm->kernel, &plan->match, &layout, true, name);
+    int64_t width = packed_panel_columns(plan), rest = plan->columns % width;
+    snprintf(name, sizeof name, "%s.panel", symbol);
+    if (plan->columns >= width) gemm->panel = packed_emit_panel(gemm->emit, gemm->kernel, plan, plan->vectors, 0, name);
+    snprintf(name, sizeof name, "%s.ragged", symbol);
+    int vectors = (int)((rest + PACKED_BLOCK - 1) / PACKED_BLOCK), tail = (int)(rest % PACKED_BLOCK);
+    if (rest) gemm->ragged = packed_emit_panel(gemm->emit, gemm->kernel, plan, vectors, tail, name);
+}
+
+/* The factor's element at the unit's batch indices and the given row or column and k. */
+static Ir factor_address(PackedEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
+{
+    Emit *emit = gemm->emit;
+    const KernelOperand *operand = &gemm->kernel->operands[number];
+    int inner = gemm->kernel->axis_count - 1;
+    Ir offset = emit_mul(emit, k, operand->stride[inner]);
+    for (int axis = 0; axis < inner; axis++) {
+        if (!operand->stride[axis]) continue;
+        Ir index = axis == moving_axis ? position : gemm->index[axis];
+        offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
+    }
+    return emit_address(emit, emit->f32, gemm->operand[number], offset);
+}
+
+static Ir scratch_at(PackedEmitter *gemm, size_t offset)
+{
+    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
+    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
+}
+
+static void call(PackedEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
+{
+    LLVMBuildCall2(gemm->emit->builder, type, function, arguments, (unsigned)count, "");
+}
+
+static void set_control(PackedEmitter *gemm, int which)
+{
+    if (gemm->plan->parts > 1) emit_intrinsic(gemm->emit, "llvm.x86.sse.ldmxcsr", NULL, 0, &gemm->control[which], 1);
+}
+
+/* What is left of a factor may be subnormal, which AMX takes for 0, but which the processor computes twenty times as
+ * slowly as 0. */
+static void emit_pack_call(PackedEmitter *gemm, LLVMValueRef pack, Ir source, Ir packed, Ir extent)
+{
+    set_control(gemm, 1);
+    call(gemm, packed_pack_type(gemm->emit), pack, (Ir[]){source, packed, extent, gemm->depth}, 4);
+    set_control(gemm, 0);
+}
+
+static void prepare_control(PackedEmitter *gemm)
+{
+    enum { FLUSH_SUBNORMALS = 0x8040 };
+    Emit *emit = gemm->emit;
+    if (gemm->plan->parts == 1) return;
+    for (int i = 0; i < 2; i++) gemm->control[i] = LLVMBuildAlloca(emit->builder, emit->i32, "");
+    emit_intrinsic(emit, "llvm.x86.sse.stmxcsr", NULL, 0, &gemm->control[0], 1);
+    Ir before = emit_load(emit, emit->i32, gemm->control[0], NULL, 4);
+    emit_store(emit, LLVMBuildOr(emit->builder, before, emit_i32(emit, FLUSH_SUBNORMALS), ""), gemm->control[1], NULL,
+               4);
+}
+
+static void emit_panel_call(PackedEmitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
+{
+    Emit *emit = gemm->emit;
+    const PackedPlan *plan = gemm->plan;
+    Ir packed = scratch_at(gemm, plan->a_bytes);
+    int axis = plan->match.column_axis;
+    Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
+    emit_pack_call(gemm, gemm->pack_b, source, packed, columns);
+    Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
+    Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
+    Ir arguments[PACKED_BATCH + KERNEL_MAX_AXES];
+    arguments[PACKED_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PACKED_A] = scratch_at(gemm, 0);
+    arguments[PACKED_B] = packed;
+    arguments[PACKED_SUMS] = emit_address(emit, emit->i8, scratch_at(gemm, plan->a_bytes + plan->b_bytes), kept);
+    arguments[PACKED_TILE] = scratch_at(gemm, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
+    Ir next_k = emit_add(emit, gemm->k, emit_i64(emit, plan->depth_block));
+    Ir next = emit_add(emit, column, emit_i64(emit, packed_panel_columns(plan)));
+    Ir same = LLVMBuildICmp(emit->builder, LLVMIntSLT, next, gemm->columns_end, "");
+    next = LLVMBuildSelect(emit->builder, same, next, first, "");
+    next_k = LLVMBuildSelect(emit->builder, same, gemm->k, next_k, "");
+    arguments[PACKED_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
+    arguments[PACKED_BEGIN] = gemm->begin;
+    arguments[PACKED_END] = gemm->end;
+    arguments[PACKED_COLUMN] = column;
+    Ir more = emit_add(emit, gemm->depth, emit_i64(emit, PACKED_STEP - 1));
+    arguments[PACKED_STEPS] = LLVMBuildUDiv(emit->builder, more, emit_i64(emit, PACKED_STEP), "");
+    arguments[PACKED_FIRST] = gemm->first;
+    arguments[PACKED_LAST] = gemm->last;
+    int count = PACKED_BATCH + gemm->kernel->axis_count - 1;
+    for (int i = PACKED_BATCH; i < count; i++) arguments[i] = gemm->index[i - PACKED_BATCH];
+    call(gemm, packed_panel_type(emit, gemm->kernel), panel, arguments, count);
+}
+
+/* The panels of a unit: full ones, then perhaps a ragged one at the end of the rows. */
+static void emit_panels(PackedEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const PackedPlan *plan = gemm->plan;
+    int64_t width = packed_panel_columns(plan), whole = plan->columns / width * width;
+    Ir first = gemm->index[plan->match.column_axis];
+    Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, plan->columns);
+    gemm->columns_end = end;
+    if (gemm->panel) {
+        EmitLoop loop;
+        emit_loop_begin(emit, &loop, first, least(emit, end, emit_i64(emit, whole)), width, 0, NULL);
+        emit_panel_call(gemm, gemm->panel, loop.index, emit_i64(emit, width));
+        emit_loop_end(emit, &loop, NULL);
+    }
+    if (gemm->ragged) {
+        EmitIf branch;
+        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, emit_i64(emit, whole), ""));
+        emit_panel_call(gemm, gemm->ragged, emit_i64(emit, whole), emit_i64(emit, plan->columns - whole));
+        emit_else(emit, &branch);
+        emit_end_if(emit, &branch);
+    }
+}
+
+static void emit_unit(PackedEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const PackedPlan *plan = gemm->plan;
+    Ir rows = emit_i64(emit, plan->rows), depth = emit_i64(emit, plan->depth);
+    int axis = plan->match.row_axis;
+    gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
+    gemm->end = axis < 0 ? rows : unit_end(gemm, axis, plan->unit_rows, plan->rows);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
+    gemm->k = loop.index;
+    Ir left = LLVMBuildSub(emit->builder, depth, loop.index, "");
+    gemm->depth = least(emit, left, emit_i64(emit, plan->depth_block));
+    gemm->first = LLVMBuildICmp(emit->builder, LLVMIntEQ, loop.index, emit_i64(emit, 0), "");
+    gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
+    Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
+    Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
+    emit_pack_call(gemm, gemm->pack_a, source, scratch_at(gemm, 0), unit_rows);
+    emit_panels(gemm);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+/* Both units in one turn, or the one that the call is given. */
+static void emit_joined_units(PackedEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const Units *units = &gemm->plan->units;
+    Ir end = LLVMGetParam(emit->function, 2);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), end, units->total, 0, NULL);
+    gemm->units = LLVMBuildSub(emit->builder, end, loop.index, "");
+    for (int i = 0; i < units->axis_count; i++)
+        if (units->axes[i].count > 1)
+            gemm->index[units->axes[i].axis] = emit_mul(emit, loop.index, units->axes[i].step);
+    emit_unit(gemm);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+static void emit_units(PackedEmitter *gemm)
+{
+    EmitLoop loop;
+    gemm->units = emit_i64(gemm->emit, 1);
+    units_emit_loop(gemm->emit, &gemm->plan->units, &loop, gemm->index);
+    emit_unit(gemm);
+    emit_loop_end(gemm->emit, &loop, NULL);
+}
+
+/* Eight tiles of 16 rows of 64 bytes, in the form that LDTILECFG reads. */
+static Ir tile_configuration(Emit *emit)
+{
+    unsigned char bytes[64] = {1};
+    for (int tile = 0; tile < 8; tile++) {
+        bytes[16 + 2 * tile] = 64;
+        bytes[48 + tile] = 16;
+    }
+    Ir value = LLVMConstStringInContext(emit->context, (const char *)bytes, sizeof bytes, true);
+    LLVMValueRef global = LLVMAddGlobal(emit->module, LLVMTypeOf(value), "");
+    LLVMSetInitializer(global, value);
+    LLVMSetGlobalConstant(global, true);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetAlignment(global, 64);
+    return global;
+}
+
+void packed_emit(Emit *emit, const Kernel *kernel, const PackedPlan *plan, const char *symbol)
+{
+    PackedEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
+    emit_parts(&gemm, symbol);
+    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
+    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+    }
+    for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    prepare_control(&gemm);
+    Ir configuration = tile_configuration(emit);
+    emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
+    (plan->joins_units ? emit_joined_units : emit_units)(&gemm);
+    emit_intrinsic(emit, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
+    LLVMBuildRetVoid(emit->builder);
+}

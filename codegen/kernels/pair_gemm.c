@@ -1,0 +1,220 @@
+/* Emission of matrix products by VDPBF16PS as planned: units, panels, blocks of k. */
+#include "codegen/kernels/pair_gemm.h"
+
+#include <string.h>
+
+typedef struct PairEmitter {
+    Emit *emit;
+    const Kernel *kernel;
+    const PairPlan *plan;
+    LLVMValueRef pack_a, pack_b, panel, ragged; /* functions; no `panel` where all columns are fewer, no `ragged` where
+                                                   panels divide them */
+    Ir operand[KERNEL_MAX_OPERANDS];
+    Ir index[KERNEL_MAX_AXES]; /* of the units */
+    Ir begin, end;             /* their rows */
+    Ir columns_begin, columns_end;
+    Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
+} PairEmitter;
+
+static Ir least(Emit *emit, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+static Ir most(Emit *emit, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSGT, a, b, ""), a, b, "");
+}
+
+static void emit_parts(PairEmitter *gemm, const char *symbol)
+{
+    const PairPlan *plan = gemm->plan;
+    Emit *emit = gemm->emit;
+    int64_t width = pair_panel_columns(plan), rest = plan->columns % width;
+    PackedLayout rows = {.parts = 1,
+                         .line_pitch = plan->row_pitch,
+                         .step_pitch = PACKED_LINE_BYTES,
+                         .side_pitch = plan->row_pitch * PACKED_BLOCK};
+    PackedLayout panels = {.parts = 1,
+                           .line_pitch = plan->vectors * PACKED_LINE_BYTES,
+                           .step_pitch = plan->vectors * PACKED_BLOCK_BYTES,
+                           .side_pitch = PACKED_LINE_BYTES,
+                           .in_cache = true};
+    char name[96];
+    snprintf(name, sizeof name, "%s.pack_a", symbol);
+    gemm->pack_a = packed_emit_pack(emit, gemm->kernel, &plan->match, &rows, false, name);
+    snprintf(name, sizeof name, "%s.pack_b", symbol);
+    gemm->pack_b = packed_emit_pack(emit, gemm->kernel, &plan->match, &panels, true, name);
+    snprintf(name, sizeof name, "%s.panel", symbol);
+    if (plan->columns >= width)
+        gemm->panel = pair_emit_panel(emit, gemm->kernel, plan, gemm->pack_b, plan->vectors, 0, name);
+    snprintf(name, sizeof name, "%s.ragged", symbol);
+    int vectors = (int)((rest + PACKED_BLOCK - 1) / PACKED_BLOCK), tail = (int)(rest % PACKED_BLOCK);
+    if (rest) gemm->ragged = pair_emit_panel(emit, gemm->kernel, plan, gemm->pack_b, vectors, tail, name);
+}
+
+/* The factor's element at the unit's batch indices and the given row or column and k. */
+static Ir factor_address(PairEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
+{
+    Emit *emit = gemm->emit;
+    const KernelOperand *operand = &gemm->kernel->operands[number];
+    int inner = gemm->kernel->axis_count - 1;
+    Ir offset = emit_mul(emit, k, operand->stride[inner]);
+    for (int axis = 0; axis < inner; axis++) {
+        if (!operand->stride[axis]) continue;
+        Ir index = axis == moving_axis ? position : gemm->index[axis];
+        offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
+    }
+    return emit_address(emit, emit->f32, gemm->operand[number], offset);
+}
+
+static Ir scratch_at(PairEmitter *gemm, size_t offset)
+{
+    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
+    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
+}
+
+static void call(PairEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
+{
+    LLVMBuildCall2(gemm->emit->builder, type, function, arguments, (unsigned)count, "");
+}
+
+static Ir buffer(PairEmitter *gemm, int which)
+{
+    return emit_load(gemm->emit, gemm->emit->pointer, gemm->buffers[which], NULL, 8);
+}
+
+/* What follows the panel at `column` and its block at `k`: the next block of k, the next panel, or nothing. */
+static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
+{
+    Emit *emit = gemm->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const PairPlan *plan = gemm->plan;
+    Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth), block = emit_i64(emit, plan->depth_block);
+    Ir next_k = emit_add(emit, k, block), more_k = LLVMBuildICmp(builder, LLVMIntSLT, next_k, depth, "");
+    next_k = LLVMBuildSelect(builder, more_k, next_k, zero, "");
+    Ir width = emit_i64(emit, pair_panel_columns(plan)), next = emit_add(emit, column, width);
+    next = LLVMBuildSelect(builder, more_k, column, next, "");
+    Ir exists = LLVMBuildICmp(builder, LLVMIntSLT, next, gemm->columns_end, "");
+    Ir extent = least(emit, width, LLVMBuildSub(builder, gemm->columns_end, next, ""));
+    Ir next_depth = least(emit, block, LLVMBuildSub(builder, depth, next_k, ""));
+    arguments[PAIR_NEXT_SOURCE] = factor_address(gemm, plan->match.b, plan->match.column_axis, next, next_k);
+    arguments[PAIR_NEXT_EXTENT] = LLVMBuildSelect(builder, exists, extent, zero, "");
+    arguments[PAIR_NEXT_DEPTH] = LLVMBuildSelect(builder, exists, next_depth, zero, "");
+}
+
+static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
+{
+    Emit *emit = gemm->emit;
+    LLVMTypeRef type = pair_panel_type(emit, gemm->kernel);
+    int count = PAIR_BATCH + gemm->kernel->axis_count - 1;
+    if (!gemm->panel || !gemm->ragged) {
+        call(gemm, type, gemm->panel ? gemm->panel : gemm->ragged, arguments, count);
+        return;
+    }
+    Ir behind = emit_add(emit, column, emit_i64(emit, pair_panel_columns(gemm->plan)));
+    EmitIf branch;
+    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSLE, behind, emit_i64(emit, gemm->plan->columns), ""));
+    call(gemm, type, gemm->panel, arguments, count);
+    emit_else(emit, &branch);
+    call(gemm, type, gemm->ragged, arguments, count);
+    emit_end_if(emit, &branch);
+}
+
+static void emit_block(PairEmitter *gemm, Ir column, Ir k)
+{
+    Emit *emit = gemm->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const PairPlan *plan = gemm->plan;
+    Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
+    arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PAIR_A] = emit_address(emit, emit->i8, scratch_at(gemm, 0), emit_mul(emit, k, 2));
+    arguments[PAIR_B] = buffer(gemm, 0);
+    arguments[PAIR_NEXT_B] = buffer(gemm, 1);
+    arguments[PAIR_SUMS] = scratch_at(gemm, plan->a_bytes + 2 * plan->b_bytes);
+    arguments[PAIR_TILE] = scratch_at(gemm, plan->a_bytes + 2 * plan->b_bytes + plan->sum_bytes);
+    set_next(gemm, column, k, arguments);
+    arguments[PAIR_BEGIN] = gemm->begin;
+    arguments[PAIR_END] = gemm->end;
+    arguments[PAIR_COLUMN] = column;
+    Ir left = LLVMBuildSub(builder, emit_i64(emit, plan->depth), k, ""), block = emit_i64(emit, plan->depth_block);
+    Ir more = emit_add(emit, least(emit, left, block), emit_i64(emit, PACKED_STEP - 1));
+    arguments[PAIR_STEPS] = LLVMBuildUDiv(builder, more, emit_i64(emit, PACKED_STEP), "");
+    arguments[PAIR_FIRST] = LLVMBuildICmp(builder, LLVMIntEQ, k, emit_i64(emit, 0), "");
+    arguments[PAIR_LAST] = LLVMBuildICmp(builder, LLVMIntSLE, left, block, "");
+    for (int axis = 0; axis < gemm->kernel->axis_count - 1; axis++) arguments[PAIR_BATCH + axis] = gemm->index[axis];
+    call_panel(gemm, column, arguments);
+    emit_store(emit, arguments[PAIR_NEXT_B], gemm->buffers[0], NULL, 8);
+    emit_store(emit, arguments[PAIR_B], gemm->buffers[1], NULL, 8);
+}
+
+/* Units of the same rows: those are packed, then the columns' first panel; each further one while the one before is
+ * used. */
+static void emit_units(PairEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const PairPlan *plan = gemm->plan;
+    Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
+    Ir rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
+    Ir row_count = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
+    call(gemm, packed_pack_type(emit), gemm->pack_a, (Ir[]){rows, scratch_at(gemm, 0), row_count, depth}, 4);
+    for (int i = 0; i < 2; i++)
+        emit_store(emit, scratch_at(gemm, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL, 8);
+    Ir columns = factor_address(gemm, plan->match.b, plan->match.column_axis, gemm->columns_begin, zero);
+    Ir extent = LLVMBuildSub(emit->builder, gemm->columns_end, gemm->columns_begin, "");
+    extent = least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
+    Ir first_depth = least(emit, depth, emit_i64(emit, plan->depth_block));
+    call(gemm, packed_pack_type(emit), gemm->pack_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
+    EmitLoop panels, blocks;
+    emit_loop_begin(emit, &panels, gemm->columns_begin, gemm->columns_end, pair_panel_columns(plan), 0, NULL);
+    emit_loop_begin(emit, &blocks, zero, depth, plan->depth_block, 0, NULL);
+    emit_block(gemm, panels.index, blocks.index);
+    emit_loop_end(emit, &blocks, NULL);
+    emit_loop_end(emit, &panels, NULL);
+}
+
+/* Of the call's units those with the same rows, run by run. */
+static void emit_runs(PairEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    LLVMBuilderRef builder = emit->builder;
+    const PairPlan *plan = gemm->plan;
+    const Units *units = &plan->units;
+    const UnitAxis *columns = &units->axes[units->axis_count - 1];
+    Ir per_run = emit_i64(emit, columns->count), begin = LLVMGetParam(emit->function, 1);
+    Ir end = LLVMGetParam(emit->function, 2), last = emit_add(emit, end, emit_i64(emit, columns->count - 1));
+    EmitLoop runs;
+    emit_loop_begin(emit, &runs, LLVMBuildUDiv(builder, begin, per_run, ""), LLVMBuildUDiv(builder, last, per_run, ""),
+                    1, 0, NULL);
+    Ir first = emit_mul(emit, runs.index, columns->count), rest = runs.index;
+    Ir from = LLVMBuildSub(builder, most(emit, begin, first), first, "");
+    Ir to = least(emit, LLVMBuildSub(builder, end, first, ""), per_run);
+    gemm->columns_begin = emit_mul(emit, from, columns->step);
+    gemm->columns_end = least(emit, emit_mul(emit, to, columns->step), emit_i64(emit, plan->columns));
+    for (int i = units->axis_count - 2; i >= 0; i--) {
+        const UnitAxis *axis = &units->axes[i];
+        Ir count = emit_i64(emit, axis->count);
+        gemm->index[axis->axis] = emit_mul(emit, LLVMBuildURem(builder, rest, count, ""), axis->step);
+        rest = LLVMBuildUDiv(builder, rest, count, "");
+    }
+    gemm->begin = gemm->index[plan->match.row_axis];
+    gemm->end = least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), emit_i64(emit, plan->rows));
+    emit_units(gemm);
+    emit_loop_end(emit, &runs, NULL);
+}
+
+void pair_emit(Emit *emit, const Kernel *kernel, const PairPlan *plan, const char *symbol)
+{
+    PairEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
+    emit_parts(&gemm, symbol);
+    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
+    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+    }
+    for (int i = 0; i < 2; i++) gemm.buffers[i] = LLVMBuildAlloca(emit->builder, emit->pointer, "");
+    for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    emit_runs(&gemm);
+    LLVMBuildRetVoid(emit->builder);
+}

@@ -1,0 +1,76 @@
+/* Tile, block and unit sizes of a matrix product by VDPBF16PS. */
+#include "codegen/kernels/kernel_sizes.h"
+#include "codegen/kernels/pair_gemm.h"
+
+static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
+static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+static void choose_tile(PairPlan *plan)
+{
+    int64_t needed = divide_up(plan->columns, PACKED_BLOCK);
+    plan->vectors = needed < PAIR_MAX_VECTORS ? (int)needed : PAIR_MAX_VECTORS;
+    plan->tile_rows = PAIR_SUMS_IN_REGISTERS / plan->vectors;
+}
+
+/* Lines of rows whose pitch is a power of two would share too few places in the nearest cache. */
+static void choose_blocks(PairPlan *plan)
+{
+    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, PAIR_MOST_DEPTH)), PACKED_STEP);
+    plan->row_pitch = round_up(plan->depth * 2, PACKED_LINE_BYTES);
+    if (plan->row_pitch % PAIR_BAD_PITCH == 0) plan->row_pitch += PACKED_LINE_BYTES;
+    int64_t most = PAIR_MOST_A_BYTES / plan->row_pitch;
+    if (most < PAIR_LEAST_ROWS) most = PAIR_LEAST_ROWS;
+    plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), plan->tile_rows);
+}
+
+static void choose_units(PairPlan *plan, const Kernel *kernel)
+{
+    units_init(&plan->units);
+    int64_t batches = 1, width = pair_panel_columns(plan);
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
+        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
+        units_add(&plan->units, axis, kernel->extent[axis], 1);
+        batches *= kernel->extent[axis];
+    }
+    int64_t panels = divide_up(plan->columns, width), pieces = 1;
+    int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
+    while (chunks * pieces < PAIR_WANTED_UNITS && panels / (pieces * 2) >= PAIR_LEAST_PANELS) pieces *= 2;
+    if (chunks * pieces == 1) { /* a second thread is worth packing the smaller factor twice */
+        if (plan->rows < plan->columns)
+            pieces = 2;
+        else
+            plan->unit_rows = round_up(divide_up(plan->rows, 2), plan->tile_rows);
+    }
+    plan->unit_columns = divide_up(panels, pieces) * width;
+    units_add(&plan->units, plan->match.row_axis, plan->rows, plan->unit_rows);
+    units_add(&plan->units, plan->match.column_axis, plan->columns, plan->unit_columns);
+}
+
+static void choose_scratch(PairPlan *plan)
+{
+    int64_t line = (int64_t)plan->vectors * PACKED_LINE_BYTES;
+    plan->a_bytes = (size_t)(round_up(plan->unit_rows, PACKED_BLOCK) * plan->row_pitch);
+    plan->b_bytes = (size_t)(plan->depth_block / 2 * line);
+    if (plan->depth > plan->depth_block) plan->sum_bytes = (size_t)(plan->unit_rows * line);
+    plan->tile_bytes = (size_t)(plan->tile_rows * line);
+}
+
+bool pair_plan(PairPlan *plan, const Kernel *kernel, const Target *target)
+{
+    *plan = (PairPlan){0};
+    if (target->bf16 != BF16_PAIRS || !kernel_match_gemm(kernel, &plan->match) || !plan->match.bf16) return false;
+    const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
+    if (a->dtype != DTYPE_F32 || b->dtype != DTYPE_F32) return false;
+    plan->rows = extent_of(kernel, plan->match.row_axis);
+    plan->columns = extent_of(kernel, plan->match.column_axis);
+    plan->depth = kernel_inner_extent(kernel);
+    if (plan->columns < 2 || plan->rows < 2 || plan->depth < 2) return false;
+    choose_tile(plan);
+    choose_blocks(plan);
+    choose_units(plan, kernel);
+    choose_scratch(plan);
+    const double rate = 150; /* floating-point operations per nanosecond */
+    plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
+    return true;
+}

@@ -1,0 +1,81 @@
+#include "codegen/kernels/tile_epilogue.h"
+
+#include "codegen/kernels/body_emit.h"
+#include "codegen/kernels/packed_blocks.h"
+
+void tile_epilogue_prepare(TileEpilogue *epilogue, Emit *emit, const Kernel *kernel, Ir operands, Ir column,
+                           const Ir *batch, int tail)
+{
+    Body *body = &epilogue->body;
+    const KernelGemm *match = epilogue->match;
+    int inner = kernel->axis_count - 1;
+    body->emit = emit;
+    body->kernel = kernel;
+    body->lanes = PACKED_BLOCK;
+    body->vector_axis = body->copy_axis = match->column_axis;
+    body->copies = epilogue->vectors;
+    body->copy_step = PACKED_BLOCK;
+    if (tail) body->mask[epilogue->vectors - 1] = emit_lane_mask(emit, tail, PACKED_BLOCK);
+    body_analyse(body);
+    body_load_operands(body, operands);
+    for (int axis = 0; axis < inner; axis++) body->index[axis] = batch[axis];
+    body->index[match->column_axis] = column;
+    body->index[inner] = emit_i64(emit, 0);
+    body_emit_constant_part(body, (Register)(match->sum + 1));
+}
+
+void tile_epilogue_move(TileEpilogue *epilogue, Ir row)
+{
+    int axis = epilogue->match->row_axis;
+    if (axis >= 0) epilogue->body.index[axis] = row;
+    body_set_base(&epilogue->body);
+}
+
+void tile_epilogue_emit(TileEpilogue *epilogue, Ir row, Ir rows, Ir sums)
+{
+    Body *body = &epilogue->body;
+    Emit *emit = body->emit;
+    Register sum = epilogue->match->sum;
+    LLVMTypeRef vector = emit_vector_type(emit->f32, PACKED_BLOCK);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), rows, 1, 0, NULL);
+    Ir here = emit_mul(emit, loop.index, (int64_t)epilogue->vectors * PACKED_LINE_BYTES);
+    here = emit_address(emit, emit->i8, sums, here);
+    tile_epilogue_move(epilogue, emit_add(emit, row, loop.index));
+    for (int v = 0; v < epilogue->vectors; v++) {
+        Ir address = emit_address(emit, emit->i8, here, emit_i64(emit, (int64_t)v * PACKED_LINE_BYTES));
+        body->value[sum][v] = emit_load(emit, vector, address, NULL, PACKED_LINE_BYTES);
+    }
+    for (int r = sum + 1; r <= body->kernel->instruction_count; r++) body_emit(body, (Register)r);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+int tile_epilogue_streams(const TileEpilogue *epilogue, int *operands)
+{
+    const KernelGemm *match = epilogue->match;
+    const Kernel *kernel = epilogue->body.kernel;
+    int count = 0;
+    if (match->row_axis < 0) return 0;
+    for (int o = 0; o < kernel->operand_count; o++) {
+        const KernelOperand *operand = &kernel->operands[o];
+        if (o == match->a || o == match->b || !operand->stride[match->row_axis]) continue;
+        if (operand->stride[match->column_axis] == 1) operands[count++] = o;
+    }
+    return count;
+}
+
+void tile_epilogue_prefetch(TileEpilogue *epilogue, const int *operands, int count, Ir line, Ir when, Ir instead)
+{
+    Body *body = &epilogue->body;
+    Emit *emit = body->emit;
+    Ir vectors = emit_i64(emit, epilogue->vectors);
+    Ir row = LLVMBuildUDiv(emit->builder, line, vectors, ""), vector = LLVMBuildURem(emit->builder, line, vectors, "");
+    for (int o = 0; o < count; o++) {
+        const KernelOperand *operand = &body->kernel->operands[operands[o]];
+        Ir at = emit_mul(emit, row, operand->stride[epilogue->match->row_axis]);
+        at = emit_add(emit, at, emit_mul(emit, vector, PACKED_BLOCK));
+        Ir address = emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[operands[o]], at);
+        if (when) address = LLVMBuildSelect(emit->builder, when, address, instead, "");
+        emit_prefetch(emit, address, operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);
+    }
+}

@@ -1,0 +1,27 @@
+#include "codegen/kernels/work_units.h"
+
+void units_init(Units *units) { *units = (Units){.total = 1}; }
+
+void units_add(Units *units, int axis, int64_t extent, int64_t step)
+{
+    int64_t count = (extent + step - 1) / step;
+    units->axes[units->axis_count++] = (UnitAxis){axis, extent, step, count};
+    units->total *= count;
+}
+
+void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES])
+{
+    LLVMBuilderRef builder = emit->builder;
+    emit_loop_begin(emit, loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, 0, NULL);
+    Ir rest = loop->index;
+    for (int i = units->axis_count - 1; i >= 0; i--) {
+        const UnitAxis *axis = &units->axes[i];
+        Ir number = rest;
+        if (i > 0) {
+            Ir count = emit_i64(emit, axis->count);
+            number = LLVMBuildURem(builder, rest, count, "");
+            rest = LLVMBuildUDiv(builder, rest, count, "");
+        }
+        index[axis->axis] = emit_mul(emit, number, axis->step);
+    }
+}

@@ -1,0 +1,28 @@
+/* Work units: how a kernel's iterations are cut into independent pieces, numbered from 0. A unit covers `step`
+ * iterations of each unit axis (the last one may cover fewer) and all of every other axis. What a unit computes never
+ * depends on which other units the same call runs. */
+#ifndef CODEGEN_KERNELS_WORK_UNITS_H
+#define CODEGEN_KERNELS_WORK_UNITS_H
+
+#include "codegen/kernels/emit.h"
+#include "graph/kernel/kernel.h"
+
+typedef struct UnitAxis {
+    int axis;
+    int64_t extent, step, count;
+} UnitAxis;
+
+typedef struct Units {
+    UnitAxis axes[KERNEL_MAX_AXES]; /* the last one runs fastest */
+    int axis_count;
+    int64_t total;
+} Units;
+
+void units_init(Units *units);
+void units_add(Units *units, int axis, int64_t extent, int64_t step);
+
+/* Emits the loop over units begin ... end - 1, from the parameters of a SkyKernel, and sets index[axis] of every unit
+ * axis to its first iteration. End it with emit_loop_end. */
+void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES]);
+
+#endif

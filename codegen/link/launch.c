@@ -1,0 +1,305 @@
+#include "codegen/link/launch.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+
+static bool is_elsewhere(const LaunchRank *rank) { return rank->host && strcmp(rank->host, "localhost") != 0; }
+
+static bool any_elsewhere(const LaunchPlan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++)
+        if (is_elsewhere(&plan->ranks[r])) return true;
+    return false;
+}
+
+static const char *prefix_of(const LaunchRank *rank) { return rank->prefix ? rank->prefix : ""; }
+
+/* mpiexec's and Slurm's files know no quoting that both a shell and they understand: only plain words are let through.
+ */
+static bool is_plain(const char *text, const char *also)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    for (; *text; text++)
+        if (!strchr(plain, *text) && !strchr(also, *text)) return false;
+    return true;
+}
+
+static bool check(const LaunchPlan *plan, Diagnostics *diagnostics)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        const LaunchRank *rank = &plan->ranks[r];
+        if (rank->host && (!*rank->host || *rank->host == '-' || !is_plain(rank->host, "")))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->host}, NULL,
+                                     "is no host name that a launcher understands");
+        if (!is_plain(prefix_of(rank), "/ =,:+"))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->prefix}, NULL,
+                                     "a launch command may hold only plain words, without quotes");
+    }
+    return true;
+}
+
+static void print_threads(Buffer *text, const LaunchRank *rank)
+{
+    if (rank->threads > 0) buffer_print(text, " -env OMP_NUM_THREADS %d", rank->threads);
+}
+
+static void print_prefix(Buffer *text, const LaunchRank *rank)
+{
+    if (*prefix_of(rank)) buffer_print(text, "%s ", prefix_of(rank));
+}
+
+static void print_hosts(Buffer *text, const LaunchPlan *plan, const char *separator, const char *count)
+{
+    for (int r = 0; r < plan->rank_count; r++)
+        buffer_print(text, "%s%s%s", r ? separator : "", plan->ranks[r].host ? plan->ranks[r].host : "localhost",
+                     count);
+}
+
+static int most_threads(const LaunchPlan *plan)
+{
+    int most = 1;
+    for (int r = 0; r < plan->rank_count; r++)
+        if (plan->ranks[r].threads > most) most = plan->ranks[r].threads;
+    return most;
+}
+
+static bool threads_are_known(const LaunchPlan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++)
+        if (plan->ranks[r].threads <= 0) return false;
+    return true;
+}
+
+/* ---- train ---- */
+
+static const char train_head[] =
+    "#!/bin/sh\n"
+    "# Trains on the devices that this directory was compiled for: train --data FILE [options]; --help lists them.\n"
+    "directory=$(CDPATH='' cd -- \"$(dirname -- \"$0\")\" && pwd -P) || exit 6\n"
+    "\n"
+    "# The options that concern the launcher; the programs check all of them.\n"
+    "retries=0 checkpoint='' expected=''\n"
+    "for argument; do\n"
+    "    case $expected in\n"
+    "    retries) retries=$argument ;;\n"
+    "    checkpoint) checkpoint=$argument ;;\n"
+    "    esac\n"
+    "    expected=''\n"
+    "    case $argument in\n"
+    "    --retries) expected=retries ;;\n"
+    "    --retries=*) retries=${argument#*=} ;;\n"
+    "    --checkpoint) expected=checkpoint ;;\n"
+    "    --checkpoint=*) checkpoint=${argument#*=} ;;\n"
+    "    --help) exec \"$directory\"/@FIRST@ --help ;;\n"
+    "    esac\n"
+    "done\n"
+    "case $retries in *[!0-9]* | '') retries=0 ;; esac\n"
+    "\n"
+    "mpiexec=${MPIEXEC:-mpiexec.mpich}\n"
+    "command -v \"$mpiexec\" >/dev/null || {\n"
+    "    echo \"train: $mpiexec is not installed (Debian: mpich); MPIEXEC may name another\" >&2\n"
+    "    exit 6\n"
+    "}\n"
+    "if [ -t 1 ]; then SKYCC_TERMINAL=1; else SKYCC_TERMINAL=0; fi\n"
+    "export SKYCC_TERMINAL\n";
+
+/* All ranks here: bound to cores if there are enough, asleep while waiting if not. mpiexec counts cores from the first
+ * on: only one run at a time binds (the lock lasts until the last of its processes ends), another one floats beside it.
+ * MPICH's own shared memory is slower for large messages than UCX's. */
+static const char train_local[] =
+    "\n"
+    "# Everything runs on this host. Ranks get cores of their own where there are enough and no other run has them;\n"
+    "# SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does.\n"
+    "binds() {\n"
+    "    case ${SKYCC_BIND:-} in core) return 0 ;; none) return 1 ;; esac\n"
+    "    lock=${XDG_RUNTIME_DIR:-/tmp}/skycc-bind-$(id -u)\n"
+    "    mkdir -m 700 \"$lock\" 2>/dev/null\n"
+    "    # Nobody else can make a directory that belongs to this user, or replace it.\n"
+    "    [ -d \"$lock\" ] && [ ! -L \"$lock\" ] && [ -O \"$lock\" ] && command -v flock >/dev/null || return 0\n"
+    "    exec 9<\"$lock\"\n"
+    "    flock -n 9\n"
+    "}\n"
+    "export MPIR_CVAR_NOLOCAL=\"${MPIR_CVAR_NOLOCAL:-1}\" UCX_TLS=\"${UCX_TLS:-sm,self}\"\n"
+    "bind=''\n"
+    "threads=@THREADS@\n"
+    "if [ $((@RANKS@ * threads)) -le \"$(nproc)\" ]; then\n"
+    "    if binds; then\n"
+    "        bind=\"-bind-to core:$threads\"\n"
+    "        export OMP_PROC_BIND=\"${OMP_PROC_BIND:-close}\"\n"
+    "    fi\n"
+    "else\n"
+    "    export OMP_WAIT_POLICY=\"${OMP_WAIT_POLICY:-passive}\"\n"
+    "fi\n";
+
+/* wait is interrupted by signals that a trap takes: what runs has ended when it is no process any more. */
+static const char train_tail[] =
+    "\n"
+    "# The launcher has a session of its own, so that Ctrl-C reaches it once, from here, and learns if this is "
+    "killed.\n"
+    "apart=''\n"
+    "command -v setsid >/dev/null && apart=setsid\n"
+    "setpriv --pdeathsig TERM true 2>/dev/null && apart=\"setpriv --pdeathsig TERM $apart\"\n"
+    "\n"
+    "# USR1 saves a checkpoint; TERM and the first INT save one and end; the second INT ends at once.\n"
+    "running='' ended='' interrupts=0\n"
+    "pass() { if [ -n \"$running\" ]; then kill -\"$1\" \"$running\" 2>/dev/null; fi; }\n"
+    "trap 'pass USR1' USR1\n"
+    "trap 'ended=143; pass TERM' TERM HUP\n"
+    "trap 'ended=130; interrupts=$((interrupts + 1)); pass INT' INT\n"
+    "\n"
+    "attempt=0\n"
+    "while :; do\n"
+    "    launch \"$@\" </dev/null &\n"
+    "    running=$!\n"
+    "    while :; do\n"
+    "        wait \"$running\"\n"
+    "        code=$?\n"
+    "        kill -0 \"$running\" 2>/dev/null || break\n"
+    "    done\n"
+    "    running=''\n"
+    "    if [ $interrupts -gt 1 ]; then exit 130; fi\n"
+    "    # mpiexec that passed on a signal may forget what the programs ended with.\n"
+    "    case $code in 0) exit ${ended:-0} ;; 1 | 2 | 7 | 70 | 130 | 143) exit $code ;; esac\n"
+    "    if [ -n \"$ended\" ]; then exit 6; fi\n"
+    "    attempt=$((attempt + 1))\n"
+    "    if [ $attempt -gt \"$retries\" ]; then\n"
+    "        echo \"train: the run failed\" >&2\n"
+    "        exit 6\n"
+    "    fi\n"
+    "    echo \"train: the run failed; starting it again ($attempt of $retries)\" >&2\n"
+    "    if [ -n \"$checkpoint\" ]; then set -- \"$@\" --resume; fi\n"
+    "done\n";
+
+/* Appends a template, with @NAME@ replaced. */
+static void print_template(Buffer *text, const char *template, const LaunchPlan *plan)
+{
+    while (*template) {
+        const char *mark = strchr(template, '@');
+        size_t plain = mark ? (size_t)(mark - template) : strlen(template);
+        buffer_append(text, template, plain);
+        template += plain;
+        if (strncmp(template, "@FIRST@", 7) == 0) {
+            buffer_print(text, "%s", plan->ranks[0].program);
+            template += 7;
+        } else if (strncmp(template, "@RANKS@", 7) == 0) {
+            buffer_print(text, "%d", plan->rank_count);
+            template += 7;
+        } else if (strncmp(template, "@THREADS@", 9) == 0) {
+            if (threads_are_known(plan))
+                buffer_print(text, "%d", most_threads(plan));
+            else
+                buffer_print(text, "$(nproc)");
+            template += 9;
+        } else if (*template) { /* "$@" */
+            buffer_append(text, template ++, 1);
+        }
+    }
+}
+
+static void print_train(Buffer *text, const LaunchPlan *plan)
+{
+    bool elsewhere = any_elsewhere(plan);
+    print_template(text, train_head, plan);
+    if (elsewhere)
+        buffer_print(text, "bind=''\n");
+    else
+        print_template(text, train_local, plan);
+    buffer_print(text, "\nlaunch() {\n    exec $apart \"$mpiexec\" $bind");
+    if (elsewhere) {
+        buffer_print(text, " -hosts ");
+        print_hosts(text, plan, ",", ":1");
+    }
+    for (int r = 0; r < plan->rank_count; r++) {
+        const LaunchRank *rank = &plan->ranks[r];
+        buffer_print(text, "%s \\\n        -n 1", r ? " :" : "");
+        print_threads(text, rank);
+        buffer_print(text, " ");
+        print_prefix(text, rank);
+        buffer_print(text, "\"$directory\"/%s \"$@\"", rank->program);
+    }
+    buffer_print(text, "\n}\n");
+    print_template(text, train_tail, plan);
+}
+
+/* ---- Other launchers ---- */
+
+/* One line per rank. Programs stand last, so that options can be appended. */
+static void print_config(Buffer *text, const LaunchPlan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        const LaunchRank *rank = &plan->ranks[r];
+        if (r == 0 && any_elsewhere(plan)) {
+            buffer_print(text, "-hosts ");
+            print_hosts(text, plan, ",", ":1");
+            buffer_print(text, " ");
+        }
+        buffer_print(text, "-n 1");
+        print_threads(text, rank);
+        buffer_print(text, " ");
+        print_prefix(text, rank);
+        buffer_print(text, "./%s\n", rank->program);
+    }
+}
+
+static void print_slurm_config(Buffer *text, const LaunchPlan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        buffer_print(text, "%d ", r);
+        print_prefix(text, &plan->ranks[r]);
+        buffer_print(text, "./%s\n", plan->ranks[r].program);
+    }
+}
+
+static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
+{
+    buffer_print(text,
+                 "#!/bin/sh\n"
+                 "# In this directory: sbatch run.sbatch --data FILE [options]\n"
+                 "#SBATCH --job-name=skycc\n#SBATCH --ntasks=%d\n#SBATCH --cpus-per-task=%d\n",
+                 plan->rank_count, most_threads(plan));
+    if (any_elsewhere(plan)) {
+        buffer_print(text, "#SBATCH --nodelist=");
+        print_hosts(text, plan, ",", "");
+        buffer_print(text, "\n");
+    }
+    buffer_print(text, "if [ $# -gt 0 ]; then\n"
+                       "    SKYCC_OPTIONS=$(printf '%%s\\n' \"$@\" '')\n"
+                       "    export SKYCC_OPTIONS=\"$SKYCC_OPTIONS\n\"\n"
+                       "fi\n"
+                       "exec srun --mpi=pmi2");
+    if (any_elsewhere(plan)) {
+        buffer_print(text, " --distribution=arbitrary --nodelist=");
+        print_hosts(text, plan, ",", "");
+    }
+    buffer_print(text, " --multi-prog run.conf\n");
+}
+
+typedef void Printer(Buffer *text, const LaunchPlan *plan);
+
+static bool write_file(const LaunchPlan *plan, const char *directory, const char *name, Printer *print, mode_t mode,
+                       Diagnostics *diagnostics)
+{
+    Buffer text = {0}, path = {0};
+    print(&text, plan);
+    buffer_print(&path, "%s/%s", directory, name);
+    bool ok = file_write_all(path.bytes, text.bytes, text.size, diagnostics);
+    if (ok && chmod(path.bytes, mode) != 0)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path.bytes), NULL, "cannot set its mode: %s",
+                               strerror(errno));
+    buffer_free(&text);
+    buffer_free(&path);
+    return ok;
+}
+
+bool launch_files_write(const LaunchPlan *plan, const char *directory, Diagnostics *diagnostics)
+{
+    if (plan->rank_count < 1) bug("no ranks to launch");
+    return check(plan, diagnostics) && write_file(plan, directory, "train", print_train, 0755, diagnostics) &&
+           write_file(plan, directory, "run.mpi", print_config, 0644, diagnostics) &&
+           write_file(plan, directory, "run.conf", print_slurm_config, 0644, diagnostics) &&
+           write_file(plan, directory, "run.sbatch", print_slurm_script, 0755, diagnostics);
+}

@@ -1,0 +1,24 @@
+/* Files that start the programs of an output directory: `train` (a script, for mpiexec), `run.mpi` (an mpiexec
+ * -configfile), `run.sbatch` and `run.conf` (Slurm). */
+#ifndef CODEGEN_LINK_LAUNCH_H
+#define CODEGEN_LINK_LAUNCH_H
+
+#include "base/diagnostics.h"
+
+typedef struct LaunchRank {
+    const char *program; /* file name in the directory: "stage-00" */
+    const char *host;    /* NULL or "localhost": where mpiexec runs */
+    int threads;         /* 0: as many as there are processors */
+    const char *prefix;  /* a command that runs the program, such as "qemu-aarch64-static"; NULL or "": none */
+} LaunchRank;
+
+typedef struct LaunchPlan {
+    const LaunchRank *ranks; /* in order */
+    int rank_count;
+} LaunchPlan;
+
+/* Writes the files into `directory`; they name programs relative to where they lie. Errors: a host or prefix that a
+ * configuration file cannot hold; I/O. */
+bool launch_files_write(const LaunchPlan *plan, const char *directory, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,139 @@
+#include "codegen/link/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "link_config.h" /* SKYCC_LINKER, SKYCC_LINK_LIBRARIES: how this skycc was built */
+
+extern char **environ;
+
+/* lib/skycc/libskyrt.a beside the bin/ of this executable, in the build tree as where it is installed. */
+static const char *own_runtime(Arena *arena)
+{
+    char *directory = file_program_directory();
+    const char *path = arena_format(arena, "%s/../lib/skycc/libskyrt.a", directory);
+    free(directory);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+/* On another architecture: the libraries as their run-time packages name them, because development packages of two
+ * architectures cannot be installed side by side; what they need in turn is looked for where the program runs. */
+static const char foreign_libraries[] =
+    "-l:libjansson.so.4 -l:libmpich.so.12 -l:libgomp.so.1 -lm -Wl,--allow-shlib-undefined";
+
+typedef struct Words {
+    const char **items;
+    size_t count, capacity;
+} Words;
+
+static void add_words(Words *words, Arena *arena, const char *text)
+{
+    char *rest = arena_string(arena, text);
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        array_push(words->items, words->count, words->capacity, word);
+}
+
+static void add_word(Words *words, const char *word) { array_push(words->items, words->count, words->capacity, word); }
+
+/* Runs a command and collects what it prints. Returns its exit status, or -1 if it could not be started. */
+static int run_command(const Words *words, Buffer *output)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1; /* others are started side by side */
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    pid_t child;
+    int failed = posix_spawnp(&child, words->items[0], &actions, NULL, (char *const *)words->items, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    char chunk[4096];
+    for (ssize_t got; !failed && (got = read(ends[0], chunk, sizeof chunk)) != 0;) {
+        if (got > 0)
+            buffer_append(output, chunk, (size_t)got);
+        else if (errno != EINTR)
+            break;
+    }
+    close(ends[0]);
+    if (failed) {
+        buffer_print(output, "%s", strerror(failed));
+        return -1;
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The linker's command and the sysroot. */
+static void begin_command(Words *words, Arena *arena, const LinkOptions *options)
+{
+    add_words(words, arena, options->linker);
+    if (!words->count) add_words(words, arena, SKYCC_LINKER); /* none is named, or only blanks */
+    if (*options->sysroot) add_word(words, arena_format(arena, "--sysroot=%s", options->sysroot));
+}
+
+static void add_output(Words *words, const char *output, const char *const *objects, size_t object_count)
+{
+    add_word(words, "-o");
+    add_word(words, output);
+    for (size_t i = 0; i < object_count; i++) add_word(words, objects[i]);
+}
+
+bool link_objects(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options)
+{
+    Arena arena = {0};
+    Words words = {0};
+    Buffer said = {0};
+    begin_command(&words, &arena, options);
+    add_word(&words, "-r");
+    add_word(&words, "-nostdlib");
+    add_word(&words, "-fno-sanitize=all"); /* or each object brings that runtime, and the program has it twice */
+    add_output(&words, output, objects, object_count);
+    add_word(&words, NULL);
+    bool ok = run_command(&words, &said) == 0 && access(output, R_OK) == 0;
+    buffer_free(&said);
+    free(words.items);
+    arena_free(&arena);
+    return ok;
+}
+
+bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
+                  Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    Words words = {0};
+    const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
+    if (!runtime) {
+        arena_free(&arena);
+        return diagnostics_error(
+            diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
+            "install it as lib/skycc/libskyrt.a beside bin/skycc, or name it as a target's runtime",
+            "libskyrt.a is not found");
+    }
+    begin_command(&words, &arena, options);
+    const char *command = words.items[0];
+    add_output(&words, output, objects, object_count);
+    add_word(&words, runtime);
+    add_words(&words, &arena, options->foreign ? foreign_libraries : SKYCC_LINK_LIBRARIES);
+    add_word(&words, NULL);
+
+    Buffer said = {0};
+    int status = run_command(&words, &said);
+    bool ok = status == 0 || diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(output),
+                                               "the target's linker is set in the cluster file", "%s failed: %s",
+                                               command, buffer_text(&said));
+    buffer_free(&said);
+    free(words.items);
+    arena_free(&arena);
+    return ok;
+}

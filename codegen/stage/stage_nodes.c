@@ -1,0 +1,148 @@
+/* Which nodes and values belong to a stage, and which values cross its ends. */
+#include <stdlib.h>
+
+#include "codegen/stage/stage_builder.h"
+#include "graph/ops/operator.h"
+
+static bool in_stage(const StageBuilder *builder, int layer)
+{
+    return layer >= builder->first_layer && layer <= builder->last_layer;
+}
+
+static bool stage_is_last(const StageBuilder *builder)
+{
+    return builder->last_layer == builder->graph->layer_count - 1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    NodeId x = *(const NodeId *)a, y = *(const NodeId *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The nodes of the stage's layers, and of those that belong to no layer (functions of the inputs, computed wherever
+ * they are read) what these need; ascending. */
+static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
+{
+    const Graph *graph = builder->graph;
+    const StageIndex *index = builder->index;
+    bool *needed = memory_allocate(graph->value_count);
+    for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++) needed[graph->outputs[i].value] = true;
+    for (size_t i = index->first_node[builder->first_layer]; i < index->first_node[builder->last_layer + 1]; i++) {
+        const Node *node = graph_node(graph, index->nodes[i]);
+        array_push(chosen->nodes, chosen->count, chosen->capacity, index->nodes[i]);
+        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
+    }
+    for (size_t i = index->layerless_count; i-- > 0;) {
+        const Node *node = graph_node(graph, index->layerless[i]);
+        bool wanted = false;
+        for (int k = 0; k < node->output_count; k++) wanted |= needed[node->outputs[k]];
+        if (!wanted) continue;
+        array_push(chosen->nodes, chosen->count, chosen->capacity, index->layerless[i]);
+        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
+    }
+    if (chosen->count) qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
+    free(needed);
+}
+
+void stage_collect_nodes(StageBuilder *builder)
+{
+    NodeList chosen = {0};
+    choose_nodes(builder, &chosen);
+    for (size_t i = 0; i < chosen.count; i++) {
+        Phase phase = graph_node(builder->graph, chosen.nodes[i])->phase;
+        NodeList *list = &builder->nodes[phase == PHASE_FORWARD    ? SKY_LIST_FORWARD
+                                         : phase == PHASE_BACKWARD ? SKY_LIST_BACKWARD
+                                                                   : SKY_LIST_UPDATE];
+        array_push(list->nodes, list->count, list->capacity, chosen.nodes[i]);
+    }
+    free(chosen.nodes);
+}
+
+void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
+
+/* The values that cross the cut before layer `cut`: forward ones are made before and read behind it, backward ones the
+ * other way round. */
+static void collect_crossing(const StageIndex *index, int cut, const Crossings *crossings, ValueList *list)
+{
+    const Graph *graph = index->graph;
+    if (cut <= 0 || cut >= graph->layer_count) return;
+    for (size_t i = 0; i < crossings->count; i++) {
+        ValueId value = crossings->values[i];
+        int made = graph_node(graph, graph_value(graph, value)->producer)->layer, read = index->reach[value];
+        if ((made < cut) != (read < cut)) value_list_add(list, value);
+    }
+}
+
+void stage_collect_boundaries(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    const StageIndex *index = builder->index;
+    int first = builder->first_layer, end = builder->last_layer + 1;
+    collect_crossing(index, first, &index->forward, &builder->receive_forward);
+    collect_crossing(index, end, &index->forward, &builder->send_forward);
+    collect_crossing(index, end, &index->backward, &builder->receive_backward);
+    collect_crossing(index, first, &index->backward, &builder->send_backward);
+    for (size_t i = 0; i < graph->output_count; i++) {
+        const Value *value = graph_value(graph, graph->outputs[i].value);
+        int layer = value->producer ? graph_node(graph, value->producer)->layer : LAYER_NONE;
+        if (layer == LAYER_NONE ? stage_is_last(builder) : in_stage(builder, layer))
+            value_list_add(&builder->outputs, graph->outputs[i].value);
+    }
+}
+
+bool stage_has_loss(const StageBuilder *builder) { return builder->graph->loss && stage_is_last(builder); }
+
+const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint32_t *index)
+{
+    const NodeList *updates = &builder->nodes[SKY_LIST_UPDATE];
+    for (size_t i = 0; i < updates->count; i++) {
+        const Node *node = graph_node(builder->graph, updates->nodes[i]);
+        if (node->inputs[0] == parameter) {
+            if (index) *index = (uint32_t)i;
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* Sets the holders, and drops the updates of all others. */
+static void choose_holders(StageBuilder *builder)
+{
+    Graph *graph = builder->graph;
+    ValueId *first = memory_allocate(graph->value_count * sizeof *first);
+    builder->holder = memory_allocate(graph->value_count * sizeof *builder->holder);
+    for (size_t i = 0; i < builder->parameters.count; i++) {
+        ValueId value = builder->parameters.values[i], parameter = shared_parameter(graph, value);
+        if (!first[parameter]) first[parameter] = value;
+        builder->holder[value] = first[parameter];
+    }
+    NodeList *updates = &builder->nodes[SKY_LIST_UPDATE];
+    size_t kept = 0;
+    for (size_t i = 0; i < updates->count; i++) {
+        ValueId updated = graph_node(graph, updates->nodes[i])->inputs[0];
+        if (builder->holder[updated] == updated) updates->nodes[kept++] = updates->nodes[i];
+    }
+    updates->count = kept;
+    free(first);
+}
+
+void stage_collect_parameters(StageBuilder *builder)
+{
+    Graph *graph = builder->graph;
+    bool *used = memory_allocate(graph->value_count);
+    for (int list = SKY_LIST_FORWARD; list <= SKY_LIST_BACKWARD; list++)
+        for (size_t i = 0; i < builder->nodes[list].count; i++) {
+            const Node *node = graph_node(graph, builder->nodes[list].nodes[i]);
+            for (int k = 0; k < node->input_count; k++) {
+                ValueId value = node->inputs[k];
+                if (used[value] || graph_value(graph, value)->role != ROLE_PARAMETER) continue;
+                used[value] = true;
+                value_list_add(&builder->parameters, value);
+            }
+        }
+    ValueList *parameters = &builder->parameters;
+    if (parameters->count) qsort(parameters->values, parameters->count, sizeof *parameters->values, ascending);
+    free(used);
+    choose_holders(builder);
+}

@@ -1,0 +1,192 @@
+/* The tables of a stage (runtime/program/program.h): calls, tensors, parameters. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/stage/stage_builder.h"
+#include "graph/ops/operator.h"
+
+static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
+{
+    kernel_canonicalize(kernel);
+    if (builder->index->bf16_products) kernel_round_factors(kernel);
+    kernel_verify(kernel);
+    Hash hash = kernel_hash(kernel);
+    for (size_t i = 0; i < builder->kernel_count; i++)
+        if (builder->kernels[i].hash.high == hash.high && builder->kernels[i].hash.low == hash.low)
+            return builder->kernels[i].kernel;
+    Kernel *copy = arena_copy(&builder->code->arena, kernel, sizeof *kernel);
+    copy->label = arena_string(&builder->code->arena, kernel->label);
+    KernelEntry entry = {hash, copy};
+    array_push(builder->kernels, builder->kernel_count, builder->kernel_capacity, entry);
+    return copy;
+}
+
+/* The calls of a table, by where they are in the lowering: the first of each group and wave gets their number. */
+static void count_groups_and_waves(const StageBuilder *builder, SkyCall *calls, const size_t *lowered, uint32_t count)
+{
+    SkyCall *group = calls, *wave = calls;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t c = lowered[i], before = i ? lowered[i - 1] : c;
+        if (builder->groups[c].group != builder->groups[before].group) group = &calls[i];
+        if (builder->wave[c] != builder->wave[before]) wave = &calls[i];
+        if (builder->groups[c].group) group->group_count++;
+        wave->wave_count++;
+    }
+}
+
+/* Where forward is recomputed, backward begins with the calls of it that were chosen. */
+static void call_list(StageBuilder *builder, SkyListKind list)
+{
+    const bool *chosen = list == SKY_LIST_BACKWARD ? builder->recomputed : NULL;
+    size_t first = chosen ? 0 : stage_list_begin(builder, list), end = builder->end[list];
+    uint32_t count = 0;
+    const Graph *graph = builder->graph;
+    Arena *arena = &builder->code->arena;
+    SkyCall *calls = arena_new_array(arena, SkyCall, end - first);
+    size_t *from = memory_allocate((end - first + 1) * sizeof *from);
+    for (size_t c = first; c < end; c++) {
+        const LoweredCall *lowered = &builder->lowering.calls[c];
+        if (lowered->dead || (chosen && !chosen[c])) continue;
+        int operands = lowered->kernel->operand_count;
+        SkyLocation *locations = arena_new_array(arena, SkyLocation, (size_t)operands);
+        for (int i = 0; i < operands; i++) {
+            ValueId value = lowered->operands[i].value;
+            locations[i] = builder->location[value];
+            locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
+        }
+        const Node *node = graph_node(graph, lowered->node);
+        from[count] = c;
+        calls[count++] = (SkyCall){
+            .operands = locations,
+            .operand_count = (uint32_t)operands,
+            .block_count = builder->groups[c].blocks,
+            .layer = (uint32_t)(node->layer == LAYER_NONE ? builder->first_layer : node->layer),
+            .units = 1,
+            .name = arena_format(arena, "%s %s", node->name, lowered->kernel->label),
+            .interpreted = intern_kernel(builder, lowered->kernel),
+        };
+    }
+    count_groups_and_waves(builder, calls, from, count);
+    free(from);
+    builder->code->stage.lists[list] = (SkyCallList){.calls = calls, .count = count};
+}
+
+static SkyTensor tensor_of(StageBuilder *builder, ValueId id, const char *name)
+{
+    const Value *value = graph_value(builder->graph, id);
+    SkyTensor tensor = {.dtype = value->dtype,
+                        .rank = (uint32_t)value->shape.rank,
+                        .bytes = stage_value_bytes(builder->graph, id),
+                        .location = builder->location[id]};
+    tensor.name = name ? arena_string(&builder->code->arena, name) : arena_format(&builder->code->arena, "%%%u", id);
+    memcpy(tensor.dim, value->shape.dim, (size_t)value->shape.rank * sizeof tensor.dim[0]);
+    return tensor;
+}
+
+static const SkyTensor *tensor_table(StageBuilder *builder, const ValueList *list, uint32_t *count)
+{
+    SkyTensor *tensors = arena_new_array(&builder->code->arena, SkyTensor, list->count);
+    for (size_t i = 0; i < list->count; i++)
+        tensors[i] = tensor_of(builder, list->values[i], graph_value(builder->graph, list->values[i])->name);
+    *count = (uint32_t)list->count;
+    return tensors;
+}
+
+static void input_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    SkyStage *stage = &builder->code->stage;
+    SkyTensor *inputs = arena_new_array(&builder->code->arena, SkyTensor, graph->input_count);
+    for (size_t i = 0; i < graph->input_count; i++) {
+        ValueId id = graph->inputs[i];
+        if (!builder->placed[id]) continue;
+        SkyTensor *tensor = &inputs[stage->input_count++];
+        *tensor = tensor_of(builder, id, graph_value(graph, id)->name);
+        tensor->value_limit = builder->index->index_limit[i];
+        tensor->fill = graph_value(graph, id)->fill;
+    }
+    stage->inputs = inputs;
+}
+
+static void output_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    SkyStage *stage = &builder->code->stage;
+    SkyTensor *outputs = arena_new_array(&builder->code->arena, SkyTensor, builder->outputs.count);
+    for (size_t i = 0; i < graph->output_count; i++)
+        for (size_t k = 0; k < builder->outputs.count; k++)
+            if (builder->outputs.values[k] == graph->outputs[i].value && stage->output_count < builder->outputs.count) {
+                outputs[stage->output_count++] = tensor_of(builder, graph->outputs[i].value, graph->outputs[i].name);
+                break;
+            }
+    stage->outputs = outputs;
+}
+
+/* What the stage's layers use of a parameter that several layers of the model share. */
+static void use_table(StageBuilder *builder, ValueId holder, SkyParameter *parameter)
+{
+    const ParameterNumber *numbers = builder->index->numbers;
+    const Graph *graph = builder->graph;
+    const ValueList *values = &builder->parameters;
+    if (numbers[shared_parameter(graph, holder)].uses < 2 || !graph_gradient(graph, holder)) return;
+    SkyUse *uses = arena_new_array(&builder->code->arena, SkyUse, values->count);
+    for (size_t i = 0; i < values->count; i++)
+        if (builder->holder[values->values[i]] == holder)
+            uses[parameter->use_count++] =
+                (SkyUse){.number = numbers[values->values[i]].use,
+                         .gradient = builder->location[graph_gradient(graph, values->values[i])]};
+    parameter->uses = uses;
+}
+
+static void parameter_table(StageBuilder *builder)
+{
+    const Graph *graph = builder->graph;
+    const ValueList *values = &builder->parameters;
+    StageCode *code = builder->code;
+    SkyParameter *table = arena_new_array(&code->arena, SkyParameter, values->count);
+    ValueId *parameters = arena_new_array(&code->arena, ValueId, values->count);
+    uint32_t count = 0;
+    for (size_t i = 0; i < values->count; i++) {
+        ValueId holder = values->values[i], shared = shared_parameter(graph, holder);
+        if (builder->holder[holder] != holder) continue;
+        SkyParameter *parameter = &table[count];
+        parameters[count++] = shared;
+        parameter->value = tensor_of(builder, holder, graph_value(graph, shared)->name);
+        parameter->global_index = builder->index->numbers[shared].index;
+        const char *alias = graph_value(graph, shared)->use;
+        parameter->alias = alias ? arena_string(&code->arena, alias) : NULL;
+        parameter->block = builder->index->blocks[shared];
+        parameter->decay_exempt_class = builder->index->exempt[shared];
+        ValueId gradient = graph_gradient(graph, holder);
+        if (gradient) parameter->gradient = builder->location[gradient];
+        use_table(builder, holder, parameter);
+        const Node *update = stage_update_of(builder, holder, &parameter->update);
+        parameter->frozen = !update;
+        for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
+            parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
+    }
+    code->stage.parameters = table;
+    code->stage.parameter_count = count;
+    code->parameter_values = parameters;
+}
+
+void stage_make_tables(StageBuilder *builder)
+{
+    SkyStage *stage = &builder->code->stage;
+    for (int list = 0; list < SKY_LIST_COUNT; list++) call_list(builder, (SkyListKind)list);
+    if (stage->lists[SKY_LIST_UPDATE].count != builder->nodes[SKY_LIST_UPDATE].count) bug("an update takes one call");
+    stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);
+    stage->send_forward = tensor_table(builder, &builder->send_forward, &stage->send_forward_count);
+    stage->receive_backward = tensor_table(builder, &builder->receive_backward, &stage->receive_backward_count);
+    stage->send_backward = tensor_table(builder, &builder->send_backward, &stage->send_backward_count);
+    parameter_table(builder);
+    input_table(builder);
+    output_table(builder);
+    stage->has_loss = stage_has_loss(builder);
+    if (stage->has_loss) stage->loss = builder->location[builder->graph->loss];
+    stage->constants = arena_copy(&builder->code->arena, buffer_text(&builder->constants), builder->constants.size);
+    stage->space_bytes[SKY_SPACE_CONSTANT] = builder->constants.size;
+    stage->space_bytes[SKY_SPACE_STATE] = builder->state_bytes;
+    stage->space_bytes[SKY_SPACE_SLOT] = builder->slot_bytes;
+    stage->space_bytes[SKY_SPACE_STEP] = SKY_STEP_SCALARS * sizeof(float);
+}

@@ -1,0 +1,217 @@
+/* skycc explain: a plan in words and, beside a trace of a run, what became of its predictions. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "driver/commands/commands.h"
+#include "partitioner/report/report.h"
+#include "partitioner/schedule/simulate.h"
+
+typedef struct StageTimes {
+    double forward, backward, weight_gradient, update; /* sums, seconds */
+    int64_t forwards, backwards, weight_gradients, updates;
+} StageTimes;
+
+typedef struct Measured {
+    StageTimes *stages;
+    double *updated;   /* [step]: when the last stage had updated; -HUGE_VAL: not known */
+    int *microbatches; /* [step], of plans whose steps differ in that */
+    double begin;      /* of the first event */
+    int steps, capacity;
+} Measured;
+
+static void add_steps(Measured *m, int step)
+{
+    while (m->steps <= step) {
+        if (m->steps == m->capacity) {
+            m->capacity = m->capacity ? 2 * m->capacity : 64;
+            m->updated = memory_resize(m->updated, (size_t)m->capacity, sizeof *m->updated);
+            m->microbatches = memory_resize(m->microbatches, (size_t)m->capacity, sizeof *m->microbatches);
+        }
+        m->microbatches[m->steps] = 0;
+        m->updated[m->steps++] = -HUGE_VAL;
+    }
+}
+
+static void note_update(Measured *m, int step, double end)
+{
+    add_steps(m, step);
+    if (end > m->updated[step]) m->updated[step] = end;
+}
+
+static bool note_backward(Measured *m, const Plan *plan, int step, const json_t *microbatch)
+{
+    json_int_t number = json_integer_value(microbatch);
+    if (!json_is_integer(microbatch) || number < 0 || number >= plan->microbatches) return false;
+    add_steps(m, step);
+    if (number >= m->microbatches[step]) m->microbatches[step] = (int)number + 1;
+    return true;
+}
+
+static bool read_event(Measured *m, const Plan *plan, const json_t *event, int skip)
+{
+    enum { MOST_STEPS = 1 << 24 };
+    const double most_s = 1e9; /* decades: nanoseconds of it fit 64 bits */
+    const char *phase = json_string_value(json_object_get(event, "ph")),
+               *name = json_string_value(json_object_get(event, "name"));
+    const json_t *args = json_object_get(event, "args"), *step = json_object_get(args, "step"),
+                 *microbatch = json_object_get(args, "microbatch"), *tid = json_object_get(event, "tid");
+    const json_t *start = json_object_get(event, "ts"), *length = json_object_get(event, "dur");
+    if (!phase || strcmp(phase, "X") != 0) return true;
+    if (!name || !json_is_integer(tid) || !json_is_integer(step) || !json_is_number(start) || !json_is_number(length))
+        return false;
+    json_int_t stage = json_integer_value(tid), number = json_integer_value(step);
+    double begin = json_number_value(start) / 1e6, duration = json_number_value(length) / 1e6;
+    if (stage < 0 || stage >= plan->stage_count || number < 0 || number > MOST_STEPS) return false;
+    if (!(fabs(begin) <= most_s && duration >= 0 && duration <= most_s)) return false;
+    if (begin < m->begin) m->begin = begin;
+    if (strcmp(name, "update") == 0) note_update(m, (int)number, begin + duration);
+    if (plan->rows.microbatch_kinds && strcmp(name, "backward") == 0 &&
+        !note_backward(m, plan, (int)number, microbatch))
+        return false;
+    if (number < skip) return true;
+    StageTimes *times = &m->stages[stage];
+    if (strcmp(name, "forward") == 0) times->forward += duration, times->forwards++;
+    if (strcmp(name, "backward") == 0) times->backward += duration, times->backwards++;
+    if (strcmp(name, "weight gradient") == 0) times->weight_gradient += duration, times->weight_gradients++;
+    if (strcmp(name, "update") == 0) times->update += duration, times->updates++;
+    return true;
+}
+
+static double mean(double sum, int64_t count) { return count > 0 ? sum / (double)count : 0; }
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_compared(Buffer *buffer, const char *what, int64_t predicted, double measured)
+{
+    char a[REPORT_TEXT], b[REPORT_TEXT];
+    int64_t now = (int64_t)(measured * 1e9);
+    buffer_print(buffer, " %s %s (planned %s", what, report_seconds(now, b), report_seconds(predicted, a));
+    if (predicted > 0) buffer_print(buffer, ", %+.1f%%", 100 * (measured * 1e9 / (double)predicted - 1));
+    buffer_print(buffer, ")");
+}
+
+/* From the last update of a step to that of the next: steps overlap where a stage is done early, and its waits for the
+ * others are no part of them. Of a lone step all that there is counts. Returns how many durations there are. */
+static int measure_steps(const Measured *m, double *durations)
+{
+    int count = 0;
+    for (int s = 1; s < m->steps; s++)
+        if (m->updated[s - 1] > -HUGE_VAL && m->updated[s] > m->updated[s - 1])
+            durations[count++] = m->updated[s] - m->updated[s - 1];
+    if (m->steps == 1 && m->updated[0] > m->begin) durations[count++] = m->updated[0] - m->begin;
+    return count;
+}
+
+/* What the plan makes of as many micro-batches; 0: its schedule does not run. */
+static int64_t planned_step(const Plan *plan, int microbatches, int64_t *known)
+{
+    Diagnostics ignored = {0};
+    Simulation simulation;
+    if (known[microbatches] == 0 && plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
+        known[microbatches] = simulation.step_ns;
+        simulation_free(&simulation);
+    }
+    diagnostics_free(&ignored);
+    return known[microbatches];
+}
+
+/* Steps that differ in their micro-batches, each beside what is planned for as many as it had. */
+static void print_steps_of_rows(Buffer *buffer, const Plan *plan, const Measured *m)
+{
+    int64_t *known = memory_allocate(((size_t)plan->microbatches + 1) * sizeof *known), planned = 0, microbatches = 0;
+    double measured = 0;
+    int count = 0;
+    for (int s = m->steps > 1 ? 1 : 0; s < m->steps; s++) {
+        double before = s > 0 ? m->updated[s - 1] : m->begin;
+        if (!(before > -HUGE_VAL && m->updated[s] > before) || m->microbatches[s] == 0) continue;
+        measured += m->updated[s] - before;
+        planned += planned_step(plan, m->microbatches[s], known);
+        microbatches += m->microbatches[s];
+        count++;
+    }
+    buffer_print(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
+    if (count > 0) {
+        print_compared(buffer, "mean", planned / count, measured / count);
+        buffer_print(buffer, ", micro-batches %.2f a step (expected %.2f)", (double)microbatches / count,
+                     row_samples_mean(&plan->rows));
+    }
+    buffer_print(buffer, "\n");
+    free(known);
+}
+
+static void print_steps(Buffer *buffer, const Plan *plan, const Measured *m)
+{
+    double *durations = memory_allocate((size_t)(m->steps + 1) * sizeof *durations);
+    int count = measure_steps(m, durations);
+    qsort(durations, (size_t)count, sizeof *durations, by_value);
+    buffer_print(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
+    if (count > 0) print_compared(buffer, "median", plan->simulated_step_ns, durations[count / 2]);
+    buffer_print(buffer, "\n");
+    free(durations);
+}
+
+static void print_measured(Buffer *buffer, const Plan *plan, const Measured *m)
+{
+    if (plan->rows.microbatch_kinds)
+        print_steps_of_rows(buffer, plan, m);
+    else
+        print_steps(buffer, plan, m);
+    for (int k = 0; k < plan->stage_count; k++) {
+        const StageTimes *t = &m->stages[k];
+        buffer_print(buffer, "  stage %d on %s:", k, plan->stages[k].device);
+        print_compared(buffer, "forward", plan->stages[k].forward_ns, mean(t->forward, t->forwards));
+        int64_t later = plan->stages[k].weight_gradient_ns;
+        print_compared(buffer, " backward", plan->stages[k].backward_ns - later, mean(t->backward, t->backwards));
+        if (later > 0) print_compared(buffer, " weight gradient", later, mean(t->weight_gradient, t->weight_gradients));
+        print_compared(buffer, " update", plan->stages[k].update_ns, mean(t->update, t->updates));
+        buffer_print(buffer, "\n");
+    }
+}
+
+static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Diagnostics *diagnostics)
+{
+    json_t *root = json_read(path, diagnostics), *events;
+    if (!root) return false;
+    Measured m = {.stages = memory_allocate((size_t)plan->stage_count * sizeof *m.stages), .begin = HUGE_VAL};
+    JsonReader reader = {path, diagnostics};
+    bool ok = json_is_object(root)
+                  ? json_get_array(reader, root, "", "traceEvents", &events)
+                  : diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a trace");
+    bool several = false; /* steps */
+    for (size_t i = 0; ok && i < json_array_size(events) && !several; i++)
+        several = json_integer_value(json_object_get(json_object_get(json_array_get(events, i), "args"), "step")) > 0;
+    for (size_t i = 0; ok && i < json_array_size(events); i++)
+        if (!read_event(&m, plan, json_array_get(events, i), several))
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                   "event %zu is not of a run of this plan", i);
+    if (ok) print_measured(buffer, plan, &m);
+    free(m.stages);
+    free(m.updated);
+    free(m.microbatches);
+    json_decref(root);
+    return ok;
+}
+
+static bool explain(const Options *options, Diagnostics *diagnostics)
+{
+    Plan plan;
+    Buffer buffer = {0};
+    if (!plan_read(&plan, options->plans[0], diagnostics)) return false;
+    report_text(&(Report){&plan, NULL, NULL}, &buffer);
+    bool ok = (!options->trace || explain_trace(&buffer, &plan, options->trace, diagnostics)) &&
+              file_write_all("-", buffer.bytes, buffer.size, diagnostics);
+    plan_free(&plan);
+    buffer_free(&buffer);
+    return ok;
+}
+
+int explain_command(const Options *options, Diagnostics *diagnostics)
+{
+    return explain(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+}

@@ -1,0 +1,58 @@
+/* skycc export: trained weights back into ONNX or a Hugging Face folder, or low-rank branches as an adapter. */
+#include "driver/commands/commands.h"
+#include "driver/compile/peft_adapter.h"
+#include "driver/compile/trained_values.h"
+#include "frontend/huggingface/export_folder.h"
+#include "frontend/text/labels.h"
+
+/* ---- What is written ---- */
+
+static bool write_folder(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
+{
+    FolderExport folder = {.output = options->folder, .source = options->source};
+    Arena arena = {0};
+    if (options->labels) folder.labels = label_names_of_data(options->labels, &arena, &folder.label_count, diagnostics);
+    bool ok = (!options->labels || folder.labels) && folder_export(options->model, &folder, find, context, diagnostics);
+    arena_free(&arena);
+    return ok;
+}
+
+static bool write_models(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
+{
+    return (!options->output || export_onnx(options->model, options->output, find, context, diagnostics)) &&
+           (!options->folder || write_folder(options, find, context, diagnostics));
+}
+
+/* ---- Low-rank branches ---- */
+
+static bool export_low_rank(const Options *options, TrainedValues *values, Diagnostics *diagnostics)
+{
+    MergedWeights merged = {0};
+    bool ok = trained_values_merge(&merged, values, options->model, diagnostics);
+    if (ok && options->adapter) ok = peft_adapter_write(&merged, options->adapter, diagnostics);
+    ok = ok && write_models(options, merged_weights_find, &merged, diagnostics);
+    merged_weights_free(&merged);
+    return ok;
+}
+
+static bool export_as_asked(const Options *options, TrainedValues *values, Diagnostics *diagnostics)
+{
+    if (trained_values_low_rank(values)) return export_low_rank(options, values, diagnostics);
+    if (options->adapter)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->checkpoint),
+                                 "compile with --lora, or write the model with -o",
+                                 "holds no low-rank branches to make an adapter of");
+    return write_models(options, trained_values_find, values, diagnostics);
+}
+
+int export_command(const Options *options, Diagnostics *diagnostics)
+{
+    TrainedValues values = {0};
+    bool ok = options->output || options->folder || options->adapter ||
+              diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc export --help lists the options",
+                                "nothing is asked for (-o TRAINED.onnx, --folder DIR or --adapter DIR)");
+    ok = ok && trained_values_open(&values, options->checkpoint, diagnostics) &&
+         export_as_asked(options, &values, diagnostics);
+    trained_values_free(&values);
+    return ok ? EXIT_OK : diagnostics->exit_code;
+}

@@ -1,0 +1,151 @@
+/* skycc probe: measures this machine, a model's kernels on it and, started by mpiexec, all devices and their links. */
+#include <stdlib.h>
+
+#include "driver/commands/commands.h"
+#include "driver/compile/local_program.h"
+#include "driver/compile/plan_model.h"
+#include "profiler/probe/measure.h"
+#include "profiler/probe/probe_world.h"
+#include "runtime/program/parallel.h"
+
+typedef struct Probe {
+    const Options *options;
+    PlannedModel planned;
+    ProbeWorld world;
+    Profile profile;
+} Probe;
+
+/* Times the kernels of a layer, which is a stage of its own here. */
+static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
+{
+    LocalProgram program;
+    Execution execution;
+    local_program_create(&program, &probe->planned.model, code);
+    bool ok = local_program_compile(&program, probe->options->target_cpu, diagnostics) &&
+              execution_open(&execution, &program.program, machine->threads, local_program_interpret, diagnostics);
+    if (ok) {
+        program_make_up_inputs(&execution);
+        ok = measure_stage(machine, &probe->profile.arena, &execution, diagnostics);
+        execution_close(&execution);
+    }
+    local_program_free(&program);
+    return ok;
+}
+
+/* All layers: the kernels that any plan may use. */
+static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
+{
+    Graph *graph = &probe->planned.model.graph;
+    StageIndex *index = stage_index_create(graph, probe->planned.model.bf16_products);
+    bool ok = true;
+    for (int layer = 0; ok && layer < graph->layer_count; layer++) {
+        StageCode code;
+        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
+        code.stage.slot_count = 1;
+        ok = stage_is_measured(machine, &code.stage) || measure_layer(probe, machine, &code, diagnostics);
+        stage_free(&code);
+    }
+    stage_index_free(index);
+    return ok;
+}
+
+/* This machine with so many threads. */
+static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
+{
+    Target target;
+    *machine = (MachineProfile){.threads = threads};
+    if (!target_init(&target, (TargetOptions){.cpu = probe->options->target_cpu}, diagnostics)) return false;
+    machine->target = arena_string(&probe->profile.arena, target.cpu);
+    bool ok = measure_machine(machine, &target, diagnostics);
+    target_free(&target);
+    return ok && measure_layers(probe, machine, diagnostics);
+}
+
+static void warn_of_threads(const ClusterDevice *device, Diagnostics *diagnostics)
+{
+    if (device->threads > parallel_processors())
+        diagnostics_warning(diagnostics, (Place){.object = device->name}, NULL,
+                            "has %d threads, but this process may use %d processors only", device->threads,
+                            parallel_processors());
+}
+
+/* Alone, this machine stands for all of them; devices with more threads are measured with as many. */
+static int probe_alone(Probe *probe, Diagnostics *diagnostics)
+{
+    Profile *profile = &probe->profile;
+    const Cluster *cluster = &probe->planned.cluster;
+    if (!measure(probe, &profile->reference, 1, diagnostics)) return diagnostics->exit_code;
+    profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        if (device->threads == 1) continue;
+        MachineProfile *machine = &profile->devices[profile->device_count];
+        const MachineProfile *same = NULL;
+        for (size_t i = 0; i < profile->device_count; i++)
+            if (profile->devices[i].threads == device->threads) same = &profile->devices[i];
+        if (!same) warn_of_threads(device, diagnostics);
+        if (same)
+            *machine = *same;
+        else if (!measure(probe, machine, device->threads, diagnostics))
+            return diagnostics->exit_code;
+        machine->device = device->name;
+        profile->device_count++;
+    }
+    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+}
+
+static bool check_processes(const Probe *probe, Diagnostics *diagnostics)
+{
+    int devices = probe->planned.cluster.device_count, processes = probe->world.size;
+    if (!probe->world.distributed || processes == devices) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(probe->options->plan.cluster),
+                             "start one process per device, in the order of the file",
+                             "describes %d devices, but the launcher started %d processes", devices, processes);
+}
+
+/* One of several: this process is the device of its rank. */
+static int probe_together(Probe *probe, Diagnostics *diagnostics)
+{
+    const ProbeWorld *world = &probe->world;
+    const Cluster *cluster = &probe->planned.cluster;
+    Profile *profile = &probe->profile;
+    const ClusterDevice *device = &cluster->devices[world->rank];
+    MachineProfile own;
+    probe_world_begin_turn(world, cluster);
+    warn_of_threads(device, diagnostics);
+    bool ok = measure(probe, &own, device->threads, diagnostics);
+    if (world->rank == 0) {
+        profile->reference = own;
+        if (device->threads > 1) ok = ok && measure(probe, &profile->reference, 1, diagnostics);
+    }
+    probe_world_end_turn(world, cluster);
+    int code = probe_world_agree(world, ok ? EXIT_OK : diagnostics->exit_code);
+    if (code) return code;
+    probe_world_gather(world, cluster, &own, profile);
+    probe_world_measure_links(world, cluster, profile);
+    if (world->rank > 0) return EXIT_OK;
+    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+}
+
+static bool load(Probe *probe, Diagnostics *diagnostics)
+{
+    const Options *options = probe->options;
+    ModelOptions load = options->load;
+    load.train = true;
+    load.import.no_weights = true; /* their values do not matter here */
+    if (!options->model) return cluster_read(&probe->planned.cluster, options->plan.cluster, diagnostics);
+    return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics);
+}
+
+int probe_command(const Options *options, Diagnostics *diagnostics)
+{
+    Probe probe = {.options = options};
+    probe_world_open(&probe.world);
+    bool ok = load(&probe, diagnostics) && check_processes(&probe, diagnostics);
+    int code = probe_world_agree(&probe.world, ok ? EXIT_OK : diagnostics->exit_code);
+    if (!code) code = probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics);
+    profile_free(&probe.profile);
+    planned_model_free(&probe.planned);
+    probe_world_close(&probe.world);
+    return code;
+}

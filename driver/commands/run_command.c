@@ -1,0 +1,308 @@
+/* skycc run: compiles the model for this machine (or interprets it) and runs it on given inputs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "codegen/kernels/kernel_compiler.h"
+#include "codegen/stage/stage.h"
+#include "driver/commands/commands.h"
+#include "driver/compile/input_tensors.h"
+#include "driver/compile/local_program.h"
+#include "driver/compile/training_model.h"
+#include "driver/compile/weights.h"
+#include "runtime/program/execute.h"
+#include "runtime/program/parallel.h"
+#include "runtime/program/step.h"
+#include "runtime/storage/parameters.h"
+
+/* Whether the model has inputs; true also if it cannot be told, which its import will explain. */
+static bool takes_inputs(const char *path)
+{
+    Diagnostics unread = {0};
+    OnnxModel model;
+    bool opened = strcmp(path, "-") != 0 && onnx_model_open(&model, path, true, &unread);
+    bool takes = !opened || model.proto->graph->n_input > 0;
+    if (opened) onnx_model_close(&model);
+    diagnostics_free(&unread);
+    return takes;
+}
+
+typedef struct Run {
+    const Options *options;
+    TrainingModel model;
+    InputTensors inputs;
+    StageCode code;
+    LocalProgram program;
+    Execution execution;
+    bool open;
+    double *losses; /* per step, and after the last */
+    SafeTensorsWriter *writer;
+    Arena arena;
+} Run;
+
+static bool load(Run *run, Diagnostics *diagnostics)
+{
+    const Options *options = run->options;
+    if (!options->inputs.count && takes_inputs(options->model))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc run --help lists the options",
+                                 "no inputs are named (--inputs FILE...)");
+    for (size_t i = 0; i < options->inputs.count; i++)
+        if (!input_tensors_add(&run->inputs, options->inputs.items[i], diagnostics)) return false;
+    ModelOptions load = options->load;
+    load.seed = options->seed;
+    load.want_loss = load.loss;
+    load.differentiate = options->gradients;
+    load.train = options->steps >= 0;
+    InputShape *shapes = arena_new_array(&run->arena, InputShape, run->inputs.count);
+    for (size_t i = 0; i < run->inputs.count; i++) {
+        const InputTensor *tensor = &run->inputs.tensors[i];
+        shapes[i] = (InputShape){tensor->name, tensor->shape, tensor->dtype, tensor->data};
+    }
+    load.import.input_shapes = shapes;
+    load.import.input_shape_count = run->inputs.count;
+    return training_model_load(&run->model, options->model, &load, diagnostics);
+}
+
+static bool compile(Run *run, Diagnostics *diagnostics)
+{
+    Graph *graph = &run->model.graph;
+    StageIndex *index = stage_index_create(graph, run->model.bf16_products);
+    stage_build_indexed(&run->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
+    stage_index_free(index);
+    run->code.stage.slot_count = 1;
+    if (run->options->init.drawn) weights_draw(&run->code, graph, run->options->init.deviation);
+    local_program_create(&run->program, &run->model, &run->code);
+    run->program.program.seed = run->options->seed;
+    if (!run->options->interpret && !local_program_compile(&run->program, run->options->target_cpu, diagnostics))
+        return false;
+    int threads = run->options->threads ? run->options->threads : parallel_threads(0);
+    run->open = execution_open(&run->execution, &run->program.program, threads, local_program_interpret, diagnostics);
+    return run->open;
+}
+
+static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagnostics *diagnostics)
+{
+    const InputTensor *given = input_tensors_find(&run->inputs, input->name, position);
+    char object[512];
+    snprintf(object, sizeof object, "input '%.400s'", input->name);
+    if (!given)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = run->options->model, .object = object},
+                                 "name a file that holds it with --inputs", "no tensor is given for it");
+    Shape shape = {.rank = (int)input->rank};
+    memcpy(shape.dim, input->dim, sizeof shape.dim);
+    char wanted[256], found[256];
+    if (!shape_equal(&shape, &given->shape))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
+                                 "has shape %s, but the model takes %s", shape_format(&given->shape, found),
+                                 shape_format(&shape, wanted));
+    bool is_bits = input->dtype == DTYPE_BF16 && given->dtype == DTYPE_U16; /* as ONNX's own old test data have it */
+    bool widens = dtype_is_integer(given->dtype) && labels_of_input(&run->program.program, input->name, NULL);
+    if (!is_bits && dtype_is_float((DType)input->dtype) != dtype_is_float(given->dtype) && !widens)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
+                                 "has element type %s, but the model takes %s", dtype_name(given->dtype),
+                                 dtype_name((DType)input->dtype));
+    DType dtype = is_bits ? DTYPE_BF16 : given->dtype;
+    void *destination = execution_address(&run->execution, 0, 0, input->location);
+    for (int64_t i = 0, n = shape_elements(&shape); i < n; i++) {
+        if (dtype_is_float(dtype) || dtype_is_float((DType)input->dtype)) {
+            element_store_double((DType)input->dtype, destination, i, element_as_double(dtype, given->data, i));
+            continue;
+        }
+        int64_t value = element_as_integer(dtype, given->data, i), limit = input->value_limit;
+        if (limit && (value < -limit || value >= limit)) /* negative ones count from the end */
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
+                                     "element %lld is %lld, outside the table of %lld rows that it indexes",
+                                     (long long)i, (long long)value, (long long)limit);
+        element_store_integer((DType)input->dtype, destination, i, value);
+    }
+    return true;
+}
+
+static bool check_labels(Run *run, uint32_t number, Diagnostics *diagnostics)
+{
+    const SkyProgram *program = &run->program.program;
+    const SkyLabels *allowed = &program->labels[number];
+    const SkyTensor *labels = program_labels(program, number);
+    if (!labels) return true;
+    const void *data = execution_address(&run->execution, 0, 0, labels->location);
+    for (uint64_t i = 0, n = labels->bytes / dtype_size((DType)labels->dtype); i < n; i++) {
+        if (label_is_valid(allowed, (DType)labels->dtype, data, (int64_t)i)) continue;
+        const LabelText text = label_describe(allowed, (DType)labels->dtype, data, (int64_t)i);
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(run->options->inputs.items[0]), NULL,
+                                 "label %s of row %llu of '%s' is not %s", text.value, (unsigned long long)i,
+                                 allowed->name, text.range);
+    }
+    return true;
+}
+
+static bool fill_inputs(Run *run, Diagnostics *diagnostics)
+{
+    const Graph *graph = &run->model.graph;
+    const SkyStage *stage = &run->code.stage;
+    bool ok = true;
+    for (size_t g = 0; g < graph->input_count; g++)
+        for (uint32_t i = 0; i < stage->input_count; i++)
+            if (strcmp(stage->inputs[i].name, graph_value(graph, graph->inputs[g])->name) == 0)
+                ok &= fill_input(run, &stage->inputs[i], g, diagnostics);
+    for (uint32_t l = 0; ok && l < run->program.program.label_count; l++) ok = check_labels(run, l, diagnostics);
+    return ok;
+}
+
+static bool fill_parameters(Run *run, Diagnostics *diagnostics)
+{
+    const SkyStage *stage = &run->code.stage;
+    bool drawn = run->options->init.drawn;
+    if (drawn && !parameters_initialize(&run->execution, ".", diagnostics)) return false;
+    for (uint32_t i = 0; i < stage->parameter_count; i++) {
+        const Value *value = graph_value(&run->model.graph, run->code.parameter_values[i]);
+        if (value->data && (!drawn || is_low_rank(&run->model, run->code.parameter_values[i])))
+            memcpy(execution_address(&run->execution, 0, 0, stage->parameters[i].value.location), value->data,
+                   stage->parameters[i].value.bytes);
+    }
+    return true;
+}
+
+static void set_step(Run *run, int step)
+{
+    const SkyOptimizer *optimizer = &run->program.program.optimizer;
+    LabelCount labels[SKY_MOST_LABELS];
+    program_count_labels(&run->program.program, &run->execution, labels);
+    step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay, step);
+    step_scalars_losses(run->execution.step, &run->program.program, labels);
+    if (run->options->gradients || run->options->steps >= 0)
+        step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
+}
+
+static double loss_value(const Run *run)
+{
+    const SkyStage *stage = &run->code.stage;
+    if (!stage->has_loss) return 0;
+    const Value *loss = graph_value(&run->model.graph, run->model.graph.loss);
+    return element_as_double(loss->dtype, execution_address(&run->execution, 0, 0, stage->loss), 0);
+}
+
+/* Names under which a parameter is written: one for itself and one for every initializer tied to it. */
+static void write_parameter(Run *run, const char *prefix, ValueId id, const void *data)
+{
+    const Value *value = graph_value(&run->model.graph, id);
+    const ImportedModel *imported = &run->model.imported;
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        const ImportedParameter *name = &imported->parameters[i];
+        if (name->value != id) continue;
+        Shape shape = value->shape;
+        size_t size = dtype_size(value->dtype), bytes = (size_t)shape_elements(&shape) * size;
+        char *copy = arena_copy(&run->arena, data, bytes);
+        if (name->transposed) {
+            int64_t rows = shape.dim[0], columns = shape.dim[1];
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < columns; c++)
+                    memcpy(copy + (size_t)(c * rows + r) * size, (const char *)data + (size_t)(r * columns + c) * size,
+                           size);
+            shape.dim[0] = columns, shape.dim[1] = rows;
+        }
+        safetensors_writer_add(run->writer, arena_format(&run->arena, "%s/%s", prefix, name->name), value->dtype,
+                               &shape, copy);
+    }
+}
+
+static void write_outputs(Run *run)
+{
+    const SkyStage *stage = &run->code.stage;
+    for (uint32_t i = 0; i < stage->output_count; i++) {
+        const SkyTensor *output = &stage->outputs[i];
+        Shape shape = {.rank = (int)output->rank};
+        memcpy(shape.dim, output->dim, sizeof shape.dim);
+        const void *data = execution_address(&run->execution, 0, 0, output->location);
+        safetensors_writer_add(run->writer, arena_format(&run->arena, "out/%s", output->name), (DType)output->dtype,
+                               &shape, arena_copy(&run->arena, data, output->bytes));
+    }
+    if (stage->has_loss) {
+        float *loss = arena_new(&run->arena, float);
+        *loss = (float)loss_value(run);
+        safetensors_writer_add(run->writer, "loss", DTYPE_F32, &(Shape){0}, loss);
+    }
+}
+
+static void write_gradients(Run *run)
+{
+    const SkyStage *stage = &run->code.stage;
+    for (uint32_t i = 0; i < stage->parameter_count; i++)
+        if (graph_gradient(&run->model.graph, run->code.parameter_values[i]))
+            write_parameter(run, "grad", run->code.parameter_values[i],
+                            execution_address(&run->execution, 0, 0, stage->parameters[i].gradient));
+}
+
+/* The names of frozen parameters, a line each: what is exported of this file takes them from the model. */
+static void note_frozen(Run *run)
+{
+    Buffer names = {0};
+    for (size_t i = 0; i < run->model.imported.parameter_count; i++)
+        if (run->model.imported.parameters[i].frozen)
+            buffer_print(&names, "%s%s", names.size ? "\n" : "", run->model.imported.parameters[i].name);
+    if (names.size) safetensors_writer_metadata(run->writer, "frozen", arena_string(&run->arena, buffer_text(&names)));
+    buffer_free(&names);
+}
+
+static bool backward(Run *run, Diagnostics *diagnostics)
+{
+    if (!execution_run(&run->execution, 0, SKY_LIST_BACKWARD, 0, diagnostics)) return false;
+    execution_sum_uses(&run->execution, 0);
+    return true;
+}
+
+static bool train(Run *run, Diagnostics *diagnostics)
+{
+    int steps = run->options->steps;
+    run->losses = arena_new_array(&run->arena, double, (size_t)steps + 1);
+    for (int step = 0; step < steps; step++) {
+        run->losses[step] = loss_value(run);
+        if (step > 0 && !backward(run, diagnostics)) return false;
+        if (!execution_run(&run->execution, 0, SKY_LIST_UPDATE, 0, diagnostics)) return false;
+        set_step(run, step + 1);
+        if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
+        if (run->options->verbose) fprintf(stderr, "step %d loss %.9g\n", step, run->losses[step]);
+    }
+    run->losses[steps] = loss_value(run);
+    safetensors_writer_add(run->writer, "train/loss", DTYPE_F64, &(Shape){1, {steps + 1}}, run->losses);
+    const SkyStage *stage = &run->code.stage;
+    for (uint32_t i = 0; i < stage->parameter_count; i++)
+        write_parameter(run, "param", run->code.parameter_values[i],
+                        execution_address(&run->execution, 0, 0, stage->parameters[i].value.location));
+    return true;
+}
+
+static bool execute(Run *run, Diagnostics *diagnostics)
+{
+    if (!fill_parameters(run, diagnostics) || !fill_inputs(run, diagnostics)) return false;
+    set_step(run, 0);
+    if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
+    run->writer = safetensors_writer();
+    if (!run->options->init.drawn) note_frozen(run); /* else the model has other values */
+    if (run->model.low_rank_text) safetensors_writer_metadata(run->writer, "lora", run->model.low_rank_text);
+    write_outputs(run);
+    bool differentiates = run->options->gradients || run->options->steps >= 0;
+    if (differentiates && !backward(run, diagnostics)) return false;
+    if (run->options->gradients) write_gradients(run);
+    if (run->options->steps >= 0 && !train(run, diagnostics)) return false;
+    SafeTensorsWriter *writer = run->writer;
+    run->writer = NULL;
+    return safetensors_write(writer, run->options->output, diagnostics);
+}
+
+static void run_free(Run *run)
+{
+    if (run->open) execution_close(&run->execution);
+    local_program_free(&run->program);
+    stage_free(&run->code);
+    training_model_free(&run->model);
+    input_tensors_free(&run->inputs);
+    arena_free(&run->arena);
+}
+
+int run_command(const Options *options, Diagnostics *diagnostics)
+{
+    Run run = {.options = options};
+    bool ok = load(&run, diagnostics) && compile(&run, diagnostics) && execute(&run, diagnostics);
+    run_free(&run);
+    return ok ? EXIT_OK : diagnostics->exit_code;
+}

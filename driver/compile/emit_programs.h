@@ -1,0 +1,23 @@
+/* Programs of a pipeline become executables: kernels compiled once per target, tables per rank, linked. */
+#ifndef DRIVER_COMPILE_EMIT_PROGRAMS_H
+#define DRIVER_COMPILE_EMIT_PROGRAMS_H
+
+#include "driver/compile/stage_programs.h"
+
+typedef struct EmitOptions {
+    const char *directory;
+    const char *cpu;  /* of native targets; NULL: this machine's */
+    const char *form; /* NULL: executables; "llvm" or "asm": the text of each rank's kernels; "obj": objects */
+} EmitOptions;
+
+/* What there was to do, and how long it took. */
+typedef struct EmitTimes {
+    size_t kernels, cached; /* over all targets; cached: of them, those that the cache held */
+    double compile_s, link_s;
+} EmitTimes;
+
+/* Writes DIRECTORY/stage-NN (or stage-NN.ll, .s; stage-NN.o and the kernels' objects). Errors: EXIT_TOOLCHAIN. */
+bool stage_programs_emit(StagePrograms *pipeline, const Cluster *cluster, const EmitOptions *options, EmitTimes *times,
+                         Diagnostics *diagnostics);
+
+#endif

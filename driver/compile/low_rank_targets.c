@@ -1,0 +1,203 @@
+#include "driver/compile/low_rank_targets.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+/* ---- What --lora says ---- */
+
+enum { MOST_RANK = 1 << 16 };
+
+static bool read_number(const char *text, double least, double greatest, double *number)
+{
+    char *end;
+    *number = strtod(text, &end);
+    return end != text && !*end && *number >= least && *number <= greatest;
+}
+
+/* Sets what the item KEY=VALUE says; `value` is NULL where there is no '='. */
+static bool read_item(LowRankSpec *spec, const char *key, const char *value, bool *in_targets)
+{
+    double number = 0;
+    const char *target = value ? value : key;
+    if (value) *in_targets = strcmp(key, "targets") == 0;
+    if (*in_targets) return *target && (spec->targets[spec->target_count++] = target);
+    if (!value) return false;
+    if (strcmp(key, "r") == 0) {
+        bool whole = read_number(value, 1, MOST_RANK, &number) && number == (int)number;
+        spec->rank = (int)number;
+        return whole;
+    }
+    if (strcmp(key, "alpha") == 0) return read_number(value, 1e-6, 1e6, &spec->alpha);
+    return strcmp(key, "dropout") == 0 && read_number(value, 0, 1, &spec->dropout) && spec->dropout < 1;
+}
+
+bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics)
+{
+    static const char hint[] = "write for instance --lora r=8,alpha=16,targets=query,value,dropout=0.05";
+    *spec = (LowRankSpec){.text = text, .targets = arena_new_array(arena, const char *, strlen(text) + 1)};
+    bool in_targets = false;
+    for (char *item = arena_string(arena, text), *next; item; item = next) {
+        next = strchr(item, ',');
+        if (next) *next++ = '\0';
+        char *equals = strchr(item, '=');
+        if (equals) *equals++ = '\0';
+        if (!read_item(spec, item, equals, &in_targets))
+            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, "malformed item '%s%s%s' of --lora",
+                                     item, equals ? "=" : "", equals ? equals : "");
+    }
+    if (!spec->rank || !spec->target_count)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, "--lora %s says no %s", text,
+                                 spec->rank ? "targets" : "rank r");
+    if (spec->alpha == 0) spec->alpha = spec->rank;
+    return true;
+}
+
+/* ---- Which weights it means ---- */
+
+static bool matches(const char *target, const char *name)
+{
+    if (!name) return false;
+    if (strpbrk(target, "*?[")) return fnmatch(target, name, 0) == 0;
+    size_t length = strlen(target);
+    for (const char *at = name; (at = strstr(at, target)); at++)
+        if ((at == name || at[-1] == '.') && (!at[length] || at[length] == '.')) return true;
+    return false;
+}
+
+bool low_rank_target_matches(const char *target, const char *name, const char *alias)
+{
+    return matches(target, name) || matches(target, alias);
+}
+
+static bool is_meant(const LowRankSpec *spec, const ImportedParameter *parameter, bool *used)
+{
+    bool meant = false;
+    for (size_t t = 0; t < spec->target_count; t++) {
+        if (!low_rank_target_matches(spec->targets[t], parameter->name, parameter->alias)) continue;
+        used[t] = meant = true;
+    }
+    return meant;
+}
+
+/* Whether the name is one that modules give, rather than one that an exporter made up. */
+static bool speaks(const char *name)
+{
+    size_t length = strlen(name);
+    return strchr(name, '.') && !strstr(name, "::") && length > 7 && strcmp(name + length - 7, ".weight") == 0;
+}
+
+/* What the module is called that the weight belongs to. */
+static const char *module_of(ImportedModel *model, const ImportedParameter *parameter)
+{
+    const char *name = speaks(parameter->name) || !parameter->alias ? parameter->name : parameter->alias;
+    size_t length = strlen(name);
+    if (length > 7 && strcmp(name + length - 7, ".weight") == 0) length -= 7;
+    return arena_string_n(&model->arena, name, length);
+}
+
+static bool has_module(const LowRank *low_rank, const char *module)
+{
+    for (size_t i = 0; i < low_rank->count; i++)
+        if (strcmp(low_rank->branches[i].module, module) == 0) return true;
+    return false;
+}
+
+static bool add_branch(LowRank *low_rank, const ImportedParameter *parameter, const Graph *graph, ImportedModel *model,
+                       Diagnostics *diagnostics)
+{
+    const ProductWeight weight = product_weight(graph, parameter->value);
+    char object[512], node[512];
+    if (!weight.in_product) return false;
+    if (weight.problem) {
+        snprintf(object, sizeof object, "parameter '%.400s'", parameter->name);
+        diagnostics_warning(
+            diagnostics, (Place){.file = graph->file, .object = object},
+            arena_format(&model->arena, "in %s", node_place(graph, graph_node(graph, weight.node), node).object),
+            "%s, so it gets no low-rank branch", weight.problem);
+        return false;
+    }
+    const char *module = module_of(model, parameter), *unique = module;
+    for (size_t i = 0; i < low_rank->count; i++)
+        if (low_rank->branches[i].weight == parameter->value) return true; /* tied to one that has */
+    for (int number = 1; has_module(low_rank, unique); number++)
+        unique = arena_format(&model->arena, "%s#%d", module, number);
+    low_rank->branches[low_rank->count++] = (LowRankBranch){.weight = parameter->value, .module = unique};
+    return true;
+}
+
+/* ---- What there is, if a target means nothing ---- */
+
+/* The component before the last dot of a weight's name, and else all of it. */
+static const char *last_component(ImportedModel *model, const ImportedParameter *parameter)
+{
+    const char *module = module_of(model, parameter), *dot = strrchr(module, '.');
+    return dot && dot[1] ? dot + 1 : module;
+}
+
+static bool names_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at++)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ',')) return true;
+    return false;
+}
+
+static bool refuse_target(const char *target, const Graph *graph, ImportedModel *model, Diagnostics *diagnostics)
+{
+    enum { MOST_LISTED = 40 };
+    Buffer names = {0};
+    int listed = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ProductWeight weight = product_weight(graph, model->parameters[i].value);
+        const char *name = last_component(model, &model->parameters[i]);
+        if (!weight.in || names_listed(names.size ? buffer_text(&names) : "", name)) continue;
+        if (++listed <= MOST_LISTED) buffer_print(&names, "%s%s", names.size ? ", " : "", name);
+    }
+    if (listed > MOST_LISTED) buffer_print(&names, " and %d more (skycc check -v)", listed - MOST_LISTED);
+    char hint[2048];
+    snprintf(hint, sizeof hint, "weights of products are: %s", listed ? buffer_text(&names) : "none");
+    buffer_free(&names);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), hint,
+                             "--lora: the target '%s' matches no weight of a matrix product", target);
+}
+
+bool low_rank_choose(LowRank *low_rank, const LowRankSpec *spec, uint64_t seed, const Graph *graph,
+                     ImportedModel *model, Diagnostics *diagnostics)
+{
+    *low_rank = (LowRank){.rank = spec->rank,
+                          .alpha = spec->alpha,
+                          .dropout = spec->dropout,
+                          .seed = seed,
+                          .branches = arena_new_array(&model->arena, LowRankBranch, model->parameter_count)};
+    bool *used = memory_allocate(spec->target_count), *useful = memory_allocate(spec->target_count), ok = true;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        memset(used, 0, spec->target_count);
+        if (!is_meant(spec, &model->parameters[i], used) ||
+            !add_branch(low_rank, &model->parameters[i], graph, model, diagnostics))
+            continue;
+        for (size_t t = 0; t < spec->target_count; t++) useful[t] |= used[t];
+    }
+    for (size_t t = 0; t < spec->target_count; t++)
+        if (!useful[t]) ok = refuse_target(spec->targets[t], graph, model, diagnostics);
+    free(used);
+    free(useful);
+    return ok;
+}
+
+void low_rank_list_parameters(const LowRank *low_rank, ImportedModel *model, const Graph *graph)
+{
+    for (size_t i = 0; i < low_rank->count; i++) {
+        const ValueId values[2] = {low_rank->branches[i].a, low_rank->branches[i].b};
+        for (int k = 0; k < 2 && values[k]; k++) {
+            ImportedParameter parameter = {.name = graph_value(graph, values[k])->name,
+                                           .initializer = SIZE_MAX,
+                                           .value = values[k],
+                                           .trained = true,
+                                           .why = "belongs to a low-rank branch"};
+            array_push(model->parameters, model->parameter_count, model->parameter_capacity, parameter);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+#include "driver/compile/merged_weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ANY_DIMENSION = 8 }; /* for weights it does not matter */
+
+/* Warnings were given when the model was compiled. */
+static bool import(MergedWeights *merged, const char *path, const LowRankSpec *spec, Diagnostics *diagnostics)
+{
+    const ImportOptions options = {.default_dimension = ANY_DIMENSION};
+    Diagnostics found = {0};
+    bool ok = import_onnx(&merged->graph, &merged->model, path, &options, &found) &&
+              low_rank_choose(&merged->low_rank, spec, 0, &merged->graph, &merged->model, &found);
+    for (const Diagnostic *d = found.first; d; d = d->next)
+        if (d->is_error) diagnostics_error(diagnostics, found.exit_code, d->place, d->hint, "%s", d->message);
+    diagnostics_free(&found);
+    return ok;
+}
+
+static bool refuse(const MergedWeights *merged, const char *name, const char *problem, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = merged->graph.file, .object = name},
+                             "was the checkpoint made from this model?", "%s", problem);
+}
+
+/* One factor of a branch; *values stays NULL where there is none. */
+static bool find_factor(MergedWeights *merged, const char *module, const char *factor, int64_t rows, int64_t columns,
+                        const float **values, Diagnostics *diagnostics)
+{
+    const char *name = arena_format(&merged->arena, "%s.%s.weight", module, factor);
+    TrainedTensor tensor;
+    if (!merged->find(merged->context, name, &tensor)) return true;
+    if (tensor.dtype != DTYPE_F32 || !tensor.data || !shape_equal(&tensor.shape, &(Shape){2, {rows, columns}}))
+        return refuse(merged, name, "has another shape in the checkpoint", diagnostics);
+    *values = tensor.data;
+    return true;
+}
+
+static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diagnostics *diagnostics)
+{
+    MergedBranch found = {.branch = *branch, .weight = product_weight(&merged->graph, branch->weight)};
+    int rank = merged->low_rank.rank;
+    if (!find_factor(merged, branch->module, "lora_A", rank, found.weight.in, &found.a, diagnostics) ||
+        !find_factor(merged, branch->module, "lora_B", found.weight.out, rank, &found.b, diagnostics))
+        return false;
+    if (!found.a != !found.b)
+        return refuse(merged, branch->module, "has one of lora_A and lora_B in the checkpoint, not both", diagnostics);
+    if (found.a) merged->branches[merged->count++] = found;
+    return true;
+}
+
+bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankSpec *spec, FindTrained *find,
+                         void *context, Diagnostics *diagnostics)
+{
+    *merged = (MergedWeights){.find = find, .context = context};
+    graph_init(&merged->graph, path);
+    if (!import(merged, path, spec, diagnostics)) return false;
+    merged->branches = arena_new_array(&merged->arena, MergedBranch, merged->low_rank.count);
+    for (size_t i = 0; i < merged->low_rank.count; i++)
+        if (!find_branch(merged, &merged->low_rank.branches[i], diagnostics)) return false;
+    return true;
+}
+
+void merged_weights_free(MergedWeights *merged)
+{
+    for (size_t i = 0; i < merged->count; i++) free(merged->branches[i].merged);
+    graph_free(&merged->graph);
+    imported_model_free(&merged->model);
+    arena_free(&merged->arena);
+}
+
+/* The trained value, or the model's own, where the weight is frozen. */
+static const void *base_value(MergedWeights *merged, const Value *value, DType *dtype)
+{
+    TrainedTensor tensor;
+    bool found = merged->find(merged->context, value->name, &tensor) && tensor.data;
+    *dtype = found ? tensor.dtype : value->dtype;
+    return found ? tensor.data : value->data;
+}
+
+/* False if nobody has the weight's own value. */
+static bool merge(MergedWeights *merged, MergedBranch *branch)
+{
+    const Value *value = graph_value(&merged->graph, branch->branch.weight);
+    int64_t in = branch->weight.in, out = branch->weight.out, rank = merged->low_rank.rank;
+    double scale = merged->low_rank.alpha / (double)rank;
+    DType dtype;
+    const void *base = base_value(merged, value, &dtype);
+    if (!base) return false;
+    branch->merged = memory_allocate((size_t)(in * out) * sizeof(float));
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++) {
+            int64_t at = branch->weight.transposed ? o * in + i : i * out + o;
+            double sum = 0;
+            for (int64_t r = 0; r < rank; r++) sum += (double)branch->b[o * rank + r] * (double)branch->a[r * in + i];
+            branch->merged[at] = (float)(element_as_double(dtype, base, at) + scale * sum);
+        }
+    return true;
+}
+
+static MergedBranch *branch_of(MergedWeights *merged, ValueId weight)
+{
+    for (size_t i = 0; i < merged->count; i++)
+        if (merged->branches[i].branch.weight == weight) return &merged->branches[i];
+    return NULL;
+}
+
+static const float *transposed(MergedWeights *merged, const float *values, Shape *shape)
+{
+    int64_t rows = shape->dim[0], columns = shape->dim[1];
+    float *copy = arena_new_array(&merged->arena, float, (size_t)(rows * columns));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) copy[c * rows + r] = values[r * columns + c];
+    *shape = (Shape){2, {columns, rows}};
+    return copy;
+}
+
+bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor)
+{
+    MergedWeights *merged = context;
+    for (size_t i = 0; i < merged->model.parameter_count; i++) {
+        const ImportedParameter *parameter = &merged->model.parameters[i];
+        MergedBranch *branch = strcmp(parameter->name, name) == 0 ? branch_of(merged, parameter->value) : NULL;
+        if (!branch) continue;
+        if (!branch->merged && !merge(merged, branch)) return false;
+        *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged};
+        if (parameter->transposed) tensor->data = transposed(merged, branch->merged, &tensor->shape);
+        return true;
+    }
+    return merged->find(merged->context, name, tensor);
+}

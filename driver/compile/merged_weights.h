@@ -1,0 +1,36 @@
+/* What a model's weights are once low-rank branches are part of them: W + alpha/rank (B A)^T. A FindTrained
+ * (frontend/onnx/export.h) over another one, for whatever writes weights. */
+#ifndef DRIVER_COMPILE_MERGED_WEIGHTS_H
+#define DRIVER_COMPILE_MERGED_WEIGHTS_H
+
+#include "driver/compile/low_rank_targets.h"
+#include "frontend/onnx/export.h"
+
+typedef struct MergedBranch {
+    LowRankBranch branch;
+    ProductWeight weight;
+    const float *a, *b; /* [rank, in], [out, rank] */
+    float *merged;      /* the weight, as the graph's parameter has it; made when it is asked for */
+} MergedBranch;
+
+typedef struct MergedWeights {
+    Arena arena;
+    Graph graph;
+    ImportedModel model;
+    LowRank low_rank;
+    FindTrained *find; /* where the trained values are */
+    void *context;
+    MergedBranch *branches; /* those that have trained values, in the model's order */
+    size_t count;
+} MergedWeights;
+
+/* Imports the model and finds the branches that `spec` means, in the values that `find` knows. Reports a branch that is
+ * there in part or in other shapes. Free it in any case. */
+bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankSpec *spec, FindTrained *find,
+                         void *context, Diagnostics *diagnostics);
+void merged_weights_free(MergedWeights *merged);
+
+/* A FindTrained whose context is a MergedWeights: a weight with a branch as the two together, all else as it is. */
+bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor);
+
+#endif

@@ -1,0 +1,146 @@
+#include "driver/compile/peft_adapter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/directory.h"
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "frontend/onnx/head_names.h"
+
+typedef struct Adapter {
+    MergedWeights *merged;
+    SafeTensorsWriter *writer;
+    const char **saved; /* modules that were trained themselves */
+    size_t saved_count, saved_capacity;
+    bool unnamed; /* something has no name that a module can have */
+    Arena arena;
+} Adapter;
+
+/* What the library puts before the names of the model that it adapts. */
+static const char *key_of(Adapter *adapter, const char *module, const char *tensor)
+{
+    return arena_format(&adapter->arena, "base_model.model.%s.%s", module, tensor);
+}
+
+static void add_branches(Adapter *adapter)
+{
+    MergedWeights *merged = adapter->merged;
+    int64_t rank = merged->low_rank.rank;
+    for (size_t i = 0; i < merged->count; i++) {
+        const MergedBranch *branch = &merged->branches[i];
+        const char *module = branch->branch.module;
+        adapter->unnamed |= strpbrk(module, ":/#") != NULL;
+        safetensors_writer_add(adapter->writer, key_of(adapter, module, "lora_A.weight"), DTYPE_F32,
+                               &(Shape){2, {rank, branch->weight.in}}, branch->a);
+        safetensors_writer_add(adapter->writer, key_of(adapter, module, "lora_B.weight"), DTYPE_F32,
+                               &(Shape){2, {branch->weight.out, rank}}, branch->b);
+    }
+}
+
+/* The library saves whole modules: of a head the module that has its name, of others the one that has the tensor. */
+static void add_saved(Adapter *adapter, const char *name)
+{
+    size_t length = head_name_length(name);
+    const char *dot = strrchr(name, '.');
+    if (!length) length = dot ? (size_t)(dot - name) : strlen(name);
+    for (size_t i = 0; i < adapter->saved_count; i++)
+        if (strlen(adapter->saved[i]) == length && memcmp(adapter->saved[i], name, length) == 0) return;
+    array_push(adapter->saved, adapter->saved_count, adapter->saved_capacity,
+               arena_string_n(&adapter->arena, name, length));
+}
+
+/* Weights of products stand as [out, in] in modules. */
+static const void *as_in_module(Adapter *adapter, const ImportedParameter *parameter, TrainedTensor *tensor)
+{
+    ProductWeight weight = product_weight(&adapter->merged->graph, parameter->value);
+    if (!weight.in || weight.transposed != parameter->transposed) return tensor->data;
+    int64_t rows = tensor->shape.dim[0], columns = tensor->shape.dim[1];
+    float *copy = arena_new_array(&adapter->arena, float, (size_t)(rows * columns));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++)
+            copy[c * rows + r] = (float)element_as_double(tensor->dtype, tensor->data, r * columns + c);
+    tensor->shape = (Shape){2, {columns, rows}};
+    tensor->dtype = DTYPE_F32;
+    return copy;
+}
+
+static void add_modules_to_save(Adapter *adapter)
+{
+    MergedWeights *merged = adapter->merged;
+    for (size_t i = 0; i < merged->model.parameter_count; i++) {
+        const ImportedParameter *parameter = &merged->model.parameters[i];
+        TrainedTensor tensor;
+        if (!merged->find(merged->context, parameter->name, &tensor) || !tensor.data) continue;
+        bool speaks = strchr(parameter->name, '.') && !strpbrk(parameter->name, ":/#");
+        const char *name = speaks || !parameter->alias ? parameter->name : parameter->alias;
+        adapter->unnamed |= !strchr(name, '.') || strpbrk(name, ":/#");
+        add_saved(adapter, name);
+        const void *data = as_in_module(adapter, parameter, &tensor);
+        safetensors_writer_add(adapter->writer, arena_format(&adapter->arena, "base_model.model.%s", name),
+                               tensor.dtype, &tensor.shape, data);
+    }
+}
+
+static void print_list(Buffer *json, const char *const *names, size_t count)
+{
+    buffer_print(json, count ? "[" : "null");
+    for (size_t i = 0; i < count; i++) {
+        buffer_print(json, "%s\n    ", i ? "," : "");
+        json_print_string(json, names[i]);
+    }
+    if (count) buffer_print(json, "\n  ]");
+}
+
+static void print_config(Adapter *adapter, Buffer *json)
+{
+    const LowRank *low_rank = &adapter->merged->low_rank;
+    size_t count = adapter->merged->count;
+    const char **modules = arena_new_array(&adapter->arena, const char *, count);
+    for (size_t i = 0; i < count; i++) modules[i] = adapter->merged->branches[i].branch.module;
+    buffer_print(json,
+                 "{\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n");
+    buffer_print(json, "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": ");
+    json_print_number(json, low_rank->alpha);
+    buffer_print(json, ",\n  \"lora_dropout\": ");
+    json_print_number(json, low_rank->dropout);
+    buffer_print(json, ",\n  \"modules_to_save\": ");
+    print_list(json, adapter->saved, adapter->saved_count);
+    buffer_print(json, ",\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"target_modules\": ", low_rank->rank);
+    print_list(json, modules, count);
+    buffer_print(json, ",\n  \"task_type\": null,\n  \"use_rslora\": false\n}\n");
+}
+
+static bool write_files(Adapter *adapter, const OutputDirectory *directory, Diagnostics *diagnostics)
+{
+    SafeTensorsWriter *writer = adapter->writer;
+    adapter->writer = NULL;
+    safetensors_writer_metadata(writer, "format", "pt");
+    Buffer config = {0};
+    print_config(adapter, &config);
+    const char *weights = arena_format(&adapter->arena, "%s/adapter_model.safetensors", directory->temporary);
+    const char *path = arena_format(&adapter->arena, "%s/adapter_config.json", directory->temporary);
+    bool ok = safetensors_write(writer, weights, diagnostics) &&
+              file_write_all(path, buffer_text(&config), config.size, diagnostics);
+    buffer_free(&config);
+    return ok;
+}
+
+bool peft_adapter_write(MergedWeights *merged, const char *path, Diagnostics *diagnostics)
+{
+    OutputDirectory directory = {0};
+    if (!directory_create(&directory, path, false, diagnostics)) return false;
+    Adapter adapter = {.merged = merged, .writer = safetensors_writer()};
+    add_branches(&adapter);
+    add_modules_to_save(&adapter);
+    if (adapter.unnamed)
+        diagnostics_warning(diagnostics, PLACE_FILE(merged->graph.file), "-o writes the model with the branches merged",
+                            "its weights do not say which modules they belong to, so other tools cannot place all of "
+                            "the adapter");
+    bool ok = write_files(&adapter, &directory, diagnostics) && directory_commit(&directory, diagnostics);
+    directory_abandon(&directory);
+    free(adapter.saved);
+    arena_free(&adapter.arena);
+    return ok;
+}

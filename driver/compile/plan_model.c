@@ -1,0 +1,134 @@
+#include "driver/compile/plan_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "driver/compile/pins.h"
+#include "graph/passes/layers.h"
+#include "graph/passes/loss.h"
+#include "partitioner/problem.h"
+#include "profiler/costs/device_spec.h"
+#include "runtime/program/row_packer.h"
+
+enum { DEFAULT_MICROBATCHES = 8 };
+
+bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
+                              Diagnostics *diagnostics)
+{
+    return costs_read(&planned->costs, path, diagnostics) &&
+           device_specs_add(&planned->costs, options->added.items, (int)options->added.count, diagnostics);
+}
+
+/* --dim with several lengths. */
+static bool prepare_packing(PlannedModel *planned, const PlanModelOptions *options, ModelOptions *training,
+                            Diagnostics *diagnostics)
+{
+    int microbatches = options->request.microbatches ? options->request.microbatches : DEFAULT_MICROBATCHES;
+    if (!training->lengths.dimension)
+        return !training->lengths.data ||
+               diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "add for instance --dim seq=auto:128",
+                                 "--lengths says how long rows are, but no --dim has several lengths");
+    if (microbatches == PLAN_MICROBATCHES_AUTO)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                                 "give --microbatches N: a batch has N times the "
+                                 "rows of --dim's batch dimension",
+                                 "--microbatches auto leaves open how many rows are to be packed");
+    if (!packed_model_prepare(training, &planned->rows, planned->path, microbatches, &planned->arena, diagnostics))
+        return false;
+    planned->most_microbatches = (int)packing_most_microbatches(&training->packing);
+    return planned->most_microbatches <= COSTS_MAX_MICROBATCHES ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give fewer --microbatches",
+                             "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
+                             COSTS_MAX_MICROBATCHES);
+}
+
+void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
+{
+    const SkyPacking *packing = &planned->model.graph.packing;
+    const RowSamples *rows = &planned->rows;
+    if (!packing->slots || quiet) return;
+    fprintf(stderr,
+            "rows are packed: %u lines of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
+            "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
+            "every row were padded)\n",
+            packing->lines, packing->length, packing->slots, packing->rows, row_samples_mean(rows),
+            rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+            100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
+}
+
+bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
+                        const ModelOptions *load, Diagnostics *diagnostics)
+{
+    ModelOptions training = *load;
+    training.want_loss = true;
+    planned->path = path;
+    if (!cluster_read_with(&planned->cluster, options->cluster, options->added.items, (int)options->added.count,
+                           diagnostics) ||
+        !prepare_packing(planned, options, &training, diagnostics))
+        return false;
+    planned->packed = training;
+    if (!training_model_load(&planned->model, path, &training, diagnostics)) return false;
+    return !loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
+                             "--loss %s compares the rows of a batch, which several micro-batches would part",
+                             load->loss);
+}
+
+/* What a report calls the model: its file's name without folders and suffix. */
+static const char *model_name(Arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    return arena_string_n(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
+}
+
+bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    char hash[33];
+    if (options->profile && !profile_read(&planned->profile, options->profile, diagnostics)) return false;
+    if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
+    if (!model_costs(&planned->costs, &planned->model.graph, planned->model.bf16_products, &planned->cluster,
+                     options->profile ? &planned->profile : NULL,
+                     model_name(&planned->model.graph.arena, planned->path),
+                     hash_format(planned->model.imported.onnx.hash, hash),
+                     planned->most_microbatches          ? planned->most_microbatches
+                     : options->request.microbatches > 0 ? options->request.microbatches
+                                                         : DEFAULT_MICROBATCHES,
+                     diagnostics))
+        return false;
+    planned->costs.rows = row_samples_copy(&planned->rows, &planned->costs.arena);
+    return true;
+}
+
+bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    PlanRequest request = options->request;
+    if (planned->most_microbatches) request.microbatches = planned->most_microbatches;
+    if (planned->path && !request.microbatches) request.microbatches = DEFAULT_MICROBATCHES; /* costs bring their own */
+    planned->advice_deadline = isinf(request.time_limit_s) ? 0 : monotonic_seconds() + request.time_limit_s + 0.5;
+    request.without = options->without.items;
+    request.without_count = (int)options->without.count;
+    request.pin_count = (int)options->pins.count;
+    request.pins = pins_read(options->pins.items, request.pin_count, &planned->costs, &planned->arena, diagnostics);
+    return request.pins && plan_make(&planned->plan, &planned->costs, &request, diagnostics);
+}
+
+bool plan_check_limit(const Plan *plan, const char *called, double seconds, Diagnostics *diagnostics)
+{
+    double found = (double)plan_value_ns(plan) / 1e9;
+    if (found <= seconds) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
+                             "%s %s takes %g s, more than the %g s allowed", called,
+                             plan_objective_name(plan->objective), found, seconds);
+}
+
+void planned_model_free(PlannedModel *planned)
+{
+    arena_free(&planned->arena);
+    plan_free(&planned->plan);
+    costs_free(&planned->costs);
+    profile_free(&planned->profile);
+    training_model_free(&planned->model);
+    cluster_free(&planned->cluster);
+}

@@ -1,0 +1,152 @@
+#include "driver/compile/stage_programs.h"
+
+#include <stdlib.h>
+
+#include "driver/compile/local_program.h"
+
+static SkyInstruction instruction_of(const PlanInstruction *from)
+{
+    static const uint32_t ops[PLAN_OP_COUNT] = {
+        [PLAN_RECEIVE_FORWARD] = SKY_RECEIVE_FORWARD,
+        [PLAN_FORWARD] = SKY_FORWARD,
+        [PLAN_SEND_FORWARD] = SKY_SEND_FORWARD,
+        [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
+        [PLAN_BACKWARD] = SKY_BACKWARD,
+        [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
+        [PLAN_WEIGHT_GRADIENT] = SKY_WEIGHT_GRADIENT,
+        [PLAN_REDUCE] = SKY_REDUCE,
+        [PLAN_UPDATE] = SKY_UPDATE,
+    };
+    return (SkyInstruction){.op = ops[from->op],
+                            .stage = (uint32_t)from->stage,
+                            .microbatch = from->microbatch < 0 ? 0 : (uint32_t)from->microbatch,
+                            .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};
+}
+
+/* A plan counts what its stages need, and a device holds all stages of its rank. */
+static void check_memory(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        uint64_t bytes = 0, counted = 0, limit = (uint64_t)plan->stages[plan->ranks[r].stages[0]].memory_limit_bytes;
+        for (int k = 0; k < plan->ranks[r].stage_count; k++) {
+            const SkyStage *stage = &pipeline->stages[plan->ranks[r].stages[k]].stage;
+            int device = cluster_find_device(cluster, plan->ranks[r].device);
+            bytes += stage_bytes(stage, stage->slot_count, (uint32_t)cluster->devices[device].threads);
+            counted += (uint64_t)plan->stages[plan->ranks[r].stages[k]].memory_bytes;
+        }
+        if (limit != COSTS_NO_LIMIT && bytes > limit)
+            bug("rank %d needs %llu bytes, but the plan counted %llu", r, (unsigned long long)bytes,
+                (unsigned long long)counted);
+    }
+}
+
+static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                         const WeightOptions *weights, Diagnostics *diagnostics)
+{
+    pipeline->stage_count = (size_t)plan->stage_count;
+    pipeline->stages = arena_new_array(&pipeline->arena, StageCode, pipeline->stage_count);
+    StageIndex *index = stage_index_create(&model->graph, model->bf16_products);
+    bool ok = true;
+    for (int s = 0; s < plan->stage_count; s++) {
+        const PlanStage *planned = &plan->stages[s];
+        StageCode *code = &pipeline->stages[s];
+        StageForm form = planned->recompute                ? STAGE_RECOMPUTE
+                         : planned->weight_gradient_ns > 0 ? STAGE_SPLIT
+                                                           : STAGE_PLAIN;
+        stage_build_indexed(code, index, planned->first_layer, planned->last_layer, form);
+        code->stage.index = (uint32_t)s;
+        code->stage.slot_count = (uint32_t)planned->in_flight;
+        if (weights) ok &= weights_reference(code, model, weights, diagnostics);
+    }
+    stage_index_free(index);
+    check_memory(pipeline, plan, cluster);
+    return ok;
+}
+
+/* As the plan predicts them. */
+static const SkyLink *links_of(const Plan *plan, Arena *arena)
+{
+    SkyLink *links = arena_new_array(arena, SkyLink, (size_t)plan->stage_count);
+    for (int l = 0; l < plan->link_count; l++)
+        for (int direction = 0; direction < 2; direction++) {
+            links[l].latency_s[direction] = (double)plan->links[l].latency_ns[direction] * 1e-9;
+            links[l].transfer_s[direction] = (double)plan->links[l].transfer_ns[direction] * 1e-9;
+        }
+    return links;
+}
+
+static const char *hash_plan(const Plan *plan, Arena *arena)
+{
+    Buffer text = {0};
+    char hash[33];
+    plan_print(plan, &text);
+    hash_format(hash_bytes(text.bytes, text.size), hash);
+    buffer_free(&text);
+    return arena_string(arena, hash);
+}
+
+/* Of AdamW where nothing was said: models are fine-tuned with it, at a rate that larger ones survive. */
+static const float fine_tuning_rate = 5e-5F;
+
+static void build_program(StagePrograms *pipeline, const TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                          int rank, const char *plan_hash, uint64_t seed, double clip)
+{
+    Arena *arena = &pipeline->arena;
+    const PlanRank *planned = &plan->ranks[rank];
+    const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, planned->device)];
+    SkyProgram *program = &pipeline->programs[rank];
+    program_describe(program, arena, model);
+    bool adam = model->optimizer.kind == OPTIMIZER_ADAM || model->optimizer.kind == OPTIMIZER_ADAMW;
+    if (adam && !model->optimizer.rate_given) program->optimizer.learning_rate = fine_tuning_rate;
+    program->clip = (float)clip;
+    program->rank = (uint32_t)rank;
+    program->rank_count = (uint32_t)plan->rank_count;
+    program->total_stage_count = (uint32_t)plan->stage_count;
+    program->microbatch_count = (uint32_t)plan->microbatches;
+    program->threads = (uint32_t)device->threads;
+    program->slowdown = device->slowdown;
+    program->seed = seed;
+    program->device_name = arena_string(arena, device->name);
+    program->model_hash = plan->model_hash;
+    program->plan_hash = plan_hash;
+    double *predicted = arena_new(arena, double);
+    *predicted = (double)plan->simulated_step_ns * 1e-9;
+    program->predicted_step_s = predicted;
+
+    SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
+    for (int i = 0; i < planned->stage_count; i++) stages[i] = pipeline->stages[planned->stages[i]].stage;
+    program->stages = stages;
+    program->stage_count = (uint32_t)planned->stage_count;
+    uint32_t *stage_rank = arena_new_array(arena, uint32_t, (size_t)plan->stage_count);
+    for (int s = 0; s < plan->stage_count; s++) stage_rank[s] = (uint32_t)plan->stages[s].rank;
+    program->stage_rank = stage_rank;
+    program->links = links_of(plan, arena);
+    SkyInstruction *instructions = arena_new_array(arena, SkyInstruction, (size_t)planned->instruction_count);
+    for (int i = 0; i < planned->instruction_count; i++) instructions[i] = instruction_of(&planned->instructions[i]);
+    program->instructions = instructions;
+    program->instruction_count = (uint32_t)planned->instruction_count;
+}
+
+bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
+                          const WeightOptions *weights, uint64_t seed, double clip, Diagnostics *diagnostics)
+{
+    *pipeline = (StagePrograms){0};
+    if (!build_stages(pipeline, model, plan, cluster, weights, diagnostics)) return false;
+    pipeline->rank_count = (size_t)plan->rank_count;
+    pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
+    const char *plan_hash = hash_plan(plan, &pipeline->arena);
+    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, plan_hash, seed, clip);
+    return true;
+}
+
+const ClusterDevice *stage_programs_device(const StagePrograms *pipeline, const Cluster *cluster, size_t rank)
+{
+    return &cluster->devices[cluster_find_device(cluster, pipeline->programs[rank].device_name)];
+}
+
+void stage_programs_free(StagePrograms *pipeline)
+{
+    for (size_t i = 0; i < pipeline->stage_count; i++) stage_free(&pipeline->stages[i]);
+    arena_free(&pipeline->arena);
+    *pipeline = (StagePrograms){0};
+}

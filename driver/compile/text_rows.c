@@ -1,0 +1,170 @@
+#include "driver/compile/text_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "frontend/huggingface/folder.h"
+
+enum { MOST_TOKENIZER_BYTES = 1 << 28 };
+
+static const char *const input_names[] = {"input_ids", "attention_mask", "token_type_ids"};
+
+/* ---- Tokenizers ---- */
+
+Tokenizer *text_tokenizer_open(const char *file, bool cased, Diagnostics *diagnostics)
+{
+    const char *suffix = strrchr(file, '.');
+    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(file, diagnostics)
+                                                  : tokenizer_open(file, !cased, diagnostics);
+}
+
+/* Whether tokenizer_config.json says that capitals are kept. False if it cannot be read. */
+static bool read_case(const char *folder, const char *path, bool *cased, Diagnostics *diagnostics)
+{
+    FolderEntry entry = folder_find(folder, "tokenizer_config.json", MOST_TOKENIZER_BYTES, diagnostics);
+    if (entry != FOLDER_PRESENT) return entry == FOLDER_ABSENT;
+    json_t *config = json_read(path, diagnostics);
+    if (!config) return false;
+    if (json_is_false(json_object_get(config, "do_lower_case"))) *cased = true;
+    json_decref(config);
+    return true;
+}
+
+static Tokenizer *open_in_folder(const char *folder, bool cased, Arena *arena, bool *absent, Diagnostics *diagnostics)
+{
+    FolderEntry json = folder_find(folder, "tokenizer.json", MOST_TOKENIZER_BYTES, diagnostics);
+    if (json == FOLDER_PRESENT)
+        return tokenizer_open_json(arena_format(arena, "%s/tokenizer.json", folder), diagnostics);
+    if (json == FOLDER_REFUSED) return NULL;
+    FolderEntry vocabulary = folder_find(folder, "vocab.txt", MOST_TOKENIZER_BYTES, diagnostics);
+    *absent = vocabulary == FOLDER_ABSENT;
+    const char *config = arena_format(arena, "%s/tokenizer_config.json", folder);
+    if (vocabulary != FOLDER_PRESENT || !read_case(folder, config, &cased, diagnostics)) return NULL;
+    return tokenizer_open(arena_format(arena, "%s/vocab.txt", folder), !cased, diagnostics);
+}
+
+Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool cased, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    struct stat status;
+    bool there = folder && stat(folder, &status) == 0 && S_ISDIR(status.st_mode), absent = !there;
+    Tokenizer *tokenizer = there ? open_in_folder(folder, cased, &arena, &absent, diagnostics) : NULL;
+    if (absent)
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(model),
+                          "--tokenizer FILE names its tokenizer.json or vocabulary", "has no tokenizer: %s%s",
+                          there    ? "there is neither tokenizer.json nor vocab.txt in "
+                          : folder ? "there is no folder "
+                                   : "it names no folder that it comes from",
+                          folder ? folder : "");
+    arena_free(&arena);
+    return tokenizer;
+}
+
+/* ---- A text, or a pair ---- */
+
+static bool encode(Tokenizer *tokenizer, const char *const texts[2], TokenIds ids[2], Diagnostics *diagnostics)
+{
+    for (int t = 0; t < 2; t++)
+        if (texts[t] && !tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), &ids[t]))
+            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "texts are UTF-8", "%s is not UTF-8",
+                                     t ? "--text2" : "--text");
+    return true;
+}
+
+static bool frame(TextRows *rows, const Tokenizer *tokenizer, const TokenIds ids[2], bool pair, int64_t width,
+                  int64_t most, Diagnostics *diagnostics)
+{
+    int64_t least = (int64_t)tokenizer_least_length(tokenizer, pair);
+    int64_t needed = least - (pair ? 2 : 1) + (int64_t)ids[0].count + (int64_t)ids[1].count;
+    if (needed < least) needed = least;
+    if (width < 1) width = needed < most ? needed : most;
+    if (width < least)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "%lld tokens leave no room for text: this tokenizer needs %lld", (long long)width,
+                                 (long long)least);
+    int32_t *values[3];
+    for (int i = 0; i < 3; i++) {
+        values[i] = arena_new_array(&rows->arena, int32_t, (size_t)width);
+        rows->tensors[i] = (RowTensor){input_names[i], DTYPE_I32, values[i]};
+    }
+    bool cut;
+    const TokenRow row = {values[0], values[1], values[2], NULL, (size_t)width};
+    rows->longest = (int64_t)tokenizer_frame(tokenizer, ids, pair, &row, &cut);
+    rows->count = 1, rows->width = width;
+    if (cut)
+        diagnostics_warning(diagnostics, PLACE_NONE, "--max-length says how many may be read",
+                            "the text is cut to %lld tokens; it has %lld", (long long)width, (long long)needed);
+    return true;
+}
+
+bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], int64_t width, int64_t most,
+                      Diagnostics *diagnostics)
+{
+    *rows = (TextRows){0};
+    TokenIds ids[2] = {0};
+    bool ok = encode(tokenizer, texts, ids, diagnostics) &&
+              frame(rows, tokenizer, ids, texts[1] != NULL, width, most, diagnostics);
+    for (int t = 0; t < 2; t++) free(ids[t].items);
+    return ok;
+}
+
+/* ---- Data sets ---- */
+
+static bool add_tensor(TextRows *rows, int number, Diagnostics *diagnostics)
+{
+    const char *name = input_names[number];
+    const SafeTensor *tensor = safetensors_find(&rows->data, name);
+    if (!tensor && number > 0) return true;
+    const char *problem = NULL;
+    if (!tensor)
+        problem = "is not there";
+    else if (!dtype_is_integer(tensor->dtype))
+        problem = "is not of integers";
+    else if (tensor->shape.rank != 2 || shape_elements(&tensor->shape) == 0)
+        problem = "is not a table with a row per text";
+    else if (number && (tensor->shape.dim[0] != rows->count || tensor->shape.dim[1] != rows->width))
+        problem = "has another shape than input_ids";
+    if (problem)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = rows->file, .object = name},
+                                 "skycc tokenize writes such data sets", "%s", problem);
+    rows->tensors[number] = (RowTensor){name, tensor->dtype, tensor->data};
+    rows->count = tensor->shape.dim[0], rows->width = tensor->shape.dim[1];
+    return true;
+}
+
+static int64_t longest_row(const TextRows *rows)
+{
+    const RowTensor *mask = &rows->tensors[1];
+    if (!mask->data) return rows->width;
+    int64_t longest = 1;
+    for (int64_t r = 0; r < rows->count; r++)
+        for (int64_t c = rows->width; c > longest; c--)
+            if (element_as_integer(mask->dtype, mask->data, r * rows->width + c - 1)) longest = c;
+    return longest;
+}
+
+bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics)
+{
+    *rows = (TextRows){.file = path};
+    rows->open = safetensors_open(&rows->data, path, diagnostics);
+    if (!rows->open) return false;
+    for (int i = 0; i < 3; i++)
+        if (!add_tensor(rows, i, diagnostics)) return false;
+    rows->longest = longest_row(rows);
+    return true;
+}
+
+void text_rows_free(TextRows *rows)
+{
+    if (rows->open) safetensors_close(&rows->data);
+    arena_free(&rows->arena);
+}
+
+const RowTensor *text_rows_find(const TextRows *rows, const char *name)
+{
+    for (int i = 0; i < 3; i++)
+        if (rows->tensors[i].data && strcmp(rows->tensors[i].name, name) == 0) return &rows->tensors[i];
+    return NULL;
+}

@@ -1,0 +1,130 @@
+#include "driver/compile/trained_values.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/storage/checkpoint_files.h"
+
+/* Whether the name stands in the list of names, a line each. */
+static bool lists(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at++)
+        if ((at == list || at[-1] == '\n') && (!at[length] || at[length] == '\n')) return true;
+    return false;
+}
+
+/* Whether it was not trained: then its value may not even be there. */
+static bool is_frozen(const TrainedValues *values, const char *name)
+{
+    for (size_t i = 0; i < values->count; i++) {
+        const char *frozen = safetensors_metadata(&values->files[i], "frozen");
+        if (frozen && lists(frozen, name)) return true;
+    }
+    return false;
+}
+
+bool trained_values_find(void *context, const char *name, TrainedTensor *trained)
+{
+    TrainedValues *values = context;
+    *trained = (TrainedTensor){0};
+    if (is_frozen(values, name)) return true;
+    for (size_t i = 0; i < values->count; i++) {
+        const SafeTensor *tensor = safetensors_find(&values->files[i], name);
+        if (!tensor) tensor = safetensors_find(&values->files[i], arena_format(&values->arena, "param/%s", name));
+        if (!tensor) continue;
+        *trained = (TrainedTensor){tensor->dtype, tensor->shape, tensor->data};
+        return true;
+    }
+    return false;
+}
+
+static bool open_file(TrainedValues *values, const char *path, Diagnostics *diagnostics)
+{
+    SafeTensors file;
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    array_push(values->files, values->count, values->capacity, file);
+    return true;
+}
+
+static bool open_step(TrainedValues *values, const char *directory, int64_t step, Diagnostics *diagnostics)
+{
+    CheckpointManifest manifest;
+    if (!checkpoint_read_manifest(&manifest, directory, step, diagnostics)) return false;
+    char *path = checkpoint_path(directory, step);
+    bool ok = true;
+    for (int i = 0; ok && i < manifest.file_count; i++) {
+        const char *file = arena_format(&values->arena, "%s/%s", path, manifest.files[i].name);
+        ok = open_file(values, file, diagnostics) &&
+             checkpoint_verify_file(&values->files[values->count - 1], &manifest.files[i], file, diagnostics);
+    }
+    free(path);
+    free(manifest.files);
+    return ok;
+}
+
+bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *diagnostics)
+{
+    *values = (TrainedValues){.path = path};
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode)) return open_file(values, path, diagnostics);
+    if (access(arena_format(&values->arena, "%s/MANIFEST.json", path), R_OK) == 0) {
+        char *resolved = realpath(path, NULL); /* so that the step can be taken from the name, and "." has one */
+        if (!resolved) memory_exhausted();
+        const char *name = strrchr(resolved, '/') + 1;
+        char *parent = arena_string(&values->arena, resolved);
+        long long step = strncmp(name, "step-", 5) == 0 ? strtoll(name + 5, NULL, 10) : -1;
+        free(resolved);
+        if (step >= 0) return open_step(values, dirname(parent), step, diagnostics);
+    }
+    int64_t newest = checkpoint_newest(path, INT64_MAX);
+    if (newest < 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "holds no complete checkpoint");
+    return open_step(values, path, newest, diagnostics);
+}
+
+/* ---- Low-rank branches ---- */
+
+const char *trained_values_low_rank(const TrainedValues *values)
+{
+    const char *text = NULL;
+    for (size_t i = 0; i < values->count && !text; i++) text = safetensors_metadata(&values->files[i], "lora");
+    return text;
+}
+
+static size_t count_branches(const TrainedValues *values)
+{
+    static const char end[] = ".lora_A.weight";
+    size_t count = 0;
+    for (size_t i = 0; i < values->count; i++)
+        for (size_t t = 0; t < values->files[i].count; t++) {
+            const char *name = values->files[i].tensors[t].name;
+            bool is_value =
+                strncmp(name, "adam.", 5) != 0 && strncmp(name, "momentum/", 9) != 0 && strncmp(name, "grad/", 5) != 0;
+            count += is_value && strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
+        }
+    return count;
+}
+
+bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const char *model, Diagnostics *diagnostics)
+{
+    LowRankSpec spec;
+    if (!low_rank_parse(&spec, trained_values_low_rank(values), &values->arena, diagnostics)) return false;
+    if (!merged_weights_open(merged, model, &spec, trained_values_find, values, diagnostics)) return false;
+    size_t there = count_branches(values);
+    return merged->count == there ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(values->path),
+                             "was the checkpoint made from this model, without --untie and --keep-ties?",
+                             "holds %zu low-rank branches, of which %zu belong to weights of the model", there,
+                             merged->count);
+}
+
+void trained_values_free(TrainedValues *values)
+{
+    for (size_t i = 0; i < values->count; i++) safetensors_close(&values->files[i]);
+    free(values->files);
+    arena_free(&values->arena);
+}

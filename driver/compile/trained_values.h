@@ -1,0 +1,30 @@
+/* What was trained: the parameters in a checkpoint, or in a file such as skycc run writes. A FindTrained
+ * (frontend/onnx/export.h), for whatever writes or runs trained models. */
+#ifndef DRIVER_COMPILE_TRAINED_VALUES_H
+#define DRIVER_COMPILE_TRAINED_VALUES_H
+
+#include "base/safetensors.h"
+#include "driver/compile/merged_weights.h"
+
+typedef struct TrainedValues {
+    Arena arena;
+    const char *path; /* for messages */
+    SafeTensors *files;
+    size_t count, capacity;
+} TrainedValues;
+
+/* Opens a directory of checkpoints (its newest step), one step of it, or a safetensors file. `path` must outlive the
+ * values. Free them in any case. */
+bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *diagnostics);
+void trained_values_free(TrainedValues *values);
+
+/* A FindTrained whose context is a TrainedValues. */
+bool trained_values_find(void *context, const char *name, TrainedTensor *trained);
+
+/* --lora of the training; NULL: without. */
+const char *trained_values_low_rank(const TrainedValues *values);
+/* With low-rank branches: the model's weights with these in them. Everything that was trained must be found again in the
+ * model: what is not would be lost. `values` must outlive `merged`; free it in any case. */
+bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const char *model, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,79 @@
+#include "driver/compile/training_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/passes/gradient_rows.h"
+#include "graph/passes/passes.h"
+#include "graph/passes/sharing.h"
+
+static const ImportedParameter *find_parameter(const ImportedModel *model, const char *name, size_t length)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        const char *names[] = {parameter->name, parameter->alias};
+        for (int k = 0; k < 2; k++)
+            if (names[k] && strlen(names[k]) == length && memcmp(names[k], name, length) == 0) return parameter;
+    }
+    return NULL;
+}
+
+/* --no-gradient-row NAME=INDEX */
+static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *diagnostics)
+{
+    Graph *graph = &model->graph;
+    const char *equals = strrchr(text, '='), *problem = NULL;
+    char *end = NULL;
+    long long row = equals ? strtoll(equals + 1, &end, 10) : 0;
+    if (!equals || end == equals + 1 || *end)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                                 "write for instance --no-gradient-row bert.embeddings.word_embeddings.weight=0",
+                                 "malformed row '%s'", text);
+    const ImportedParameter *parameter = find_parameter(&model->imported, text, (size_t)(equals - text));
+    const Shape *shape = parameter ? &graph_value(graph, parameter->value)->shape : NULL;
+    int64_t rows = shape && shape->rank ? shape->dim[parameter->transposed ? 1 : 0] : 0;
+    if (!parameter)
+        problem = "is no parameter of the model";
+    else if (row < -rows || row >= rows)
+        problem = "has no such row";
+    else if (!gradient_rows_leave_out(graph, parameter->value, rows, row < 0 ? row + rows : row))
+        problem = "is no table that the model looks rows up in";
+    return !problem ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(graph->file), "skycc check lists the parameters",
+                             "--no-gradient-row %s: '%.*s' %s", text, (int)(equals - text), text, problem);
+}
+
+bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+{
+    *model = (TrainingModel){.bf16_products = options->bf16, .low_rank_text = options->low_rank.text};
+    graph_init(&model->graph, path);
+    if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics) ||
+        !import_onnx(&model->graph, &model->imported, path, &options->import, diagnostics))
+        return false;
+    graph_verify(&model->graph);
+    for (size_t i = 0; i < options->no_gradient_rows.count; i++)
+        if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
+    if (!options->import.untie) warn_of_untied_decoders(&model->graph, diagnostics);
+    const LowRankSpec *low_rank = &options->low_rank;
+    if (low_rank->rank &&
+        !low_rank_choose(&model->low_rank, low_rank, options->seed, &model->graph, &model->imported, diagnostics))
+        return false;
+    bool differentiates = options->differentiate || options->train;
+    const PassOptions wanted = {.want_loss = options->want_loss || differentiates,
+                                .loss = options->loss,
+                                .packing = options->packing,
+                                .dropout = options->import.dropout_given ? options->import.dropout : 0,
+                                .low_rank = low_rank->rank ? &model->low_rank : NULL,
+                                .no_pruning = options->no_pruning,
+                                .differentiate = differentiates,
+                                .optimizer = options->train ? &model->optimizer : NULL};
+    if (!passes_run(&model->graph, &wanted, options->last_pass, &model->imported.folding, diagnostics)) return false;
+    low_rank_list_parameters(&model->low_rank, &model->imported, &model->graph);
+    return true;
+}
+
+void training_model_free(TrainingModel *model)
+{
+    graph_free(&model->graph);
+    imported_model_free(&model->imported);
+}

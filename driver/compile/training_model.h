@@ -1,0 +1,50 @@
+/* From an ONNX file to the training graph: the front half of run, plan and compile, in one place. */
+#ifndef DRIVER_COMPILE_TRAINING_MODEL_H
+#define DRIVER_COMPILE_TRAINING_MODEL_H
+
+#include "base/options.h"
+#include "driver/compile/low_rank_targets.h"
+#include "frontend/onnx/import.h"
+#include "graph/graph.h"
+#include "graph/ops/autodiff.h"
+
+/* Rows of several lengths: --dim NAME=16,32,64 or NAME=auto:64, and --lengths. */
+typedef struct LengthOptions {
+    const char *dimension; /* NULL: all rows have one length */
+    const char *batch;     /* the dimension that counts rows, as packed_model.h finds it */
+    const int64_t *list;   /* ascending; `auto` has the longest alone */
+    size_t count;
+    const char *data; /* a data set with such lengths; NULL: those of the list are equally frequent */
+} LengthOptions;
+
+typedef struct ModelOptions {
+    ImportOptions import;
+    LowRankSpec low_rank;      /* --lora */
+    uint64_t seed;             /* of the initial values of low-rank branches */
+    LengthOptions lengths;     /* the dimension is bound to the longest */
+    SkyPacking packing;        /* what was made of them (packed_model.h); slots 0: rows are padded */
+    const char *loss;          /* --loss; NULL: the default */
+    TextList no_gradient_rows; /* --no-gradient-row: NAME=INDEX each */
+    const char *optimizer;     /* --optimizer; NULL: adamw */
+    bool want_loss;            /* attach the loss */
+    bool differentiate;        /* gradients of all parameters (implies want_loss) */
+    bool train;                /* optimiser updates too */
+    bool bf16;                 /* factors of matrix products are rounded to bf16 */
+    const char *last_pass;     /* stop behind this pass (graph/passes/passes.h); NULL: run them all */
+    bool no_pruning;           /* compute every token, also where only one is read (graph/passes/prune.h) */
+} ModelOptions;
+
+typedef struct TrainingModel {
+    Graph graph;
+    ImportedModel imported;
+    OptimizerSpec optimizer;
+    LowRank low_rank;          /* of --lora; else without branches */
+    const char *low_rank_text; /* --lora; NULL: not given */
+    bool bf16_products;        /* stages round the factors of matrix products to bf16 */
+} TrainingModel;
+
+/* Free with training_model_free in any case. */
+bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics);
+void training_model_free(TrainingModel *model);
+
+#endif

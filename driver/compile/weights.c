@@ -1,0 +1,195 @@
+#include "driver/compile/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/safetensors.h"
+#include "graph/ops/operator.h"
+
+static const ImportedParameter *own_name(const ImportedModel *imported, ValueId value)
+{
+    for (size_t i = 0; i < imported->parameter_count; i++)
+        if (imported->parameters[i].value == value && !imported->parameters[i].tied) return &imported->parameters[i];
+    return NULL;
+}
+
+/* `path` as seen from the directory `from`; both absolute and without links. */
+static const char *relative_path(Arena *arena, const char *from, const char *path)
+{
+    size_t common = 0;
+    for (size_t i = 0; from[i] && from[i] == path[i]; i++)
+        if (path[i + 1] == '/' && (from[i + 1] == '/' || !from[i + 1])) common = i + 1;
+    const char *result = path + common + (path[common] == '/');
+    for (const char *rest = from + common; (rest = strchr(rest, '/')) && rest[1]; rest++)
+        result = arena_format(arena, "../%s", result);
+    return result;
+}
+
+/* The absolute name that the output directory will have once it stands in its place. */
+static const char *final_name(Arena *arena, const char *directory)
+{
+    size_t length = strlen(directory);
+    while (length > 1 && directory[length - 1] == '/') length--;
+    char *name = arena_string_n(arena, directory, length), *slash = strrchr(name, '/');
+    const char *parent = slash == name ? "/" : slash ? name : ".", *last = slash ? slash + 1 : name;
+    if (slash && slash != name) *slash = '\0';
+    char *real = realpath(parent, NULL);
+    if (!real) return NULL;
+    const char *result = arena_format(arena, "%s/%s", strcmp(real, "/") == 0 ? "" : real, last);
+    free(real);
+    return result;
+}
+
+static const char *reference_to(Arena *arena, const WeightOptions *options, const char *file)
+{
+    const char *directory = final_name(arena, options->final_directory);
+    char *real = realpath(file, NULL);
+    const char *result = NULL;
+    if (real && directory) result = relative_path(arena, directory, real);
+    free(real);
+    return result;
+}
+
+static bool missing(const TrainingModel *model, const Value *value, Diagnostics *diagnostics)
+{
+    char object[512];
+    snprintf(object, sizeof object, "parameter '%.400s'", value->name);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = model->graph.file, .object = object},
+                             "--init normal:0.02 draws initial weights", "the model holds no weights for it");
+}
+
+/* Writes the parameters in `needed` to the stage's own file and points to them there. */
+static bool write_own_file(StageCode *code, const TrainingModel *model, const bool *needed,
+                           const WeightOptions *options, Diagnostics *diagnostics)
+{
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    const char *name = arena_format(&code->arena, "stage-%02u.safetensors", code->stage.index);
+    const char *path = arena_format(&code->arena, "%s/%s", options->directory, name);
+    SafeTensorsWriter *writer = safetensors_writer();
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        const Value *value = graph_value(&model->graph, code->parameter_values[i]);
+        if (needed[i]) safetensors_writer_add(writer, value->name, value->dtype, &value->shape, value->data);
+    }
+    if (!safetensors_write(writer, path, diagnostics)) return false;
+    SafeTensors file;
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        if (!needed[i]) continue;
+        const SafeTensor *tensor = safetensors_find(&file, parameters[i].value.name);
+        parameters[i].initial_file = name;
+        parameters[i].initial_offset = (uint64_t)((const unsigned char *)tensor->data - file.file.bytes);
+    }
+    safetensors_close(&file);
+    return true;
+}
+
+/* Per value: whether, as a vector, it multiplies what it is applied to, so that it must not start as 0. To be freed. */
+static bool *find_scales(const Graph *graph)
+{
+    bool *scales = memory_allocate(graph->value_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->phase != PHASE_FORWARD) continue;
+        if (node->op == OP_LayerNormalization || node->op == OP_Mul) scales[node->inputs[1]] = true;
+        if (node->op == OP_Mul) scales[node->inputs[0]] = true;
+    }
+    return scales;
+}
+
+void weights_draw(StageCode *code, const Graph *graph, float deviation)
+{
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    bool *scales = find_scales(graph);
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        bool is_matrix = parameters[i].value.rank > 1;
+        parameters[i].initial_deviation = is_matrix ? deviation : 0;
+        parameters[i].initial_mean = !is_matrix && scales[code->parameter_values[i]];
+    }
+    free(scales);
+}
+
+bool is_low_rank(const TrainingModel *model, ValueId value)
+{
+    for (size_t i = 0; i < model->low_rank.count; i++)
+        if (model->low_rank.branches[i].a == value || model->low_rank.branches[i].b == value) return true;
+    return false;
+}
+
+/* Initializers that are tied to a parameter stand beside it in checkpoints. */
+static void name_ties(StageCode *code, const ImportedModel *imported)
+{
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        SkyTiedName *names = NULL;
+        size_t count = 0, capacity = 0;
+        for (size_t k = 0; k < imported->parameter_count; k++) {
+            const ImportedParameter *name = &imported->parameters[k];
+            if (!name->tied || name->value != code->parameter_values[i]) continue;
+            SkyTiedName tied = {.name = arena_string(&code->arena, name->name), .transposed = name->transposed};
+            array_push(names, count, capacity, tied);
+        }
+        if (!count) continue;
+        parameters[i].tied_names = arena_copy(&code->arena, names, count * sizeof *names);
+        parameters[i].tied_name_count = (uint32_t)count;
+        free(names);
+    }
+}
+
+bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
+                       Diagnostics *diagnostics)
+{
+    name_ties(code, &model->imported);
+    if (options->init.drawn) weights_draw(code, &model->graph, options->init.deviation);
+    SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
+    bool *needed = memory_allocate(code->stage.parameter_count), any = false, ok = true;
+    for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
+        const Value *value = graph_value(&model->graph, code->parameter_values[i]);
+        if (options->init.drawn && !is_low_rank(model, code->parameter_values[i])) continue;
+        const ImportedParameter *source = own_name(&model->imported, code->parameter_values[i]);
+        const char *file = source && source->file && strcmp(source->file, "-") != 0
+                               ? reference_to(&code->arena, options, source->file)
+                               : NULL;
+        if (value->data) parameters[i].initial_check = hash_bytes(value->data, parameters[i].value.bytes).low;
+        if (file && source->bytes == parameters[i].value.bytes) {
+            parameters[i].initial_file = file;
+            parameters[i].initial_offset = source->offset;
+        } else if (value->data) {
+            needed[i] = any = true;
+        } else {
+            ok = missing(model, value, diagnostics);
+        }
+    }
+    if (ok && any) ok = write_own_file(code, model, needed, options, diagnostics);
+    free(needed);
+    return ok;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
+{
+    const ImportedModel *imported = &model->imported;
+    const char **names = memory_allocate((imported->parameter_count + 1) * sizeof *names);
+    size_t count = 0;
+    bool ok = true;
+    for (size_t i = 0; i < imported->parameter_count; i++)
+        if (!imported->parameters[i].frozen) names[count++] = imported->parameters[i].name;
+    qsort(names, count, sizeof *names, compare_names);
+    for (ValueId v = 1; v < model->graph.value_count; v++) {
+        const Value *state = graph_value(&model->graph, v);
+        if (state->role != ROLE_STATE || !bsearch(&state->name, names, count, sizeof *names, compare_names)) continue;
+        Arena arena = {0};
+        Place place = {.file = model->graph.file, .object = arena_format(&arena, "initializer '%s'", state->name)};
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
+                               "rename the initializer; or compile with --optimizer sgd, which has no states",
+                               "in checkpoints the optimiser's state of '%s' has this name",
+                               graph_value(&model->graph, state->parameter)->name);
+        arena_free(&arena);
+    }
+    free(names);
+    return ok;
+}

@@ -1,0 +1,129 @@
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver/documentation/documentation.h"
+
+enum { COMPILE = 1 << COMMAND_COMPILE };
+
+static void print_character(char c)
+{
+    if (c == '-' || c == '\\') putchar('\\');
+    putchar(c == '\\' ? 'e' : c);
+}
+
+/* PLACEHOLDERS italic, words that are written as they are bold. */
+static void print_argument(const char *text)
+{
+    while (*text) {
+        bool placeholder = isupper((unsigned char)*text), word = isalnum((unsigned char)*text);
+        if (word) printf("\\f%c", placeholder ? 'I' : 'B');
+        do print_character(*text++);
+        while (word && isalnum((unsigned char)*text) && placeholder == !!isupper((unsigned char)*text));
+        if (word) printf("\\fP");
+    }
+}
+
+/* Sentences with *bold* and _italic_ words. An underscore inside a word is one. */
+static void print_sentences(const char *text)
+{
+    char font = '\0'; /* the mark that ends it; 0: the usual one */
+    for (const char *c = text; *c; c++) {
+        bool begins = !font && (c == text || !isalnum((unsigned char)c[-1]));
+        if (*c == font) {
+            printf("\\fP");
+            font = '\0';
+        } else if (*c == '*' || (*c == '_' && begins)) {
+            printf(*c == '*' ? "\\fB" : "\\fI");
+            font = *c;
+        } else {
+            print_character(*c);
+        }
+    }
+}
+
+/* A phrase as a sentence; the argument's placeholder is italic in it. */
+static void print_phrase(const char *text, const char *placeholder)
+{
+    size_t length = placeholder ? strspn(placeholder, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
+    putchar(toupper((unsigned char)*text));
+    for (const char *c = text + 1; *c; c++) {
+        bool begins = length && !isalnum((unsigned char)c[-1]) && strncmp(c, placeholder, length) == 0;
+        if (begins && !isalnum((unsigned char)c[length])) {
+            printf("\\fI%.*s\\fP", (int)length, c);
+            c += length - 1;
+        } else {
+            print_character(*c);
+        }
+    }
+    putchar('.');
+}
+
+static void print_name(const Option *option)
+{
+    if (option->letter) printf("\\fB\\-%c\\fP, ", option->letter);
+    printf("\\fB\\-\\-");
+    for (const char *c = option->name; *c; c++) print_character(*c);
+    printf("\\fP");
+}
+
+static void print_option(const Option *option)
+{
+    printf(".TP\n");
+    if (!option->positional) print_name(option);
+    if (option->argument) {
+        if (!option->positional) putchar(' ');
+        print_argument(option->argument);
+    }
+    putchar('\n');
+    if (option->detail)
+        print_sentences(option->detail);
+    else
+        print_phrase(option->help, option->argument);
+    if (option->initial) printf(" Default: \\fB%s\\fP.", option->initial);
+    putchar('\n');
+}
+
+/* Options that compile takes are explained in its section; those of other commands refer to it. */
+static bool refers(const Option *option, const Documented *one)
+{
+    return one->is_command && option->takers & COMPILE && one->options.taker != COMPILE;
+}
+
+static bool is_explained(const Option *option, const Documented *one)
+{
+    return option_taken(&one->options, option) && option->help && strcmp(option->name, "help") != 0;
+}
+
+static void print_references(const Documented *one)
+{
+    int count = 0, printed = 0;
+    for (size_t i = 0; i < one->options.count; i++)
+        count += is_explained(&one->options.rows[i], one) && refers(&one->options.rows[i], one);
+    for (size_t i = 0; i < one->options.count; i++) {
+        const Option *option = &one->options.rows[i];
+        if (!is_explained(option, one) || !refers(option, one)) continue;
+        printf(printed == 0 ? ".PP\n" : printed < count - 1 ? ",\n" : " and\n");
+        print_name(option);
+        printed++;
+    }
+    if (count) printf("\n%s for \\fBskycc compile\\fP.\n", count > 1 ? "mean what they mean" : "means what it means");
+}
+
+void man_heading(const Documented *one)
+{
+    const char *text = "DIR/train --data FILE [options]";
+    if (one->is_command) text = command_texts[__builtin_ctz(one->options.taker)].synopsis[0];
+    printf(".SS ");
+    for (; *text; text++) print_character(*text);
+    putchar('\n');
+}
+
+void man_options(const Documented *one)
+{
+    for (size_t i = 0; i < one->options.count; i++) {
+        const Option *option = &one->options.rows[i];
+        if (is_explained(option, one) && !refers(option, one)) print_option(option);
+    }
+    print_references(one);
+}

@@ -1,0 +1,162 @@
+#include "driver/options/option_readers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/options/options.h"
+#include "graph/passes/passes.h"
+
+bool read_emit(const OptionValue *value)
+{
+    static const char after[] = "graph:after:";
+    Options *options = value->values;
+    if (strncmp(value->text, after, strlen(after)) == 0) {
+        options->emit = "graph";
+        options->load.last_pass = value->text + strlen(after);
+        return pass_find(options->load.last_pass, value->diagnostics);
+    }
+    for (const char *const *choice = value->option->choices; *choice; choice++)
+        if (strcmp(*choice, value->text) == 0) return options->emit = *choice, true;
+    return option_refuse(value, "graph, graph:after:PASS, train, costs, plan, llvm, asm or obj");
+}
+
+static bool read_extent(const OptionValue *value, const char *name, const char *text, int64_t *extent)
+{
+    const Option number = {.name = arena_format(value->arena, "dim %s=", name),
+                           .kind = OPTION_INTEGER,
+                           .least = 1,
+                           .greatest = INT32_MAX,
+                           .size = sizeof(int64_t)};
+    return option_read_integer(&(OptionValue){&number, text, NULL, value->arena, value->diagnostics}, extent);
+}
+
+/* 16,32,64 or auto:64. */
+static bool read_lengths(const OptionValue *value, const char *name, const char *text, int64_t *longest)
+{
+    static const char automatic[] = "auto:";
+    LengthOptions *lengths = &((Options *)value->values)->load.lengths;
+    size_t room = 1;
+    for (const char *c = text; *c; c++) room += *c == ',';
+    int64_t *list = arena_new_array(value->arena, int64_t, room);
+    if (lengths->dimension)
+        return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "--dim gives several lengths for more than one dimension");
+    *lengths = (LengthOptions){.dimension = name, .list = list, .data = lengths->data};
+    bool is_auto = strncmp(text, automatic, strlen(automatic)) == 0;
+    char *rest = arena_string(value->arena, is_auto ? text + strlen(automatic) : text);
+    for (char *part; (part = strsep(&rest, ","));) {
+        if (!read_extent(value, name, part, &list[lengths->count++])) return false;
+        if (lengths->count > 1 && (is_auto || list[lengths->count - 1] <= list[lengths->count - 2]))
+            return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE,
+                                     "write for instance --dim seq=16,32,64 or --dim seq=auto:64",
+                                     "malformed lengths '%s'", text);
+    }
+    *longest = list[lengths->count - 1];
+    return true;
+}
+
+bool read_dimension(const OptionValue *value)
+{
+    Options *options = value->values;
+    ImportOptions *import = &options->load.import;
+    const char *equals = strchr(value->text, '=');
+    if (!equals || equals == value->text)
+        return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --dim batch=8",
+                                 "malformed dimension '%s'", value->text);
+    char *name = arena_string_n(value->arena, value->text, (size_t)(equals - value->text));
+    bool several = strpbrk(equals + 1, ",:");
+    int64_t size;
+    if (!(several ? read_lengths(value, name, equals + 1, &size) : read_extent(value, name, equals + 1, &size)))
+        return false;
+    DimensionBinding *all = arena_new_array(value->arena, DimensionBinding, import->dimension_count + 1);
+    if (import->dimension_count) memcpy(all, import->dimensions, import->dimension_count * sizeof *all);
+    all[import->dimension_count++] = (DimensionBinding){name, size};
+    import->dimensions = all;
+    return true;
+}
+
+static bool add_rule(const OptionValue *value, bool train)
+{
+    ImportOptions *import = &((Options *)value->values)->load.import;
+    TrainingRule *all = arena_new_array(value->arena, TrainingRule, import->rule_count + 1);
+    if (import->rule_count) memcpy(all, import->rules, import->rule_count * sizeof *all);
+    all[import->rule_count++] = (TrainingRule){value->text, train};
+    import->rules = all;
+    return true;
+}
+
+bool read_freeze(const OptionValue *value) { return add_rule(value, false); }
+bool read_train(const OptionValue *value) { return add_rule(value, true); }
+
+bool read_low_rank(const OptionValue *value)
+{
+    ModelOptions *load = &((Options *)value->values)->load;
+    load->import.adapters = true;
+    return low_rank_parse(&load->low_rank, value->text, value->arena, value->diagnostics);
+}
+
+bool read_steps_or_train(const OptionValue *value)
+{
+    const Option number = {
+        .name = "train", .kind = OPTION_INTEGER, .least = 0, .greatest = 1000000, .size = sizeof(int)};
+    const char *digits = value->text + (*value->text == '-');
+    if (!*digits || strspn(digits, "0123456789") != strlen(digits)) return read_train(value);
+    return option_read_integer(&(OptionValue){&number, value->text, NULL, value->arena, value->diagnostics},
+                               &((Options *)value->values)->steps);
+}
+
+bool read_dropout(const OptionValue *value)
+{
+    ImportOptions *import = &((Options *)value->values)->load.import;
+    char *end;
+    import->dropout_off = strcmp(value->text, "off") == 0;
+    import->dropout_given = !import->dropout_off;
+    if (import->dropout_off) return true;
+    import->dropout = strtod(value->text, &end);
+    if (end != value->text && !*end && import->dropout >= 0 && import->dropout < 1) return true;
+    return option_refuse(value, "off or a number from 0 to below 1");
+}
+
+bool read_microbatches(const OptionValue *value)
+{
+    int *microbatches = &((Options *)value->values)->plan.request.microbatches;
+    *microbatches = PLAN_MICROBATCHES_AUTO;
+    return strcmp(value->text, "auto") == 0 || option_read_integer(value, microbatches);
+}
+
+bool read_head(const OptionValue *value)
+{
+    return head_parse(value->text, &((Options *)value->values)->head) ||
+           option_refuse(value, "seqcls:N, regression, tokcls:N, qa, mlm, embedding:mean or embedding:cls");
+}
+
+bool read_init(const OptionValue *value)
+{
+    static const char drawn[] = "normal:";
+    Options *options = value->values;
+    char *end = NULL;
+    double deviation = 0;
+    bool draws = strncmp(value->text, drawn, strlen(drawn)) == 0;
+    if (draws) deviation = strtod(value->text + strlen(drawn), &end);
+    if (draws ? end == value->text + strlen(drawn) || *end || !(deviation >= 0 && deviation <= 1e6)
+              : strcmp(value->text, "none") != 0)
+        return option_refuse(value, "none or, for instance, normal:0.02");
+    options->init = (WeightInit){draws, (float)deviation};
+    options->load.import.no_weights = draws;
+    return true;
+}
+
+bool read_holdout(const OptionValue *value)
+{
+    Options *options = value->values;
+    char *end;
+    double number = strtod(value->text, &end);
+    bool percent = end > value->text && strcmp(end, "%") == 0;
+    if (percent) number /= 100;
+    bool share = number > 0 && number < 1, rows = !percent && number >= 1 && number < 1e9 && number == floor(number);
+    if (end == value->text || (!percent && *end) || !(share || rows))
+        return option_refuse(value, "a share of the rows, such as 10%, or their number");
+    options->dataset.holdout = number;
+    return true;
+}

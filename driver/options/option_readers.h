@@ -1,0 +1,20 @@
+/* Values of options that are more than a number, a word or a choice. Each reports a malformed one (EXIT_USAGE) and
+ * returns false. Their `values` are Options. */
+#ifndef DRIVER_OPTIONS_OPTION_READERS_H
+#define DRIVER_OPTIONS_OPTION_READERS_H
+
+#include "base/options.h"
+
+bool read_dimension(const OptionValue *value);      /* NAME=VALUE */
+bool read_dropout(const OptionValue *value);        /* off or a ratio */
+bool read_microbatches(const OptionValue *value);   /* a number or auto */
+bool read_freeze(const OptionValue *value);         /* a pattern of parameter names */
+bool read_train(const OptionValue *value);          /* the same */
+bool read_low_rank(const OptionValue *value);       /* r=8,alpha=16,targets=query,value,dropout=0.05 */
+bool read_steps_or_train(const OptionValue *value); /* a number of steps, or the same */
+bool read_emit(const OptionValue *value);           /* one of the row's choices, or graph:after:PASS */
+bool read_head(const OptionValue *value);           /* one of HEAD_WORDS */
+bool read_init(const OptionValue *value);           /* none or normal:STD */
+bool read_holdout(const OptionValue *value);        /* P%, a share between 0 and 1, or a number of rows */
+
+#endif

@@ -1,0 +1,38 @@
+/* Encoders: from token ids to last_hidden_state. Internal to the folder. */
+#ifndef FRONTEND_HUGGINGFACE_ENCODER_H
+#define FRONTEND_HUGGINGFACE_ENCODER_H
+
+#include "frontend/huggingface/network.h"
+
+/* Adds the graph's inputs and the encoder of the configured family; returns its result, (batch, seq, hidden). */
+const char *encoder_build(Network *network);
+
+/* What the families are put together from. */
+
+/* Inputs input_ids, attention_mask and, where there are several types, token_type_ids; the mask and positions. */
+void encoder_add_inputs(Network *network);
+/* The sum of the embeddings, normalised, and projected to the hidden size: (batch, seq, hidden). */
+const char *encoder_embed(Network *network);
+/* (seq, seq), int64: table[query - key], where `table` has 2 most - 1 numbers, of the distances from 1 - most on. */
+const char *encoder_relative(Network *network, const char *scope, const int64_t *table, int64_t most);
+
+/* DeBERTa: what relative positions add to the scores of a block, (batch, heads, seq, seq). */
+typedef struct DebertaPositions {
+    const char *embeddings;        /* (1, 2 span, hidden) */
+    const char *by_key, *by_query; /* (seq, seq): which embedding */
+    int64_t span;
+} DebertaPositions;
+
+DebertaPositions deberta_positions(Network *network);
+/* Queries and keys are split into heads; `scale` is what all scores are divided by. */
+const char *deberta_position_scores(Network *network, const DebertaPositions *positions, const char *scope,
+                                    const char *queries, const char *keys, const char *scale);
+/* The convolution beside the first block, whose result is `attended`. */
+const char *deberta_convolve(Network *network, const char *input, const char *attended);
+
+/* MPNet: what relative positions add to the scores of every block, (1, heads, seq, seq). */
+const char *mpnet_position_scores(Network *network);
+
+const char *modernbert_build(Network *network);
+
+#endif

@@ -1,0 +1,163 @@
+#include "frontend/huggingface/export_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/directory.h"
+#include "frontend/huggingface/folder.h"
+#include "frontend/huggingface/import_folder.h"
+
+enum { MOST_TOKENIZER_BYTES = 1 << 28 };
+
+/* What the library's tokenizers, fast and slow, read of a folder. */
+static const char *const tokenizer_files[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+};
+
+typedef struct Job {
+    const FolderExport *wanted;
+    OutputDirectory directory;
+    OnnxModel *model;
+    Arena arena;
+    Diagnostics *diagnostics;
+} Job;
+
+static const char *place_of(Job *job, const char *name)
+{
+    return arena_format(&job->arena, "%s/%s", job->directory.temporary, name);
+}
+
+static bool write_tensors(Job *job)
+{
+    const Onnx__GraphProto *graph = job->model->proto->graph;
+    SafeTensorsWriter *writer = safetensors_writer();
+    safetensors_writer_metadata(writer, "format", "pt");
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *tensor = graph->initializer[i];
+        Shape shape = {(int)tensor->n_dims, {0}};
+        for (size_t k = 0; k < tensor->n_dims; k++) shape.dim[k] = tensor->dims[k];
+        safetensors_writer_add(writer, tensor->name, DTYPE_F32, &shape, tensor->raw_data.data);
+    }
+    return safetensors_write(writer, place_of(job, "model.safetensors"), job->diagnostics);
+}
+
+/* Names of the labels replace the model's. */
+static bool name_labels(const Job *job, json_t *config)
+{
+    const json_t *former = json_object_get(config, "id2label");
+    if (!job->wanted->labels) return true;
+    if (json_object_size(former) != job->wanted->label_count)
+        return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
+                                 "are they of the data that the model was trained with?",
+                                 "has %zu labels, but %zu names are given", json_object_size(former),
+                                 job->wanted->label_count);
+    json_t *names = json_object(), *numbers = json_object();
+    for (size_t i = 0; i < job->wanted->label_count; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%zu", i);
+        json_object_set_new(names, key, json_string(job->wanted->labels[i]));
+        json_object_set_new(numbers, job->wanted->labels[i], json_integer((json_int_t)i));
+    }
+    json_object_set_new(config, "id2label", names);
+    json_object_set_new(config, "label2id", numbers);
+    return true;
+}
+
+static bool write_config(Job *job, const char *text)
+{
+    json_error_t error;
+    json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    bool ok =
+        json_is_object(config) || diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
+                                                    NULL, "its property " PROPERTY_CONFIG " is no object of JSON");
+    Buffer buffer = {0};
+    ok = ok && name_labels(job, config);
+    if (ok) {
+        config_print_json(config, &buffer);
+        ok = file_write_part(place_of(job, "config.json"), buffer.bytes, buffer.size, job->diagnostics);
+    }
+    buffer_free(&buffer);
+    json_decref(config);
+    return ok;
+}
+
+static bool copy_file(Job *job, const char *source, const char *name, size_t *copied)
+{
+    FolderEntry entry = folder_find(source, name, MOST_TOKENIZER_BYTES, job->diagnostics);
+    if (entry != FOLDER_PRESENT) return entry == FOLDER_ABSENT;
+    MappedFile file;
+    if (!file_map(&file, arena_format(&job->arena, "%s/%s", source, name), job->diagnostics)) return false;
+    bool ok = file_write_part(place_of(job, name), file.bytes, file.size, job->diagnostics);
+    file_unmap(&file);
+    ++*copied;
+    return ok;
+}
+
+static bool copy_tokenizer(Job *job, const char *source)
+{
+    size_t copied = 0;
+    struct stat status;
+    bool there = source && stat(source, &status) == 0 && S_ISDIR(status.st_mode), ok = true;
+    if (job->wanted->source && !there) return file_error(job->diagnostics, job->wanted->source, "cannot open");
+    for (size_t i = 0; there && ok && i < sizeof tokenizer_files / sizeof *tokenizer_files; i++)
+        ok = copy_file(job, source, tokenizer_files[i], &copied);
+    if (ok && !copied)
+        diagnostics_warning(job->diagnostics, PLACE_FILE(job->wanted->output),
+                            "--source FOLDER says where tokenizer.json or vocab.txt is", "has no tokenizer: %s%s",
+                            there ? "there is none in " : "there is no folder ", source ? source : "");
+    return ok;
+}
+
+/* What cannot go under the library's names. */
+static bool check_model(const Job *job)
+{
+    const Onnx__GraphProto *graph = job->model->proto->graph;
+    if (!onnx_model_property(job->model, PROPERTY_CONFIG) || !onnx_model_is_distinct(job->model))
+        return diagnostics_error(
+            job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
+            "skycc import makes models that can; of others -o writes ONNX",
+            "cannot become a Hugging Face folder: it was not imported from one, so there is neither a "
+            "config.json nor the library's names of its tensors");
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *tensor = graph->initializer[i];
+        if (tensor->has_raw_data && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT &&
+            tensor->n_dims <= MAX_RANK && !strchr(tensor->name, '#'))
+            continue;
+        char object[512];
+        snprintf(object, sizeof object, "parameter '%.400s'", tensor->name);
+        return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, (Place){.file = job->model->path, .object = object},
+                                 "train it without --untie", "is none that the library has");
+    }
+    return true;
+}
+
+static bool write_folder(void *context, OnnxModel *model, Diagnostics *diagnostics)
+{
+    Job job = {.wanted = context, .model = model, .diagnostics = diagnostics};
+    if (!check_model(&job) || !directory_create(&job.directory, job.wanted->output, false, diagnostics)) return false;
+    const char *source = job.wanted->source ? job.wanted->source : onnx_model_property(model, PROPERTY_FOLDER);
+    bool ok = write_config(&job, onnx_model_property(model, PROPERTY_CONFIG)) && write_tensors(&job) &&
+              copy_tokenizer(&job, source);
+    if (ok)
+        ok = directory_commit(&job.directory, diagnostics);
+    else
+        directory_abandon(&job.directory);
+    arena_free(&job.arena);
+    return ok;
+}
+
+bool folder_export(const char *model, const FolderExport *wanted, FindTrained *find, void *context,
+                   Diagnostics *diagnostics)
+{
+    return export_model(model, find, context, write_folder, (void *)wanted, diagnostics);
+}

@@ -1,0 +1,42 @@
+/* The files of a Hugging Face folder: config.json, and tensors in model.safetensors or in several files that
+ * model.safetensors.index.json lists.
+ *
+ * A folder comes from a stranger: names in it are plain ones, files are regular ones in the folder itself. The one kind
+ * of link that is followed is that of the library's cache, NAME -> ../../blobs/HASH. */
+#ifndef FRONTEND_HUGGINGFACE_FOLDER_H
+#define FRONTEND_HUGGINGFACE_FOLDER_H
+
+#include "base/safetensors.h"
+#include "frontend/huggingface/config.h"
+
+typedef struct FolderFile {
+    const char *name;
+    SafeTensors tensors;
+    bool *used; /* per tensor */
+} FolderFile;
+
+typedef struct HuggingFaceFolder {
+    Arena arena;
+    const char *path;
+    HuggingFaceConfig config;
+    FolderFile *files;
+    size_t file_count, file_capacity;
+} HuggingFaceFolder;
+
+/* Opens and checks config.json and the headers of all tensor files. `path` must outlive the folder; free it in any
+ * case. */
+bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagnostics);
+void folder_close(HuggingFaceFolder *folder);
+
+/* The tensor of that name, NULL if there is none; it is then used. */
+const SafeTensor *folder_tensor(HuggingFaceFolder *folder, const char *name);
+
+/* Why a name that stands in a folder's file cannot be that of another; NULL if it can. */
+const char *folder_name_problem(const char *name);
+
+typedef enum FolderEntry { FOLDER_ABSENT, FOLDER_PRESENT, FOLDER_REFUSED } FolderEntry;
+
+/* Whether `name` is a file of the folder that may be read, of at most `most_bytes`; reports why it may not. */
+FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,36 @@
+/* Heads: what is put on an encoder for a task, as `--head` says it and as the Hugging Face library's classes have it. */
+#ifndef FRONTEND_HUGGINGFACE_HEAD_H
+#define FRONTEND_HUGGINGFACE_HEAD_H
+
+#include "base/diagnostics.h"
+
+typedef enum HeadKind {
+    HEAD_FROM_FOLDER, /* the one of the checkpoint, or none if it has none */
+    HEAD_NONE, /* output last_hidden_state [batch, seq, hidden], and pooler_output [batch, hidden] if there is one */
+    HEAD_SEQUENCE,   /* logits [batch, labels] */
+    HEAD_REGRESSION, /* logits [batch, 1] */
+    HEAD_TOKENS,     /* logits [batch, seq, labels] */
+    HEAD_QUESTION,   /* start_logits and end_logits, [batch, seq] each */
+    HEAD_MASKED,     /* logits [batch, seq, vocabulary] */
+    HEAD_MEAN,       /* embedding [batch, hidden]: the mean of what the mask lets through */
+    HEAD_FIRST       /* embedding [batch, hidden]: of the first token */
+} HeadKind;
+
+typedef struct Head {
+    HeadKind kind;
+    int64_t labels; /* of HEAD_SEQUENCE and HEAD_TOKENS: at least 1. 1 of HEAD_REGRESSION; else 0 */
+} Head;
+
+#define HEAD_WORDS "seqcls:N", "regression", "tokcls:N", "qa", "mlm", "embedding:mean", "embedding:cls"
+
+/* Reads one of HEAD_WORDS; false, with nothing reported, if it is none. */
+bool head_parse(const char *text, Head *head);
+/* As head_parse reads it. */
+const char *head_text(Arena *arena, const Head *head);
+
+/* What the library calls a class with this head: "ForSequenceClassification"; "Model" of encoders alone. */
+const char *head_class(HeadKind kind);
+/* The head of a class named so, without its prefix; HEAD_FROM_FOLDER for one that no graph can be written for. */
+HeadKind head_of_class(const char *suffix);
+
+#endif

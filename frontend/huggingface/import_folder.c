@@ -1,0 +1,124 @@
+#include "frontend/huggingface/import_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/huggingface/encoder.h"
+#include "frontend/huggingface/heads.h"
+#include "frontend/onnx/model.h"
+
+enum { OPSET = 20, MOST_LISTED = 8 };
+
+/* Weights beyond this go into a file of their own: a protobuf message ends at 2 GiB, and the graph needs room too. */
+#define MOST_INSIDE ((int64_t)3 << 29)
+
+/* ---- Which head ---- */
+
+static bool choose_head(const HuggingFaceConfig *config, const Head *wanted, Head *head, Diagnostics *diagnostics)
+{
+    *head = wanted->kind == HEAD_FROM_FOLDER ? config->head : *wanted;
+    if (wanted->kind != HEAD_FROM_FOLDER || head->kind != HEAD_FROM_FOLDER) return true;
+    char message[256];
+    snprintf(message, sizeof message, "the head of '%.100s' is left out: the encoder alone is imported",
+             config->architecture);
+    diagnostics_warning(diagnostics, (Place){.file = "config.json", .object = "architectures"},
+                        "--head puts another one on it", "%s", message);
+    head->kind = HEAD_NONE;
+    return true;
+}
+
+/* ---- What the user should know ---- */
+
+static bool is_buffer(const SafeTensor *tensor) { return !dtype_is_float(tensor->dtype); }
+
+static void print_unused(const HuggingFaceFolder *folder, FILE *summary)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < folder->file_count; i++) {
+        const FolderFile *file = &folder->files[i];
+        for (size_t k = 0; k < file->tensors.count; k++) {
+            if (file->used[k] || is_buffer(&file->tensors.tensors[k])) continue;
+            if (count < MOST_LISTED)
+                fprintf(summary, "%s%s", count ? ", " : "not used: ", file->tensors.tensors[k].name);
+            count++;
+        }
+    }
+    if (count > MOST_LISTED) fprintf(summary, " and %zu more", count - MOST_LISTED);
+    if (count) fputc('\n', summary);
+}
+
+static void print_summary(const Network *network, const HuggingFaceFolder *folder, const Head *head, FILE *summary)
+{
+    const HuggingFaceConfig *config = network->config;
+    Arena arena = {0};
+    fprintf(summary, "%s: %lld layers, hidden %lld, %lld heads, vocabulary %lld, up to %lld tokens\n",
+            config->type->name, (long long)config->layers, (long long)config->hidden, (long long)config->heads,
+            (long long)config->vocabulary, (long long)encoder_most_positions(config));
+    fprintf(summary, "head: %s, %s\n", head_text(&arena, head),
+            network->added_count ? "partly or wholly new" : "all of it from the folder");
+    for (size_t i = 0; i < network->added_count; i++)
+        fprintf(summary, "%s%s%s", i ? ", " : "new: ", network->added[i], i + 1 == network->added_count ? "\n" : "");
+    print_unused(folder, summary);
+    arena_free(&arena);
+}
+
+/* ---- The graph ---- */
+
+static void add_properties(Network *network, const HuggingFaceFolder *folder, const Head *head)
+{
+    Buffer config = {0};
+    config_print(network->config, head, &config);
+    onnx_builder_property(&network->builder, PROPERTY_CONFIG, buffer_text(&config));
+    onnx_builder_property(&network->builder, PROPERTY_FOLDER, folder->path);
+    onnx_builder_property(&network->builder, PROPERTY_HEAD, head_text(&network->builder.arena, head));
+    onnx_builder_property(&network->builder, PROPERTY_PARAMETERS, PARAMETERS_ARE_INITIALIZERS);
+    buffer_free(&config);
+}
+
+/* Heads of DeBERTa's masked language models have the names of one of two classes, which not all files tell. */
+static void choose_deberta_head(HuggingFaceFolder *folder)
+{
+    HuggingFaceConfig *config = &folder->config;
+    if (config->type->family != FAMILY_DEBERTA || json_object_get(config->json, "legacy")) return;
+    config->deberta.legacy_head = folder_tensor(folder, "cls.predictions.transform.dense.weight") ||
+                                  !folder_tensor(folder, "lm_predictions.lm_head.dense.weight");
+}
+
+static bool build(Network *network, const Head *wanted, const Head *head)
+{
+    bool alone = head->kind == HEAD_NONE || head->kind == HEAD_MEAN || head->kind == HEAD_FIRST;
+    network->prefix = alone ? "" : arena_format(&network->builder.arena, "%s.", network->config->type->base);
+    const char *x = encoder_build(network);
+    if (network->diagnostics->errors) return false; /* so that what heads are drawn for is there */
+    network->draws = wanted->kind != HEAD_FROM_FOLDER;
+    head_build(network, head, x);
+    return network->diagnostics->errors == 0;
+}
+
+bool folder_import(const char *path, const char *output, const Head *wanted, uint64_t seed, FILE *summary,
+                   Diagnostics *diagnostics)
+{
+    HuggingFaceFolder folder;
+    Head head;
+    bool ok = folder_open(&folder, path, diagnostics) && choose_head(&folder.config, wanted, &head, diagnostics);
+    if (ok) {
+        Network network = {.config = &folder.config,
+                           .folder = &folder,
+                           .diagnostics = diagnostics,
+                           .batch = {0, "batch"},
+                           .sequence = {0, "seq"}};
+        choose_deberta_head(&folder);
+        onnx_builder_open(&network.builder, folder.config.type->name, OPSET);
+        ok = build(&network, wanted, &head);
+        add_properties(&network, &folder, &head);
+        const InitialWeights weights = {
+            .present = true, .seed = seed, .deviation = folder.config.initial_deviation, .most_inside = MOST_INSIDE};
+        ok = ok && onnx_builder_write(&network.builder, output, &weights, diagnostics);
+        if (ok && summary) print_summary(&network, &folder, &head, summary);
+        string_map_free(&network.parameters);
+        free(network.added);
+        onnx_builder_close(&network.builder);
+    }
+    folder_close(&folder);
+    return ok;
+}

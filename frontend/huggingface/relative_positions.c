@@ -1,0 +1,147 @@
+/* Scores of relative positions: MPNet's buckets and DeBERTa's disentangled attention. */
+#include <math.h>
+
+#include "frontend/huggingface/encoder.h"
+
+/* ---- MPNet ---- */
+
+/* T5's buckets (Raffel et al., "Exploring the limits of transfer learning", 2020, section 2.1): half of them for keys
+ * behind the query; of these half for a distance each, the others of logarithmic width up to 128. In float32, as the
+ * library computes them. */
+static int64_t mpnet_bucket(int64_t query_minus_key, int64_t buckets)
+{
+    enum { MOST_DISTANCE = 128 };
+    const int64_t half = buckets / 2, exact = half / 2;
+    const int64_t first = query_minus_key < 0 ? half : 0,
+                  distance = query_minus_key < 0 ? -query_minus_key : query_minus_key;
+    if (distance < exact) return first + distance;
+    float part = logf((float)distance / (float)exact) / (float)log((double)MOST_DISTANCE / (double)exact);
+    int64_t bucket = exact + (int64_t)(part * (float)(half - exact));
+    return first + (bucket < half ? bucket : half - 1);
+}
+
+const char *mpnet_position_scores(Network *network)
+{
+    static const int64_t heads_first[3] = {2, 0, 1};
+    const HuggingFaceConfig *config = network->config;
+    const int64_t most = encoder_most_positions(config);
+    const char *scope = network_encoder_scope(network, "encoder.relative_attention_bias");
+    int64_t *table = arena_new_array(&network->builder.arena, int64_t, (size_t)(2 * most - 1));
+    for (int64_t i = 0; i < 2 * most - 1; i++) table[i] = mpnet_bucket(i - (most - 1), config->relative_buckets);
+    const char *rows = network_embedding(network, scope, encoder_relative(network, scope, table, most),
+                                         config->relative_buckets, config->heads);
+    return network_apply(network, scope, "Unsqueeze", network_transpose(network, scope, rows, heads_first, 3),
+                         network_list(network, scope, 0));
+}
+
+/* ---- DeBERTa ---- */
+
+/* He et al., "DeBERTa: Decoding-enhanced BERT with disentangled attention", 2021; buckets are those of its second
+ * version: up to half of them a distance each, then of logarithmic width. In float32, as the library computes them. */
+static int64_t deberta_bucket(const DebertaConfig *config, int64_t distance)
+{
+    const int64_t middle = config->buckets / 2, absolute = distance < 0 ? -distance : distance;
+    if (!config->buckets || absolute <= middle) return distance;
+    float part = logf((float)absolute / (float)middle) / logf((float)((double)(config->reach - 1) / (double)middle));
+    int64_t bucket = (int64_t)ceilf(part * (float)(middle - 1)) + middle;
+    return distance < 0 ? -bucket : bucket;
+}
+
+static int64_t clamp(int64_t value, int64_t most) { return value < 0 ? 0 : value > most ? most : value; }
+
+DebertaPositions deberta_positions(Network *network)
+{
+    const HuggingFaceConfig *config = network->config;
+    const DebertaConfig *deberta = &config->deberta;
+    const int64_t most = encoder_most_positions(config), span = deberta->buckets ? deberta->buckets : deberta->reach;
+    const char *scope = network_encoder_scope(network, "encoder");
+    DebertaPositions positions = {.span = span};
+    int64_t *table = arena_new_array(&network->builder.arena, int64_t, (size_t)(2 * most - 1));
+    for (int64_t i = 0; i < 2 * most - 1; i++)
+        table[i] = clamp(deberta_bucket(deberta, i - (most - 1)) + span, 2 * span - 1);
+    if (deberta->content_to_position) positions.by_query = encoder_relative(network, scope, table, most);
+    for (int64_t i = 0; i < 2 * most - 1; i++)
+        table[i] = clamp(span - deberta_bucket(deberta, i - (most - 1)), 2 * span - 1);
+    if (deberta->position_to_content) positions.by_key = encoder_relative(network, scope, table, most);
+    const char *rows =
+        network_matrix(network, network_scope(network, scope, "rel_embeddings"), 2 * span, config->hidden);
+    if (deberta->normalized)
+        rows = network_norm(network, network_scope(network, scope, "LayerNorm"), rows, config->hidden,
+                            config->norm_epsilon, true);
+    positions.embeddings = network_apply(network, scope, "Unsqueeze", rows, network_list(network, scope, 0));
+    return positions;
+}
+
+/* (batch, heads, seq, seq): of the products of `content` with all position vectors those that `index` names. */
+static const char *look_up(Network *network, const char *scope, const char *content, const char *vectors,
+                           const char *index)
+{
+    static const int64_t swap[4] = {0, 1, 3, 2};
+    const char *products =
+        network_apply(network, scope, "MatMul", content, network_transpose(network, scope, vectors, swap, 4));
+    /* (batch, heads, seq) of the products, and seq again */
+    const char *shape = network_apply(network, scope, "Shape", products);
+    const char *front =
+        network_apply(network, scope, "Slice", shape, network_list(network, scope, 0), network_list(network, scope, 3));
+    const char *last =
+        network_apply(network, scope, "Slice", shape, network_list(network, scope, 2), network_list(network, scope, 3));
+    Onnx__NodeProto *join =
+        onnx_builder_node(&network->builder, scope, "Concat", (const char *const[]){front, last}, 2);
+    onnx_node_integer(&network->builder, join, "axis", 0);
+    const char *indices = network_apply(network, scope, "Expand", index, onnx_node_output(join));
+    Onnx__NodeProto *pick =
+        onnx_builder_node(&network->builder, scope, "GatherElements", (const char *const[]){products, indices}, 2);
+    onnx_node_integer(&network->builder, pick, "axis", -1);
+    return onnx_node_output(pick);
+}
+
+static const char *position_vectors(Network *network, const DebertaPositions *positions, const char *scope,
+                                    const char *shared, const char *own)
+{
+    const int64_t hidden = network->config->hidden;
+    const char *name = network_scope(network, scope, network->config->deberta.shared_keys ? shared : own);
+    return network_split_heads(network, scope, network_linear(network, name, positions->embeddings, hidden, hidden));
+}
+
+const char *deberta_position_scores(Network *network, const DebertaPositions *positions, const char *scope,
+                                    const char *queries, const char *keys, const char *scale)
+{
+    static const int64_t swap[4] = {0, 1, 3, 2};
+    const char *self = network_scope(network, scope, "attention.self"), *sum = NULL;
+    if (positions->by_query) {
+        const char *vectors = position_vectors(network, positions, self, "key_proj", "pos_key_proj");
+        sum = look_up(network, self, queries, vectors, positions->by_query);
+    }
+    if (positions->by_key) {
+        const char *vectors = position_vectors(network, positions, self, "query_proj", "pos_query_proj");
+        const char *scores = look_up(network, self, keys, vectors, positions->by_key);
+        scores = network_transpose(network, self, scores, swap, 4);
+        sum = sum ? network_apply(network, self, "Add", sum, scores) : scores;
+    }
+    return network_apply(network, self, "Div", sum, scale);
+}
+
+const char *deberta_convolve(Network *network, const char *input, const char *attended)
+{
+    static const int64_t swap[3] = {0, 2, 1};
+    const HuggingFaceConfig *config = network->config;
+    const DebertaConfig *deberta = &config->deberta;
+    const char *scope = network_encoder_scope(network, "encoder.conv"), *conv = network_scope(network, scope, "conv");
+    const Shape shape = {3, {config->hidden, config->hidden / deberta->kernel_groups, deberta->kernel}};
+    const char *inputs[3] = {network_transpose(network, conv, input, swap, 3),
+                             network_parameter(network, network_scope(network, conv, "weight"), &shape, FILL_NORMAL),
+                             network_vector(network, conv, "bias", FILL_ZEROS, config->hidden)};
+    Onnx__NodeProto *node = onnx_builder_node(&network->builder, conv, "Conv", inputs, 3);
+    const int64_t edge = (deberta->kernel - 1) / 2;
+    onnx_node_integers(&network->builder, node, "kernel_shape", &deberta->kernel, 1);
+    onnx_node_integers(&network->builder, node, "pads", (const int64_t[]){edge, edge}, 2);
+    onnx_node_integer(&network->builder, node, "group", deberta->kernel_groups);
+    const char *mask = network_cast(
+        network, scope, network_apply(network, scope, "Unsqueeze", "attention_mask", network_list(network, scope, 2)),
+        ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
+    const char *x = network_transpose(network, conv, onnx_node_output(node), swap, 3);
+    x = network_activation(network, scope, deberta->kernel_activation, network_apply(network, scope, "Mul", x, mask));
+    x = network_norm(network, network_scope(network, scope, "LayerNorm"),
+                     network_apply(network, scope, "Add", attended, x), config->hidden, config->norm_epsilon, true);
+    return network_apply(network, scope, "Mul", x, mask);
+}

@@ -1,0 +1,198 @@
+#include "frontend/onnx/export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/onnx/write_model.h"
+
+typedef struct Exporter {
+    ImportedModel *model;
+    const ImportedModel *whole; /* imported to tell which parameters are trained; NULL where that is impossible */
+    bool distinct;              /* every initializer is one parameter */
+    Onnx__GraphProto *graph;
+    FindTrained *find;
+    void *context;
+    Diagnostics *diagnostics;
+} Exporter;
+
+static Arena *arena_of(const Exporter *exporter) { return &exporter->model->onnx.arena; }
+
+static bool refuse(const Exporter *exporter, const char *name, const char *problem)
+{
+    char object[512];
+    snprintf(object, sizeof object, "parameter '%.400s'", name);
+    return diagnostics_error(exporter->diagnostics, EXIT_BAD_INPUT,
+                             (Place){.file = exporter->model->onnx.path, .object = object},
+                             "was the checkpoint made from this model?", "%s", problem);
+}
+
+/* ---- Initializers ---- */
+
+static bool set_trained(const Exporter *exporter, Onnx__TensorProto *tensor, const char *name,
+                        const TrainedTensor *trained)
+{
+    DType dtype = onnx_dtype(tensor->data_type);
+    size_t size = dtype_size(dtype);
+    bool same = (size_t)trained->shape.rank == tensor->n_dims;
+    for (size_t i = 0; same && i < tensor->n_dims; i++) same = trained->shape.dim[i] == tensor->dims[i];
+    if (!same) return refuse(exporter, name, "has another shape in the checkpoint");
+    int64_t elements = shape_elements(&trained->shape);
+    const void *data = trained->data;
+    if (trained->dtype != dtype) {
+        void *converted = arena_allocate_array(arena_of(exporter), (size_t)elements, size);
+        for (int64_t i = 0; i < elements; i++)
+            element_store_double(dtype, converted, i, element_as_double(trained->dtype, data, i));
+        data = converted;
+    }
+    onnx_set_raw_data(tensor, data, (size_t)elements * size);
+    return true;
+}
+
+/* Files before IR version 4 list initializers among the inputs too. */
+static void add_input(const Exporter *exporter, const Onnx__TensorProto *tensor)
+{
+    Onnx__GraphProto *graph = exporter->graph;
+    Arena *arena = arena_of(exporter);
+    Onnx__ValueInfoProto *model = NULL, **inputs = arena_new_array(arena, Onnx__ValueInfoProto *, graph->n_input + 1);
+    for (size_t i = 0; i < graph->n_input; i++) inputs[i] = graph->input[i];
+    for (size_t i = 0; i < graph->n_input && !model; i++) {
+        const Onnx__TypeProto *type = inputs[i]->type;
+        if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) model = inputs[i];
+    }
+    Onnx__ValueInfoProto *input = arena_new(arena, Onnx__ValueInfoProto);
+    Onnx__TypeProto *type = arena_new(arena, Onnx__TypeProto);
+    Onnx__TypeProto__Tensor *tensor_type = arena_new(arena, Onnx__TypeProto__Tensor);
+    Onnx__TensorShapeProto *shape = arena_new(arena, Onnx__TensorShapeProto);
+    onnx__value_info_proto__init(input);
+    onnx__type_proto__init(type);
+    onnx__type_proto__tensor__init(tensor_type);
+    onnx__tensor_shape_proto__init(shape);
+    shape->n_dim = tensor->n_dims;
+    shape->dim = arena_new_array(arena, Onnx__TensorShapeProto__Dimension *, tensor->n_dims);
+    for (size_t i = 0; i < tensor->n_dims; i++) {
+        shape->dim[i] = arena_new(arena, Onnx__TensorShapeProto__Dimension);
+        onnx__tensor_shape_proto__dimension__init(shape->dim[i]);
+        shape->dim[i]->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        shape->dim[i]->dim_value = tensor->dims[i];
+    }
+    tensor_type->has_elem_type = true;
+    tensor_type->elem_type = tensor->data_type;
+    tensor_type->shape = shape;
+    type->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    type->tensor_type = tensor_type;
+    input->name = tensor->name;
+    input->type = type;
+    inputs[graph->n_input++] = input;
+    graph->input = inputs;
+}
+
+/* A further initializer for a parameter that was split off, and the node reads it. */
+static bool add_split(const Exporter *exporter, const ImportedParameter *parameter, const TrainedTensor *trained)
+{
+    Onnx__GraphProto *graph = exporter->graph;
+    Arena *arena = arena_of(exporter);
+    if (!parameter->node) return refuse(exporter, parameter->name, "is used in a function's body, several times over");
+    Onnx__TensorProto *tensor =
+        arena_copy(arena, graph->initializer[parameter->initializer], sizeof **graph->initializer);
+    Onnx__TensorProto **initializers = arena_new_array(arena, Onnx__TensorProto *, graph->n_initializer + 1);
+    for (size_t i = 0; i < graph->n_initializer; i++) initializers[i] = graph->initializer[i];
+    tensor->name = arena_string(arena, parameter->name);
+    initializers[graph->n_initializer++] = tensor;
+    graph->initializer = initializers;
+    graph->node[parameter->node - 1]->input[parameter->input] = tensor->name;
+    if (exporter->model->onnx.proto->ir_version < 4) add_input(exporter, tensor);
+    return trained->data ? set_trained(exporter, tensor, parameter->name, trained)
+                         : onnx_restore_initializer(&exporter->model->onnx, parameter->initializer, tensor,
+                                                    exporter->diagnostics);
+}
+
+/* Whether training has the parameter by default; that of a model that cannot be imported as a whole has all. */
+static bool is_trained(const Exporter *exporter, const char *name)
+{
+    const ImportedModel *whole = exporter->whole;
+    for (size_t i = 0; whole && i < whole->parameter_count; i++)
+        if (strcmp(whole->parameters[i].name, name) == 0) return true;
+    return !whole;
+}
+
+static bool replace_weights(const Exporter *exporter)
+{
+    const ImportedModel *model = exporter->model;
+    bool ok = true;
+    size_t count = exporter->graph->n_initializer;
+    bool *replaced = arena_new_array(arena_of(exporter), bool, count);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        TrainedTensor trained;
+        /* Where every initializer is one parameter, splits are those that --untie trained. */
+        if (parameter->split && exporter->distinct && !exporter->find(exporter->context, parameter->name, &trained))
+            continue;
+        if (!exporter->find(exporter->context, parameter->name, &trained) &&
+            !(parameter->split && exporter->find(exporter->context, parameter->leader, &trained))) {
+            /* With --keep-ties the initializer was trained as one parameter, which has no splits. */
+            if (!parameter->split && is_trained(exporter, parameter->name))
+                ok = refuse(exporter, parameter->name, "is missing in the checkpoint");
+            continue;
+        }
+        if (parameter->split) {
+            ok = add_split(exporter, parameter, &trained) && ok;
+            continue;
+        }
+        if (!trained.data) continue;
+        replaced[parameter->initializer] = true;
+        ok = set_trained(exporter, exporter->graph->initializer[parameter->initializer], parameter->name, &trained) &&
+             ok;
+    }
+    for (size_t i = 0; ok && i < count; i++)
+        if (!replaced[i])
+            ok = onnx_restore_initializer(&exporter->model->onnx, i, exporter->graph->initializer[i],
+                                          exporter->diagnostics);
+    return ok;
+}
+
+bool export_model(const char *path, FindTrained *find, void *context, WriteModel *write, void *writing,
+                  Diagnostics *diagnostics)
+{
+    /* Untied, every initializer and every split stands for itself: their names do not depend on how training tied them.
+     */
+    enum { ANY_DIMENSION = 8 };
+    ImportOptions options = {.no_weights = true, .untie = true};
+    ImportOptions whole_options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
+    Graph graph, whole_graph;
+    ImportedModel model, whole;
+    Diagnostics ties = {0}, unread = {0}; /* warnings that were given when the model was compiled */
+    graph_init(&graph, path);
+    graph_init(&whole_graph, path);
+    bool ok = import_parameters(&graph, &model, path, &options, &ties);
+    bool is_whole = import_onnx(&whole_graph, &whole, path, &whole_options, &unread);
+    if (!ok) {
+        for (const Diagnostic *d = ties.first; d; d = d->next)
+            if (d->is_error) diagnostics_error(diagnostics, ties.exit_code, d->place, d->hint, "%s", d->message);
+    } else {
+        Exporter exporter = {&model,
+                             is_whole ? &whole : NULL,
+                             onnx_model_is_distinct(&model.onnx),
+                             model.onnx.proto->graph,
+                             find,
+                             context,
+                             diagnostics};
+        ok = replace_weights(&exporter) && write(writing, &model.onnx, diagnostics);
+    }
+    graph_free(&graph);
+    graph_free(&whole_graph);
+    imported_model_free(&model);
+    imported_model_free(&whole);
+    diagnostics_free(&ties);
+    diagnostics_free(&unread);
+    return ok;
+}
+
+static bool write_onnx(void *output, OnnxModel *model, Diagnostics *diagnostics)
+{
+    return onnx_write_model(model, *(const char *const *)output, diagnostics);
+}
+
+bool export_onnx(const char *path, const char *output, FindTrained *find, void *context, Diagnostics *diagnostics)
+{
+    return export_model(path, find, context, write_onnx, &output, diagnostics);
+}

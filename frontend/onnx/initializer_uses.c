@@ -1,0 +1,115 @@
+#include "frontend/onnx/initializer_uses.h"
+
+#include <string.h>
+
+#include "frontend/onnx/module_path.h"
+#include "frontend/onnx/normalize.h"
+
+static bool passes_on(const SourceNode *node)
+{
+    return node->rule->apply == normalize_alias && node->proto->n_output == 1 && node->number;
+}
+
+static bool depends(const Importer *importer, const SourceNode *node)
+{
+    if (!node->needed || node->rule->gradients == STOPS_GRADIENTS) return false;
+    for (size_t i = 0; i < node->proto->n_output; i++)
+        if (importer->symbols[node->outputs[i]].trained) return true;
+    return false;
+}
+
+/* `identities`: those that pass the initializer on, or all others. */
+static void collect(Importer *importer, InitializerUses *uses, bool identities)
+{
+    for (size_t n = 0; n < importer->node_count; n++) {
+        const SourceNode *node = &importer->nodes[n];
+        if (!node->rule || !depends(importer, node) || passes_on(node) != identities) continue;
+        for (size_t i = 0; i < node->proto->n_input; i++) {
+            const Symbol *symbol = &importer->symbols[node->inputs[i]];
+            if (symbol->kind != SYMBOL_INITIALIZER || !node->inputs[i]) continue;
+            InitializerUses *own = &uses[symbol->index];
+            InitializerUse use = {(uint32_t)n, (int)i, own->count};
+            array_push(own->items, own->count, own->capacity, use);
+            own->direct += !identities;
+        }
+    }
+}
+
+/* What two uses of one parameter have in common. */
+typedef struct UseKey {
+    const char *module, *lines, *op;
+    int input;
+} UseKey;
+
+static UseKey key_of(Importer *importer, const InitializerUse *use)
+{
+    /* Metadata of a function's body are the same for all its calls. */
+    if (use->input == OUTPUT_USE || !importer->nodes[use->node].number) return (UseKey){0};
+    const Onnx__NodeProto *proto = importer->nodes[use->node].proto;
+    return (UseKey){module_path(&importer->arena, proto), source_lines(&importer->arena, proto), proto->op_type,
+                    use->input};
+}
+
+static bool same_key(const UseKey *a, const UseKey *b)
+{
+    return a->module && b->module && a->input == b->input && strcmp(a->op, b->op) == 0 &&
+           strcmp(a->module, b->module) == 0 && strcmp(a->lines, b->lines) == 0;
+}
+
+static void find_leaders(Importer *importer, InitializerUses *uses)
+{
+    bool through_identities = uses->count > uses->direct;
+    UseKey *keys = arena_new_array(&importer->arena, UseKey, uses->direct);
+    for (size_t i = 0; i < uses->direct; i++) keys[i] = key_of(importer, &uses->items[i]);
+    for (size_t i = 1; i < uses->direct; i++)
+        for (size_t k = 0; k < i && uses->items[i].leader == i; k++)
+            if (uses->items[k].leader == k && (through_identities || same_key(&keys[k], &keys[i])))
+                uses->items[i].leader = k;
+}
+
+void find_initializer_uses(Importer *importer, InitializerUses *uses)
+{
+    size_t count = importer->proto->n_initializer;
+    collect(importer, uses, false);
+    for (size_t i = 0; i < importer->proto->n_output; i++) {
+        const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, importer->proto->output[i]->name)];
+        if (symbol->kind != SYMBOL_INITIALIZER) continue;
+        InitializerUses *own = &uses[symbol->index];
+        InitializerUse use = {0, OUTPUT_USE, 0};
+        array_push(own->items, own->count, own->capacity, use);
+        own->direct++;
+    }
+    collect(importer, uses, true);
+    for (size_t i = 0; i < count; i++)
+        if (uses[i].count > 1) find_leaders(importer, &uses[i]);
+}
+
+/* What the input of an operator is called in modules of PyTorch; NULL if it has no usual name. */
+static const char *usual_name(const Onnx__NodeProto *node, int input)
+{
+    static const struct {
+        const char *op, *names[3];
+    } inputs[] = {
+        {"MatMul", {"weight", "weight"}},
+        {"Gemm", {"weight", "weight", "bias"}},
+        {"Conv", {NULL, "weight", "bias"}},
+        {"Gather", {"weight"}},
+        {"Add", {"bias", "bias"}},
+        {"Mul", {"weight", "weight"}},
+        {"LayerNormalization", {NULL, "weight", "bias"}},
+        {"RMSNormalization", {NULL, "weight"}},
+    };
+    for (size_t i = 0; input < 3 && i < sizeof inputs / sizeof *inputs; i++)
+        if (strcmp(inputs[i].op, node->op_type) == 0) return inputs[i].names[input];
+    return NULL;
+}
+
+const char *initializer_use_name(Importer *importer, const InitializerUse *use)
+{
+    if (use->input == OUTPUT_USE) return NULL;
+    const SourceNode *node = &importer->nodes[use->node];
+    if (passes_on(node)) return importer->symbols[node->outputs[0]].name;
+    const char *module = node->number ? module_path(&importer->arena, node->proto) : NULL,
+               *name = usual_name(node->proto, use->input);
+    return module && name ? arena_format(&importer->arena, "%s.%s", module, name) : NULL;
+}

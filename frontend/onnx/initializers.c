@@ -1,0 +1,247 @@
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/onnx/initializer_uses.h"
+#include "frontend/onnx/normalize.h"
+#include "frontend/onnx/ties.h"
+#include "frontend/onnx/widen.h"
+
+typedef struct Initializer {
+    const char *name;
+    uint32_t symbol;
+    OnnxTensor tensor;
+    bool trained; /* as far as its type and what depends on it go: trained.c looks closer */
+    InitializerUses uses;
+} Initializer;
+
+static Place initializer_place(const Importer *importer, const char *name, char text[static 512])
+{
+    snprintf(text, 512, "initializer '%.400s'", name);
+    return (Place){.file = importer->graph->file, .object = text};
+}
+
+/* Whether an option asks for a number to be trained, which is not a parameter otherwise. */
+static bool wanted(const ImportOptions *options, const char *name)
+{
+    for (size_t r = options->rule_count; r-- > 0;)
+        if (fnmatch(options->rules[r].glob, name, 0) == 0) return options->rules[r].train;
+    return false;
+}
+
+static bool read_initializer(Importer *importer, size_t index, Initializer *initializer)
+{
+    const Onnx__TensorProto *proto = importer->proto->initializer[index];
+    initializer->name = proto->name;
+    initializer->symbol = *string_map_find(&importer->names, proto->name);
+    char place[512];
+    initializer_place(importer, proto->name, place);
+    OnnxModel *model = &importer->model->onnx;
+    if (!onnx_tensor_elements(model, proto, &model->weights[index], place, &initializer->tensor, importer->diagnostics))
+        return false;
+    widen_tensor(importer, &initializer->tensor);
+    const Symbol *symbol = &importer->symbols[initializer->symbol];
+    const OnnxTensor *tensor = &initializer->tensor;
+    initializer->trained = symbol->trained && dtype_is_float(tensor->dtype) &&
+                           (tensor->shape.rank >= 1 || wanted(importer->options, proto->name));
+    if (initializer->trained || tensor->data || !tensor->bytes || !symbol->needed) return true;
+    return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, initializer_place(importer, proto->name, place),
+                             NULL, "is not a parameter, so its external data cannot be missing");
+}
+
+/* What the value is used as, where that says more than its name. */
+static void set_use_name(Importer *importer, ImportedParameter *parameter, const InitializerUse *use)
+{
+    const char *name = initializer_use_name(importer, use);
+    if (!name || strcmp(name, parameter->name) == 0) return;
+    parameter->alias = arena_string(&importer->model->arena, name);
+    graph_value(importer->graph, parameter->value)->use = arena_string(&importer->graph->arena, name);
+}
+
+static ValueId add_parameter(Importer *importer, const Initializer *initializer, ImportedParameter parameter,
+                             const InitializerUse *use)
+{
+    ImportedModel *model = importer->model;
+    const OnnxTensor *tensor = &initializer->tensor;
+    parameter.name = arena_string(&model->arena, parameter.name);
+    parameter.initializer = importer->symbols[initializer->symbol].index;
+    parameter.file = tensor->file;
+    parameter.offset = tensor->offset;
+    parameter.bytes = tensor->bytes;
+    if (!parameter.value)
+        parameter.value =
+            graph_add_parameter(importer->graph, parameter.name, tensor->dtype, &tensor->shape, tensor->data);
+    if (use) set_use_name(importer, &parameter, use);
+    array_push(model->parameters, model->parameter_count, model->parameter_capacity, parameter);
+    return parameter.value;
+}
+
+/* A use other than the first: a name and a symbol of its own, which the node reads from now on. */
+static uint32_t split_symbol(Importer *importer, const Initializer *initializer, size_t number)
+{
+    const char *name = arena_format(&importer->arena, "%s#%zu", initializer->name, number);
+    while (string_map_find(&importer->names, name)) name = arena_format(&importer->arena, "%s'", name);
+    Symbol symbol = importer->symbols[initializer->symbol];
+    symbol.name = name;
+    array_push(importer->symbols, importer->symbol_count, importer->symbol_capacity, symbol);
+    return (uint32_t)importer->symbol_count - 1;
+}
+
+/* Exporters merge initializers that hold the same bytes. Of freshly initialised models that ties together what is not
+ * tied: all biases are zero, all gains one. Uses are numbered as they come, direct ones of one parameter (see
+ * initializer_uses.h) as one, so that names do not depend on options. */
+static void split_initializer(Importer *importer, const Initializer *initializer)
+{
+    const InitializerUses *uses = &initializer->uses;
+    uint32_t *symbols = arena_new_array(&importer->arena, uint32_t, uses->count);
+    for (size_t i = 0; i < uses->count; i++) {
+        const InitializerUse *use = &uses->items[i];
+        size_t leader = importer->options->untie && use->input != OUTPUT_USE ? i : use->leader;
+        ImportedParameter parameter = {.name = initializer->name, .split = (int)i, .merged = true};
+        symbols[i] = leader < i ? symbols[leader]
+                     : i == 0   ? initializer->symbol
+                                : split_symbol(importer, initializer, i);
+        if (use->input != OUTPUT_USE) {
+            const SourceNode *node = &importer->nodes[use->node];
+            node->inputs[use->input] = symbols[i];
+            parameter.node = node->number;
+            parameter.input = (size_t)use->input;
+        }
+        Symbol *symbol = &importer->symbols[symbols[i]];
+        if (leader < i) continue;
+        parameter.name = symbol->name;
+        parameter.leader = arena_string(&importer->model->arena, importer->symbols[symbols[use->leader]].name);
+        symbol->value = add_parameter(importer, initializer, parameter, use);
+    }
+}
+
+static bool is_split(const Importer *importer, const Initializer *initializer)
+{
+    const InitializerUses *uses = &initializer->uses;
+    bool several = uses->count > 1 && importer->options->untie;
+    for (size_t i = 1; i < uses->count; i++) several |= uses->items[i].leader == i;
+    if (!initializer->trained || !several) return false;
+    if (importer->options->untie) return true;
+    return !importer->options->keep_ties && !importer->distinct && initializer->tensor.data &&
+           tensor_is_constant(&initializer->tensor);
+}
+
+static bool add_tied(Importer *importer, const Initializer *initializer, const Initializer *with, TieKind kind)
+{
+    ValueId value = importer->symbols[with->symbol].value;
+    Symbol *symbol = &importer->symbols[initializer->symbol];
+    bool transposed = kind == TIE_TRANSPOSED;
+    add_parameter(
+        importer, initializer,
+        (ImportedParameter){.name = initializer->name, .value = value, .tied = true, .transposed = transposed}, NULL);
+    symbol->value = value;
+    if (!transposed) return true;
+    Attribute perm = attribute_integers("perm", (int64_t[]){1, 0}, 2);
+    NodeOrigin origin = {.name = initializer->name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    return graph_add_node(importer->graph, OP_Transpose, origin, &value, 1, &perm, 1, &symbol->value, 1,
+                          importer->diagnostics) != 0;
+}
+
+/* The use that names a parameter whose own name says nothing; NULL where its own name will do. */
+static const InitializerUse *own_use(const Initializer *initializer)
+{
+    bool generated = !strchr(initializer->name, '.') || strpbrk(initializer->name, ":#");
+    return generated && initializer->uses.count ? initializer->uses.items : NULL;
+}
+
+/* Integers of 8 bits are weights that were quantised, but for zero points. */
+static bool is_quantized(const Importer *importer, const Initializer *initializer)
+{
+    DType dtype = initializer->tensor.dtype;
+    return (dtype == DTYPE_I8 || dtype == DTYPE_U8) && !importer->symbols[initializer->symbol].scales;
+}
+
+static void mark_scales(Importer *importer)
+{
+    for (size_t n = 0; n < importer->node_count; n++) {
+        const SourceNode *node = &importer->nodes[n];
+        if (!node->rule || node->rule->apply != normalize_dequantize) continue;
+        for (size_t i = 1; i < node->proto->n_input; i++) importer->symbols[node->inputs[i]].scales = true;
+    }
+}
+
+static void warn_of_quantized(Importer *importer, const Initializer *initializers, size_t count)
+{
+    size_t quantized = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!importer->symbols[initializers[i].symbol].needed || !is_quantized(importer, &initializers[i])) continue;
+        importer->narrow_bytes += initializers[i].tensor.bytes;
+        quantized++;
+    }
+    if (quantized)
+        diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
+                            "export the model before it is quantised if they are to be trained",
+                            "holds %zu weights of 8 bits: they are quantised, and not trained", quantized);
+}
+
+static const char *why_constant(const Importer *importer, const Initializer *initializer)
+{
+    const Symbol *symbol = &importer->symbols[initializer->symbol];
+    if (is_quantized(importer, initializer)) return "is quantised";
+    if (!dtype_is_float(initializer->tensor.dtype)) return NULL;
+    if (symbol->scales) return "is a scale of what is quantised";
+    return symbol->trained ? "is one number" : "reaches no output by operators with a gradient";
+}
+
+static void add_constant(Importer *importer, const Initializer *initializer)
+{
+    ImportedModel *model = importer->model;
+    const OnnxTensor *tensor = &initializer->tensor;
+    Symbol *symbol = &importer->symbols[initializer->symbol];
+    symbol->value = graph_add_constant(importer->graph, initializer->name, tensor->dtype, &tensor->shape, tensor->data);
+    graph_value(importer->graph, symbol->value)->frozen = is_quantized(importer, initializer);
+    const char *why = why_constant(importer, initializer);
+    if (!why) return;
+    UntrainedTensor untrained = {arena_string(&model->arena, initializer->name), why};
+    array_push(model->untrained, model->untrained_count, model->untrained_capacity, untrained);
+}
+
+static bool add_values(Importer *importer, const Initializer *initializers, const Tie *ties, size_t count)
+{
+    bool ok = true;
+    for (size_t i = 0; i < count; i++) {
+        const Initializer *initializer = &initializers[i];
+        Symbol *symbol = &importer->symbols[initializer->symbol];
+        if (!symbol->needed) continue;
+        if (ties[i].kind != TIE_NONE)
+            ok = add_tied(importer, initializer, &initializers[ties[i].with], ties[i].kind) && ok;
+        else if (is_split(importer, initializer))
+            split_initializer(importer, initializer);
+        else if (initializer->trained)
+            symbol->value = add_parameter(importer, initializer, (ImportedParameter){.name = initializer->name},
+                                          own_use(initializer));
+        else
+            add_constant(importer, initializer);
+    }
+    return ok;
+}
+
+bool import_initializers(Importer *importer)
+{
+    size_t count = importer->proto->n_initializer;
+    Initializer *initializers = arena_new_array(&importer->arena, Initializer, count);
+    const OnnxTensor **comparable = arena_new_array(&importer->arena, const OnnxTensor *, count);
+    Tie *ties = arena_new_array(&importer->arena, Tie, count);
+    bool ok = true;
+    for (size_t i = 0; i < count; i++) ok = read_initializer(importer, i, &initializers[i]) && ok;
+    mark_scales(importer);
+    if (ok) {
+        warn_of_quantized(importer, initializers, count);
+        InitializerUses *uses = arena_new_array(&importer->arena, InitializerUses, count);
+        find_initializer_uses(importer, uses);
+        for (size_t i = 0; i < count; i++) initializers[i].uses = uses[i];
+        for (size_t i = 0; i < count && !importer->options->untie && !importer->distinct; i++) {
+            const OnnxTensor *tensor = &initializers[i].tensor;
+            if (initializers[i].trained && tensor->data && !tensor_is_constant(tensor)) comparable[i] = tensor;
+        }
+        find_ties(comparable, count, ties);
+        ok = add_values(importer, initializers, ties, count);
+    }
+    for (size_t i = 0; i < count; i++) free(initializers[i].uses.items);
+    return ok;
+}

@@ -1,0 +1,19 @@
+/* Where in the exported program a node stands, as far as the exporter says. Internal to the importer. */
+#ifndef FRONTEND_ONNX_MODULE_PATH_H
+#define FRONTEND_ONNX_MODULE_PATH_H
+
+#include "base/arena.h"
+#include "onnx/onnx.pb-c.h"
+
+/* The module that the node belongs to, with dots: "bert.encoder.layer.0.output.dense". From the node's metadata
+ * (pkg.torch.onnx.name_scopes or namespace, by PyTorch's default exporter), else from a name with slashes (by the
+ * TorchScript exporter). NULL if neither is there. In the arena. */
+const char *module_path(Arena *arena, const Onnx__NodeProto *node);
+
+/* The value of an entry of the node's metadata; NULL if there is none. In the arena. */
+const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
+
+/* The line of the program that made the node, with those that called it; "" if the exporter does not say. */
+const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
+
+#endif

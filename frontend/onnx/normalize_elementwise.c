@@ -1,0 +1,195 @@
+#include <math.h>
+#include <string.h>
+
+#include "frontend/onnx/normalize.h"
+#include "frontend/onnx/widen.h"
+#include "graph/passes/insert_dropout.h"
+
+/* The constant integers a and b, broadcast, hold no division that has no result. */
+static bool check_division(OnnxNode *node)
+{
+    const Value *a = graph_value(node->graph, node->inputs[0]), *b = graph_value(node->graph, node->inputs[1]);
+    if (!dtype_is_integer(b->dtype) || b->role != ROLE_CONSTANT) return true;
+    int64_t least = a->dtype == DTYPE_I32 ? INT32_MIN : INT64_MIN;
+    bool overflows = false;
+    if (a->role == ROLE_CONSTANT && a->dtype == b->dtype)
+        for (int64_t i = 0; !overflows && i < shape_elements(&a->shape); i++)
+            overflows = element_as_integer(a->dtype, a->data, i) == least;
+    for (int64_t i = 0; i < shape_elements(&b->shape); i++) {
+        int64_t divisor = element_as_integer(b->dtype, b->data, i);
+        if (divisor == 0) return node_error(node, NULL, "divides integers by zero");
+        if (divisor == -1 && overflows)
+            return node_error(node, NULL, "divides the least integer by -1, which overflows");
+    }
+    return true;
+}
+
+bool normalize_integer_division(OnnxNode *node) { return check_division(node) && normalize_direct(node); }
+
+bool normalize_modulo(OnnxNode *node)
+{
+    int64_t fmod;
+    if (!read_integer(node, "fmod", 0, &fmod) || !check_division(node)) return false;
+    Attribute attribute = attribute_integer("fmod", fmod != 0);
+    return set_output(node, 0, emit_with(node, OP_Mod, node->inputs, 2, &attribute, 1));
+}
+
+/* The exponent may be of another type than the base, which is the result's. */
+bool normalize_power(OnnxNode *node)
+{
+    ValueId base = node->inputs[0], exponent = node->inputs[1];
+    DType type = dtype_of(node, base), other = dtype_of(node, exponent);
+    if (dtype_is_integer(type) && dtype_is_float(other))
+        return set_output(node, 0,
+                          emit_cast(node, emit_binary(node, OP_Pow, emit_cast(node, base, other), exponent), type));
+    return set_output(node, 0, emit_binary(node, OP_Pow, base, emit_cast(node, exponent, type)));
+}
+
+static ValueId fold_inputs(OnnxNode *node)
+{
+    ValueId result = node->inputs[0];
+    for (int i = 1; i < node->input_count; i++) result = emit_binary(node, node->rule->opcode, result, node->inputs[i]);
+    return result;
+}
+
+bool normalize_variadic(OnnxNode *node) { return set_output(node, 0, fold_inputs(node)); }
+
+bool normalize_mean(OnnxNode *node)
+{
+    DType type = dtype_of(node, node->inputs[0]);
+    return set_output(node, 0,
+                      emit_binary(node, OP_Div, fold_inputs(node), emit_scalar(node, type, node->input_count)));
+}
+
+bool normalize_clip(OnnxNode *node)
+{
+    ValueId result = node->inputs[0];
+    DType type = dtype_of(node, result);
+    ValueId least = has_input(node, 1) ? node->inputs[1] : 0, most = has_input(node, 2) ? node->inputs[2] : 0;
+    if (node->opset < 11) {
+        double value;
+        if (node->input_count != 1) return node_error(node, NULL, "has bounds as inputs, which came with opset 11");
+        bool bounded = attribute_present(node, "min");
+        if (!read_float(node, "min", 0, &value)) return false;
+        if (bounded) least = emit_scalar(node, type, value);
+        bounded = attribute_present(node, "max");
+        if (!read_float(node, "max", 0, &value)) return false;
+        if (bounded) most = emit_scalar(node, type, value);
+    }
+    if (least) result = emit_binary(node, OP_Max, result, least);
+    if (most) result = emit_binary(node, OP_Min, result, most);
+    return set_output(node, 0, result);
+}
+
+bool normalize_leaky_relu(OnnxNode *node)
+{
+    double alpha;
+    if (!read_float(node, "alpha", 0.01f, &alpha)) return false;
+    ValueId x = node->inputs[0];
+    DType type = dtype_of(node, x);
+    ValueId negative = emit_binary(node, OP_Less, x, emit_scalar(node, type, 0));
+    return set_output(node, 0,
+                      emit_where(node, negative, emit_binary(node, OP_Mul, x, emit_scalar(node, type, alpha)), x));
+}
+
+/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which does not overflow. */
+bool normalize_softplus(OnnxNode *node)
+{
+    ValueId x = node->inputs[0];
+    DType type = dtype_of(node, x);
+    ValueId small = emit_unary(node, OP_Exp, emit_unary(node, OP_Neg, emit_unary(node, OP_Abs, x)));
+    ValueId rest = emit_unary(node, OP_Log, emit_binary(node, OP_Add, small, emit_scalar(node, type, 1)));
+    return set_output(node, 0, emit_binary(node, OP_Add, emit_unary(node, OP_Relu, x), rest));
+}
+
+bool normalize_gelu(OnnxNode *node)
+{
+    const char *approximate;
+    if (!read_string(node, "approximate", "none", &approximate)) return false;
+    bool tanh_form = strcmp(approximate, "tanh") == 0;
+    if (!tanh_form && strcmp(approximate, "none") != 0)
+        return node_unsupported(node, NULL, "the approximation '%s' is not supported", approximate);
+    Attribute attribute = attribute_integer("tanh", tanh_form);
+    return set_output(node, 0, emit_with(node, OP_Gelu, node->inputs, 1, &attribute, 1));
+}
+
+bool normalize_cast(OnnxNode *node)
+{
+    int64_t to;
+    const char *word = NULL;
+    ignore_attribute(node, "saturate"); /* for 8-bit floats */
+    if (node->opset < 6) {
+        if (!read_string(node, "to", "", &word)) return false;
+        to = onnx_data_type_named(word, strlen(word));
+    } else if (!read_integer(node, "to", 0, &to)) {
+        return false;
+    }
+    int32_t number = to > 0 && to < INT32_MAX ? (int32_t)to : -1;
+    if (onnx_dtype(number) == DTYPE_NONE)
+        return node_unsupported(node, NULL, "casts to %s (%lld), which is not supported",
+                                word ? word : onnx_data_type_name(number), (long long)to);
+    return set_output(node, 0, emit_cast(node, node->inputs[0], imported_dtype(node->importer, number)));
+}
+
+bool normalize_cast_like(OnnxNode *node)
+{
+    ignore_attribute(node, "saturate");
+    return set_output(node, 0, emit_cast(node, node->inputs[0], dtype_of(node, node->inputs[1])));
+}
+
+bool normalize_is_infinite(OnnxNode *node)
+{
+    int64_t negative, positive;
+    if (!read_integer(node, "detect_negative", 1, &negative) || !read_integer(node, "detect_positive", 1, &positive))
+        return false;
+    ValueId x = node->inputs[0];
+    DType type = dtype_of(node, x);
+    if (negative && positive) x = emit_unary(node, OP_Abs, x);
+    /* With neither, compare with a number that equals nothing. */
+    double infinity = positive ? INFINITY : negative ? -INFINITY : NAN;
+    return set_output(node, 0, emit_binary(node, OP_Equal, x, emit_scalar(node, type, infinity)));
+}
+
+/* The mask, should somebody ask for it, is where the same Dropout of ones keeps them. */
+static bool emit_dropout(OnnxNode *node, double ratio)
+{
+    ValueId x = node->inputs[0];
+    ValueId y = dropout_add(node->graph, x, ratio, node_origin(node), node->importer->diagnostics);
+    if (!set_output(node, 0, y)) return false;
+    const Importer *importer = node->importer;
+    if (node->output_count < 2 || !importer->symbols[node->source->outputs[1]].needed) return true;
+    Node dropout = *graph_node(node->graph, graph_value(node->graph, y)->producer);
+    Shape shape = shape_of(node, x);
+    ValueId ones = emit_expand(node, emit_scalar(node, dtype_of(node, x), 1), &shape);
+    ValueId inputs[3] = {ones, dropout.inputs[1], dropout.inputs[2]};
+    ValueId kept = emit_with(node, OP_Dropout, inputs, 3, dropout.attributes, dropout.attribute_count);
+    return set_output(node, 1, emit_cast(node, kept, DTYPE_BOOL));
+}
+
+/* From opset 7 to 11 the operator is the identity; before, an attribute, and since, an input turns it on. */
+bool normalize_dropout(OnnxNode *node)
+{
+    double ratio = 0, training = 0;
+    int64_t seed, is_test = 1;
+    if (!read_integer(node, "seed", 0, &seed)) return false;
+    if (node->opset < 7 && !read_integer(node, "is_test", 0, &is_test)) return false;
+    training = is_test == 0;
+    if (node->opset >= 12) {
+        if (!constant_scalar(node, 2, 0, &training) || (training != 0 && !constant_scalar(node, 1, 0.5, &ratio)))
+            return false;
+    } else if (!read_float(node, "ratio", 0.5, &ratio)) {
+        return false;
+    }
+    const ImportOptions *options = node->importer->options;
+    if (options->dropout_given) {
+        ratio = options->dropout;
+        training = true;
+    }
+    if (!(ratio >= 0 && ratio < 1)) return node_error(node, NULL, "has the ratio %g, which is not in [0, 1)", ratio);
+    if (training != 0 && ratio > 0 && !options->dropout_off) return emit_dropout(node, ratio);
+    if (node->output_count > 1) {
+        Shape shape = shape_of(node, node->inputs[0]);
+        if (!set_output(node, 1, emit_expand(node, emit_scalar(node, DTYPE_BOOL, 1), &shape))) return false;
+    }
+    return set_output(node, 0, node->inputs[0]);
+}

@@ -1,0 +1,362 @@
+/* Operators of com.microsoft that ONNX Runtime's optimiser makes of BERT graphs, spelled out again. */
+#include <math.h>
+
+#include "frontend/onnx/normalize.h"
+
+static ValueId optional_input(const OnnxNode *node, int i) { return has_input(node, i) ? node->inputs[i] : 0; }
+
+static ValueId emit_gelu(OnnxNode *node, ValueId x, bool tanh_form)
+{
+    Attribute attribute = attribute_integer("tanh", tanh_form);
+    return emit_with(node, OP_Gelu, &x, 1, &attribute, 1);
+}
+
+bool normalize_bias_gelu(OnnxNode *node)
+{
+    return set_output(node, 0, emit_gelu(node, emit_binary(node, OP_Add, node->inputs[0], node->inputs[1]), false));
+}
+
+bool normalize_fast_gelu(OnnxNode *node)
+{
+    ValueId x = node->inputs[0];
+    if (has_input(node, 1)) x = emit_binary(node, OP_Add, x, node->inputs[1]);
+    return set_output(node, 0, emit_gelu(node, x, true));
+}
+
+/* An operand of FusedMatMul: `batches` puts its first dimension before its last, and then `exchange` exchanges the last
+ * two. Vectors stay as they are. */
+static ValueId arrange_operand(OnnxNode *node, ValueId value, bool batches, bool exchange)
+{
+    int rank = shape_of(node, value).rank;
+    if (rank < 2) return value;
+    int64_t perm[MAX_RANK];
+    for (int i = 0; i < rank; i++) perm[i] = !batches || i == rank - 1 ? i : i == rank - 2 ? 0 : i + 1;
+    value = emit_transpose(node, value, perm);
+    return exchange ? emit_swap_axes(node, value, rank - 2, rank - 1) : value;
+}
+
+/* alpha * A * B */
+bool normalize_fused_matmul(OnnxNode *node)
+{
+    int64_t transpose[2], batches[2];
+    double alpha;
+    if (!read_float(node, "alpha", 1, &alpha) || !read_integer(node, "transA", 0, &transpose[0]) ||
+        !read_integer(node, "transB", 0, &transpose[1]) || !read_integer(node, "transBatchA", 0, &batches[0]) ||
+        !read_integer(node, "transBatchB", 0, &batches[1]))
+        return false;
+    ValueId a = arrange_operand(node, node->inputs[0], batches[0] != 0, transpose[0] != 0);
+    ValueId product = emit_matmul(node, a, arrange_operand(node, node->inputs[1], batches[1] != 0, transpose[1] != 0));
+    if (product && alpha != 1)
+        product = emit_binary(node, OP_Mul, product, emit_scalar(node, dtype_of(node, product), alpha));
+    return set_output(node, 0, product);
+}
+
+/* Normalises over the last axis; bias may be 0 and then is none. */
+static bool emit_layer_norm(OnnxNode *node, ValueId x, ValueId gain, ValueId bias, double epsilon, ValueId results[3])
+{
+    if (!x) return false;
+    ValueId inputs[3] = {x, gain, bias};
+    Attribute attribute = attribute_float("epsilon", epsilon);
+    return emit_outputs(node, OP_LayerNormalization, inputs, bias ? 3 : 2, &attribute, 1, results, 3);
+}
+
+/* Inputs: input, skip, gain, bias of the normalisation, bias of the sum. */
+bool normalize_skip_layer_norm(OnnxNode *node)
+{
+    double epsilon;
+    if (!read_float(node, "epsilon", 1e-12f, &epsilon)) return false;
+    ValueId sum = emit_binary(node, OP_Add, node->inputs[0], node->inputs[1]), results[3];
+    if (has_input(node, 4)) sum = emit_binary(node, OP_Add, sum, node->inputs[4]);
+    if (!emit_layer_norm(node, sum, node->inputs[2], optional_input(node, 3), epsilon, results)) return false;
+    for (int i = 0; i < 3; i++)
+        if (!set_output(node, i, results[i])) return false;
+    return set_output(node, 3, sum);
+}
+
+/* The rows of `table` that `ids` name. */
+static ValueId look_up(OnnxNode *node, ValueId table, ValueId ids)
+{
+    Attribute axis = attribute_integer("axis", 0);
+    return emit_with(node, OP_Gather, (ValueId[]){table, ids}, 2, &axis, 1);
+}
+
+enum {
+    EMBED_IDS,
+    EMBED_SEGMENTS,
+    EMBED_WORDS,
+    EMBED_POSITIONS,
+    EMBED_SEGMENT_TABLE,
+    EMBED_GAIN,
+    EMBED_BIAS,
+    EMBED_MASK,
+    EMBED_POSITION_IDS
+};
+
+bool normalize_embed_layer_norm(OnnxNode *node)
+{
+    double epsilon;
+    static const int required[] = {EMBED_WORDS, EMBED_POSITIONS, EMBED_GAIN, EMBED_BIAS};
+    for (int i = 0; i < 4; i++)
+        if (!has_input(node, required[i])) return node_error(node, NULL, "input %d is missing", required[i]);
+    ignore_attribute(node, "mask_index_type"); /* of the second output, which is int32 in either case */
+    if (!read_float(node, "epsilon", 1e-12f, &epsilon)) return false;
+    Shape ids = shape_of(node, node->inputs[EMBED_IDS]), table = shape_of(node, node->inputs[EMBED_POSITIONS]);
+    if (ids.rank != 2 || table.rank != 2) return node_error(node, NULL, "takes ids [batch, length] and tables of rows");
+    ValueId positions = node->inputs[EMBED_POSITIONS];
+    if (has_input(node, EMBED_POSITION_IDS)) {
+        positions = look_up(node, positions, node->inputs[EMBED_POSITION_IDS]);
+    } else {
+        if (ids.dim[1] > table.dim[0])
+            return node_error(node, NULL, "has %lld tokens, but embeds %lld positions only", (long long)ids.dim[1],
+                              (long long)table.dim[0]);
+        table.dim[0] = ids.dim[1];
+        positions = emit_slice(node, positions, (int64_t[]){0, 0}, (int64_t[]){1, 1}, &table);
+    }
+    ValueId sum = look_up(node, node->inputs[EMBED_WORDS], node->inputs[EMBED_IDS]), results[3];
+    if (has_input(node, EMBED_SEGMENTS) && has_input(node, EMBED_SEGMENT_TABLE))
+        sum = emit_binary(node, OP_Add, sum,
+                          look_up(node, node->inputs[EMBED_SEGMENT_TABLE], node->inputs[EMBED_SEGMENTS]));
+    sum = emit_binary(node, OP_Add, sum, positions);
+    if (!emit_layer_norm(node, sum, node->inputs[EMBED_GAIN], node->inputs[EMBED_BIAS], epsilon, results)) return false;
+    if (!set_output(node, 0, results[0]) || !set_output(node, 2, sum)) return false;
+    /* How many tokens each row has. */
+    ValueId lengths = emit_expand(node, emit_scalar(node, DTYPE_I32, 0), &(Shape){1, {ids.dim[0]}});
+    if (has_input(node, EMBED_MASK))
+        lengths = emit_cast(node, emit_reduce(node, OP_ReduceSum, node->inputs[EMBED_MASK], (int64_t[]){1}, 1, false),
+                            DTYPE_I32);
+    return set_output(node, 1, lengths);
+}
+
+/* ---- Attention ---- */
+
+enum { MASK_INPUT = 3, PAST_INPUT, BIAS_INPUT, MOST_ATTENTION_INPUTS };
+
+typedef struct PackedAttention {
+    OnnxNode *node;
+    int64_t batch, queries, keys, heads, causal;
+    double filter, scale;
+    ValueId parts[3];   /* query, key, value: [batch, heads, length, width] */
+    ValueId mask, bias; /* 0: none */
+} PackedAttention;
+
+static bool read_packed_attention(PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    ignore_attribute(node, "past_present_share_buffer"); /* where the result lies, not what it is */
+    Shape input = shape_of(node, node->inputs[0]), weights = shape_of(node, node->inputs[1]);
+    if (input.rank != 3 || weights.rank != 2)
+        return node_error(node, NULL, "takes [batch, length, width] and a matrix");
+    attention->batch = input.dim[0];
+    attention->queries = attention->keys = input.dim[1];
+    const int64_t *sizes;
+    int size_count;
+    if (!read_integer(node, "num_heads", 0, &attention->heads) ||
+        !read_integer(node, "unidirectional", 0, &attention->causal) ||
+        !read_float(node, "mask_filter_value", -10000, &attention->filter) ||
+        !read_float(node, "scale", 0, &attention->scale) ||
+        !read_integers(node, "qkv_hidden_sizes", &sizes, &size_count))
+        return false;
+    int64_t widths[3] = {weights.dim[1] / 3, weights.dim[1] / 3, weights.dim[1] / 3}, first = 0;
+    for (int i = 0; i < 3 && size_count == 3; i++) widths[i] = sizes[i];
+    bool fits = attention->heads > 0 && (size_count == 3 || size_count < 0);
+    for (int i = 0; i < 3; i++) fits = fits && widths[i] > 0 && widths[i] % attention->heads == 0;
+    if (!fits || widths[0] + widths[1] + widths[2] != weights.dim[1] || widths[0] != widths[1])
+        return node_error(node, NULL, "cannot split %lld columns among its heads", (long long)weights.dim[1]);
+    if (attention->scale == 0) attention->scale = 1 / sqrt((double)(widths[0] / attention->heads));
+
+    ValueId packed = emit_binary(node, OP_MatMul, node->inputs[0], node->inputs[1]);
+    if (has_input(node, 2)) packed = emit_binary(node, OP_Add, packed, node->inputs[2]);
+    for (int i = 0; i < 3; i++) {
+        Shape part = {3, {attention->batch, attention->queries, widths[i]}};
+        ValueId slice = emit_slice(node, packed, (int64_t[]){0, 0, first}, (int64_t[]){1, 1, 1}, &part);
+        attention->parts[i] = emit_split_heads(node, slice, attention->heads);
+        first += widths[i];
+        if (!attention->parts[i]) return false;
+    }
+    attention->mask = optional_input(node, MASK_INPUT);
+    attention->bias = optional_input(node, BIAS_INPUT);
+    return true;
+}
+
+/* Puts former keys and values, [2, batch, heads, past, width], before the present ones. All together are the second
+ * output. */
+static bool add_past(PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    ValueId both[2];
+    for (int i = 0; i < 2; i++) {
+        ValueId *part = &attention->parts[1 + i];
+        if (has_input(node, PAST_INPUT)) {
+            Shape past = shape_of(node, node->inputs[PAST_INPUT]);
+            if (past.rank != 5 || past.dim[0] != 2) return node_error(node, NULL, "has a past of a wrong shape");
+            past.dim[0] = 1;
+            ValueId former = emit_slice(node, node->inputs[PAST_INPUT], (int64_t[]){i, 0, 0, 0, 0},
+                                        (int64_t[]){1, 1, 1, 1, 1}, &past);
+            Shape shape = {4, {past.dim[1], past.dim[2], past.dim[3], past.dim[4]}};
+            Attribute axis = attribute_integer("axis", 2);
+            *part = emit_with(node, OP_Concat, (ValueId[]){emit_reshape(node, former, &shape), *part}, 2, &axis, 1);
+            if (!*part) return false;
+        }
+        Shape shape = shape_of(node, *part), once = {5, {1, shape.dim[0], shape.dim[1], shape.dim[2], shape.dim[3]}};
+        attention->keys = shape.dim[2];
+        both[i] = emit_reshape(node, *part, &once);
+    }
+    if (node->output_count < 2) return true;
+    Attribute axis = attribute_integer("axis", 0);
+    return set_output(node, 1, emit_with(node, OP_Concat, both, 2, &axis, 1));
+}
+
+/* Which keys the mask allows, broadcasting to the scores: lengths [batch], ends and starts [2 batch], or one number for
+ * each key [batch, keys], for each pair [batch, queries, keys] or for each pair of all positions [batch, 1, positions,
+ * positions]. */
+static ValueId allowed_keys(const PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    ValueId mask = emit_cast(node, attention->mask, DTYPE_I64), zero = emit_scalar(node, DTYPE_I64, 0);
+    Shape shape = shape_of(node, mask), rows = {4, {attention->batch, 1, 1, 1}};
+    ValueId keys = emit_counting(node, 0, &(Shape){1, {attention->keys}});
+    char text[256];
+    if (shape.rank == 1 && shape.dim[0] == attention->batch)
+        return emit_binary(node, OP_Less, keys, emit_reshape(node, mask, &rows));
+    if (shape.rank == 1 && shape.dim[0] == 2 * attention->batch) {
+        ValueId ends = emit_slice(node, mask, (int64_t[]){0}, (int64_t[]){1}, &(Shape){1, {attention->batch}});
+        ValueId starts =
+            emit_slice(node, mask, (int64_t[]){attention->batch}, (int64_t[]){1}, &(Shape){1, {attention->batch}});
+        ValueId before = emit_binary(node, OP_Less, keys, emit_reshape(node, ends, &rows));
+        ValueId behind = emit_binary(node, OP_LessOrEqual, emit_reshape(node, starts, &rows), keys);
+        return emit_binary(node, OP_And, before, behind);
+    }
+    if (shape.rank == 2)
+        mask = emit_reshape(node, mask, &(Shape){4, {shape.dim[0], 1, 1, shape.dim[1]}});
+    else if (shape.rank == 3)
+        mask = emit_reshape(node, mask, &(Shape){4, {shape.dim[0], 1, shape.dim[1], shape.dim[2]}});
+    else if (shape.rank == 4 && shape.dim[2] >= attention->keys && shape.dim[3] >= attention->keys)
+        mask =
+            emit_slice(node, mask, (int64_t[]){0, 0, attention->keys - attention->queries, 0}, (int64_t[]){1, 1, 1, 1},
+                       &(Shape){4, {shape.dim[0], shape.dim[1], attention->queries, attention->keys}});
+    else
+        return node_unsupported(node, NULL, "has a mask of shape %s", shape_format(&shape, text)), 0;
+    return emit_unary(node, OP_Not, emit_binary(node, OP_Equal, mask, zero));
+}
+
+/* Forbidden scores are lowered by the filter value, as ONNX Runtime does. */
+static ValueId lower_forbidden(const PackedAttention *attention, ValueId scores, ValueId allowed)
+{
+    OnnxNode *node = attention->node;
+    if (!scores || !allowed) return 0;
+    ValueId filter = emit_scalar(node, dtype_of(node, scores), attention->filter);
+    return emit_where(node, allowed, scores, emit_binary(node, OP_Add, scores, filter));
+}
+
+/* softmax(scale * Q K' + mask + bias) V, [batch, length, heads * width]. */
+static ValueId attend(const PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    ValueId key = emit_transpose(node, attention->parts[1], (int64_t[]){0, 1, 3, 2});
+    ValueId scores = emit_binary(node, OP_MatMul, attention->parts[0], key);
+    if (!scores) return 0;
+    scores = emit_binary(node, OP_Mul, scores, emit_scalar(node, dtype_of(node, scores), attention->scale));
+    if (attention->mask) scores = lower_forbidden(attention, scores, allowed_keys(attention));
+    if (attention->causal) {
+        ValueId keys = emit_counting(node, 0, &(Shape){1, {attention->keys}});
+        ValueId own = emit_counting(node, attention->keys - attention->queries, &(Shape){2, {attention->queries, 1}});
+        scores = lower_forbidden(attention, scores, emit_binary(node, OP_LessOrEqual, keys, own));
+    }
+    if (attention->bias) scores = emit_binary(node, OP_Add, scores, attention->bias);
+    if (!scores) return 0;
+    return emit_join_heads(node,
+                           emit_binary(node, OP_MatMul, emit_unary(node, OP_Softmax, scores), attention->parts[2]));
+}
+
+bool normalize_packed_attention(OnnxNode *node)
+{
+    PackedAttention attention = {.node = node};
+    for (int i = MOST_ATTENTION_INPUTS; i < node->input_count; i++)
+        if (node->inputs[i]) return node_unsupported(node, NULL, "input %d is not supported", i);
+    return read_packed_attention(&attention) && add_past(&attention) && set_output(node, 0, attend(&attention));
+}
+
+/* ---- MultiHeadAttention ---- */
+
+enum { MULTI_Q, MULTI_K, MULTI_V, MULTI_BIAS, MULTI_MASK, MULTI_SCORE_BIAS, MULTI_PAST_KEY, MULTI_OTHERS = 8 };
+
+bool check_no_past(OnnxNode *node, int input)
+{
+    for (int i = input; i < input + 2; i++) {
+        if (!has_input(node, i)) continue;
+        Shape past = shape_of(node, node->inputs[i]);
+        if (past.rank != 4 || past.dim[2] != 0)
+            return node_unsupported(node, "export the model without a cache of keys and values",
+                                    "has former keys and values, which training has not");
+    }
+    return true;
+}
+
+/* Part number `which` of [batch, length, heads, parts, width], as [batch, length, heads * width]. */
+static ValueId unpack_heads(OnnxNode *node, ValueId packed, int64_t which)
+{
+    Shape shape = shape_of(node, packed), part = shape;
+    part.dim[3] = 1;
+    ValueId slice = emit_slice(node, packed, (int64_t[]){0, 0, 0, which, 0}, (int64_t[]){1, 1, 1, 1, 1}, &part);
+    return emit_reshape(node, slice, &(Shape){3, {shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[4]}});
+}
+
+/* Queries, keys and values, which may lie in one tensor, or the last two in one. */
+static bool find_parts(const OnnxNode *node, int *packed, ValueId parts[3])
+{
+    for (int i = 0; i < 3; i++) parts[i] = optional_input(node, i);
+    *packed = 0;
+    for (int i = 0; i < 2 && !*packed; i++)
+        if (parts[i] && !parts[i + 1] && !parts[2] && shape_of(node, parts[i]).rank == 5) *packed = 3 - i;
+    bool given = *packed ? shape_of(node, parts[3 - *packed]).dim[3] == *packed : parts[1] && parts[2];
+    return given || node_error(node, NULL, "has no keys and values, neither of their own nor beside the queries");
+}
+
+static bool read_multi_head(PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    ValueId parts[3], bias = optional_input(node, MULTI_BIAS);
+    int packed;
+    int64_t first = 0;
+    if (!find_parts(node, &packed, parts)) return false;
+    ValueId source = parts[3 - packed < 3 ? 3 - packed : 0];
+    Shape sums = {0};
+    if (bias) sums = shape_of(node, bias);
+    for (int i = 0; i < 3; i++) {
+        if (i >= 3 - packed) parts[i] = unpack_heads(node, source, i - (3 - packed));
+        if (!parts[i]) return false;
+        Shape shape = shape_of(node, parts[i]);
+        attention->parts[i] = parts[i];
+        if (shape.rank == 4 && !bias) continue; /* heads are apart already */
+        if (bias && (shape.rank != 3 || sums.rank != 1 || shape.dim[2] > sums.dim[0] - first))
+            return node_error(node, NULL, "has a bias that does not fit queries, keys and values");
+        if (bias)
+            parts[i] = emit_binary(node, OP_Add, parts[i],
+                                   emit_slice(node, bias, &first, (int64_t[]){1}, &(Shape){1, {shape.dim[2]}}));
+        attention->parts[i] = emit_split_heads(node, parts[i], attention->heads);
+        first += shape.rank == 3 ? shape.dim[2] : 0;
+        if (!attention->parts[i]) return false;
+    }
+    return !bias || first == sums.dim[0] || node_error(node, NULL, "has a bias that is longer than its parts");
+}
+
+bool normalize_multi_head_attention(OnnxNode *node)
+{
+    PackedAttention attention = {
+        .node = node, .mask = optional_input(node, MULTI_MASK), .bias = optional_input(node, MULTI_SCORE_BIAS)};
+    for (int i = MULTI_OTHERS; i < node->input_count; i++)
+        if (node->inputs[i]) return node_unsupported(node, NULL, "input %d is not supported", i);
+    if (!read_integer(node, "num_heads", 0, &attention.heads) ||
+        !read_integer(node, "unidirectional", 0, &attention.causal) ||
+        !read_float(node, "mask_filter_value", -10000, &attention.filter) ||
+        !read_float(node, "scale", 0, &attention.scale) || !check_no_past(node, MULTI_PAST_KEY) ||
+        !read_multi_head(&attention))
+        return false;
+    Shape query = shape_of(node, attention.parts[0]), key = shape_of(node, attention.parts[1]);
+    attention.batch = query.dim[0];
+    attention.queries = query.dim[2];
+    attention.keys = key.dim[2];
+    if (attention.scale == 0) attention.scale = 1 / sqrt((double)query.dim[3]);
+    return set_output(node, 1, attention.parts[1]) && set_output(node, 2, attention.parts[2]) &&
+           set_output(node, 0, attend(&attention));
+}

@@ -1,0 +1,273 @@
+#include <string.h>
+
+#include "frontend/onnx/normalize.h"
+
+static bool too_many_dimensions(const OnnxNode *node, int64_t rank)
+{
+    return node_unsupported(node, NULL, "makes a tensor of %lld dimensions; at most %d are supported", (long long)rank,
+                            MAX_RANK);
+}
+
+bool normalize_reshape(OnnxNode *node)
+{
+    const int64_t *dims;
+    int count, unknown = -1;
+    int64_t allow_zero;
+    if (!read_integer(node, "allowzero", 0, &allow_zero) || !integers_since(node, 5, "shape", 1, &dims, &count))
+        return false;
+    if (count < 0) return node_error(node, NULL, "has no shape");
+    if (count > MAX_RANK) return too_many_dimensions(node, count);
+    Shape present = shape_of(node, node->inputs[0]), shape = {.rank = count};
+    for (int i = 0; i < count; i++) {
+        shape.dim[i] = dims[i];
+        if (dims[i] == 0 && !allow_zero) {
+            if (i >= present.rank)
+                return node_error(node, NULL, "keeps dimension %d, which its input does not have", i);
+            shape.dim[i] = present.dim[i];
+        }
+        if (dims[i] >= 0) continue;
+        if (dims[i] != -1 || unknown >= 0) return node_error(node, NULL, "more than one dimension is left open");
+        unknown = i;
+        shape.dim[i] = 1;
+    }
+    int64_t elements = shape_elements(&present), known = shape_elements(&shape);
+    if (unknown >= 0 && known > 0 && elements % known == 0) {
+        shape.dim[unknown] = elements / known;
+        known = elements;
+    }
+    char from[256], to[256];
+    if (known != elements)
+        return node_error(node, NULL, "cannot reshape %s to %s", shape_format(&present, from),
+                          shape_format(&shape, to));
+    return set_output(node, 0, emit_reshape(node, node->inputs[0], &shape));
+}
+
+bool normalize_flatten(OnnxNode *node)
+{
+    Shape present = shape_of(node, node->inputs[0]), shape = {2, {1, 1}};
+    int64_t axis;
+    if (!read_integer(node, "axis", 1, &axis)) return false;
+    if (axis != present.rank && !check_axis(node, &axis, present.rank)) return false;
+    for (int i = 0; i < present.rank; i++) shape.dim[i >= axis] *= present.dim[i];
+    return set_output(node, 0, emit_reshape(node, node->inputs[0], &shape));
+}
+
+bool normalize_squeeze(OnnxNode *node)
+{
+    Shape present = shape_of(node, node->inputs[0]), shape = {0};
+    const int64_t *axes;
+    int count;
+    bool marked[MAX_RANK];
+    if (!integers_since(node, 13, "axes", 1, &axes, &count)) return false;
+    if (count >= 0 && !mark_axes(node, axes, count, present.rank, marked)) return false;
+    for (int i = 0; i < present.rank; i++) {
+        bool drop = count < 0 ? present.dim[i] == 1 : marked[i];
+        if (drop && present.dim[i] != 1)
+            return node_error(node, NULL, "drops axis %d, whose extent is %lld", i, (long long)present.dim[i]);
+        if (!drop) shape.dim[shape.rank++] = present.dim[i];
+    }
+    return set_output(node, 0, emit_reshape(node, node->inputs[0], &shape));
+}
+
+bool normalize_unsqueeze(OnnxNode *node)
+{
+    Shape present = shape_of(node, node->inputs[0]), shape = {0};
+    const int64_t *axes;
+    int count;
+    bool marked[MAX_RANK];
+    if (!integers_since(node, 13, "axes", 1, &axes, &count)) return false;
+    if (count < 0) return node_error(node, NULL, "has no axes");
+    if (count > MAX_RANK - present.rank) return too_many_dimensions(node, (int64_t)present.rank + count);
+    if (!mark_axes(node, axes, count, present.rank + count, marked)) return false;
+    shape.rank = present.rank + count;
+    for (int i = 0, from = 0; i < shape.rank; i++) shape.dim[i] = marked[i] ? 1 : present.dim[from++];
+    return set_output(node, 0, emit_reshape(node, node->inputs[0], &shape));
+}
+
+bool normalize_transpose(OnnxNode *node)
+{
+    int rank = shape_of(node, node->inputs[0]).rank, count;
+    const int64_t *perm;
+    int64_t reversed[MAX_RANK];
+    bool marked[MAX_RANK];
+    if (!read_integers(node, "perm", &perm, &count)) return false;
+    if (count < 0) {
+        for (int i = 0; i < rank; i++) reversed[i] = rank - 1 - i;
+        return set_output(node, 0, emit_transpose(node, node->inputs[0], reversed));
+    }
+    if (count != rank) return node_error(node, NULL, "permutes %d axes of a tensor of rank %d", count, rank);
+    if (!mark_axes(node, perm, count, rank, marked)) return false;
+    for (int i = 0; i < rank; i++) reversed[i] = perm[i] < 0 ? perm[i] + rank : perm[i];
+    return set_output(node, 0, emit_transpose(node, node->inputs[0], reversed));
+}
+
+/* ONNX broadcasts input and given shape with each other: where that has extent 1, the input's stays. */
+bool normalize_expand(OnnxNode *node)
+{
+    const int64_t *dims;
+    int count;
+    if (!constant_integers(node, 1, &dims, &count)) return false;
+    if (count > MAX_RANK) return too_many_dimensions(node, count);
+    Shape present = shape_of(node, node->inputs[0]), shape = {.rank = present.rank > count ? present.rank : count};
+    for (int i = 0; i < shape.rank; i++) {
+        int from = i - (shape.rank - present.rank), to = i - (shape.rank - count);
+        int64_t have = from >= 0 ? present.dim[from] : 1, want = to >= 0 ? dims[to] : 1;
+        if (have != want && have != 1 && want != 1)
+            return node_error(node, NULL, "cannot expand an extent of %lld to %lld", (long long)have, (long long)want);
+        shape.dim[i] = have == 1 ? want : have;
+    }
+    bool constant = graph_value(node->graph, node->inputs[0])->role == ROLE_CONSTANT;
+    return check_size(node, &shape, constant) && set_output(node, 0, emit_expand(node, node->inputs[0], &shape));
+}
+
+/* One axis at a time, the tensor is seen as [before, 1, rest], expanded along the middle, and seen whole again. */
+ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats)
+{
+    Shape shape = shape_of(node, value);
+    bool constant = graph_value(node->graph, value)->role == ROLE_CONSTANT;
+    for (int axis = shape.rank - 1; axis >= 0; axis--) {
+        Shape parts = {3, {1, 1, 1}};
+        for (int i = 0; i < shape.rank; i++) parts.dim[i < axis ? 0 : 2] *= shape.dim[i];
+        value = emit_reshape(node, value, &parts);
+        parts.dim[1] = repeats[axis];
+        if (!check_size(node, &parts, constant)) return 0;
+        value = emit_expand(node, value, &parts);
+        shape.dim[axis] *= repeats[axis];
+        value = emit_reshape(node, value, &shape);
+    }
+    return value;
+}
+
+bool normalize_tile(OnnxNode *node)
+{
+    if (node->opset < 6) return normalize_old_tile(node);
+    const int64_t *repeats;
+    int count, rank = shape_of(node, node->inputs[0]).rank;
+    if (!constant_integers(node, 1, &repeats, &count)) return false;
+    if (count != rank) return node_error(node, NULL, "has %d repeats for a tensor of rank %d", count, rank);
+    return set_output(node, 0, emit_tile(node, node->inputs[0], repeats));
+}
+
+/* The elements [start, end) by `step` of an axis of extent `dim`, in numpy's reading. */
+typedef struct SliceRange {
+    int64_t start, step, count;
+} SliceRange;
+
+static SliceRange slice_range(int64_t dim, int64_t start, int64_t end, int64_t step)
+{
+    if (step == INT64_MIN) step = -INT64_MAX;
+    if (start < 0) start += dim;
+    if (end < 0) end += dim;
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
+    start = start < low ? low : start > high ? high : start;
+    end = end < low ? low : end > high ? high : end;
+    int64_t distance = step > 0 ? end - start : start - end, stride = step > 0 ? step : -step;
+    SliceRange range = {start, step, distance > 0 ? 1 + (distance - 1) / stride : 0};
+    if (range.count <= 1) range.step = 1;
+    if (range.count == 0) range.start = 0;
+    return range;
+}
+
+typedef struct SliceArguments {
+    const int64_t *starts, *ends, *axes, *steps;
+    int start_count, end_count, axis_count, step_count;
+} SliceArguments;
+
+static bool read_slice(OnnxNode *node, SliceArguments *slice)
+{
+    slice->step_count = -1;
+    if (!integers_since(node, 10, "starts", 1, &slice->starts, &slice->start_count) ||
+        !integers_since(node, 10, "ends", 2, &slice->ends, &slice->end_count) ||
+        !integers_since(node, 10, "axes", 3, &slice->axes, &slice->axis_count))
+        return false;
+    if (node->opset >= 10 && !constant_integers(node, 4, &slice->steps, &slice->step_count)) return false;
+    int count = slice->start_count;
+    if (count < 0 || slice->end_count != count || (slice->axis_count >= 0 && slice->axis_count != count) ||
+        (slice->step_count >= 0 && slice->step_count != count))
+        return node_error(node, NULL, "starts, ends, axes and steps differ in length");
+    return true;
+}
+
+bool normalize_slice(OnnxNode *node)
+{
+    SliceArguments slice = {0};
+    bool marked[MAX_RANK];
+    Shape shape = shape_of(node, node->inputs[0]);
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (!read_slice(node, &slice)) return false;
+    if (slice.axis_count < 0 && slice.start_count > shape.rank)
+        return node_error(node, NULL, "slices %d axes of a tensor of rank %d", slice.start_count, shape.rank);
+    if (slice.axis_count >= 0 && !mark_axes(node, slice.axes, slice.axis_count, shape.rank, marked)) return false;
+    for (int i = 0; i < slice.start_count; i++) {
+        int64_t axis = slice.axis_count < 0 ? i : slice.axes[i];
+        if (axis < 0) axis += shape.rank;
+        int64_t step = slice.step_count < 0 ? 1 : slice.steps[i];
+        if (step == 0) return node_error(node, NULL, "slices with step 0");
+        SliceRange range = slice_range(shape.dim[axis], slice.starts[i], slice.ends[i], step);
+        starts[axis] = range.start;
+        steps[axis] = range.step;
+        shape.dim[axis] = range.count;
+    }
+    return set_output(node, 0, emit_slice(node, node->inputs[0], starts, steps, &shape));
+}
+
+/* The extents of the parts: given, or as equal as possible with the last one smaller. */
+static bool split_sizes(OnnxNode *node, int64_t extent, const int64_t **sizes)
+{
+    int count;
+    int64_t parts = node->output_count;
+    if (!integers_since(node, 13, "split", 1, sizes, &count)) return false;
+    if (count < 0) {
+        if (node->opset >= 18 && !read_integer(node, "num_outputs", parts, &parts)) return false;
+        if (parts != node->output_count)
+            return node_error(node, NULL, "has %d outputs for %lld parts", node->output_count, (long long)parts);
+        int64_t *equal = arena_new_array(&node->importer->arena, int64_t, (size_t)parts),
+                size = (extent + parts - 1) / parts;
+        for (int64_t i = 0, left = extent; i < parts; left -= equal[i++]) equal[i] = left < size ? left : size;
+        if (node->opset < 18 && extent % parts)
+            return node_error(node, NULL, "cannot split %lld into %lld equal parts", (long long)extent,
+                              (long long)parts);
+        *sizes = equal;
+        return true;
+    }
+    if (count != node->output_count)
+        return node_error(node, NULL, "has %d outputs for %d parts", node->output_count, count);
+    int64_t left = extent;
+    for (int i = 0; i < count; left -= (*sizes)[i++])
+        if ((*sizes)[i] < 0 || (*sizes)[i] > left)
+            return node_error(node, NULL, "its parts do not add up to the whole");
+    return left == 0 || node_error(node, NULL, "its parts do not add up to the whole");
+}
+
+bool normalize_split(OnnxNode *node)
+{
+    Shape shape = shape_of(node, node->inputs[0]);
+    int64_t axis, starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const int64_t *sizes;
+    if (!read_integer(node, "axis", 0, &axis) || !check_axis(node, &axis, shape.rank)) return false;
+    if (!split_sizes(node, shape.dim[axis], &sizes)) return false;
+    for (int i = 0; i < node->output_count; i++) {
+        shape.dim[axis] = sizes[i];
+        if (!set_output(node, i, emit_slice(node, node->inputs[0], starts, steps, &shape))) return false;
+        starts[axis] += sizes[i];
+    }
+    return true;
+}
+
+/* Some exporters put scalars among the parts of a shape: they count as lists of one. */
+bool normalize_concat(OnnxNode *node)
+{
+    int64_t axis;
+    ValueId *parts = arena_new_array(&node->importer->arena, ValueId, (size_t)node->input_count);
+    for (int i = 0; i < node->input_count; i++) {
+        if (!node->inputs[i]) return node_error(node, NULL, "input %d is missing", i);
+        Shape shape = shape_of(node, node->inputs[i]);
+        parts[i] = shape.rank ? node->inputs[i] : emit_reshape(node, node->inputs[i], &(Shape){1, {1}});
+    }
+    if (node->opset >= 4 && !attribute_present(node, "axis")) return node_error(node, NULL, "has no axis");
+    if (!read_integer(node, "axis", 1, &axis)) return false;
+    if (!parts[0] || !check_axis(node, &axis, shape_of(node, parts[0]).rank)) return false;
+    if (node->input_count == 1) return set_output(node, 0, parts[0]);
+    Attribute attribute = attribute_integer("axis", axis);
+    return set_output(node, 0, emit_with(node, OP_Concat, parts, node->input_count, &attribute, 1));
+}

@@ -1,0 +1,114 @@
+/* Padding: with a constant, or with elements of the tensor itself. */
+#include <string.h>
+
+#include "frontend/onnx/normalize.h"
+
+typedef enum PadMode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP, PAD_MODES } PadMode;
+
+typedef struct PadNode {
+    OnnxNode *node;
+    PadMode mode;
+    ValueId filler; /* PAD_CONSTANT: a scalar */
+    const int64_t *pads, *axes;
+    int axis_count; /* -1: all axes */
+} PadNode;
+
+static bool read_pad(PadNode *pad, DType type)
+{
+    static const char *const modes[PAD_MODES] = {"constant", "edge", "reflect", "wrap"};
+    OnnxNode *node = pad->node;
+    const char *mode;
+    int count, rank = shape_of(node, node->inputs[0]).rank;
+    double number = 0;
+    bool marked[MAX_RANK];
+    pad->axis_count = -1;
+    if (!read_string(node, "mode", "constant", &mode) ||
+        !integers_since(node, 11, node->opset < 2 ? "paddings" : "pads", 1, &pad->pads, &count) ||
+        (node->opset < 11 && !read_float(node, "value", 0, &number)) ||
+        (node->opset >= 18 && !constant_integers(node, 3, &pad->axes, &pad->axis_count)) ||
+        (pad->axis_count >= 0 && !mark_axes(node, pad->axes, pad->axis_count, rank, marked)))
+        return false;
+    for (pad->mode = PAD_CONSTANT; pad->mode < PAD_MODES && strcmp(mode, modes[pad->mode]) != 0;) pad->mode++;
+    if (pad->mode == PAD_MODES) return node_error(node, NULL, "the mode '%s' is unknown", mode);
+    if (count != 2 * (pad->axis_count < 0 ? rank : pad->axis_count))
+        return node_error(node, NULL, "needs two pads for each axis");
+    bool given = node->opset >= 11 && has_input(node, 2);
+    pad->filler = given ? emit_reshape(node, node->inputs[2], &(Shape){0}) : emit_scalar(node, type, number);
+    return pad->filler != 0;
+}
+
+/* Concatenates `count` copies of the filler before or behind along the axis. */
+static ValueId pad_side(const PadNode *pad, ValueId value, int axis, int64_t count, bool before)
+{
+    OnnxNode *node = pad->node;
+    if (!value || count <= 0) return value;
+    Shape shape = shape_of(node, value);
+    shape.dim[axis] = count;
+    if (!check_size(node, &shape, true)) return 0;
+    ValueId border = emit_expand(node, pad->filler, &shape);
+    Attribute attribute = attribute_integer("axis", axis);
+    ValueId parts[] = {before ? border : value, before ? value : border};
+    return emit_with(node, OP_Concat, parts, 2, &attribute, 1);
+}
+
+/* Which of `extent` elements stands at `position`, which may lie outside of them. */
+static int64_t padding_source(PadMode mode, int64_t position, int64_t extent)
+{
+    if (mode == PAD_EDGE || extent == 1) return position < 0 ? 0 : position >= extent ? extent - 1 : position;
+    int64_t period = mode == PAD_WRAP ? extent : 2 * (extent - 1), rest = position % period;
+    if (rest < 0) rest += period;
+    return rest < extent ? rest : period - rest; /* only reflections go back */
+}
+
+/* The axis with elements of its own on both sides. */
+static ValueId pad_by_own(const PadNode *pad, ValueId value, int axis, int64_t before, int64_t behind)
+{
+    OnnxNode *node = pad->node;
+    before = before > 0 ? before : 0;
+    behind = behind > 0 ? behind : 0;
+    if (!value || (before == 0 && behind == 0)) return value;
+    Shape shape = shape_of(node, value);
+    int64_t extent = shape.dim[axis];
+    if (extent == 0) return node_error(node, NULL, "pads axis %d, which is empty, with elements of its own", axis), 0;
+    if (before > MAX_CONSTANT_ELEMENTS || behind > MAX_CONSTANT_ELEMENTS)
+        return node_error(node, NULL, "pads axis %d by more than %lld", axis, (long long)MAX_CONSTANT_ELEMENTS), 0;
+    void *data;
+    ValueId sources = emit_constant(node, DTYPE_I64, &(Shape){1, {before + extent + behind}}, &data);
+    if (!sources) return 0;
+    for (int64_t i = 0; i < before + extent + behind; i++)
+        ((int64_t *)data)[i] = padding_source(pad->mode, i - before, extent);
+    Attribute attribute = attribute_integer("axis", axis);
+    return emit_with(node, OP_Gather, (ValueId[]){value, sources}, 2, &attribute, 1);
+}
+
+/* Negative pads drop elements, before anything is padded. */
+static ValueId drop_sides(OnnxNode *node, ValueId value, int axis, int64_t before, int64_t behind)
+{
+    if (!value || (before >= 0 && behind >= 0)) return value;
+    Shape shape = shape_of(node, value);
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, extent = shape.dim[axis];
+    if (before < -extent || behind < -extent || (before < 0 && behind < 0 && behind < -(extent + before)))
+        return node_error(node, NULL, "takes more away than there is"), 0;
+    starts[axis] = before < 0 ? -before : 0;
+    shape.dim[axis] = extent - starts[axis] + (behind < 0 ? behind : 0);
+    return emit_slice(node, value, starts, steps, &shape);
+}
+
+bool normalize_pad(OnnxNode *node)
+{
+    PadNode pad = {.node = node};
+    ValueId value = node->inputs[0];
+    int rank = shape_of(node, value).rank;
+    if (!read_pad(&pad, dtype_of(node, value))) return false;
+    int padded = pad.axis_count < 0 ? rank : pad.axis_count;
+    for (int i = 0; i < padded; i++) {
+        int axis = (int)(pad.axis_count < 0 ? i : pad.axes[i] < 0 ? pad.axes[i] + rank : pad.axes[i]);
+        int64_t before = pad.pads[i], behind = pad.pads[padded + i];
+        value = drop_sides(node, value, axis, before, behind);
+        if (pad.mode == PAD_CONSTANT)
+            value = pad_side(&pad, pad_side(&pad, value, axis, before, true), axis, behind, false);
+        else
+            value = pad_by_own(&pad, value, axis, before, behind);
+    }
+    return set_output(node, 0, value);
+}

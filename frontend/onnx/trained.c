@@ -1,0 +1,208 @@
+/* Which of the candidates among the initializers are trained: by what graph/passes/choose_trained.h says of their uses,
+ * and by the options --freeze, --train and --lora. The others become constants, or parameters without a gradient. */
+#include <fnmatch.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "frontend/onnx/head_names.h"
+#include "frontend/onnx/importer.h"
+#include "graph/passes/choose_trained.h"
+#include "graph/passes/fold.h"
+
+static bool rule_matches(const TrainingRule *rule, const ImportedParameter *parameter)
+{
+    return fnmatch(rule->glob, parameter->name, 0) == 0 ||
+           (parameter->alias && fnmatch(rule->glob, parameter->alias, 0) == 0);
+}
+
+/* The last rule that matches the parameter, or a name tied to it, wins. */
+static const TrainingRule *rule_for(const Importer *importer, ValueId value)
+{
+    const ImportedModel *model = importer->model;
+    for (size_t r = importer->options->rule_count; r-- > 0;)
+        for (size_t i = 0; i < model->parameter_count; i++)
+            if (model->parameters[i].value == value &&
+                rule_matches(&importer->options->rules[r], &model->parameters[i]))
+                return &importer->options->rules[r];
+    return NULL;
+}
+
+static void warn_of_idle_rules(const Importer *importer)
+{
+    for (size_t r = 0; r < importer->options->rule_count; r++) {
+        const TrainingRule *rule = &importer->options->rules[r];
+        bool matches = false;
+        for (size_t i = 0; i < importer->model->parameter_count; i++)
+            matches = matches || rule_matches(rule, &importer->model->parameters[i]);
+        if (!matches)
+            diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
+                                "skycc check -v lists the names", "%s '%s' matches no parameter",
+                                rule->train ? "--train" : "--freeze", rule->glob);
+    }
+}
+
+/* A name as modules give it to their parameters, rather than one that an exporter made up for a number. */
+static bool named_by_module(const char *name)
+{
+    return strchr(name, '.') && !strchr(name, '/') && !strchr(name, ':') && !strstr(name, "onstant");
+}
+
+static void warn_if_unsure(const Importer *importer, const ImportedParameter *parameter, TrainedChoice choice)
+{
+    const Value *value = graph_value(importer->graph, parameter->value);
+    if (!choice.unsure || (shape_elements(&value->shape) == 1 && !named_by_module(parameter->name))) return;
+    char place[512];
+    snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
+    const char *option = choice.trained ? "freeze" : "train";
+    const char *hint = arena_format(&importer->model->arena, "--%s '%s' if that is wrong", option, parameter->name);
+    diagnostics_warning(importer->diagnostics, (Place){.file = importer->graph->file, .object = place}, hint,
+                        "%s, so it is%s taken for a parameter", choice.why, choice.trained ? "" : " not");
+}
+
+/* Constants are computed with while compiling, what no data is known of stays a parameter. */
+static void stop_training(Graph *graph, ValueId id, bool by_option)
+{
+    Value *value = graph_value(graph, id);
+    if (by_option || (!value->data && shape_elements(&value->shape) > 0))
+        value->frozen = true;
+    else
+        value->role = ROLE_CONSTANT;
+}
+
+/* TorchScript's exporter calls what a node computes /MODULE/NODE_output_N. Where that is an initializer, an optimiser
+ * computed it. */
+static bool was_folded(const char *name) { return *name == '/' && strstr(name, "_output_"); }
+
+static bool is_head(const Importer *importer, ValueId value)
+{
+    const ImportedModel *model = importer->model;
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].value == value &&
+            (head_name_length(model->parameters[i].name) ||
+             (model->parameters[i].alias && head_name_length(model->parameters[i].alias))))
+            return true;
+    return false;
+}
+
+static void tell_heads(const Importer *importer)
+{
+    Buffer names = {0};
+    for (size_t i = 0; i < importer->model->parameter_count; i++) {
+        const ImportedParameter *parameter = &importer->model->parameters[i];
+        if (!parameter->trained || rule_for(importer, parameter->value)) continue;
+        buffer_print(&names, "%s'%s'", names.size ? ", " : "", parameter->name);
+    }
+    if (names.size)
+        diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
+                            "--freeze and --train say otherwise, skycc check --lora lists what is trained",
+                            "--lora freezes all weights but those of the head: %s", buffer_text(&names));
+    else if (!importer->options->rule_count)
+        diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
+                            "--train says otherwise, skycc check -v lists the names",
+                            "--lora freezes all weights: no head is found by its name");
+    buffer_free(&names);
+}
+
+static void choose(Importer *importer, UseSurvey *survey, ImportedParameter *parameter)
+{
+    TrainedChoice choice = choose_trained(survey, parameter->value);
+    if (choice.trained && was_folded(parameter->name))
+        choice = (TrainedChoice){true, true, "was computed of parameters by an optimiser, which are lost with it"};
+    const TrainingRule *rule = rule_for(importer, parameter->value);
+    bool left = !rule && importer->options->adapters && choice.trained && !is_head(importer, parameter->value);
+    bool overruled = left || (rule && rule->train != choice.trained);
+    if (!rule && !left) warn_if_unsure(importer, parameter, choice);
+    parameter->trained = left ? false : rule ? rule->train : choice.trained;
+    parameter->frozen = overruled && !parameter->trained;
+    parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
+}
+
+static size_t count_split(const ImportedModel *model, size_t initializer, size_t *first, size_t *last)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        if (parameter->initializer != initializer || !parameter->merged || !parameter->trained) continue;
+        if (!count++) *first = i;
+        *last = i;
+    }
+    return count;
+}
+
+static void warn_of_splits(const Importer *importer)
+{
+    const ImportedModel *model = importer->model;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        size_t first = 0, last = 0, count = count_split(model, model->parameters[i].initializer, &first, &last);
+        if (!model->parameters[i].merged || count < 2 || first != i) continue;
+        char place[512];
+        snprintf(place, sizeof place, "initializer '%.400s'",
+                 importer->proto->initializer[model->parameters[i].initializer]->name);
+        diagnostics_warning(importer->diagnostics, (Place){.file = importer->graph->file, .object = place},
+                            "give --keep-ties to train them as one",
+                            "was merged by the exporter: its uses are %zu separate parameters, '%s' to '%s'", count,
+                            model->parameters[first].name, model->parameters[last].name);
+    }
+}
+
+static void warn_of_ties(const Importer *importer)
+{
+    for (size_t i = 0; i < importer->model->parameter_count; i++) {
+        const ImportedParameter *parameter = &importer->model->parameters[i];
+        if (!parameter->tied || !parameter->trained) continue;
+        char place[512];
+        snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
+        diagnostics_warning(
+            importer->diagnostics, (Place){.file = importer->graph->file, .object = place},
+            "give --untie to train them apart", "holds the same numbers as '%s'%s: both are one parameter",
+            graph_value(importer->graph, parameter->value)->name, parameter->transposed ? ", transposed" : "");
+    }
+}
+
+/* Whether an earlier use of the same initializer is not trained for the same reason. */
+static bool repeats_untrained(const ImportedModel *model, size_t number)
+{
+    const ImportedParameter *parameter = &model->parameters[number];
+    for (size_t i = number; parameter->merged && i-- > 0;) {
+        const ImportedParameter *earlier = &model->parameters[i];
+        if (earlier->initializer == parameter->initializer && !earlier->trained && earlier->why == parameter->why)
+            return true;
+    }
+    return false;
+}
+
+/* Moves what is not trained, and not merely frozen, from the list of parameters to that of the others. */
+static void sort_out(ImportedModel *model)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        if (parameter->trained || repeats_untrained(model, i)) continue;
+        UntrainedTensor tensor = {parameter->name, parameter->why};
+        array_push(model->untrained, model->untrained_count, model->untrained_capacity, tensor);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].trained || model->parameters[i].frozen)
+            model->parameters[kept++] = model->parameters[i];
+    model->parameter_count = kept;
+}
+
+bool choose_parameters(Importer *importer)
+{
+    ImportedModel *model = importer->model;
+    UseSurvey *survey = use_survey_create(importer->graph);
+    bool constants = false;
+    for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, &model->parameters[i]);
+    use_survey_free(survey);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        if (model->parameters[i].trained) continue;
+        stop_training(importer->graph, model->parameters[i].value, model->parameters[i].frozen);
+        constants = true;
+    }
+    warn_of_idle_rules(importer);
+    if (importer->options->adapters) tell_heads(importer);
+    warn_of_splits(importer);
+    warn_of_ties(importer);
+    sort_out(model);
+    return !constants || fold_constants(importer->graph, &model->folding, importer->diagnostics);
+}

@@ -1,0 +1,33 @@
+/* The rows of a data set while it is made, and its file. */
+#ifndef FRONTEND_TEXT_EXAMPLES_H
+#define FRONTEND_TEXT_EXAMPLES_H
+
+#include "base/diagnostics.h"
+#include "base/safetensors.h"
+#include "frontend/text/token_frame.h"
+
+/* Arrays are malloc'ed and hold `capacity` rows. */
+typedef struct Examples {
+    size_t count, capacity, length; /* `length` tokens each */
+    bool masked;                    /* labels stand per token */
+    int32_t *ids, *mask, *types;
+    int32_t *lengths;      /* tokens of each that are no padding */
+    int32_t *token_labels; /* where masked: `length` a row */
+    /* Else, where there are labels, one a row: classes or, where they are measured, reals. */
+    int32_t *classes;
+    float *reals;
+} Examples;
+
+/* Makes room for a row behind the last one and returns it: the caller fills it in, and counts it. */
+TokenRow examples_room(Examples *examples);
+
+/* Adds the tensors of `count` rows, in this order, to a file; `copies` must live until it is written. */
+void examples_write(const Examples *examples, const uint32_t *rows, size_t count, Arena *copies,
+                    SafeTensorsWriter *writer);
+
+/* Chooses `count` of the rows by chance, and keeps the order on both sides: chosen[0 ... count - 1] and the others
+ * behind. */
+void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen);
+void examples_free(Examples *examples);
+
+#endif

@@ -1,0 +1,251 @@
+#include "frontend/text/labels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/safetensors.h"
+
+enum { MAX_CLASSES = 1 << 20, SHOWN_BYTES = 40 };
+
+/* A whole number from 0 to MAX_CLASSES - 1. */
+static bool is_class_number(const char *text, int32_t *number)
+{
+    size_t length = strlen(text);
+    *number = 0;
+    if (length == 0 || length > 7) return false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        *number = *number * 10 + (text[i] - '0');
+    }
+    return *number < MAX_CLASSES;
+}
+
+static bool is_real(const char *text, float *number)
+{
+    if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
+    char *end;
+    *number = strtof(text, &end);
+    return !*end && isfinite(*number);
+}
+
+static uint32_t enter(LabelColumn *column, const char *text, size_t length, int line)
+{
+    uint32_t number = (uint32_t)column->count;
+    const char *name = arena_string_n(&column->arena, text, length);
+    size_t count = column->count;
+    array_push(column->lines, count, column->lines_capacity, line);
+    count = column->count;
+    array_push(column->uses, count, column->uses_capacity, 0);
+    array_push(column->names, column->count, column->names_capacity, name);
+    string_map_add(&column->find, name, number);
+    return number;
+}
+
+const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count)
+{
+    *count = 0;
+    json_t *list = metadata ? json_loads(metadata, 0, NULL) : NULL;
+    const char **names = NULL;
+    if (json_is_array(list) && json_array_size(list)) {
+        names = arena_new_array(arena, const char *, json_array_size(list));
+        for (; *count < json_array_size(list); ++*count) {
+            const char *name = json_string_value(json_array_get(list, *count));
+            if (!name) break;
+            names[*count] = arena_string(arena, name);
+        }
+        if (*count < json_array_size(list)) *count = 0, names = NULL;
+    }
+    json_decref(list);
+    return names;
+}
+
+static bool take_labels(LabelColumn *column, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
+{
+    const char *metadata = safetensors_metadata(file, "labels");
+    const SafeTensor *tensor = safetensors_find(file, "labels");
+    size_t count;
+    const char *const *names = label_names_read(metadata, &column->arena, &count);
+    if (metadata && !names)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                 "the names of its labels are no list of texts");
+    column->kind = names ? LABELS_NAMES : LABELS_CLASSES;
+    for (size_t i = 0; i < count; i++) {
+        if (string_map_find(&column->find, names[i]))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "two labels are named '%s'",
+                                     names[i]);
+        enter(column, names[i], strlen(names[i]), 0);
+    }
+    if (names) return true;
+    if (!tensor || tensor->shape.rank != 1 || (tensor->dtype != DTYPE_I32 && tensor->dtype != DTYPE_F32))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "give the file that skycc tokenize made of the rows that are trained on",
+                                 "has no labels of rows");
+    if (tensor->dtype == DTYPE_F32) column->kind = LABELS_REALS;
+    for (int64_t i = 0; tensor->dtype == DTYPE_I32 && i < tensor->shape.dim[0]; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", ((const int32_t *)tensor->data)[i]);
+        if (!string_map_find(&column->find, text)) enter(column, text, strlen(text), 0);
+    }
+    return true;
+}
+
+bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics)
+{
+    SafeTensors file;
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    bool ok = take_labels(column, &file, path, diagnostics);
+    column->fixed = ok;
+    safetensors_close(&file);
+    return ok;
+}
+
+static bool refuse_unknown(const LabelColumn *column, TableReader *reader, const char *name)
+{
+    Arena arena = {0};
+    const char *known = "";
+    size_t shown = column->count < 12 ? column->count : 12;
+    for (size_t i = 0; i < shown; i++) known = arena_format(&arena, "%s%s%s", known, i ? ", " : "", column->names[i]);
+    const char *hint = arena_format(&arena, "labels there: %s%s", known, shown < column->count ? " and others" : "");
+    table_error(reader, hint, "'%.*s' is not among the labels of the data set that was given", SHOWN_BYTES, name);
+    arena_free(&arena);
+    return false;
+}
+
+bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
+{
+    if (!field.text || field.length == 0) return table_error(reader, NULL, "has no label");
+    if (memchr(field.text, '\0', field.length)) return table_error(reader, NULL, "the label contains a zero byte");
+    char *name = memory_allocate(field.length + 1);
+    memcpy(name, field.text, field.length);
+    const uint32_t *known = string_map_find(&column->find, name);
+    float real;
+    bool ok = true;
+    if (column->kind == LABELS_REALS && !is_real(name, &real))
+        ok = table_error(reader, NULL, "the label '%.*s' is no number", SHOWN_BYTES, name);
+    else if (!known && column->fixed && column->kind != LABELS_REALS)
+        ok = refuse_unknown(column, reader, name);
+    if (ok) {
+        uint32_t number = known ? *known : enter(column, field.text, field.length, reader->line);
+        column->uses[number]++;
+        array_push(column->rows, column->row_count, column->row_capacity, number);
+    }
+    free(name);
+    return ok;
+}
+
+/* ---- what the labels are ---- */
+
+static void decide_kind(LabelColumn *column, const char *path, Diagnostics *diagnostics)
+{
+    size_t whole = 0, reals = 0, odd = column->count;
+    for (size_t i = 0; i < column->count; i++) {
+        int32_t number;
+        float real;
+        whole += is_class_number(column->names[i], &number);
+        bool measured = is_real(column->names[i], &real);
+        reals += measured;
+        if (!measured && odd == column->count) odd = i;
+    }
+    column->kind = whole == column->count ? LABELS_CLASSES : reals == column->count ? LABELS_REALS : LABELS_NAMES;
+    if (column->kind == LABELS_NAMES && reals)
+        diagnostics_warning(diagnostics, (Place){.file = path, .line = column->lines[odd]}, NULL,
+                            "'%.*s' is no number, as %zu of the %zu different labels are: all are taken as names",
+                            SHOWN_BYTES, column->names[odd], reals, column->count);
+    size_t rows = column->row_count;
+    if (column->kind == LABELS_NAMES && (column->count > 1000 || column->count * 2 > rows + 4))
+        diagnostics_warning(diagnostics, PLACE_FILE(path), NULL,
+                            "%zu different labels in %zu examples: is the label column the right one?", column->count,
+                            rows);
+}
+
+typedef struct Name {
+    const char *text;
+    uint32_t number;
+} Name;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const Name *)a)->text, ((const Name *)b)->text);
+}
+
+/* Numbers the names, of a column that is not fixed in byte order, and prints them in their order. */
+static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *list)
+{
+    Name *sorted = memory_allocate((column->count + 1) * sizeof *sorted);
+    for (size_t i = 0; i < column->count; i++) sorted[i] = (Name){column->names[i], (uint32_t)i};
+    if (!column->fixed) qsort(sorted, column->count, sizeof *sorted, compare_names);
+    for (size_t i = 0; i < column->count; i++) {
+        numbers[sorted[i].number] = (int32_t)i;
+        buffer_append(list, i ? "," : "[", 1);
+        json_print_string(list, sorted[i].text);
+    }
+    buffer_append(list, "]", 1);
+    free(sorted);
+}
+
+void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,
+                    Diagnostics *diagnostics)
+{
+    if (column->kind == LABELS_UNDECIDED) decide_kind(column, path, diagnostics);
+    int32_t *numbers = memory_allocate((column->count + 1) * sizeof *numbers);
+    float *values = memory_allocate((column->count + 1) * sizeof *values);
+    if (column->kind == LABELS_NAMES) number_names(column, numbers, names);
+    for (size_t i = 0; i < column->count; i++) {
+        if (column->kind == LABELS_CLASSES) is_class_number(column->names[i], &numbers[i]);
+        if (column->kind == LABELS_REALS) is_real(column->names[i], &values[i]);
+    }
+    if (column->kind == LABELS_REALS)
+        *reals = memory_allocate((column->row_count + 1) * sizeof **reals);
+    else
+        *classes = memory_allocate((column->row_count + 1) * sizeof **classes);
+    for (size_t i = 0; i < column->row_count; i++) {
+        if (column->kind == LABELS_REALS)
+            (*reals)[i] = values[column->rows[i]];
+        else
+            (*classes)[i] = numbers[column->rows[i]];
+    }
+    free(numbers);
+    free(values);
+}
+
+void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size)
+{
+    Buffer words = {0};
+    Arena arena = {0};
+    size_t count;
+    const char *const *sorted = label_names_read(names->size ? buffer_text(names) : NULL, &arena, &count);
+    if (column->kind == LABELS_REALS) buffer_print(&words, "values, for regression");
+    if (column->kind == LABELS_CLASSES) buffer_print(&words, "numbers of classes, %zu different", column->count);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t *number = string_map_find(&column->find, sorted[i]);
+        buffer_print(&words, "%s%zu %s (%u rows)", i ? ", " : "", i, sorted[i], number ? column->uses[*number] : 0);
+    }
+    snprintf(text, size, words.size >= size ? "%.*s..." : "%.*s", (int)size - 4, buffer_text(&words));
+    arena_free(&arena);
+    buffer_free(&words);
+}
+
+void labels_free(LabelColumn *column)
+{
+    arena_free(&column->arena);
+    string_map_free(&column->find);
+    free(column->names);
+    free(column->lines);
+    free(column->uses);
+    free(column->rows);
+}
+
+const char *const *label_names_of_data(const char *path, Arena *arena, size_t *count, Diagnostics *diagnostics)
+{
+    SafeTensors data;
+    if (!safetensors_open(&data, path, diagnostics)) return NULL;
+    const char *text = safetensors_metadata(&data, "labels");
+    const char *const *names = text ? label_names_read(text, arena, count) : NULL;
+    safetensors_close(&data);
+    if (!names)
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "skycc tokenize writes them",
+                          "its metadata has no names of labels");
+    return names;
+}

@@ -1,0 +1,46 @@
+/* The labels of a data set: from what stands in a column to numbers, and the names of the numbers.
+ *
+ * Whole numbers from 0 on are classes as they stand. Other numbers are measured values, for regression. All else are
+ * names of classes, numbered in byte order, which does not depend on the order of rows. */
+#ifndef FRONTEND_TEXT_LABELS_H
+#define FRONTEND_TEXT_LABELS_H
+
+#include "base/buffer.h"
+#include "base/string_map.h"
+#include "frontend/text/table.h"
+
+typedef enum LabelKind { LABELS_UNDECIDED, LABELS_CLASSES, LABELS_REALS, LABELS_NAMES } LabelKind;
+
+typedef struct LabelColumn {
+    LabelKind kind;
+    bool fixed; /* to the names, or numbers, of another data set */
+    Arena arena;
+    StringMap find;
+    const char **names; /* the different labels, numbered by first appearance; of a fixed column as there */
+    int *lines;         /* of their first appearance */
+    uint32_t *uses;
+    size_t count, names_capacity, lines_capacity, uses_capacity;
+    uint32_t *rows; /* each row's label, by number in `names` */
+    size_t row_count, row_capacity;
+} LabelColumn;
+
+/* The labels of a data set that skycc tokenize wrote: its names, or which numbers there are. */
+bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics);
+/* The label of one row more. Reports and returns false if it is empty, no number where kind is REALS, or not among the
+ * labels that are fixed. */
+bool labels_add(LabelColumn *column, TableReader *reader, TableField field);
+/* Decides what labels are, where it is open, and gives the rows': to *classes or *reals, malloc'ed, and the names, a JSON
+ * list, to `names`, which stays empty for numbers. Warns where labels look like a mistake. */
+void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,
+                    Diagnostics *diagnostics);
+/* Says in words what the labels are, cut to fit: "0 no (17 rows), 1 yes (20 rows)". After labels_resolve. */
+void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size);
+void labels_free(LabelColumn *column);
+
+/* The names in the metadata of a data set, by number; allocated in the arena. NULL, with *count 0, if there are none or
+ * the list is damaged. */
+const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count);
+/* The same of the data set at `path`; reports it if there are none. */
+const char *const *label_names_of_data(const char *path, Arena *arena, size_t *count, Diagnostics *diagnostics);
+
+#endif

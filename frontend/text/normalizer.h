@@ -1,0 +1,45 @@
+/* What tokenizer.json's "normalizer" does to text before it is cut. */
+#ifndef FRONTEND_TEXT_NORMALIZER_H
+#define FRONTEND_TEXT_NORMALIZER_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "frontend/text/charsmap.h"
+
+typedef enum NormalizerKind {
+    NORMALIZER_BERT,
+    NORMALIZER_NFD,
+    NORMALIZER_NFKD,
+    NORMALIZER_NFC,
+    NORMALIZER_NFKC,
+    NORMALIZER_LOWERCASE,
+    NORMALIZER_STRIP_ACCENTS, /* all marks */
+    NORMALIZER_STRIP,         /* white space at the ends */
+    NORMALIZER_REPLACE,       /* a text */
+    NORMALIZER_REPLACE_RUNS,  /* a character, or white space, that stands `least` times or more */
+    NORMALIZER_PREPEND,
+    NORMALIZER_CHARSMAP
+} NormalizerKind;
+
+typedef struct NormalizerStep {
+    NormalizerKind kind;
+    bool clean, ideographs, strip_accents, lowercase; /* of BERT */
+    bool left, right;                                 /* of STRIP */
+    const char *pattern, *content;                    /* of REPLACE...; content also of PREPEND */
+    size_t pattern_length, content_length;
+    size_t least;
+    bool any_space; /* of REPLACE_RUNS, instead of the pattern */
+    Charsmap *map;
+} NormalizerStep;
+
+typedef struct Normalizer {
+    NormalizerStep *steps;
+    size_t count;
+    Buffer spare;
+} Normalizer;
+
+/* Replaces UTF-8 text by its normalised form. */
+void normalizer_apply(Normalizer *normalizer, Buffer *text);
+
+#endif

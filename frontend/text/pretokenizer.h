@@ -1,0 +1,48 @@
+/* What tokenizer.json's "pre_tokenizer" does: cuts normalised text into the words that the model cuts into pieces. */
+#ifndef FRONTEND_TEXT_PRETOKENIZER_H
+#define FRONTEND_TEXT_PRETOKENIZER_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+
+typedef enum PretokenizerKind {
+    PRETOKENIZER_BERT,             /* at white space, around punctuation */
+    PRETOKENIZER_WHITESPACE,       /* words, and what is neither word nor white space */
+    PRETOKENIZER_WHITESPACE_SPLIT, /* at white space */
+    PRETOKENIZER_PUNCTUATION,      /* around each punctuation character */
+    PRETOKENIZER_DIGITS,           /* around numbers, or around each digit */
+    PRETOKENIZER_BYTE_LEVEL, /* GPT-2's (Radford et al. 2019): by its pattern, bytes written as printable characters */
+    PRETOKENIZER_METASPACE   /* blanks become a mark that begins words (SentencePiece) */
+} PretokenizerKind;
+
+typedef struct PretokenizerStep {
+    PretokenizerKind kind;
+    bool prefix; /* of BYTE_LEVEL and METASPACE: every word begins with a blank, or mark */
+    bool split;  /* of BYTE_LEVEL: by the pattern; of METASPACE: at marks */
+    bool single; /* of DIGITS: each by itself */
+    const char *mark;
+    size_t mark_length;
+} PretokenizerStep;
+
+typedef struct Span {
+    size_t start, length;
+} Span;
+
+/* Words in the text of a buffer. */
+typedef struct Words {
+    Buffer text;
+    Span *spans; /* malloc'ed */
+    size_t count, capacity;
+} Words;
+
+typedef struct Pretokenizer {
+    PretokenizerStep *steps;
+    size_t count;
+    Words words, spare;
+} Pretokenizer;
+
+/* Cuts UTF-8 text into pretokenizer->words. */
+void pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length);
+
+#endif

@@ -1,0 +1,266 @@
+#include "frontend/text/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/json.h"
+
+enum { MAX_REPORTED = 20 };
+
+static TableFormat format_of(const char *path)
+{
+    const char *suffix = strrchr(path, '.');
+    if (suffix && strcmp(suffix, ".csv") == 0) return TABLE_CSV;
+    if (suffix && (strcmp(suffix, ".jsonl") == 0 || strcmp(suffix, ".json") == 0 || strcmp(suffix, ".ndjson") == 0))
+        return TABLE_JSONL;
+    return TABLE_TSV;
+}
+
+bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics)
+{
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    *reader = (TableReader){.path = strcmp(path, "-") == 0 ? "standard input" : path, .diagnostics = diagnostics};
+    reader->format = format == TABLE_BY_SUFFIX ? format_of(path) : format;
+    reader->next_line = 1;
+    if (!file_map(&reader->file, path, diagnostics)) return false;
+    if (reader->file.size >= 3 && memcmp(reader->file.bytes, byte_order_mark, 3) == 0) reader->position = 3;
+    return true;
+}
+
+void table_select(TableReader *reader, const char *const *members, size_t count)
+{
+    reader->members = members;
+    reader->member_count = count;
+}
+
+/* An error in the current row, at a byte of it where that is known: columns count bytes from 1. */
+static bool error_at(TableReader *reader, int line, size_t column, const char *hint, const char *message)
+{
+    if (reader->errors++ > MAX_REPORTED) return false;
+    Place place = {.file = reader->path, .line = line, .column = (int)column};
+    if (reader->errors > MAX_REPORTED)
+        return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, place, NULL, "and more errors follow");
+    return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, place, hint, "%s", message);
+}
+
+bool table_error(TableReader *reader, const char *hint, const char *format, ...)
+{
+    if (reader->errors > MAX_REPORTED) return false;
+    Arena arena = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    error_at(reader, reader->line, 0, hint, arena_format_va(&arena, format, arguments));
+    va_end(arguments);
+    arena_free(&arena);
+    return false;
+}
+
+/* The number of bytes in front of the first that is not UTF-8; `length` if there is none. */
+static size_t valid_bytes(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        int32_t c;
+        utf8proc_ssize_t used =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
+        if (used <= 0) return at;
+        at += (size_t)used;
+    }
+    return length;
+}
+
+static bool check_utf8(TableReader *reader, const char *text, size_t length)
+{
+    size_t valid = valid_bytes(text, length);
+    return valid == length || table_error(reader, NULL, "is not UTF-8: byte %zu of the line is 0x%02x", valid + 1,
+                                          (unsigned char)text[valid]);
+}
+
+static void add_field(TableReader *reader, const char *text, size_t length)
+{
+    TableField field = {text, length};
+    array_push(reader->fields, reader->field_count, reader->field_capacity, field);
+}
+
+/* ---- TSV ---- */
+
+static bool split_at_tabs(TableReader *reader, const char *text, size_t length)
+{
+    for (const char *end = text + length;; text++) {
+        const char *tab = memchr(text, '\t', (size_t)(end - text));
+        add_field(reader, text, (size_t)((tab ? tab : end) - text));
+        if (!tab) return true;
+        text = tab;
+    }
+}
+
+/* ---- JSON lines ---- */
+
+/* A real stays one when it is whole. */
+static void add_real(TableReader *reader, double value)
+{
+    size_t start = reader->unquoted.size;
+    json_print_number(&reader->unquoted, value);
+    if (!strpbrk(buffer_text(&reader->unquoted) + start, ".eE")) buffer_append(&reader->unquoted, ".0", 2);
+}
+
+static bool add_member(TableReader *reader, const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+    size_t start = reader->unquoted.size;
+    if (!value || json_is_null(value)) {
+        add_field(reader, NULL, 0);
+        return true;
+    }
+    if (json_is_string(value))
+        buffer_append(&reader->unquoted, json_string_value(value), json_string_length(value));
+    else if (json_is_integer(value))
+        buffer_print(&reader->unquoted, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        add_real(reader, json_real_value(value));
+    else if (json_is_boolean(value))
+        buffer_print(&reader->unquoted, "%s", json_is_true(value) ? "true" : "false");
+    else
+        return table_error(reader, NULL, "'%s' is neither text nor a number", name);
+    add_field(reader, "", reader->unquoted.size - start);
+    return true;
+}
+
+static bool split_object(TableReader *reader, const char *text, size_t length)
+{
+    json_error_t error;
+    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (!object) return error_at(reader, reader->line, error.column > 0 ? (size_t)error.column : 0, NULL, error.text);
+    bool ok = json_is_object(object) || table_error(reader,
+                                                    "every line of a JSON lines file is an object: {\"NAME\": "
+                                                    "VALUE, ...}",
+                                                    "is no JSON object");
+    for (size_t i = 0; ok && i < reader->member_count; i++) ok = add_member(reader, object, reader->members[i]);
+    const char *bytes = buffer_text(&reader->unquoted); /* which no longer move */
+    for (size_t i = 0; i < reader->field_count; i++) {
+        if (!reader->fields[i].text) continue;
+        reader->fields[i].text = bytes;
+        bytes += reader->fields[i].length;
+    }
+    json_decref(object);
+    return ok;
+}
+
+static bool next_line(TableReader *reader)
+{
+    while (reader->position < reader->file.size) {
+        const char *text = (const char *)reader->file.bytes + reader->position;
+        size_t rest = reader->file.size - reader->position;
+        const char *newline = memchr(text, '\n', rest);
+        size_t length = newline ? (size_t)(newline - text) : rest;
+        reader->position += length + (newline != NULL);
+        reader->line = reader->next_line++;
+        reader->field_count = 0;
+        reader->unquoted.size = 0;
+        if (length && text[length - 1] == '\r') length--;
+        if (!check_utf8(reader, text, length) || length == 0) continue;
+        if (reader->format == TABLE_TSV ? split_at_tabs(reader, text, length) : split_object(reader, text, length))
+            return true;
+    }
+    return false;
+}
+
+/* ---- CSV ---- */
+
+/* The end of the record that begins at `text`: the first line end outside of quotes. *lines: its line ends. */
+static const char *record_end(const char *text, const char *end, int *lines)
+{
+    bool quoted = false;
+    for (*lines = 0; text < end; text++) {
+        quoted ^= *text == '"';
+        if (*text != '\n') continue;
+        ++*lines;
+        if (!quoted) return text;
+    }
+    return end;
+}
+
+/* Takes a field in quotes at *text and moves *text behind it; its text goes to `unquoted`. */
+static bool add_quoted(TableReader *reader, const char *start, const char **text, const char *end)
+{
+    const char *open = *text, *at = open + 1;
+    size_t before = reader->unquoted.size;
+    for (;;) {
+        const char *quote = memchr(at, '"', (size_t)(end - at));
+        if (!quote)
+            return error_at(reader, reader->line, (size_t)(open - start) + 1,
+                            "inside quotes, quotes are doubled; --format tsv reads quotes as text",
+                            "the quote that opens here is never closed");
+        bool doubled = quote + 1 < end && quote[1] == '"';
+        buffer_append(&reader->unquoted, at, (size_t)(quote - at) + doubled);
+        at = quote + 1 + doubled;
+        if (!doubled) break;
+    }
+    if (at < end && *at != ',')
+        return error_at(reader, reader->line, (size_t)(at - start) + 1, "inside quotes, quotes are doubled",
+                        "text follows a closing quote");
+    add_field(reader, "", reader->unquoted.size - before);
+    *text = at;
+    return true;
+}
+
+static bool split_record(TableReader *reader, const char *text, const char *end)
+{
+    for (const char *start = text;; text++) {
+        if (text < end && *text == '"') {
+            if (!add_quoted(reader, start, &text, end)) return false;
+        } else {
+            const char *comma = memchr(text, ',', (size_t)(end - text)), *stop = comma ? comma : end;
+            const char *quote = memchr(text, '"', (size_t)(stop - text));
+            if (quote)
+                return error_at(reader, reader->line, (size_t)(quote - start) + 1,
+                                "a field with quotes stands in quotes as a whole, its own doubled",
+                                "a quote inside a field that does not begin with one");
+            size_t before = reader->unquoted.size;
+            buffer_append(&reader->unquoted, text, (size_t)(stop - text));
+            add_field(reader, "", reader->unquoted.size - before);
+            text = stop;
+        }
+        if (text >= end) break;
+    }
+    const char *bytes = buffer_text(&reader->unquoted); /* which no longer move */
+    for (size_t i = 0; i < reader->field_count; i++) {
+        reader->fields[i].text = bytes;
+        bytes += reader->fields[i].length;
+    }
+    return true;
+}
+
+static bool next_record(TableReader *reader)
+{
+    while (reader->position < reader->file.size) {
+        const char *text = (const char *)reader->file.bytes + reader->position,
+                   *end = (const char *)reader->file.bytes + reader->file.size;
+        int lines;
+        const char *stop = record_end(text, end, &lines);
+        reader->position += (size_t)(stop - text) + (stop < end);
+        reader->line = reader->next_line;
+        reader->next_line += lines;
+        reader->field_count = 0;
+        reader->unquoted.size = 0;
+        if (stop > text && stop[-1] == '\r') stop--;
+        if (!check_utf8(reader, text, (size_t)(stop - text)) || stop == text) continue;
+        if (split_record(reader, text, stop)) return true;
+    }
+    return false;
+}
+
+bool table_next(TableReader *reader) { return reader->format == TABLE_CSV ? next_record(reader) : next_line(reader); }
+
+bool table_field_is(TableField field, const char *text)
+{
+    return field.length == strlen(text) && memcmp(field.text, text, field.length) == 0;
+}
+
+void table_close(TableReader *reader)
+{
+    file_unmap(&reader->file);
+    free(reader->fields);
+    buffer_free(&reader->unquoted);
+    *reader = (TableReader){0};
+}

@@ -1,0 +1,47 @@
+/* Tables of text, row by row: UTF-8, perhaps with a byte order mark or CRLF.
+ *
+ * TSV as GLUE has it: one row per line, fields between tabs, quotes are text. CSV as RFC 4180 has it: fields between
+ * commas, in quotes where they hold commas, line ends or quotes, which are then doubled. JSON lines: an object per line;
+ * numbers, true and false are taken as they would be written, and a member that is null is absent. */
+#ifndef FRONTEND_TEXT_TABLE_H
+#define FRONTEND_TEXT_TABLE_H
+
+#include "base/buffer.h"
+#include "base/file.h"
+
+typedef enum TableFormat { TABLE_BY_SUFFIX, TABLE_TSV, TABLE_CSV, TABLE_JSONL } TableFormat;
+
+typedef struct TableField {
+    const char *text; /* in the mapping or of the reader, until the next row; not terminated; NULL: absent */
+    size_t length;
+} TableField;
+
+typedef struct TableReader {
+    MappedFile file;
+    const char *path; /* for messages */
+    TableFormat format;
+    Diagnostics *diagnostics;
+    size_t position;
+    int line, next_line; /* of the current row, counted from 1, and behind it */
+    TableField *fields;  /* of the current row */
+    size_t field_count, field_capacity;
+    Buffer unquoted; /* texts of the current row that do not stand so in the file */
+    int errors;      /* malformed rows so far */
+    /* Of JSON lines: the members that fields are. */
+    const char *const *members;
+    size_t member_count;
+} TableReader;
+
+/* "-": standard input. By suffix: .csv, and .jsonl, .json or .ndjson; else TSV. */
+bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics);
+/* For JSON lines, before the first row: its fields are these members, in this order. The names are kept. */
+void table_select(TableReader *reader, const char *const *members, size_t count);
+/* The next row into reader->fields; false at the end. Blank lines are skipped, and so are malformed rows, which are
+ * reported. */
+bool table_next(TableReader *reader);
+/* Reports an error in the current row, up to a limit, and counts it. Returns false. */
+bool table_error(TableReader *reader, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool table_field_is(TableField field, const char *text);
+void table_close(TableReader *reader);
+
+#endif

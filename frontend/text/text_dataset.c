@@ -1,0 +1,457 @@
+#include "frontend/text/text_dataset.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "base/safetensors.h"
+#include "frontend/text/examples.h"
+#include "frontend/text/labels.h"
+
+enum { NO_COLUMN = -1, LAST_COLUMN = -2 };
+
+typedef struct LabelName {
+    const char *name;
+    int label; /* -1: rows with it are left out */
+} LabelName;
+
+typedef struct Task {
+    const char *name;
+    int texts;
+    int text_position[2], label_position; /* GLUE's */
+    bool has_header;                      /* whether GLUE's files have one */
+    LabelName labels[6];                  /* none: any, see labels.h */
+    const char *label_names[3];           /* for the metadata */
+} Task;
+
+static const Task tasks[DATASET_TASK_COUNT] = {
+    [DATASET_MNLI] = {"mnli",
+                      2,
+                      {8, 9},
+                      LAST_COLUMN,
+                      true,
+                      {{"contradiction", 0}, {"entailment", 1}, {"neutral", 2}, {"-", -1}},
+                      {"contradiction", "entailment", "neutral"}},
+    [DATASET_MRPC] = {"mrpc",
+                      2,
+                      {3, 4},
+                      0,
+                      true,
+                      {{"0", 0}, {"1", 1}, {"not_equivalent", 0}, {"equivalent", 1}},
+                      {"not_equivalent", "equivalent"}},
+    [DATASET_SST2] = {"sst2", 1, {0, NO_COLUMN}, 1, true, {{"0", 0}, {"1", 1}}, {"negative", "positive"}},
+    [DATASET_PAIR] = {"pair", 2, {0, 1}, 2, false, {{0}}, {0}},
+    [DATASET_SINGLE] = {"single", 1, {0, NO_COLUMN}, 1, false, {{0}}, {0}},
+    [DATASET_MLM] = {"mlm", 1, {0, NO_COLUMN}, NO_COLUMN, false, {{0}}, {0}},
+    [DATASET_COLUMNS] = {"columns", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+};
+
+/* Where a row's parts stand; NO_COLUMN where there is none. */
+typedef struct Columns {
+    int text[2], label;
+    size_t count; /* of the first line; 0: any */
+} Columns;
+
+typedef struct Job {
+    Tokenizer *tokenizer;
+    const DatasetOptions *options;
+    const Task *task;
+    TableReader reader;
+    Columns columns;
+    Examples examples;
+    LabelColumn labels;
+    const char *names[3]; /* of columns of texts, and of labels behind them, where the options name them */
+    size_t text_count, name_count;
+    Arena arena;
+    TokenIds texts[2]; /* of the current row */
+    bool *is_text;     /* of its tokens */
+    DatasetSummary *summary;
+    Buffer label_names; /* a JSON list; empty: labels are numbers */
+} Job;
+
+const char *dataset_task_name(DatasetTask task) { return tasks[task].name; }
+
+bool dataset_find_task(const char *name, DatasetTask *task)
+{
+    for (int i = 0; i < DATASET_TASK_COUNT; i++)
+        if (strcmp(tasks[i].name, name) == 0) {
+            *task = (DatasetTask)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- columns ---- */
+
+static int find_column(const TableReader *reader, const char *const *names)
+{
+    for (; *names; names++)
+        for (size_t i = 0; i < reader->field_count; i++)
+            if (table_field_is(reader->fields[i], *names)) return (int)i;
+    return NO_COLUMN;
+}
+
+static const LabelName *find_label(const Task *task, TableField field)
+{
+    for (const LabelName *label = task->labels; label->name; label++)
+        if (table_field_is(field, label->name)) return label;
+    return NULL;
+}
+
+static int glue_position(const Job *job, int position)
+{
+    int count = (int)job->reader.field_count;
+    if (position == LAST_COLUMN) return count - 1;
+    return position < count ? position : NO_COLUMN;
+}
+
+static const char *naming_hint(const Task *task)
+{
+    return task->texts == 2 ? "name the columns sentence1, sentence2 and label in the first line"
+                            : "name the columns sentence and label in the first line";
+}
+
+/* Cuts the options' names apart. */
+static bool name_columns(Job *job)
+{
+    const DatasetOptions *options = job->options;
+    for (const char *at = options->text_columns; at; job->text_count++) {
+        const char *comma = strchr(at, ',');
+        size_t length = comma ? (size_t)(comma - at) : strlen(at);
+        if (length == 0 || job->text_count == 2)
+            return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
+                                     "--text takes the name of a column, or of two with a comma between, not '%s'",
+                                     options->text_columns);
+        job->names[job->text_count] = arena_string_n(&job->arena, at, length);
+        at = comma ? comma + 1 : NULL;
+    }
+    job->name_count = job->text_count;
+    if (options->label_column) job->names[job->name_count++] = options->label_column;
+    if (job->reader.format == TABLE_JSONL) table_select(&job->reader, job->names, job->name_count);
+    return true;
+}
+
+static bool refuse_column(Job *job, const char *problem, const char *name)
+{
+    const TableReader *reader = &job->reader;
+    Buffer there = {0};
+    for (size_t i = 0; i < reader->field_count && i < 40; i++)
+        buffer_print(&there, "%s%.*s", i ? ", " : "the columns are ", (int)reader->fields[i].length,
+                     reader->fields[i].text);
+    table_error(&job->reader, buffer_text(&there), problem, name);
+    buffer_free(&there);
+    return false;
+}
+
+/* Finds the named columns in the first line, which stands in the reader. */
+static bool find_named_columns(Job *job)
+{
+    int at[3] = {NO_COLUMN, NO_COLUMN, NO_COLUMN};
+    for (size_t n = 0; n < job->name_count; n++) {
+        for (size_t i = 0; i < job->reader.field_count; i++) {
+            if (!table_field_is(job->reader.fields[i], job->names[n])) continue;
+            if (at[n] >= 0) return refuse_column(job, "names the column '%s' twice", job->names[n]);
+            at[n] = (int)i;
+        }
+        if (at[n] < 0) return refuse_column(job, "names no column '%s'", job->names[n]);
+    }
+    job->columns.count = job->reader.field_count;
+    job->columns.text[0] = at[0];
+    job->columns.text[1] = job->text_count > 1 ? at[1] : NO_COLUMN;
+    job->columns.label = job->options->label_column ? at[job->text_count] : NO_COLUMN;
+    return true;
+}
+
+/* Decides from the first line, which stands in the reader, where everything is. *is_header: the line is no example. */
+static bool find_columns(Job *job, bool *is_header)
+{
+    static const char *const first[] = {"sentence1", "#1 String", NULL},
+                             *const second[] = {"sentence2", "#2 String", NULL},
+                             *const only[] = {"sentence", "text", "sentence1", NULL},
+                             *const labels[] = {"gold_label", "label", "Quality", NULL};
+    const Task *task = job->task;
+    bool mlm = job->options->task == DATASET_MLM;
+    Columns *columns = &job->columns;
+    columns->count = job->reader.field_count;
+    columns->text[0] = find_column(&job->reader, task->texts == 2 ? first : only);
+    columns->text[1] = task->texts == 2 || mlm ? find_column(&job->reader, second) : NO_COLUMN;
+    columns->label = mlm ? NO_COLUMN : find_column(&job->reader, labels);
+    bool named = columns->text[0] >= 0 || columns->text[1] >= 0 || columns->label >= 0;
+    for (int i = 0; named && i < task->texts; i++)
+        if (columns->text[i] < 0)
+            return table_error(&job->reader, naming_hint(task), "names columns, but none is %s",
+                               task->texts == 1 ? "sentence"
+                               : i              ? "sentence2"
+                                                : "sentence1");
+    *is_header = named;
+    if (named) return true;
+    for (int i = 0; i < task->texts; i++) {
+        columns->text[i] = glue_position(job, task->text_position[i]);
+        if (columns->text[i] < 0)
+            return table_error(&job->reader, naming_hint(task),
+                               "the text is expected in column %d, but there are only %zu", task->text_position[i] + 1,
+                               job->reader.field_count);
+    }
+    columns->label = glue_position(job, task->label_position);
+    *is_header = task->has_header && !(columns->label >= 0 && find_label(task, job->reader.fields[columns->label]));
+    if (mlm) columns->count = 0; /* plain text: a tab is nothing special */
+    return true;
+}
+
+/* ---- rows ---- */
+
+/* Replaces 15% of an example's tokens that are texts', at least one, for a model to guess: four in five by [MASK], one in
+ * ten by any piece, the rest by themselves (Devlin et al. 2018). */
+static void mask_tokens(const Job *job, int32_t *ids, int32_t *labels, size_t count)
+{
+    RandomStream row =
+        random_substream(random_stream(job->options->seed, "tokenize/mask"), (uint64_t)job->examples.count);
+    RandomStream choices = random_substream(row, 1), replacements = random_substream(row, 2);
+    uint32_t *positions = memory_allocate(2 * count * sizeof *positions), *order = positions + count;
+    size_t candidates = 0;
+    for (size_t i = 0; i < count; i++)
+        if (job->is_text[i]) positions[candidates++] = (uint32_t)i;
+    random_permutation(row, order, candidates);
+    size_t masked = (candidates * 15 + 50) / 100;
+    if (masked == 0 && candidates) masked = 1;
+    for (size_t i = 0; i < masked; i++) {
+        uint32_t at = positions[order[i]];
+        labels[at] = ids[at];
+        float choice = random_uniform(choices, i);
+        if (choice < 0.8f)
+            ids[at] = tokenizer_specials(job->tokenizer)->mask;
+        else if (choice < 0.9f)
+            ids[at] = (int32_t)random_below(replacements, i, (uint64_t)tokenizer_size(job->tokenizer));
+    }
+    free(positions);
+}
+
+/* Frames the current row's texts. */
+static void add_example(Job *job, bool pair)
+{
+    Examples *examples = &job->examples;
+    TokenRow row = examples_room(examples);
+    row.is_text = job->is_text;
+    bool cut;
+    size_t count = tokenizer_frame(job->tokenizer, job->texts, pair, &row, &cut);
+    job->summary->truncated += cut;
+    examples->lengths[examples->count] = (int32_t)count;
+    if (examples->masked) {
+        int32_t *labels = examples->token_labels + examples->count * examples->length;
+        for (size_t i = 0; i < examples->length; i++) labels[i] = DATASET_IGNORED_LABEL;
+        mask_tokens(job, row.ids, labels, count);
+    }
+    examples->count++;
+}
+
+/* False if the row is to be left out, after reporting where that is an error. */
+static bool read_label(Job *job)
+{
+    TableField field = job->reader.fields[job->columns.label];
+    if (!job->task->labels[0].name) return labels_add(&job->labels, &job->reader, field);
+    const LabelName *known = find_label(job->task, field);
+    if (!known)
+        return table_error(&job->reader, NULL, "'%.*s' is not a label of %s",
+                           (int)(field.length < 40 ? field.length : 40), field.text, job->task->name);
+    job->summary->left_out += known->label < 0;
+    if (known->label < 0) return false;
+    LabelColumn *labels = &job->labels;
+    array_push(labels->rows, labels->row_count, labels->row_capacity, (uint32_t)known->label);
+    return true;
+}
+
+static void encode_text(Job *job, int which)
+{
+    TableField field = job->reader.fields[job->columns.text[which]];
+    TokenIds *ids = &job->texts[which];
+    ids->count = 0;
+    if (!tokenizer_encode(job->tokenizer, field.text, field.length, ids))
+        bug("the reader of tables let through what is not UTF-8");
+    job->summary->tokens += ids->count;
+    for (size_t i = 0; i < ids->count; i++)
+        job->summary->unknown += ids->items[i] == tokenizer_specials(job->tokenizer)->unknown;
+}
+
+static void read_row(Job *job)
+{
+    const Columns *columns = &job->columns;
+    TableReader *reader = &job->reader;
+    if (columns->count && reader->field_count != columns->count) {
+        table_error(reader, NULL, "has %zu columns where the first line has %zu", reader->field_count, columns->count);
+        return;
+    }
+    bool pair = columns->text[1] >= 0;
+    for (int t = 0; t < 1 + pair; t++)
+        if (!reader->fields[columns->text[t]].text) {
+            table_error(reader, NULL, "has no '%s'", job->names[t]);
+            return;
+        }
+    if (columns->label >= 0 && !read_label(job)) return;
+    for (int t = 0; t < 1 + pair; t++) encode_text(job, t);
+    add_example(job, pair);
+}
+
+static void name_labels(Job *job)
+{
+    const Task *task = job->task;
+    Examples *examples = &job->examples;
+    if (!task->labels[0].name) {
+        labels_resolve(&job->labels, job->reader.path, &examples->classes, &examples->reals, &job->label_names,
+                       job->reader.diagnostics);
+        labels_describe(&job->labels, &job->label_names, job->summary->labels, sizeof job->summary->labels);
+        return;
+    }
+    examples->classes = memory_allocate((examples->count + 1) * sizeof *examples->classes);
+    for (size_t i = 0; i < examples->count; i++) examples->classes[i] = (int32_t)job->labels.rows[i];
+    for (size_t i = 0; i < 3 && task->label_names[i]; i++) {
+        buffer_append(&job->label_names, i ? "," : "[", 1);
+        json_print_string(&job->label_names, task->label_names[i]);
+    }
+    buffer_append(&job->label_names, "]", 1);
+}
+
+/* ---- the whole ---- */
+
+static bool check_length(const Job *job)
+{
+    size_t least = tokenizer_least_length(job->tokenizer, job->columns.text[1] >= 0);
+    return job->examples.length >= least ||
+           diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                             "--max-length %zu leaves no room for text: this tokenizer needs %zu", job->examples.length,
+                             least);
+}
+
+/* From the first row, which stands in the reader. *is_header: it is no example. */
+static bool settle_columns(Job *job, bool *is_header)
+{
+    *is_header = job->reader.format != TABLE_JSONL;
+    if (job->reader.format == TABLE_JSONL)
+        job->columns = (Columns){
+            {0, job->text_count > 1 ? 1 : NO_COLUMN}, job->options->label_column ? (int)job->text_count : NO_COLUMN, 0};
+    else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
+        return false;
+    return check_length(job);
+}
+
+static bool read_rows(Job *job)
+{
+    bool is_header = false, columns_known = false;
+    while (table_next(&job->reader)) {
+        if (!columns_known) {
+            if (!settle_columns(job, &is_header)) return false;
+            columns_known = true;
+            if (is_header) continue;
+        }
+        read_row(job);
+    }
+    if (job->reader.errors) return false;
+    Place place = PLACE_FILE(job->reader.path);
+    if (!job->examples.count)
+        return diagnostics_error(job->reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "holds no examples");
+    if (job->summary->left_out)
+        diagnostics_warning(job->reader.diagnostics, place, NULL, "%zu rows without an agreed label were left out",
+                            job->summary->left_out);
+    if (job->columns.label >= 0)
+        name_labels(job);
+    else if (job->options->task != DATASET_MLM && !job->options->unlabelled)
+        diagnostics_warning(job->reader.diagnostics, place, NULL,
+                            job->name_count ? "no --label is given: no labels are written"
+                                            : "has no label column: no labels are written");
+    return true;
+}
+
+static bool write_file(const Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
+{
+    SafeTensorsWriter *writer = safetensors_writer();
+    Arena copies = {0};
+    char text[33];
+    safetensors_writer_metadata(writer, "format", "skycc.data/1");
+    safetensors_writer_metadata(writer, "task", job->task->name);
+    snprintf(text, sizeof text, "%zu", job->examples.length);
+    safetensors_writer_metadata(writer, "max_length", text);
+    snprintf(text, sizeof text, "%ld", (long)tokenizer_size(job->tokenizer));
+    safetensors_writer_metadata(writer, "vocabulary_size", text);
+    safetensors_writer_metadata(writer, "vocabulary_hash", hash_format(tokenizer_hash(job->tokenizer), text));
+    if (job->label_names.size) safetensors_writer_metadata(writer, "labels", buffer_text(&job->label_names));
+    examples_write(&job->examples, rows, count, &copies, writer);
+    bool ok = safetensors_write(writer, output, diagnostics);
+    arena_free(&copies);
+    return ok;
+}
+
+char *dataset_holdout_path(const char *output)
+{
+    static const char suffix[] = ".safetensors";
+    size_t length = strlen(output), end = sizeof suffix - 1;
+    size_t stem = length > end && strcmp(output + length - end, suffix) == 0 ? length - end : length;
+    Buffer path = {0};
+    buffer_print(&path, "%.*s.holdout%s", (int)stem, output, output + stem);
+    return path.bytes;
+}
+
+/* All rows, or the rows held out and the others in two files. */
+static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
+{
+    size_t rows = job->examples.count;
+    double wanted = job->options->holdout;
+    double held = wanted < 1 ? floor(wanted * (double)rows + 0.5) : wanted;
+    if (wanted > 0 && (held < 1 || held >= (double)rows))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
+                                 "%zu examples: --holdout leaves none %s", rows,
+                                 held < 1 ? "to hold out" : "to train on");
+    size_t count = (size_t)held;
+    uint32_t *order = memory_allocate(rows * sizeof *order);
+    examples_split(rows, count, job->options->seed, order);
+    bool ok = true;
+    if (count) {
+        char *path = dataset_holdout_path(output);
+        ok = write_file(job, order, count, path, diagnostics);
+        free(path);
+    }
+    ok = ok && write_file(job, order + count, rows - count, output, diagnostics);
+    job->summary->held_out = count;
+    free(order);
+    return ok;
+}
+
+static bool prepare(Job *job, const char *table)
+{
+    const DatasetOptions *options = job->options;
+    Diagnostics *diagnostics = job->reader.diagnostics;
+    if (!table_open(&job->reader, table, options->format, diagnostics)) return false;
+    if (job->reader.format != TABLE_TSV && !options->text_columns)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "the columns of CSV and JSON lines are given by name: --text NAME, --label NAME");
+    if (options->regression) job->labels.kind = LABELS_REALS;
+    return name_columns(job) && (!options->labels_of || labels_of_data(&job->labels, options->labels_of, diagnostics));
+}
+
+bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const char *table, const char *output,
+                      DatasetSummary *summary, Diagnostics *diagnostics)
+{
+    *summary = (DatasetSummary){0};
+    if (options->max_length < DATASET_LEAST_LENGTH || options->max_length > DATASET_MOST_LENGTH)
+        bug("examples of %d tokens", options->max_length);
+    bool masked = options->task == DATASET_MLM;
+    if (masked && tokenizer_specials(tokenizer)->mask < 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
+                                 "the vocabulary has no piece for masks");
+    Job job = {.tokenizer = tokenizer, .options = options, .task = &tasks[options->task], .summary = summary};
+    job.examples.length = (size_t)options->max_length;
+    job.examples.masked = masked;
+    job.is_text = memory_allocate(job.examples.length * sizeof *job.is_text);
+    job.reader.diagnostics = diagnostics;
+    bool ok = prepare(&job, table) && read_rows(&job) && write_files(&job, output, diagnostics);
+    summary->examples = job.examples.count;
+    table_close(&job.reader);
+    examples_free(&job.examples);
+    labels_free(&job.labels);
+    arena_free(&job.arena);
+    free(job.is_text);
+    free(job.texts[0].items);
+    free(job.texts[1].items);
+    buffer_free(&job.label_names);
+    return ok;
+}

@@ -1,0 +1,45 @@
+/* What tokenizers put around texts: [CLS] text [SEP], and text [SEP] again for a pair; and how a text that is too long is
+ * cut for it. */
+#ifndef FRONTEND_TEXT_TOKEN_FRAME_H
+#define FRONTEND_TEXT_TOKEN_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Ids of one text; malloc'ed. */
+typedef struct TokenIds {
+    int32_t *items;
+    size_t count, capacity;
+} TokenIds;
+
+typedef struct FramePiece {
+    int text;         /* 0 or 1: a text stands here; -1: `id` does */
+    int32_t id, type; /* the segment, of all tokens of a text */
+} FramePiece;
+
+typedef struct TokenFrame {
+    FramePiece *pieces;
+    size_t count;
+} TokenFrame;
+
+/* Which text of a pair is cut first. CUT_BERT: token by token the longer one, the second where they are equally long, as
+ * BERT's authors have it. CUT_HUGGING_FACE: as Hugging Face's tokenizers have it, where both end with half of the room, the one
+ * that was longer, or the second where they were equally long, with the odd token. */
+typedef enum FrameCut { FRAME_CUT_BERT, FRAME_CUT_HUGGING_FACE } FrameCut;
+
+/* One example; arrays hold `length` tokens. */
+typedef struct TokenRow {
+    int32_t *ids, *mask, *types;
+    bool *is_text; /* whether the token is a text's; NULL: not wanted */
+    size_t length;
+} TokenRow;
+
+size_t token_frame_specials(const TokenFrame *frame); /* how many tokens it adds */
+
+/* Writes texts, cut to fit, in their frame, and `pad` behind; returns the tokens that are no padding. The row must have
+ * room for the frame. *cut: whether anything was left out. */
+size_t token_frame_write(const TokenFrame *frame, FrameCut way, const TokenIds texts[2], int32_t pad,
+                         const TokenRow *row, bool *cut);
+
+#endif

@@ -1,0 +1,48 @@
+/* The tokenizers of Hugging Face's tokenizer.json: added tokens are looked for, text between them is normalised
+ * (normalizer.h), cut into words (pretokenizer.h) and these into pieces (subwords.h), and framed (token_frame.h). The ids
+ * are the reference library's.
+ *
+ * What a file asks for that is not here is an error that names it by its path in the file (EXIT_UNSUPPORTED_OPERATOR). */
+#ifndef FRONTEND_TEXT_TOKEN_PIPELINE_H
+#define FRONTEND_TEXT_TOKEN_PIPELINE_H
+
+#include "base/diagnostics.h"
+#include "base/hash.h"
+#include "frontend/text/normalizer.h"
+#include "frontend/text/pretokenizer.h"
+#include "frontend/text/subwords.h"
+
+typedef struct AddedToken {
+    const char *content;
+    size_t length;
+    int32_t id;
+    bool single_word; /* not inside a word */
+    bool left, right; /* white space at its sides is its own */
+    bool normalized;  /* looked for in normalised text, instead of in text as it is written */
+} AddedToken;
+
+typedef struct TokenPipeline {
+    Arena arena;
+    Normalizer normalizer;
+    Pretokenizer pretokenizer;
+    Subwords model;
+    AddedToken *added;
+    size_t added_count;
+    Trie written, normalized; /* of added tokens, to their numbers in `added` */
+    TokenFrame frames[2];     /* of one text, of a pair */
+    int32_t pad, mask;        /* -1: none */
+    Hash hash;                /* of the file */
+    struct WordCache *cache;
+    Buffer text; /* scratch */
+} TokenPipeline;
+
+/* NULL after reporting. */
+TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics);
+void token_pipeline_free(TokenPipeline *pipeline);
+/* Appends the ids of text, without framing; false if it is not UTF-8. */
+bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
+
+/* For token_pipeline_open: what stands in the file. */
+bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics);
+
+#endif

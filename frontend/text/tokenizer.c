@@ -1,0 +1,86 @@
+#include "frontend/text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/text/bert_tokenizer.h"
+#include "frontend/text/token_pipeline.h"
+
+struct Tokenizer {
+    BertTokenizer *bert; /* one of the two; the other is NULL */
+    TokenPipeline *pipeline;
+    FramePiece pieces[5]; /* of BERT's frame */
+    TokenFrame frames[2]; /* of one text, of a pair */
+    TokenizerSpecials specials;
+};
+
+Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnostics)
+{
+    BertTokenizer *bert = bert_tokenizer_open(path, lowercase, diagnostics);
+    if (!bert) return NULL;
+    Tokenizer *tokenizer = memory_allocate(sizeof *tokenizer);
+    const BertSpecials *ids = bert_tokenizer_specials(bert);
+    const FramePiece pieces[] = {
+        {-1, ids->classify, 0}, {0, 0, 0}, {-1, ids->separate, 0}, {1, 0, 1}, {-1, ids->separate, 1}};
+    memcpy(tokenizer->pieces, pieces, sizeof pieces);
+    tokenizer->bert = bert;
+    tokenizer->frames[0] = (TokenFrame){tokenizer->pieces, 3};
+    tokenizer->frames[1] = (TokenFrame){tokenizer->pieces, 5};
+    tokenizer->specials = (TokenizerSpecials){ids->unknown, ids->pad, ids->mask};
+    return tokenizer;
+}
+
+Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics)
+{
+    TokenPipeline *pipeline = token_pipeline_open(path, diagnostics);
+    if (!pipeline) return NULL;
+    Tokenizer *tokenizer = memory_allocate(sizeof *tokenizer);
+    tokenizer->pipeline = pipeline;
+    memcpy(tokenizer->frames, pipeline->frames, sizeof tokenizer->frames);
+    tokenizer->specials =
+        (TokenizerSpecials){pipeline->model.unknown, pipeline->pad < 0 ? 0 : pipeline->pad, pipeline->mask};
+    return tokenizer;
+}
+
+void tokenizer_free(Tokenizer *tokenizer)
+{
+    if (!tokenizer) return;
+    bert_tokenizer_free(tokenizer->bert);
+    token_pipeline_free(tokenizer->pipeline);
+    free(tokenizer);
+}
+
+bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids)
+{
+    if (tokenizer->pipeline) return token_pipeline_encode(tokenizer->pipeline, text, length, ids);
+    return bert_tokenizer_encode(tokenizer->bert, text, length, ids);
+}
+
+size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut)
+{
+    FrameCut way = tokenizer->pipeline ? FRAME_CUT_HUGGING_FACE : FRAME_CUT_BERT;
+    return token_frame_write(&tokenizer->frames[pair], way, texts, tokenizer->specials.pad, row, cut);
+}
+
+size_t tokenizer_least_length(const Tokenizer *tokenizer, bool pair)
+{
+    return token_frame_specials(&tokenizer->frames[pair]) + 1 + pair;
+}
+
+const TokenizerSpecials *tokenizer_specials(const Tokenizer *tokenizer) { return &tokenizer->specials; }
+
+int32_t tokenizer_size(const Tokenizer *tokenizer)
+{
+    return tokenizer->pipeline ? tokenizer->pipeline->model.size : bert_tokenizer_size(tokenizer->bert);
+}
+
+Hash tokenizer_hash(const Tokenizer *tokenizer)
+{
+    if (tokenizer->pipeline) return tokenizer->pipeline->hash;
+    Hash hash = hash_bytes("", 0);
+    for (int32_t id = 0; id < tokenizer_size(tokenizer); id++) {
+        const char *piece = bert_tokenizer_piece(tokenizer->bert, id);
+        hash = hash_extend(hash, piece, strlen(piece) + 1);
+    }
+    return hash;
+}

@@ -1,0 +1,36 @@
+/* From texts to the ids of a model's row: by a vocabulary as BERT's authors do it (bert_tokenizer.h), or by a
+ * tokenizer.json as Hugging Face's tokenizers do it (token_pipeline.h). */
+#ifndef FRONTEND_TEXT_TOKENIZER_H
+#define FRONTEND_TEXT_TOKENIZER_H
+
+#include "base/diagnostics.h"
+#include "base/hash.h"
+#include "frontend/text/token_frame.h"
+
+typedef struct Tokenizer Tokenizer;
+
+typedef struct TokenizerSpecials {
+    int32_t unknown; /* -1: none */
+    int32_t pad;     /* 0 where there is none */
+    int32_t mask;    /* -1: none */
+} TokenizerSpecials;
+
+/* Reads a WordPiece vocabulary. `lowercase`: an uncased one. NULL after reporting. Free with tokenizer_free. */
+Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnostics);
+/* Reads a tokenizer.json. */
+Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics);
+void tokenizer_free(Tokenizer *tokenizer);
+
+/* Appends the ids of `length` bytes of text, without framing. False, with nothing reported and some ids perhaps
+ * appended, if the text is not UTF-8. Not for two threads at once. */
+bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
+/* Frames one text, or a pair; a row of fewer than tokenizer_least_length(pair) tokens has no room for it. Returns the
+ * tokens that are no padding; *cut: whether a text was too long. */
+size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut);
+size_t tokenizer_least_length(const Tokenizer *tokenizer, bool pair); /* of the frame and a token per text */
+
+const TokenizerSpecials *tokenizer_specials(const Tokenizer *tokenizer);
+int32_t tokenizer_size(const Tokenizer *tokenizer); /* ids are below this */
+Hash tokenizer_hash(const Tokenizer *tokenizer);    /* of the vocabulary, or of tokenizer.json */
+
+#endif

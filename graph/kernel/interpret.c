@@ -1,0 +1,501 @@
+/* The interpreter: every instruction runs over a strip of up to STRIP lanes at a time, so that decoding it costs
+ * little. InterpreterLanes are usually consecutive inner iterations; in a matrix product's epilogue they are
+ * consecutive columns.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/diagnostics.h"
+#include "base/random.h"
+#include "graph/kernel/interpret.h"
+
+static void fill_double(double *lanes, double value, int count)
+{
+    for (int i = 0; i < count; i++) lanes[i] = value;
+}
+
+static void fill_integer(int64_t *lanes, int64_t value, int count)
+{
+    for (int i = 0; i < count; i++) lanes[i] = value;
+}
+
+/* Fills the lanes behind the first `done` with the first one: what is computed once is seen by every lane. */
+static void broadcast(InterpreterLanes *lanes, DType type, int count)
+{
+    if (dtype_is_float(type))
+        fill_double(lanes->number, lanes->number[0], count);
+    else
+        fill_integer(lanes->integer, lanes->integer[0], count);
+}
+
+/* ---- Memory ---- */
+
+#define LOAD_LANES(type, lanes)                                                                                        \
+    do {                                                                                                               \
+        const type *from = (const type *)data + position;                                                              \
+        if (stride == 1)                                                                                               \
+            for (int i = 0; i < count; i++) (lanes)[i] = from[i];                                                      \
+        else                                                                                                           \
+            for (int i = 0; i < count; i++) (lanes)[i] = from[i * stride];                                             \
+    } while (0)
+
+void interpret_load(InterpreterLanes *to, DType dtype, const void *data, int64_t position, int64_t stride, int count)
+{
+    switch (dtype) {
+    case DTYPE_F32: LOAD_LANES(float, to->number); break;
+    case DTYPE_F64: LOAD_LANES(double, to->number); break;
+    case DTYPE_I64: LOAD_LANES(int64_t, to->integer); break;
+    case DTYPE_I32: LOAD_LANES(int32_t, to->integer); break;
+    case DTYPE_BOOL: LOAD_LANES(unsigned char, to->integer); break;
+    default:
+        if (dtype_is_float(dtype))
+            for (int i = 0; i < count; i++) to->number[i] = element_as_double(dtype, data, position + i * stride);
+        else
+            for (int i = 0; i < count; i++) to->integer[i] = element_as_integer(dtype, data, position + i * stride);
+    }
+}
+
+static int64_t integer_of_double(double value)
+{
+    if (isnan(value)) return 0;
+    if (value >= 0x1p63) return INT64_MAX;
+    return value < -0x1p63 ? INT64_MIN : (int64_t)value;
+}
+
+static void store_one(DType dtype, void *data, int64_t position, DType type, const InterpreterLanes *from, int lane)
+{
+    if (dtype == DTYPE_BOOL)
+        ((unsigned char *)data)[position] = dtype_is_float(type) ? from->number[lane] != 0 : from->integer[lane] != 0;
+    else if (dtype_is_float(dtype))
+        element_store_double(dtype, data, position,
+                             dtype_is_float(type) ? from->number[lane] : (double)from->integer[lane]);
+    else
+        element_store_integer(dtype, data, position,
+                              dtype_is_float(type) ? integer_of_double(from->number[lane]) : from->integer[lane]);
+}
+
+static void store_lanes(DType dtype, void *data, int64_t position, int64_t stride, DType type,
+                        const InterpreterLanes *from, int count)
+{
+    if (dtype == DTYPE_F32 && dtype_is_float(type))
+        for (int i = 0; i < count; i++) ((float *)data)[position + i * stride] = (float)from->number[i];
+    else if (dtype == DTYPE_F64 && dtype_is_float(type))
+        for (int i = 0; i < count; i++) ((double *)data)[position + i * stride] = from->number[i];
+    else
+        for (int i = 0; i < count; i++) store_one(dtype, data, position + i * stride, type, from, i);
+}
+
+static void add_one(DType dtype, void *data, int64_t position, DType type, const InterpreterLanes *from, int lane)
+{
+    if (dtype_is_float(dtype)) {
+        double addend = dtype_is_float(type) ? from->number[lane] : (double)from->integer[lane];
+        element_store_double(dtype, data, position, element_as_double(dtype, data, position) + addend);
+    } else {
+        int64_t addend = dtype_is_float(type) ? integer_of_double(from->number[lane]) : from->integer[lane];
+        uint64_t sum = (uint64_t)element_as_integer(dtype, data, position) + (uint64_t)addend;
+        element_store_integer(dtype, data, position, (int64_t)sum);
+    }
+}
+
+/* Whether lane positions `position` + lane * `stride` + offset stay within the operand. */
+static bool offsets_inside(const KernelOperand *operand, int64_t position, int64_t stride,
+                           const InterpreterLanes *offset, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t at;
+        if (__builtin_add_overflow(position + i * stride, offset->integer[i], &at)) return false;
+        if (at < 0 || at >= operand->elements) return false;
+    }
+    return true;
+}
+
+static bool interpret_access(Interpreter *run, Register r, const KernelInstruction *instruction, int axis,
+                             int64_t start, int count)
+{
+    const KernelOperand *operand = &run->kernel->operands[instruction->operand];
+    void *data = run->address[instruction->operand];
+    int64_t stride = operand->stride[axis], position = run->position[instruction->operand] + start * stride;
+    bool load = instruction->op == KERNEL_LOAD;
+    Register offset_register = load ? instruction->a : instruction->b;
+    const InterpreterLanes *value = &run->lanes[load ? r : instruction->a];
+    DType type = (DType)instruction->type;
+    if (!offset_register) {
+        if (load)
+            interpret_load(&run->lanes[r], operand->dtype, data, position, stride, count);
+        else if (instruction->op == KERNEL_STORE)
+            store_lanes(operand->dtype, data, position, stride, type, value, count);
+        else
+            for (int i = 0; i < count; i++) add_one(operand->dtype, data, position + i * stride, type, value, i);
+        return true;
+    }
+    const InterpreterLanes *offset = &run->lanes[offset_register];
+    if (!offsets_inside(operand, position, stride, offset, count)) return false;
+    for (int i = 0; i < count; i++) {
+        int64_t at = position + i * stride + offset->integer[i];
+        if (!load)
+            (instruction->op == KERNEL_STORE ? store_one : add_one)(operand->dtype, data, at, type, value, i);
+        else if (dtype_is_float(type))
+            run->lanes[r].number[i] = element_as_double(operand->dtype, data, at);
+        else
+            run->lanes[r].integer[i] = element_as_integer(operand->dtype, data, at);
+    }
+    return true;
+}
+
+/* ---- Arithmetic ---- */
+
+#define EACH(lanes, expression)                                                                                        \
+    do {                                                                                                               \
+        for (int i = 0; i < count; i++) (lanes)[i] = (expression);                                                     \
+    } while (0)
+
+static void convert(InterpreterLanes *to, DType type, const InterpreterLanes *from, DType from_type, int count)
+{
+    const double *x = from->number;
+    const int64_t *n = from->integer;
+    bool from_float = dtype_is_float(from_type);
+    if (type == DTYPE_BOOL && from_float)
+        EACH(to->integer, x[i] != 0);
+    else if (type == DTYPE_BOOL)
+        EACH(to->integer, n[i] != 0);
+    else if (type == DTYPE_I64 && from_float)
+        EACH(to->integer, integer_of_double(x[i]));
+    else if (type == DTYPE_I64)
+        EACH(to->integer, n[i]);
+    else if (type == DTYPE_F64 && from_float)
+        EACH(to->number, x[i]);
+    else if (type == DTYPE_F64)
+        EACH(to->number, (double)n[i]);
+    else if (from_float)
+        EACH(to->number, (float)x[i]);
+    else
+        EACH(to->number, (float)n[i]);
+}
+
+static void unary_float(KernelOp op, InterpreterLanes *to, const double *x, int count)
+{
+    double *y = to->number;
+    switch (op) {
+    case KERNEL_NEGATE: EACH(y, -x[i]); break;
+    case KERNEL_ABSOLUTE: EACH(y, fabs(x[i])); break;
+    case KERNEL_SIGN: EACH(y, isnan(x[i]) ? x[i] : (x[i] > 0) - (x[i] < 0)); break;
+    case KERNEL_EXP: EACH(y, exp(x[i])); break;
+    case KERNEL_LOG: EACH(y, log(x[i])); break;
+    case KERNEL_SQRT: EACH(y, sqrt(x[i])); break;
+    case KERNEL_RECIPROCAL: EACH(y, 1 / x[i]); break;
+    case KERNEL_SIN: EACH(y, sin(x[i])); break;
+    case KERNEL_COS: EACH(y, cos(x[i])); break;
+    case KERNEL_ERF: EACH(y, erf(x[i])); break;
+    case KERNEL_TANH: EACH(y, tanh(x[i])); break;
+    case KERNEL_SIGMOID: EACH(y, 1 / (1 + exp(-x[i]))); break;
+    case KERNEL_NORMAL_BELOW: EACH(y, 0.5 * erfc(-M_SQRT1_2 * x[i])); break;
+    case KERNEL_NORMAL_DENSITY: EACH(y, 0.5 * M_SQRT1_2 * M_2_SQRTPI * exp(-0.5 * x[i] * x[i])); break;
+    case KERNEL_IS_NAN: EACH(to->integer, isnan(x[i]) != 0); break;
+    default: bug("interpreter: no unary float instruction %d", op);
+    }
+}
+
+static void unary_integer(KernelOp op, InterpreterLanes *to, const int64_t *n, int count)
+{
+    int64_t *y = to->integer;
+    switch (op) {
+    case KERNEL_NEGATE: EACH(y, (int64_t)(0 - (uint64_t)n[i])); break;
+    case KERNEL_ABSOLUTE: EACH(y, n[i] < 0 ? (int64_t)(0 - (uint64_t)n[i]) : n[i]); break;
+    case KERNEL_SIGN: EACH(y, (n[i] > 0) - (n[i] < 0)); break;
+    case KERNEL_NOT: EACH(y, !n[i]); break;
+    case KERNEL_IS_NAN: EACH(y, 0); break;
+    default: bug("interpreter: no unary integer instruction %d", op);
+    }
+}
+
+static void binary_float(KernelOp op, InterpreterLanes *to, const double *x, const double *z, int count)
+{
+    double *y = to->number;
+    switch (op) {
+    case KERNEL_ADD: EACH(y, x[i] + z[i]); break;
+    case KERNEL_SUBTRACT: EACH(y, x[i] - z[i]); break;
+    case KERNEL_MULTIPLY: EACH(y, x[i] * z[i]); break;
+    case KERNEL_MULTIPLY_BF16: EACH(y, bfloat_round((float)x[i]) * (double)bfloat_round((float)z[i])); break;
+    case KERNEL_DIVIDE: EACH(y, x[i] / z[i]); break;
+    case KERNEL_REMAINDER: EACH(y, fmod(x[i], z[i])); break;
+    case KERNEL_POWER: EACH(y, pow(x[i], z[i])); break;
+    case KERNEL_MINIMUM: EACH(y, isnan(x[i]) || x[i] < z[i] ? x[i] : z[i]); break;
+    case KERNEL_MAXIMUM: EACH(y, isnan(x[i]) || x[i] > z[i] ? x[i] : z[i]); break;
+    case KERNEL_EQUAL: EACH(to->integer, x[i] == z[i]); break;
+    case KERNEL_LESS: EACH(to->integer, x[i] < z[i]); break;
+    case KERNEL_LESS_EQUAL: EACH(to->integer, x[i] <= z[i]); break;
+    default: bug("interpreter: no binary float instruction %d", op);
+    }
+}
+
+static int64_t multiply_wrapping(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
+static int64_t divide(int64_t a, int64_t b)
+{
+    if (!b) return 0;
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+static int64_t remainder_of_divisor_sign(int64_t a, int64_t b)
+{
+    if (!b || b == -1) return 0;
+    int64_t rest = a % b;
+    return rest && (rest ^ b) < 0 ? rest + b : rest;
+}
+
+static int64_t power(int64_t base, int64_t exponent)
+{
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+    int64_t result = 1;
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1) result = multiply_wrapping(result, base);
+        base = multiply_wrapping(base, base);
+    }
+    return result;
+}
+
+static void binary_integer(KernelOp op, int64_t *y, const int64_t *a, const int64_t *b, int count)
+{
+    switch (op) {
+    case KERNEL_ADD: EACH(y, (int64_t)((uint64_t)a[i] + (uint64_t)b[i])); break;
+    case KERNEL_SUBTRACT: EACH(y, (int64_t)((uint64_t)a[i] - (uint64_t)b[i])); break;
+    case KERNEL_MULTIPLY: EACH(y, multiply_wrapping(a[i], b[i])); break;
+    case KERNEL_DIVIDE: EACH(y, divide(a[i], b[i])); break;
+    case KERNEL_REMAINDER: EACH(y, remainder_of_divisor_sign(a[i], b[i])); break;
+    case KERNEL_POWER: EACH(y, power(a[i], b[i])); break;
+    case KERNEL_MINIMUM: EACH(y, a[i] < b[i] ? a[i] : b[i]); break;
+    case KERNEL_MAXIMUM: EACH(y, a[i] > b[i] ? a[i] : b[i]); break;
+    case KERNEL_EQUAL: EACH(y, a[i] == b[i]); break;
+    case KERNEL_LESS: EACH(y, a[i] < b[i]); break;
+    case KERNEL_LESS_EQUAL: EACH(y, a[i] <= b[i]); break;
+    case KERNEL_AND: EACH(y, a[i] && b[i]); break;
+    case KERNEL_OR: EACH(y, a[i] || b[i]); break;
+    default: bug("interpreter: no binary integer instruction %d", op);
+    }
+}
+
+static void choose(InterpreterLanes *to, DType type, const InterpreterLanes *condition, const InterpreterLanes *a,
+                   const InterpreterLanes *b, int count)
+{
+    if (dtype_is_float(type))
+        EACH(to->number, condition->integer[i] ? a->number[i] : b->number[i]);
+    else
+        EACH(to->integer, condition->integer[i] ? a->integer[i] : b->integer[i]);
+}
+
+/* ---- Reductions: lane 0 of the register accumulates over the strips ---- */
+
+static void reduction_start(const KernelInstruction *instruction, InterpreterLanes *lanes)
+{
+    bool is_float = dtype_is_float((DType)instruction->type);
+    switch (instruction->op) {
+    case KERNEL_MAXIMUM_OF:
+        if (is_float)
+            lanes->number[0] = -INFINITY;
+        else
+            lanes->integer[0] = INT64_MIN;
+        break;
+    case KERNEL_MINIMUM_OF:
+        if (is_float)
+            lanes->number[0] = INFINITY;
+        else
+            lanes->integer[0] = INT64_MAX;
+        break;
+    default:
+        if (is_float)
+            lanes->number[0] = instruction->op == KERNEL_PRODUCT;
+        else
+            lanes->integer[0] = instruction->op == KERNEL_PRODUCT;
+    }
+}
+
+#define FOLD(sum, expression)                                                                                          \
+    do {                                                                                                               \
+        for (int i = 0; i < count; i++) sum = (expression);                                                            \
+    } while (0)
+
+static void reduce_float(KernelOp op, double *accumulator, const double *x, int count)
+{
+    double sum = *accumulator;
+    switch (op) {
+    case KERNEL_SUM: FOLD(sum, sum + x[i]); break;
+    case KERNEL_PRODUCT: FOLD(sum, sum * x[i]); break;
+    case KERNEL_MAXIMUM_OF: FOLD(sum, isnan(sum) || sum > x[i] ? sum : x[i]); break;
+    default: FOLD(sum, isnan(sum) || sum < x[i] ? sum : x[i]);
+    }
+    *accumulator = sum;
+}
+
+static void reduce_integer(KernelOp op, int64_t *accumulator, const int64_t *n, int count)
+{
+    int64_t sum = *accumulator;
+    switch (op) {
+    case KERNEL_SUM: FOLD(sum, (int64_t)((uint64_t)sum + (uint64_t)n[i])); break;
+    case KERNEL_PRODUCT: FOLD(sum, multiply_wrapping(sum, n[i])); break;
+    case KERNEL_MAXIMUM_OF: FOLD(sum, sum > n[i] ? sum : n[i]); break;
+    default: FOLD(sum, sum < n[i] ? sum : n[i]);
+    }
+    *accumulator = sum;
+}
+
+/* ---- Instructions and phases ---- */
+
+static void interpret_axis(const Interpreter *run, InterpreterLanes *to, int of, int axis, int64_t start, int count)
+{
+    if (of == axis)
+        EACH(to->integer, start + i);
+    else
+        fill_integer(to->integer, run->index[of], count);
+}
+
+static void interpret_random(const Interpreter *run, InterpreterLanes *to, const KernelInstruction *instruction,
+                             int axis, int64_t start, int count)
+{
+    const int64_t *key = run->lanes[instruction->a].integer, *first = run->lanes[instruction->b].integer;
+    const int64_t *bound = run->lanes[instruction->c].integer;
+    int64_t stride = run->kernel->operands[instruction->operand].stride[axis];
+    int64_t position = run->position[instruction->operand] + start * stride;
+    EACH(to->integer, random_element((uint64_t)key[i], (uint64_t)(first[i] + position + i * stride)) < bound[i]);
+}
+
+static bool interpret_instruction(Interpreter *run, Register r, int axis, int64_t start, int count)
+{
+    const KernelInstruction *instruction = kernel_instruction(run->kernel, r);
+    KernelOp op = (KernelOp)instruction->op;
+    InterpreterLanes *to = &run->lanes[r];
+    const InterpreterLanes *a = &run->lanes[instruction->a], *b = &run->lanes[instruction->b],
+                           *c = &run->lanes[instruction->c];
+    if (kernel_op_is_access(op)) return interpret_access(run, r, instruction, axis, start, count);
+    DType type = (DType)instruction->type;
+    bool is_float = dtype_is_float(instruction->a ? kernel_type(run->kernel, instruction->a) : type);
+    if (op == KERNEL_CONSTANT) {
+        if (is_float)
+            fill_double(to->number, instruction->constant.number, count);
+        else
+            fill_integer(to->integer, instruction->constant.integer, count);
+    } else if (op == KERNEL_AXIS) {
+        interpret_axis(run, to, instruction->operand, axis, start, count);
+    } else if (op == KERNEL_RANDOM) {
+        interpret_random(run, to, instruction, axis, start, count);
+    } else if (kernel_op_is_reduction(op)) {
+        if (is_float)
+            reduce_float(op, to->number, a->number, count);
+        else
+            reduce_integer(op, to->integer, a->integer, count);
+    } else if (op == KERNEL_CONVERT) {
+        convert(to, type, a, kernel_type(run->kernel, instruction->a), count);
+    } else if (op == KERNEL_SELECT) {
+        choose(to, type, a, b, c, count);
+    } else if (instruction->b) {
+        if (is_float)
+            binary_float(op, to, a->number, b->number, count);
+        else
+            binary_integer(op, to->integer, a->integer, b->integer, count);
+    } else if (is_float) {
+        unary_float(op, to, a->number, count);
+    } else {
+        unary_integer(op, to, a->integer, count);
+    }
+    return true;
+}
+
+bool interpret_lanes(Interpreter *run, const KernelPhase *phase, int axis, int64_t start, int count)
+{
+    for (int i = 0; i < phase->count; i++)
+        if (!interpret_instruction(run, (Register)(phase->first + i), axis, start, count)) return false;
+    return true;
+}
+
+static bool interpret_inner_phase(Interpreter *run, const KernelPhase *phase)
+{
+    int axis = run->kernel->axis_count - 1;
+    int64_t extent = run->kernel->extent[axis];
+    int width = extent < STRIP ? (int)extent : STRIP;
+    for (int i = 0; i < phase->count; i++) {
+        const KernelInstruction *instruction = kernel_instruction(run->kernel, (Register)(phase->first + i));
+        if (kernel_op_is_reduction(instruction->op)) reduction_start(instruction, &run->lanes[phase->first + i]);
+    }
+    for (int64_t start = 0; start < extent; start += STRIP) {
+        int count = extent - start < STRIP ? (int)(extent - start) : STRIP;
+        if (!interpret_lanes(run, phase, axis, start, count)) return false;
+    }
+    for (int i = 0; i < phase->count; i++) {
+        const KernelInstruction *instruction = kernel_instruction(run->kernel, (Register)(phase->first + i));
+        if (kernel_op_is_reduction(instruction->op))
+            broadcast(&run->lanes[phase->first + i], (DType)instruction->type, width);
+    }
+    return true;
+}
+
+static bool interpret_scalar_phase(Interpreter *run, const KernelPhase *phase)
+{
+    int64_t extent = kernel_inner_extent(run->kernel);
+    int width = extent < STRIP ? (int)extent : STRIP;
+    if (!interpret_lanes(run, phase, run->kernel->axis_count - 1, 0, 1)) return false;
+    for (int i = 0; i < phase->count; i++) {
+        const KernelInstruction *instruction = kernel_instruction(run->kernel, (Register)(phase->first + i));
+        if (!kernel_op_is_store(instruction->op))
+            broadcast(&run->lanes[phase->first + i], (DType)instruction->type, width);
+    }
+    return true;
+}
+
+static bool interpret_phases(Interpreter *run)
+{
+    for (int i = 0; i < run->kernel->phase_count; i++) {
+        const KernelPhase *phase = &run->kernel->phases[i];
+        if (!(phase->inner ? interpret_inner_phase : interpret_scalar_phase)(run, phase)) return false;
+    }
+    return true;
+}
+
+bool interpret_step(Interpreter *run, unsigned skipped)
+{
+    const Kernel *kernel = run->kernel;
+    for (int axis = kernel->axis_count - 2; axis >= 0; axis--) {
+        if (skipped >> axis & 1) continue;
+        bool more = ++run->index[axis] < kernel->extent[axis];
+        int64_t steps = more ? 1 : 1 - kernel->extent[axis];
+        for (int i = 0; i < kernel->operand_count; i++) run->position[i] += steps * kernel->operands[i].stride[axis];
+        if (more) return true;
+        run->index[axis] = 0;
+    }
+    return false;
+}
+
+/* All iterations at the present index of the axes in `skipped`. */
+static bool interpret_rest(Interpreter *run, unsigned skipped)
+{
+    const Kernel *kernel = run->kernel;
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++)
+        if (!kernel->extent[axis]) return true;
+    run->lanes = memory_allocate(((size_t)kernel->instruction_count + 1) * sizeof *run->lanes);
+    KernelGemm gemm;
+    bool inside = true;
+    if (kernel_match_gemm(kernel, &gemm)) {
+        inside = interpret_gemm(run, &gemm, skipped);
+    } else {
+        do inside = interpret_phases(run);
+        while (inside && interpret_step(run, skipped));
+    }
+    free(run->lanes);
+    return inside;
+}
+
+bool kernel_interpret(const Kernel *kernel, void *const *address)
+{
+    Interpreter run = {.kernel = kernel, .address = address};
+    return interpret_rest(&run, 0);
+}
+
+bool kernel_interpret_block(const Kernel *kernel, void *const *address, int64_t block)
+{
+    Interpreter run = {.kernel = kernel, .address = address};
+    for (int axis = kernel->block_axes - 1; axis >= 0; axis--) {
+        run.index[axis] = block % kernel->extent[axis];
+        block /= kernel->extent[axis];
+        for (int i = 0; i < kernel->operand_count; i++)
+            run.position[i] += run.index[axis] * kernel->operands[i].stride[axis];
+    }
+    return interpret_rest(&run, (1u << kernel->block_axes) - 1);
+}

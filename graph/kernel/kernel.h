@@ -1,0 +1,238 @@
+/* Kernel descriptions: what an operator computes, stated once. The interpreter runs them (constant folding, oracle in
+ * tests); codegen compiles the same descriptions.
+ *
+ * A kernel is a nest of axes: outer axes, which are parallel (no two outer iterations write the same element), around
+ * one inner axis, the last. Its body is a list of instructions in SSA form, grouped into phases that run one after
+ * another for every outer iteration:
+ *
+ *   inner phase   its instructions run for every index of the inner axis, in ascending order;
+ *   scalar phase  its instructions run once; operands are read and written at inner index 0.
+ *
+ * What an inner phase computes is seen in the same phase only, except the results of reductions (KERNEL_SUM ...), which
+ * are scalars that every later phase may use. What a scalar phase computes is seen in every later phase. An operand
+ * written in one phase may be read back in a later phase, or later in the same phase, at the same element.
+ *
+ * Softmax is three inner phases (max; exponential and sum; scale), LayerNormalization two reductions and a map. A
+ * matrix product is a sum over the inner axis of a product of two loads, then a scalar phase, its epilogue. */
+#ifndef GRAPH_KERNEL_KERNEL_H
+#define GRAPH_KERNEL_KERNEL_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/dtype.h"
+#include "base/hash.h"
+
+enum { KERNEL_MAX_AXES = 8, KERNEL_MAX_OPERANDS = 32, KERNEL_MAX_PHASES = 8, KERNEL_MAX_INSTRUCTIONS = 256 };
+
+typedef enum KernelOp {
+    /* Sources. */
+    KERNEL_CONSTANT, /* .constant, of the instruction's type */
+    KERNEL_AXIS,     /* the iteration index of axis `operand`; DTYPE_I64 */
+    KERNEL_LOAD,   /* element of `operand`, at its strided position plus (if a is set) register a elements; converted to
+                      the instruction's type, which is F32 for f32/f16/bf16, F64, I64 for every integer type, BOOL */
+    KERNEL_RANDOM, /* BOOL: whether random_element of base/random.h, of key a and position b + the strided position of
+                      `operand`, is below c (registers of type I64; c in 0 ... RANDOM_ELEMENT_RANGE - 1). That operand
+                      is not accessed, it only says by its strides where the element stands */
+    /* Effects; no result. */
+    KERNEL_STORE, /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
+                     at plus register b elements if b is set */
+    KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
+                         hit the same element: they add in ascending order of the inner index */
+    /* Reductions over the inner axis; inner phases only. */
+    KERNEL_SUM,
+    KERNEL_PRODUCT,
+    KERNEL_MAXIMUM_OF, /* NaN wins; -infinity (least integer) of nothing */
+    KERNEL_MINIMUM_OF,
+    /* Unary: result type = type of a unless said otherwise. */
+    KERNEL_CONVERT, /* to the instruction's type; float to integer truncates, saturates, and turns NaN into 0; to BOOL:
+                       a != 0 */
+    KERNEL_NEGATE,
+    KERNEL_ABSOLUTE,
+    KERNEL_SIGN, /* -1, 0, 1; NaN stays */
+    KERNEL_EXP,
+    KERNEL_LOG,
+    KERNEL_SQRT,
+    KERNEL_RECIPROCAL,
+    KERNEL_SIN,
+    KERNEL_COS,
+    KERNEL_ERF,
+    KERNEL_TANH,
+    KERNEL_SIGMOID,
+    KERNEL_NORMAL_BELOW,   /* the probability that a standard normal variable is below a; float32: to 1.2e-7 */
+    KERNEL_NORMAL_DENSITY, /* exp(-a^2 / 2) / sqrt(2 pi); float32: as exactly, and 0 where |a| > 13 */
+    KERNEL_NOT,            /* BOOL */
+    KERNEL_IS_NAN,         /* result BOOL */
+    /* Binary: a and b of one type. */
+    KERNEL_ADD,
+    KERNEL_SUBTRACT,
+    KERNEL_MULTIPLY,
+    KERNEL_MULTIPLY_BF16, /* F32: of a and b, each rounded to bf16 (nearest, ties to even) before; a bf16 result that
+                             would be subnormal may count as 0 */
+    KERNEL_DIVIDE,        /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
+    KERNEL_REMAINDER,     /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
+    KERNEL_POWER,         /* integers by repeated multiplication, wrapping */
+    KERNEL_MINIMUM,       /* NaN wins */
+    KERNEL_MAXIMUM,
+    KERNEL_EQUAL, /* comparisons: result BOOL */
+    KERNEL_LESS,
+    KERNEL_LESS_EQUAL,
+    KERNEL_AND, /* BOOL */
+    KERNEL_OR,
+    /* Ternary. */
+    KERNEL_SELECT, /* a (BOOL) ? b : c */
+    KERNEL_OP_COUNT
+} KernelOp;
+
+/* A register is the number of the instruction that computes it, counted from 1; 0 is none. */
+typedef uint16_t Register;
+
+typedef struct KernelInstruction {
+    uint8_t op; /* KernelOp */
+    uint8_t
+        type; /* DType of the result: DTYPE_F32, DTYPE_F64, DTYPE_I64 or DTYPE_BOOL; of the stored value for stores */
+    uint16_t operand;
+    Register a, b, c;
+    union {
+        double number;   /* KERNEL_CONSTANT of a float type */
+        int64_t integer; /* KERNEL_CONSTANT of I64 and BOOL */
+    } constant;
+} KernelInstruction;
+
+typedef struct KernelOperand {
+    DType dtype;
+    bool read, written;
+    int64_t stride[KERNEL_MAX_AXES]; /* elements per step of each axis, the inner axis last; 0 broadcasts */
+    int64_t elements; /* of the buffer that register-indexed accesses may touch, from the operand's address on; 0 if all
+                         accesses are strided */
+} KernelOperand;
+
+typedef struct KernelPhase {
+    bool inner;
+    int first, count; /* instructions[first - 1 ...]: registers first ... first + count - 1 */
+} KernelPhase;
+
+typedef struct Kernel {
+    const char *label; /* what it is for people: "MatMul+Add+Gelu"; not part of its identity */
+    int axis_count;    /* at least 1 */
+    int block_axes;    /* the first so many, all outer ones, number blocks: no work unit has a part of two. Mostly 0 */
+    int64_t extent[KERNEL_MAX_AXES];
+    int operand_count, phase_count, instruction_count;
+    KernelOperand operands[KERNEL_MAX_OPERANDS];
+    KernelPhase phases[KERNEL_MAX_PHASES];
+    KernelInstruction instructions[KERNEL_MAX_INSTRUCTIONS]; /* register r is instructions[r - 1] */
+} Kernel;
+
+typedef enum KernelClass {
+    KERNEL_CLASS_LOOP,    /* maps and reductions */
+    KERNEL_CLASS_GEMM,    /* C[m][n] = epilogue(sum over k of A[m][k] * B[k][n]), with batch axes */
+    KERNEL_CLASS_SCATTER, /* register-indexed stores: the inner axis runs in order */
+} KernelClass;
+
+static inline int64_t kernel_inner_extent(const Kernel *kernel) { return kernel->extent[kernel->axis_count - 1]; }
+static inline const KernelInstruction *kernel_instruction(const Kernel *kernel, Register r)
+{
+    return &kernel->instructions[r - 1];
+}
+
+/* ---- Building ---- */
+
+/* Every function below that returns a register appends an instruction. C leaves the order of a call's arguments open,
+ * so nest at most one such call in another: otherwise the kernel, and its hash, depend on the C compiler. */
+
+/* Starts a kernel with `axis_count` axes (the last is the inner one) and opens a first inner phase. */
+void kernel_begin(Kernel *kernel, const char *label, int axis_count, const int64_t *extent);
+/* Adds an operand and returns its number. `stride` has axis_count elements. */
+int kernel_operand(Kernel *kernel, DType dtype, const int64_t *stride);
+void kernel_begin_phase(Kernel *kernel, bool inner); /* replaces the current phase if that is still empty */
+
+Register kernel_constant(Kernel *kernel, DType type, double number);
+Register kernel_constant_integer(Kernel *kernel, int64_t integer); /* DTYPE_I64 */
+Register kernel_axis(Kernel *kernel, int axis);
+Register kernel_load(Kernel *kernel, int operand);
+Register kernel_load_at(Kernel *kernel, int operand, Register offset, int64_t elements);
+void kernel_store(Kernel *kernel, int operand, Register value);
+void kernel_store_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
+void kernel_store_add(Kernel *kernel, int operand, Register value);
+void kernel_store_add_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
+Register kernel_reduce(Kernel *kernel, KernelOp op, Register a);
+Register kernel_random(Kernel *kernel, int operand, Register key, Register first, Register bound);
+Register kernel_unary(Kernel *kernel, KernelOp op, Register a);
+Register kernel_binary(Kernel *kernel, KernelOp op, Register a, Register b);
+Register kernel_select(Kernel *kernel, Register condition, Register a, Register b);
+Register kernel_convert(Kernel *kernel, DType type, Register a); /* `a` itself when it has that type already */
+static inline DType kernel_type(const Kernel *kernel, Register r) { return (DType)kernel->instructions[r - 1].type; }
+/* The register type in which elements of `dtype` are computed. */
+DType kernel_register_type(DType dtype);
+
+/* ---- Predicates ---- */
+
+static inline bool kernel_op_is_reduction(KernelOp op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
+static inline bool kernel_op_is_store(KernelOp op) { return op == KERNEL_STORE || op == KERNEL_STORE_ADD; }
+static inline bool kernel_op_is_access(KernelOp op) { return op == KERNEL_LOAD || kernel_op_is_store(op); }
+/* Whether instructions of that kind name an operand, if only to say where an element stands. */
+static inline bool kernel_op_has_operand(KernelOp op) { return kernel_op_is_access(op) || op == KERNEL_RANDOM; }
+/* The register that an access adds to its strided position; 0: none. */
+static inline Register kernel_access_offset(const KernelInstruction *access)
+{
+    return access->op == KERNEL_LOAD ? access->a : access->b;
+}
+
+const KernelPhase *kernel_phase_of(const Kernel *kernel, Register r);
+bool kernel_reads_axis(const Kernel *kernel, int axis); /* whether an instruction does */
+/* Whether several inner iterations may store to one element, so that they must run in order. */
+bool kernel_inner_axis_is_sequential(const Kernel *kernel);
+/* Whether the inner axis is as parallel as the outer ones: no scalar phases, no reductions, not sequential. */
+bool kernel_is_map(const Kernel *kernel);
+/* A map in one phase that knows no positions and touches every operand at its strided place alone: whatever the order
+ * of its axes and elements, it computes the same of them. */
+bool kernel_is_elementwise(const Kernel *kernel);
+KernelClass kernel_classify(const Kernel *kernel);
+
+/* The parts of a kernel of class GEMM. Axis numbers count in `extent`; row or column axis is -1 when that extent is 1
+ * and was merged away. Every other outer axis is a batch axis. */
+typedef struct KernelGemm {
+    int row_axis, column_axis; /* m, n */
+    int a, b;                  /* operands: a varies with m, b with n */
+    Register sum;              /* what the epilogue starts from */
+    bool bf16;                 /* KERNEL_MULTIPLY_BF16 */
+} KernelGemm;
+bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm);
+
+/* ---- Passes ---- */
+
+/* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring outer axes merged
+ * where every operand's strides allow it and no instruction reads their index; in maps the inner axis
+ * too. Operands keep their numbers. */
+void kernel_canonicalize(Kernel *kernel);
+/* Splits `axis`: the inner part keeps its place with extent `inner`, which divides the axis' extent; the outer part
+ * comes right before it. False if there are too many axes; the axis must not be read by an instruction. */
+bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner);
+/* Cuts the sum over the inner axis, of a kernel that adds just that to one operand, into `parts`, which divide its
+ * extent: the parts are the first axis now, and stored, `stride` elements apart, where the sum had been added. False,
+ * leaving the kernel as it is, if it is of another kind. */
+bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride);
+/* Sets block_axes so that there are so many blocks, splitting an axis if need be. False if the kernel is not so many
+ * independent pieces, or a matrix product whose batch axes are not just these; it may have been changed then. */
+bool kernel_cut_blocks(Kernel *kernel, int64_t blocks);
+
+/* Has a matrix product of float32 round its factors to bf16; other kernels stay as they are. */
+void kernel_round_factors(Kernel *kernel);
+
+/* Identity: everything but the label. */
+Hash kernel_hash(const Kernel *kernel);
+/* Floating-point operations of one execution, a fused multiply-add counted as two; bytes read and written once. */
+double kernel_flops(const Kernel *kernel);
+double kernel_bytes(const Kernel *kernel);
+
+void kernel_verify(const Kernel *kernel); /* bug() on the first violation of this header's rules */
+void kernel_print(const Kernel *kernel, Buffer *buffer);
+
+/* ---- Interpreter ---- */
+
+/* Runs the kernel over `address`, one pointer per operand. Floats are computed in double and rounded when stored.
+ * Returns false if a register-indexed access leaves its operand's elements (nothing is written there). */
+bool kernel_interpret(const Kernel *kernel, void *const *address);
+/* The same of one block alone, counted in the order of the block axes. */
+bool kernel_interpret_block(const Kernel *kernel, void *const *address, int64_t block);
+
+#endif

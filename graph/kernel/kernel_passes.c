@@ -1,0 +1,279 @@
+/* Canonical form, cuts and measures of kernels. */
+#include "graph/kernel/kernel.h"
+
+#include <string.h>
+
+/* ---- Canonical form ---- */
+
+/* The bits of the axes whose index some instruction reads. */
+static unsigned indexed_axes(const Kernel *kernel)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < kernel->instruction_count; i++)
+        if (kernel->instructions[i].op == KERNEL_AXIS) axes |= 1u << kernel->instructions[i].operand;
+    return axes;
+}
+
+static void remove_axis(Kernel *kernel, int axis)
+{
+    size_t rest = (size_t)(kernel->axis_count - 1 - axis) * sizeof kernel->extent[0];
+    memmove(&kernel->extent[axis], &kernel->extent[axis + 1], rest);
+    kernel->axis_count--;
+    kernel->extent[kernel->axis_count] = 0;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *stride = kernel->operands[i].stride;
+        memmove(&stride[axis], &stride[axis + 1], rest);
+        stride[kernel->axis_count] = 0;
+    }
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        KernelInstruction *instruction = &kernel->instructions[i];
+        if (instruction->op != KERNEL_AXIS || instruction->operand < axis) continue;
+        if (instruction->operand == axis) /* of extent 1: its only index is 0 */
+            *instruction = (KernelInstruction){.op = KERNEL_CONSTANT, .type = DTYPE_I64};
+        else
+            instruction->operand--;
+    }
+}
+
+static bool axes_merge(const Kernel *kernel, int axis)
+{
+    if (indexed_axes(kernel) & 3u << axis) return false;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const int64_t *stride = kernel->operands[i].stride;
+        if (stride[axis] != stride[axis + 1] * kernel->extent[axis + 1]) return false;
+    }
+    return true;
+}
+
+static void drop_unit_axes(Kernel *kernel, bool is_map)
+{
+    for (int axis = kernel->axis_count - (is_map ? 1 : 2); axis >= kernel->block_axes; axis--)
+        if (kernel->extent[axis] == 1 && kernel->axis_count > kernel->block_axes + 1) remove_axis(kernel, axis);
+    if (kernel_inner_extent(kernel) == 1)
+        for (int i = 0; i < kernel->operand_count; i++) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
+}
+
+/* The inner strides of operands that only scalar phases touch mean nothing; 0 makes equal kernels equal. */
+static void clear_unused_inner_strides(Kernel *kernel)
+{
+    bool inner[KERNEL_MAX_OPERANDS] = {false};
+    for (int phase = 0; phase < kernel->phase_count; phase++)
+        for (int i = 0; kernel->phases[phase].inner && i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            if (kernel_op_has_operand(instruction->op)) inner[instruction->operand] = true;
+        }
+    for (int i = 0; i < kernel->operand_count; i++)
+        if (!inner[i]) kernel->operands[i].stride[kernel->axis_count - 1] = 0;
+}
+
+void kernel_canonicalize(Kernel *kernel)
+{
+    if (kernel->phase_count > 1 && !kernel->phases[kernel->phase_count - 1].count) kernel->phase_count--;
+    bool is_map = kernel_is_map(kernel);
+    clear_unused_inner_strides(kernel);
+    drop_unit_axes(kernel, is_map);
+    for (int axis = kernel->axis_count - (is_map ? 2 : 3); axis >= kernel->block_axes; axis--)
+        if (axes_merge(kernel, axis)) {
+            kernel->extent[axis + 1] *= kernel->extent[axis];
+            remove_axis(kernel, axis);
+        }
+}
+
+/* ---- Blocks ---- */
+
+bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner)
+{
+    if (kernel->axis_count == KERNEL_MAX_AXES) return false;
+    int moved = kernel->axis_count - axis;
+    memmove(&kernel->extent[axis + 1], &kernel->extent[axis], (size_t)moved * sizeof kernel->extent[0]);
+    kernel->extent[axis] /= inner;
+    kernel->extent[axis + 1] = inner;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *stride = kernel->operands[i].stride;
+        memmove(&stride[axis + 1], &stride[axis], (size_t)moved * sizeof *stride);
+        stride[axis] *= inner;
+    }
+    for (int r = 1; r <= kernel->instruction_count; r++) {
+        KernelInstruction *instruction = &kernel->instructions[r - 1];
+        if (instruction->op == KERNEL_AXIS && instruction->operand > axis) instruction->operand++;
+    }
+    kernel->axis_count++;
+    return true;
+}
+
+/* The store that is all that follows one sum. */
+static KernelInstruction *store_of_sum(Kernel *kernel)
+{
+    if (kernel->phase_count != 2 || !kernel->phases[0].inner || kernel->phases[1].inner || kernel->phases[1].count != 1)
+        return NULL;
+    KernelInstruction *store = &kernel->instructions[kernel->instruction_count - 1];
+    for (int r = 1; r < kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, r);
+        if (kernel_op_is_store(instruction->op) || kernel_op_is_reduction(instruction->op) != (r == store->a))
+            return NULL;
+    }
+    bool sum = store->a && kernel_instruction(kernel, store->a)->op == KERNEL_SUM;
+    return sum && store->op == KERNEL_STORE_ADD && !store->b ? store : NULL;
+}
+
+bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride)
+{
+    int inner = kernel->axis_count - 1;
+    KernelInstruction *store = store_of_sum(kernel);
+    if (!store || kernel->axis_count == KERNEL_MAX_AXES || kernel->extent[inner] % parts || indexed_axes(kernel))
+        return false;
+    KernelOperand *stored = &kernel->operands[store->operand];
+    if (stored->elements) return false;
+    memmove(&kernel->extent[1], &kernel->extent[0], (size_t)kernel->axis_count * sizeof kernel->extent[0]);
+    kernel->axis_count++;
+    kernel->extent[0] = parts;
+    kernel->extent[inner + 1] /= parts;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        int64_t *strides = kernel->operands[i].stride, first = strides[inner] * kernel->extent[inner + 1];
+        memmove(&strides[1], &strides[0], (size_t)(inner + 1) * sizeof *strides);
+        strides[0] = first;
+    }
+    stored->stride[0] = stride;
+    stored->read = false;
+    store->op = KERNEL_STORE;
+    return true;
+}
+
+/* Whether the axis may take part in numbering blocks. */
+static bool numbers_blocks(const Kernel *kernel, int axis)
+{
+    KernelGemm gemm;
+    if (kernel_match_gemm(kernel, &gemm) && (axis == gemm.row_axis || axis == gemm.column_axis)) return false;
+    return axis < kernel->axis_count - 1 || kernel_is_map(kernel);
+}
+
+bool kernel_cut_blocks(Kernel *kernel, int64_t blocks)
+{
+    int axis = 0;
+    if (kernel_classify(kernel) == KERNEL_CLASS_SCATTER) return false;
+    for (int64_t rest = blocks; rest > 1; axis++) {
+        if (axis == kernel->axis_count || !numbers_blocks(kernel, axis)) return false;
+        int64_t extent = kernel->extent[axis];
+        if (extent > rest) {
+            if (extent % rest || kernel_reads_axis(kernel, axis)) return false;
+            if (!kernel_split_axis(kernel, axis, extent / rest)) return false;
+            extent = rest;
+        }
+        if (extent == 0 || rest % extent) return false;
+        rest /= extent;
+    }
+    kernel->block_axes = axis;
+    return axis < kernel->axis_count;
+}
+
+void kernel_round_factors(Kernel *kernel)
+{
+    KernelGemm gemm;
+    if (!kernel_match_gemm(kernel, &gemm) || kernel_type(kernel, gemm.sum) != DTYPE_F32) return;
+    Register product = kernel_instruction(kernel, gemm.sum)->a;
+    kernel->instructions[product - 1].op = KERNEL_MULTIPLY_BF16;
+}
+
+/* ---- Measures ---- */
+
+Hash kernel_hash(const Kernel *kernel)
+{
+    Hash hash = hash_bytes(NULL, 0);
+    int64_t head[4] = {kernel->axis_count, kernel->operand_count, kernel->phase_count, kernel->instruction_count};
+    hash = hash_extend(hash, head, sizeof head);
+    if (kernel->block_axes) hash = hash_extend(hash, &kernel->block_axes, sizeof kernel->block_axes);
+    hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        int64_t words[4 + KERNEL_MAX_AXES] = {operand->dtype, operand->read, operand->written, operand->elements};
+        memcpy(words + 4, operand->stride, (size_t)kernel->axis_count * sizeof operand->stride[0]);
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    for (int i = 0; i < kernel->phase_count; i++) {
+        int64_t words[2] = {kernel->phases[i].inner, kernel->phases[i].count};
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    for (int i = 0; i < kernel->instruction_count; i++) {
+        const KernelInstruction *instruction = &kernel->instructions[i];
+        int64_t words[7] = {instruction->op, instruction->type, instruction->operand,         instruction->a,
+                            instruction->b,  instruction->c,    instruction->constant.integer};
+        hash = hash_extend(hash, words, sizeof words);
+    }
+    return hash;
+}
+
+/* A function counts as the operations of its usual polynomial, a division as what its throughput costs. */
+static double operation_flops(const KernelInstruction *instruction)
+{
+    switch (instruction->op) {
+    case KERNEL_CONSTANT:
+    case KERNEL_AXIS:
+    case KERNEL_LOAD:
+    case KERNEL_STORE: return 0;
+    case KERNEL_EXP:
+    case KERNEL_LOG:
+    case KERNEL_SIN:
+    case KERNEL_COS:
+    case KERNEL_NORMAL_DENSITY: return 16;
+    case KERNEL_ERF:
+    case KERNEL_TANH:
+    case KERNEL_SIGMOID:
+    case KERNEL_NORMAL_BELOW: return 24;
+    case KERNEL_POWER: return 32;
+    case KERNEL_RANDOM: return 8;
+    case KERNEL_SQRT:
+    case KERNEL_DIVIDE:
+    case KERNEL_RECIPROCAL:
+    case KERNEL_REMAINDER: return 4;
+    default: return 1;
+    }
+}
+
+/* The iterations of the axes whose bits are set. */
+static double iterations(const Kernel *kernel, unsigned axes)
+{
+    double count = 1;
+    for (int axis = 0; axis < kernel->axis_count; axis++)
+        if (axes >> axis & 1) count *= (double)kernel->extent[axis];
+    return count;
+}
+
+double kernel_flops(const Kernel *kernel)
+{
+    unsigned all = (1u << kernel->axis_count) - 1, outer = all >> 1;
+    double flops = 0;
+    for (int phase = 0; phase < kernel->phase_count; phase++) {
+        double once = 0;
+        for (int i = 0; i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            once += operation_flops(instruction);
+        }
+        flops += once * iterations(kernel, kernel->phases[phase].inner ? all : outer);
+    }
+    return flops;
+}
+
+double kernel_bytes(const Kernel *kernel)
+{
+    double touched[KERNEL_MAX_OPERANDS] = {0};
+    unsigned all = (1u << kernel->axis_count) - 1, outer = all >> 1;
+    for (int phase = 0; phase < kernel->phase_count; phase++)
+        for (int i = 0; i < kernel->phases[phase].count; i++) {
+            const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            if (!kernel_op_is_access(instruction->op)) continue;
+            const KernelOperand *operand = &kernel->operands[instruction->operand];
+            unsigned axes = kernel->phases[phase].inner ? all : outer, moving = 0;
+            for (int axis = 0; axis < kernel->axis_count; axis++)
+                if (operand->stride[axis] || kernel_access_offset(instruction)) moving |= axes & 1u << axis;
+            double elements = iterations(kernel, moving);
+            if (kernel_access_offset(instruction) && elements > (double)operand->elements)
+                elements = (double)operand->elements;
+            if (elements > touched[instruction->operand]) touched[instruction->operand] = elements;
+        }
+    double bytes = 0;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        bytes += touched[i] * (double)dtype_size(operand->dtype) * (operand->read + operand->written);
+    }
+    return bytes;
+}

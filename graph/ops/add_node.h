@@ -1,0 +1,28 @@
+/* New nodes, with the types of their outputs inferred. */
+#ifndef GRAPH_OPS_ADD_NODE_H
+#define GRAPH_OPS_ADD_NODE_H
+
+#include "graph/graph.h"
+
+/* Where a new node comes from. The first four are copied into it; the last two are for diagnostics alone. */
+typedef struct NodeOrigin {
+    const char *name;
+    Phase phase;
+    NodeId differentiates;
+    int layer;
+    const char *made_for; /* what a diagnostic names instead of the node: a node of the model's file; NULL: the node */
+    const char *hint;     /* where a rule has none of its own: what helps if shapes do not fit; NULL: none */
+} NodeOrigin;
+
+/* Appends a node and infers the dtypes and shapes of its outputs. `outputs` receives `output_count` value ids (it may
+ * be NULL for none). Returns 0 after reporting when the operator rejects its inputs. Inputs and attributes are copied.
+ * A node whose inputs are constants stays a node until it is folded (graph/passes/fold.h). */
+NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
+                      const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
+                      Diagnostics *diagnostics);
+
+/* Whether the inputs of all nodes are what their operators take, and their outputs what these make; reports the first
+ * that is not: for graphs that others built, as graph/parse.h does. */
+bool graph_check_types(Graph *graph, Diagnostics *diagnostics);
+
+#endif

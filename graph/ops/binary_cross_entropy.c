@@ -1,0 +1,61 @@
+/* Binary cross-entropy of logits x and probabilities y, element by element: -y log(s) - (1 - y) log(1 - s) with the
+ * sigmoid s of x, in the form max(x, 0) - x y + log(1 + exp(-|x|)), which overflows nowhere. */
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
+
+bool infer_binary_cross_entropy(InferContext *context)
+{
+    if (!infer_float_inputs(context, 2)) return false;
+    if (!shape_equal(&infer_input(context, 0)->shape, &infer_input(context, 1)->shape))
+        return operator_error(context, NULL, "there must be one probability for each logit");
+    return infer_same(context);
+}
+
+/* sigmoid(x) - y, and -x. */
+bool differentiate_binary_cross_entropy(Differentiation *differentiation, NodeId id)
+{
+    Node node = *graph_node(differentiation_graph(differentiation), id);
+    ValueId x = node.inputs[0], y = node.inputs[1], dy = gradient_of(differentiation, node.outputs[0]);
+    if (gradient_wanted(differentiation, x)) {
+        ValueId probability = gradient_unary(differentiation, OP_Sigmoid, x);
+        ValueId slope = gradient_binary(differentiation, OP_Sub, probability, y);
+        gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, slope));
+    }
+    if (gradient_wanted(differentiation, y)) {
+        ValueId slope = gradient_unary(differentiation, OP_Neg, x);
+        gradient_add(differentiation, y, gradient_binary(differentiation, OP_Mul, dy, slope));
+    }
+    return true;
+}
+
+/* log(1 + z) of z in 0 ... 1, exact where 1 + z is not: the error of that sum is the same in numerator and denominator
+ * of log(u) / (u - 1) (W. Kahan, as in the HP-15C's handbook). */
+static Register log_of_one_and(Kernel *kernel, Register z, DType type)
+{
+    Register one = kernel_constant(kernel, type, 1);
+    Register sum = kernel_binary(kernel, KERNEL_ADD, z, one);
+    Register added = kernel_binary(kernel, KERNEL_SUBTRACT, sum, one);
+    Register nothing = kernel_binary(kernel, KERNEL_EQUAL, added, kernel_constant(kernel, type, 0));
+    Register quotient = kernel_binary(kernel, KERNEL_DIVIDE, z, kernel_select(kernel, nothing, one, added));
+    Register logarithm = kernel_unary(kernel, KERNEL_LOG, sum);
+    return kernel_select(kernel, nothing, z, kernel_binary(kernel, KERNEL_MULTIPLY, logarithm, quotient));
+}
+
+void lower_binary_cross_entropy(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View logits = lower_view(lowering, node->inputs[0]), probabilities = lower_view(lowering, node->inputs[1]);
+    View output = lower_output(lowering, node->outputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
+    Register x = lower_load(lowering, &logits), y = lower_load(lowering, &probabilities);
+    DType type = kernel_type(kernel, x);
+    Register positive = kernel_binary(kernel, KERNEL_MAXIMUM, x, kernel_constant(kernel, type, 0));
+    Register magnitude = kernel_unary(kernel, KERNEL_ABSOLUTE, x);
+    Register decay = kernel_unary(kernel, KERNEL_EXP, kernel_unary(kernel, KERNEL_NEGATE, magnitude));
+    Register product = kernel_binary(kernel, KERNEL_MULTIPLY, x, y);
+    Register linear = kernel_binary(kernel, KERNEL_SUBTRACT, positive, product);
+    Register value = kernel_binary(kernel, KERNEL_ADD, linear, log_of_one_and(kernel, decay, type));
+    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
+    lower_end(lowering);
+}

@@ -1,0 +1,81 @@
+#include "graph/ops/operator.h"
+
+const Operator operators[OP_COUNT] = {
+#define OPERATOR(name, prefix, least, most, outputs)                                                                   \
+    [OP_##name] = {.infer = infer_##prefix, .gradient = differentiate_##prefix, .lower = lower_##prefix},
+    OPERATORS
+#undef OPERATOR
+};
+
+bool operator_is_map(Opcode op)
+{
+    InferRule *infer = operators[op].infer;
+    return infer == infer_unary || infer == infer_cast || infer == infer_binary || infer == infer_where;
+}
+
+bool operator_is_movement(Opcode op)
+{
+    return op == OP_Identity || op == OP_Reshape || op == OP_Transpose || op == OP_Expand || op == OP_Slice;
+}
+
+bool operator_error(const InferContext *context, const char *hint, const char *format, ...)
+{
+    char object[512], text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    Place place = node_place(context->graph, context->node, object);
+    if (context->made_for) place.object = context->made_for;
+    return diagnostics_error(context->diagnostics, EXIT_BAD_INPUT, place, hint ? hint : context->hint, "%s", text);
+}
+
+bool infer_same(InferContext *context)
+{
+    context->dtype[0] = infer_input(context, 0)->dtype;
+    context->shape[0] = infer_input(context, 0)->shape;
+    return true;
+}
+
+bool infer_float_inputs(const InferContext *context, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!context->node->inputs[i]) continue;
+        DType dtype = infer_input(context, i)->dtype;
+        if (!dtype_is_float(dtype))
+            return operator_error(context, NULL, "input %d is %s, not of a floating-point type", i, dtype_name(dtype));
+        if (dtype != infer_input(context, 0)->dtype)
+            return operator_error(context, "insert a Cast", "inputs have different types, %s and %s",
+                                  dtype_name(infer_input(context, 0)->dtype), dtype_name(dtype));
+    }
+    return true;
+}
+
+bool shape_broadcast(const Shape *a, const Shape *b, Shape *result)
+{
+    Shape shape = {.rank = a->rank > b->rank ? a->rank : b->rank};
+    for (int i = 1; i <= shape.rank; i++) {
+        int64_t left = i <= a->rank ? a->dim[a->rank - i] : 1, right = i <= b->rank ? b->dim[b->rank - i] : 1;
+        if (left != right && left != 1 && right != 1) return false;
+        shape.dim[shape.rank - i] = left == 1 ? right : left;
+    }
+    *result = shape;
+    return true;
+}
+
+bool normalize_axis(int64_t *axis, int rank, bool past_end)
+{
+    int64_t end = rank + past_end;
+    if (*axis < -end || *axis >= end) return false;
+    if (*axis < 0) *axis += end;
+    return true;
+}
+
+bool node_shape(const Node *node, const char *name, Shape *shape)
+{
+    const Attribute *attribute = node_attribute(node, name);
+    if (!attribute || attribute->kind != ATTRIBUTE_INTEGERS || attribute->count > MAX_RANK) return false;
+    *shape = (Shape){.rank = attribute->count};
+    for (int i = 0; i < attribute->count; i++) shape->dim[i] = attribute->integers[i];
+    return true;
+}

@@ -1,0 +1,96 @@
+/* What every operator provides: a shape rule, a gradient rule and a lowering, found through one table. */
+#ifndef GRAPH_OPS_OPERATOR_H
+#define GRAPH_OPS_OPERATOR_H
+
+#include "graph/graph.h"
+
+/* Sets dtype and shape of the node's outputs from its inputs and attributes. Reports and returns false if they do not
+ * fit; use operator_error. */
+typedef struct InferContext {
+    Graph *graph;
+    const Node *node;
+    DType dtype[4]; /* to be filled: one per output */
+    Shape shape[4];
+    const char *made_for, *hint; /* see NodeOrigin of graph/ops/add_node.h */
+    Diagnostics *diagnostics;
+} InferContext;
+typedef bool InferRule(InferContext *context);
+
+/* Adds gradient nodes for the inputs that need one. See graph/ops/autodiff.h. Returns false, having added nothing, if
+ * the node is not differentiable. */
+typedef struct Differentiation Differentiation;
+typedef bool GradientRule(Differentiation *differentiation, NodeId node);
+
+/* Appends the kernels that compute the node, or makes its output a view of its input. See graph/ops/lower.h. */
+typedef struct Lowering Lowering;
+typedef void LowerRule(Lowering *lowering, NodeId node);
+
+/* The rules of an operator; its name and the numbers of its inputs and outputs are in `opcodes` (graph/opcodes.h). */
+typedef struct Operator {
+    InferRule *infer;
+    GradientRule *gradient;
+    LowerRule *lower;
+} Operator;
+
+extern const Operator operators[OP_COUNT];
+/* Of ops/elementwise.c: computes each element from those in the same place of its inputs, which broadcast. */
+bool operator_is_map(Opcode op);
+bool operator_is_movement(Opcode op); /* shows the elements of its one input otherwise, mostly for free (a view) */
+
+#define OPERATOR_RULES(prefix)                                                                                         \
+    InferRule infer_##prefix;                                                                                          \
+    GradientRule differentiate_##prefix;                                                                               \
+    LowerRule lower_##prefix;
+/* The gradient rule of an operator that has none. */
+#define NOT_DIFFERENTIABLE(prefix)                                                                                     \
+    bool differentiate_##prefix(Differentiation *differentiation, NodeId node)                                         \
+    {                                                                                                                  \
+        (void)differentiation, (void)node;                                                                             \
+        return false;                                                                                                  \
+    }
+#define OPERATOR(name, prefix, least, most, outputs) OPERATOR_RULES(prefix)
+OPERATORS
+#undef OPERATOR
+
+/* ---- For shape rules ---- */
+
+static inline const Value *infer_input(const InferContext *context, int i)
+{
+    return graph_value(context->graph, context->node->inputs[i]);
+}
+/* The first output is as the first input. */
+bool infer_same(InferContext *context);
+/* Whether the first `count` inputs, where present, have the same floating-point type; reports if not. */
+bool infer_float_inputs(const InferContext *context, int count);
+/* An attribute of integers as a shape (or as another list of at most MAX_RANK numbers); false if there is none. */
+bool node_shape(const Node *node, const char *name, Shape *shape);
+/* Reports against the node, or what it is made for; returns false. */
+bool operator_error(const InferContext *context, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Numpy broadcasting of two shapes; false if they do not fit. */
+bool shape_broadcast(const Shape *a, const Shape *b, Shape *result);
+/* A negative axis counts from the end; false if it is outside -rank ... rank-1 (rank included if `past_end`). */
+bool normalize_axis(int64_t *axis, int rank, bool past_end);
+
+/* ---- For gradient rules (graph/ops/autodiff.c) ---- */
+
+Graph *differentiation_graph(Differentiation *differentiation);
+/* Whether the gradient of this value is wanted: it depends on a parameter. */
+bool gradient_wanted(const Differentiation *differentiation, ValueId value);
+/* The gradient that reached output `i` of the node; 0 if none did. */
+ValueId gradient_of(const Differentiation *differentiation, ValueId value);
+/* Appends a backward node of the node being differentiated; returns its first output. Shapes are the rule's business:
+ * a rejection is a bug. */
+ValueId gradient_node(Differentiation *differentiation, Opcode op, const ValueId *inputs, int input_count,
+                      const Attribute *attributes, int attribute_count);
+ValueId gradient_unary(Differentiation *differentiation, Opcode op, ValueId a);
+ValueId gradient_binary(Differentiation *differentiation, Opcode op, ValueId a, ValueId b);
+ValueId gradient_scalar(Differentiation *differentiation, DType dtype, double value);
+ValueId gradient_reshape(Differentiation *differentiation, ValueId a, const Shape *shape);
+ValueId gradient_transpose(Differentiation *differentiation, ValueId a, const int64_t *perm);
+/* The contribution summed over the axes along which `shape` was broadcast to it, in `shape`. */
+ValueId gradient_unbroadcast(Differentiation *differentiation, ValueId contribution, const Shape *shape);
+/* Adds a contribution to the gradient of `value` (unbroadcasting it to the value's shape). Ignored if not wanted. */
+void gradient_add(Differentiation *differentiation, ValueId value, ValueId contribution);
+
+#endif

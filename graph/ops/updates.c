@@ -1,0 +1,281 @@
+/* Accumulation of gradients and the optimisers' updates, in place. The scalars of the step are read at the places that
+ * runtime/program/step_scalars.h names; the gradient is scaled first, and zero afterwards. */
+#include "graph/ops/lower.h"
+#include "graph/ops/operator.h"
+#include "runtime/program/step_scalars.h"
+
+/* Into how many parts each of so many long sums is best cut: threads compute parts at the same time, each from the rows
+ * that its caches hold, and adding them up afterwards costs more the more sums there are. */
+static int64_t worthwhile_parts(int64_t sums) { return sums <= 1 << 12 ? 8 : sums <= 1 << 16 ? 2 : 0; }
+
+/* The second output is room for parts of the contribution, where that is a long sum (codegen/stage/stage_sums.c). */
+bool infer_accumulate_gradient(InferContext *context)
+{
+    if (!infer_float_inputs(context, 1) || !infer_same(context)) return false;
+    int64_t elements = shape_elements(&context->shape[0]);
+    context->dtype[1] = context->dtype[0];
+    context->shape[1] = (Shape){.rank = 2, .dim = {worthwhile_parts(elements), elements}};
+    return true;
+}
+
+NOT_DIFFERENTIABLE(accumulate_gradient)
+
+void lower_accumulate_gradient(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    View x = lower_view(lowering, node->inputs[0]), sum = lower_output(lowering, node->outputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&sum.shape, extent), extent);
+    Register value = lower_load(lowering, &x);
+    kernel_store_add(kernel, lower_operand_broadcast(lowering, &sum), value);
+    lower_end(lowering);
+}
+
+/* ---- Updates: parameter, gradient, scalars, then what is remembered of former gradients ---- */
+
+static bool infer_update(InferContext *context, int memories)
+{
+    const Value *parameter = infer_input(context, 0), *scalars = infer_input(context, 2);
+    if (!infer_float_inputs(context, 2)) return false;
+    if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
+        return operator_error(context, NULL, "input 2 does not hold the scalars of the step");
+    for (int i = 1; i < 3 + memories; i++) {
+        const Value *input = infer_input(context, i);
+        if (i != 2 && (!shape_equal(&input->shape, &parameter->shape) || input->dtype != parameter->dtype))
+            return operator_error(context, NULL, "input %d is not like the parameter", i);
+    }
+    return true;
+}
+
+typedef struct Update {
+    Lowering *lowering;
+    Kernel *kernel;
+    ValueId scalars;
+    DType type;
+    int parameter, memory[2]; /* operands */
+    Register gradient;        /* scaled */
+} Update;
+
+static Register multiply(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_MULTIPLY, a, b);
+}
+
+static Register add(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_ADD, a, b);
+}
+
+static Register subtract(const Update *update, Register a, Register b)
+{
+    return kernel_binary(update->kernel, KERNEL_SUBTRACT, a, b);
+}
+
+static Register load_scalar(const Update *update, int which)
+{
+    View view = lower_view(update->lowering, update->scalars);
+    view.offset += which;
+    int operand = lower_operand(update->lowering, &view, (int64_t[KERNEL_MAX_AXES]){0});
+    return kernel_convert(update->kernel, update->type, kernel_load(update->kernel, operand));
+}
+
+static int operand_of(Lowering *lowering, ValueId value)
+{
+    View view = lower_view(lowering, value);
+    return lower_operand_broadcast(lowering, &view);
+}
+
+/* The accumulated gradient, which is left zero for the next step: while its line is at hand, that costs nothing. */
+static Register take_gradient(const Update *update, int operand)
+{
+    Register gradient = kernel_load(update->kernel, operand);
+    kernel_store(update->kernel, operand, kernel_constant(update->kernel, update->type, 0));
+    return gradient;
+}
+
+static Update begin_update(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
+    int64_t extent[KERNEL_MAX_AXES];
+    Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
+    int axes = lower_axes(&parameter->shape, extent);
+    update.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    update.parameter = operand_of(lowering, node->inputs[0]);
+    int gradient = operand_of(lowering, node->inputs[1]);
+    for (int i = 3; i < node->input_count; i++) update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
+    Register scale = load_scalar(&update, SKY_STEP_GRADIENT_SCALE);
+    update.gradient = multiply(&update, take_gradient(&update, gradient), scale);
+    return update;
+}
+
+/* gradient + weight decay * parameter */
+static Register decayed_gradient(const Update *update, Register parameter)
+{
+    Register decay = multiply(update, load_scalar(update, SKY_STEP_WEIGHT_DECAY), parameter);
+    return add(update, update->gradient, decay);
+}
+
+/* parameter - learning rate * direction */
+static void step(const Update *update, Register parameter, Register direction)
+{
+    Register change = multiply(update, load_scalar(update, SKY_STEP_LEARNING_RATE), direction);
+    kernel_store(update->kernel, update->parameter, subtract(update, parameter, change));
+    lower_end(update->lowering);
+}
+
+bool infer_sgd_update(InferContext *context) { return infer_update(context, 0); }
+
+NOT_DIFFERENTIABLE(sgd_update)
+
+void lower_sgd_update(Lowering *lowering, NodeId id)
+{
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter);
+    step(&update, parameter, decayed_gradient(&update, parameter));
+}
+
+bool infer_momentum_update(InferContext *context) { return infer_update(context, 1); }
+
+NOT_DIFFERENTIABLE(momentum_update)
+
+void lower_momentum_update(Lowering *lowering, NodeId id)
+{
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter);
+    Register gradient = decayed_gradient(&update, parameter);
+    Register old = kernel_load(update.kernel, update.memory[0]);
+    Register kept = multiply(&update, load_scalar(&update, SKY_STEP_BETA1), old);
+    Register velocity = add(&update, kept, gradient);
+    kernel_store(update.kernel, update.memory[0], velocity);
+    step(&update, parameter, velocity);
+}
+
+/* beta * memory + (1 - beta) * value, which is stored as the new memory. */
+static Register moving_average(const Update *update, int which, Register beta, Register value)
+{
+    Register one = kernel_constant(update->kernel, update->type, 1);
+    Register rest = multiply(update, subtract(update, one, beta), value);
+    Register kept = multiply(update, kernel_load(update->kernel, update->memory[which]), beta);
+    Register average = add(update, kept, rest);
+    kernel_store(update->kernel, update->memory[which], average);
+    return average;
+}
+
+bool infer_adam_update(InferContext *context) { return infer_update(context, 2); }
+
+NOT_DIFFERENTIABLE(adam_update)
+
+/* Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101). */
+void lower_adam_update(Lowering *lowering, NodeId id)
+{
+    bool decoupled = node_integer(graph_node(lowering->graph, id), "decoupled", 0);
+    Update update = begin_update(lowering, id);
+    Register parameter = kernel_load(update.kernel, update.parameter), gradient = update.gradient;
+    if (decoupled) {
+        Register rate = load_scalar(&update, SKY_STEP_LEARNING_RATE);
+        Register decay = multiply(&update, load_scalar(&update, SKY_STEP_WEIGHT_DECAY), rate);
+        Register one = kernel_constant(update.kernel, update.type, 1);
+        parameter = multiply(&update, parameter, subtract(&update, one, decay));
+    } else {
+        gradient = decayed_gradient(&update, parameter);
+    }
+    Register first = moving_average(&update, 0, load_scalar(&update, SKY_STEP_BETA1), gradient);
+    Register square = multiply(&update, gradient, gradient);
+    Register second = moving_average(&update, 1, load_scalar(&update, SKY_STEP_BETA2), square);
+    Register unbiased = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION2), second);
+    Register root = kernel_unary(update.kernel, KERNEL_SQRT, unbiased);
+    Register divisor = add(&update, root, load_scalar(&update, SKY_STEP_EPSILON));
+    Register corrected = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION1), first);
+    step(&update, parameter, kernel_binary(update.kernel, KERNEL_DIVIDE, corrected, divisor));
+}
+
+/* ---- LAMB: Adam whose step is as long as the parameter (You et al., arXiv 1904.00962) ---- */
+
+bool infer_lamb_update(InferContext *context) { return infer_update(context, 2); }
+
+NOT_DIFFERENTIABLE(lamb_update)
+
+/* The scalars of the step, loaded once. */
+typedef struct LambScalars {
+    Register scale, beta1, beta2, correction1, correction2, epsilon, decay, rate;
+} LambScalars;
+
+static LambScalars load_lamb_scalars(const Update *update)
+{
+    LambScalars scalars = {.scale = load_scalar(update, SKY_STEP_GRADIENT_SCALE)};
+    scalars.beta1 = load_scalar(update, SKY_STEP_BETA1);
+    scalars.beta2 = load_scalar(update, SKY_STEP_BETA2);
+    scalars.correction1 = load_scalar(update, SKY_STEP_CORRECTION1);
+    scalars.correction2 = load_scalar(update, SKY_STEP_CORRECTION2);
+    scalars.epsilon = load_scalar(update, SKY_STEP_EPSILON);
+    scalars.decay = load_scalar(update, SKY_STEP_WEIGHT_DECAY);
+    scalars.rate = load_scalar(update, SKY_STEP_LEARNING_RATE);
+    return scalars;
+}
+
+/* Adam's direction with the decay added: where the step goes, before its length is chosen. */
+static Register lamb_direction(const Update *update, const LambScalars *scalars, Register parameter, Register first,
+                               Register second)
+{
+    Register root = kernel_unary(update->kernel, KERNEL_SQRT, multiply(update, second, scalars->correction2));
+    Register divisor = add(update, root, scalars->epsilon);
+    Register corrected = multiply(update, first, scalars->correction1);
+    Register direction = kernel_binary(update->kernel, KERNEL_DIVIDE, corrected, divisor);
+    return add(update, direction, multiply(update, parameter, scalars->decay));
+}
+
+/* The rate times |parameter| / |direction|, or the rate alone where one of them is 0. */
+static Register lamb_rate(const Update *update, const LambScalars *scalars, Register squares, Register steps)
+{
+    Kernel *kernel = update->kernel;
+    Register zero = kernel_constant(kernel, update->type, 0), one = kernel_constant(kernel, update->type, 1);
+    Register length = kernel_unary(kernel, KERNEL_SQRT, squares),
+             step_length = kernel_unary(kernel, KERNEL_SQRT, steps);
+    Register ratio = kernel_binary(kernel, KERNEL_DIVIDE, length, step_length);
+    Register has_length = kernel_binary(kernel, KERNEL_LESS, zero, length);
+    Register has_step = kernel_binary(kernel, KERNEL_LESS, zero, step_length);
+    Register both = kernel_binary(kernel, KERNEL_AND, has_length, has_step);
+    return multiply(update, scalars->rate, kernel_select(kernel, both, ratio, one));
+}
+
+/* The lengths of parameter and step need all of their elements, so the kernel has one row of them. */
+void lower_lamb_update(Lowering *lowering, NodeId id)
+{
+    const Node *node = graph_node(lowering->graph, id);
+    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
+    Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
+    int64_t elements = shape_elements(&parameter->shape);
+    Kernel *kernel = update.kernel = lower_begin(lowering, opcodes[node->op].name, 1, &elements);
+    int operands[4]; /* parameter, gradient, m, v: each lies densely in a buffer of its own */
+    const int inputs[4] = {0, 1, 3, 4};
+    for (int i = 0; i < 4; i++) {
+        View view = lower_view(lowering, node->inputs[inputs[i]]);
+        operands[i] = lower_operand(lowering, &view, (int64_t[]){1});
+    }
+    update.parameter = operands[0];
+    update.memory[0] = operands[2];
+    update.memory[1] = operands[3];
+    kernel_begin_phase(kernel, false);
+    LambScalars scalars = load_lamb_scalars(&update);
+
+    kernel_begin_phase(kernel, true);
+    Register gradient = multiply(&update, take_gradient(&update, operands[1]), scalars.scale);
+    Register first = moving_average(&update, 0, scalars.beta1, gradient);
+    Register second = moving_average(&update, 1, scalars.beta2, multiply(&update, gradient, gradient));
+    Register value = kernel_load(kernel, update.parameter);
+    Register direction = lamb_direction(&update, &scalars, value, first, second);
+    Register squares = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, value, value));
+    Register steps = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, direction, direction));
+    kernel_begin_phase(kernel, false);
+    Register rate = lamb_rate(&update, &scalars, squares, steps);
+
+    kernel_begin_phase(kernel, true);
+    first = kernel_load(kernel, update.memory[0]);
+    second = kernel_load(kernel, update.memory[1]);
+    value = kernel_load(kernel, update.parameter);
+    direction = lamb_direction(&update, &scalars, value, first, second);
+    Register change = multiply(&update, rate, direction);
+    kernel_store(kernel, update.parameter, subtract(&update, value, change));
+    lower_end(lowering);
+}

@@ -1,0 +1,270 @@
+#include "graph/passes/choose_trained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/ops/operator.h"
+
+typedef struct Use {
+    NodeId node;
+    int input;
+} Use;
+
+struct UseSurvey {
+    const Graph *graph;
+    Use *uses;         /* sorted by value */
+    uint32_t *first;   /* per value: its first use; value_count + 1 of them */
+    bool *from_inputs; /* per value: depends on a graph input */
+    bool *activation;  /* ... on weights as well, or on an input that is itself float: what is learned from passes here,
+                          and not only positions and masks */
+    bool *outside_trigonometry; /* some output is reached otherwise than through a sine or a cosine */
+    bool *visited;              /* nodes, while one parameter is looked at */
+};
+
+static void index_uses(UseSurvey *survey)
+{
+    const Graph *graph = survey->graph;
+    for (int fill = 0; fill < 2; fill++) {
+        for (NodeId n = 1; n < graph->node_count; n++) {
+            const Node *node = graph_node(graph, n);
+            for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
+                ValueId value = node->inputs[i];
+                if (!value) continue;
+                if (fill)
+                    survey->uses[survey->first[value]++] = (Use){n, i};
+                else
+                    survey->first[value + 1]++;
+            }
+        }
+        if (fill) break;
+        for (size_t v = 0; v < graph->value_count; v++) survey->first[v + 1] += survey->first[v];
+        survey->uses = memory_allocate((survey->first[graph->value_count] + 1) * sizeof *survey->uses);
+    }
+    memmove(survey->first + 1, survey->first, graph->value_count * sizeof *survey->first);
+    survey->first[0] = 0;
+}
+
+static void follow_forward(UseSurvey *survey)
+{
+    const Graph *graph = survey->graph;
+    bool *weight = memory_allocate(graph->value_count);
+    for (ValueId v = 1; v < graph->value_count; v++) {
+        const Value *value = graph_value(graph, v);
+        survey->from_inputs[v] = value->role == ROLE_INPUT;
+        survey->activation[v] = value->role == ROLE_INPUT && dtype_is_float(value->dtype);
+        weight[v] = (value->role == ROLE_PARAMETER || value->frozen) && shape_elements(&value->shape) > 1;
+    }
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        bool from_inputs = false, activation = false, weighs = false;
+        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
+            from_inputs |= survey->from_inputs[node->inputs[i]];
+            activation |= survey->activation[node->inputs[i]];
+            weighs |= weight[node->inputs[i]];
+        }
+        for (int i = 0; i < node->output_count; i++) {
+            DType dtype = graph_value(graph, node->outputs[i])->dtype;
+            bool floats = dtype_is_float(dtype), quantized = dtype == DTYPE_I8 || dtype == DTYPE_U8;
+            bool waves = node->op == OP_Sin || node->op == OP_Cos; /* of positions: as good as a mask */
+            weight[node->outputs[i]] = weighs && (floats || quantized) && !waves;
+            survey->from_inputs[node->outputs[i]] = from_inputs;
+            survey->activation[node->outputs[i]] = floats && !waves && (activation || (from_inputs && weighs));
+        }
+    }
+    free(weight);
+}
+
+static void follow_backward(UseSurvey *survey)
+{
+    const Graph *graph = survey->graph;
+    for (size_t i = 0; i < graph->output_count; i++) survey->outside_trigonometry[graph->outputs[i].value] = true;
+    for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
+        const Node *node = graph_node(graph, n);
+        bool outside = false;
+        if (node->op == OP_NONE || node->op == OP_Sin || node->op == OP_Cos) continue;
+        for (int i = 0; i < node->output_count; i++) outside |= survey->outside_trigonometry[node->outputs[i]];
+        for (int i = 0; outside && i < node->input_count; i++) survey->outside_trigonometry[node->inputs[i]] = true;
+    }
+}
+
+UseSurvey *use_survey_create(const Graph *graph)
+{
+    UseSurvey *survey = memory_allocate(sizeof *survey);
+    *survey = (UseSurvey){.graph = graph,
+                          .first = memory_allocate((graph->value_count + 1) * sizeof *survey->first),
+                          .from_inputs = memory_allocate(graph->value_count),
+                          .activation = memory_allocate(graph->value_count),
+                          .outside_trigonometry = memory_allocate(graph->value_count),
+                          .visited = memory_allocate(graph->node_count)};
+    index_uses(survey);
+    follow_forward(survey);
+    follow_backward(survey);
+    return survey;
+}
+
+void use_survey_free(UseSurvey *survey)
+{
+    free(survey->uses);
+    free(survey->first);
+    free(survey->from_inputs);
+    free(survey->activation);
+    free(survey->outside_trigonometry);
+    free(survey->visited);
+    free(survey);
+}
+
+static TrainedChoice trained(const char *why) { return (TrainedChoice){true, false, why}; }
+static TrainedChoice fixed(const char *why) { return (TrainedChoice){false, false, why}; }
+static TrainedChoice perhaps(bool is_trained, const char *why) { return (TrainedChoice){is_trained, true, why}; }
+
+/* Of two uses the one that says more: being trained for certain, then fixed for certain, then anything. */
+static TrainedChoice stronger(TrainedChoice a, TrainedChoice b)
+{
+    if (!a.why || !b.why) return a.why ? a : b;
+    if (a.unsure != b.unsure) return a.unsure ? b : a;
+    return b.trained && !a.trained ? b : a;
+}
+
+static bool is_constant_filled(const Graph *graph, ValueId parameter)
+{
+    const Value *value = graph_value(graph, parameter);
+    int64_t count = shape_elements(&value->shape);
+    size_t size = dtype_size(value->dtype);
+    return value->data &&
+           (count < 2 || memcmp(value->data, (const char *)value->data + size, (size_t)(count - 1) * size) == 0);
+}
+
+/* Whether the value is a product of matrices, perhaps seen otherwise, with columns of one element only: what is added
+ * to it is a bias even if it is one number, as that of a regression. */
+static bool is_single_column(const Graph *graph, ValueId id)
+{
+    const Value *value = graph_value(graph, id);
+    const Node *node = graph_node(graph, value->producer);
+    while (operator_is_movement(node->op)) {
+        value = graph_value(graph, node->inputs[0]);
+        node = graph_node(graph, value->producer);
+    }
+    return node->op == OP_MatMul && value->shape.dim[value->shape.rank - 1] == 1;
+}
+
+enum { STEPS_TO_SOFTMAX = 8 };
+
+/* Whether the value, on its way through products and sums, is what a softmax normalises next. */
+static bool becomes_scores(const UseSurvey *survey, ValueId value, int depth)
+{
+    const Graph *graph = survey->graph;
+    for (uint32_t u = survey->first[value]; depth > 0 && u < survey->first[value + 1]; u++) {
+        const Node *node = graph_node(graph, survey->uses[u].node);
+        if (node->op == OP_Softmax) return true;
+        bool passes = operator_is_movement(node->op) || node->op == OP_MatMul || node->op == OP_Add ||
+                      node->op == OP_Mul || node->op == OP_Where || node->op == OP_Div || node->op == OP_Sub;
+        if (passes && becomes_scores(survey, node->outputs[0], depth - 1)) return true;
+    }
+    return false;
+}
+
+static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueId seen);
+
+/* One number by which, or to which, something is computed. */
+static TrainedChoice choose_number(UseSurvey *survey, const Node *node, int input)
+{
+    const Graph *graph = survey->graph;
+    if (node->op == OP_Add && is_single_column(graph, node->inputs[1 - input]))
+        return trained("is the bias of a matrix product");
+    if ((node->op == OP_Mul || node->op == OP_Div) && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
+        return fixed("scales the scores of attention");
+    return perhaps(false, "is one number that something is computed with");
+}
+
+static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node *node, int input)
+{
+    ValueId other = node->inputs[1 - input];
+    if (!survey->activation[other]) return choose_by_uses(survey, parameter, node->outputs[0]);
+    if (node->op == OP_Sub) return perhaps(false, "is subtracted, or subtracted from");
+    if (graph_value(survey->graph, parameter)->shape.rank > 2 &&
+        becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
+        return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
+    return trained(graph_value(survey->graph, parameter)->shape.rank > 1 ? "is a table that is added" : "is a bias");
+}
+
+static TrainedChoice choose_factor(const UseSurvey *survey, const Node *node, int input)
+{
+    if (!survey->activation[node->inputs[1 - input]]) return perhaps(false, "multiplies positions or masks only");
+    if (node->op == OP_Mul) return trained("is a gain");
+    return perhaps(false, input ? "divides" : "is divided");
+}
+
+static TrainedChoice choose_filling(UseSurvey *survey, ValueId parameter, bool joined)
+{
+    if (is_constant_filled(survey->graph, parameter))
+        return perhaps(false, joined ? "is padding, one number throughout" : "fills places, one number throughout");
+    return joined ? trained("is joined with activations") : trained("stands in for activations");
+}
+
+static TrainedChoice choose_by_use(UseSurvey *survey, ValueId parameter, Use use)
+{
+    const Graph *graph = survey->graph;
+    const Node *node = graph_node(graph, use.node);
+    if (!dtype_is_float(graph_value(graph, node->outputs[0])->dtype)) return fixed("is only compared with");
+    if (operator_is_movement(node->op) || node->op == OP_Cast)
+        return choose_by_uses(survey, parameter, node->outputs[0]);
+    if (node->op == OP_LayerNormalization && use.input > 0)
+        return trained(use.input == 1 ? "is the gain of a normalisation" : "is the bias of a normalisation");
+    bool number = shape_elements(&graph_value(graph, parameter)->shape) == 1;
+    bool computes = node->op == OP_Add || node->op == OP_Sub || node->op == OP_Mul || node->op == OP_Div ||
+                    node->op == OP_Pow || node->op == OP_Where || node->op == OP_Concat;
+    if (number && computes) return choose_number(survey, node, use.input);
+    if (node->op == OP_Gather && use.input == 0 && survey->from_inputs[node->inputs[1]])
+        return trained("is a table that is gathered from");
+    if (node->op == OP_MatMul && survey->from_inputs[node->inputs[1 - use.input]])
+        return trained("is a factor of a matrix product");
+    if (!survey->from_inputs[node->outputs[0]]) { /* weights of weights: what they become decides */
+        TrainedChoice choice = choose_by_uses(survey, parameter, node->outputs[0]);
+        return choice.why || node->op != OP_MatMul ? choice : trained("is a factor of a matrix product");
+    }
+    switch (node->op) {
+    case OP_Add:
+    case OP_Sub: return choose_sum(survey, parameter, node, use.input);
+    case OP_Mul:
+    case OP_Div: return choose_factor(survey, node, use.input);
+    case OP_Where: return choose_filling(survey, parameter, false);
+    case OP_Concat: return choose_filling(survey, parameter, true);
+    case OP_GatherElements:
+    case OP_GatherND: return trained("is a table that is gathered from");
+    case OP_ScatterElements:
+    case OP_ScatterND: return choose_filling(survey, parameter, false);
+    case OP_Pow: return perhaps(false, "is an exponent");
+    case OP_Min:
+    case OP_Max: return perhaps(false, "is a bound");
+    default: return perhaps(true, "is used in a way that says neither");
+    }
+}
+
+/* `seen` is the parameter, or what is computed of it and of nothing that depends on inputs. */
+static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueId seen)
+{
+    TrainedChoice choice = {0};
+    for (uint32_t u = survey->first[seen]; u < survey->first[seen + 1]; u++) {
+        Use use = survey->uses[u];
+        if (survey->visited[use.node]) continue;
+        survey->visited[use.node] = true;
+        choice = stronger(choice, choose_by_use(survey, parameter, use));
+        if (choice.trained && !choice.unsure) break;
+    }
+    return choice;
+}
+
+TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
+{
+    const Value *value = graph_value(survey->graph, parameter);
+    if (!survey->outside_trigonometry[parameter])
+        return fixed("reaches outputs through sines and cosines only: frequencies of positions");
+    if (elements_are_sinusoids(value->dtype, &value->shape, value->data))
+        return fixed("holds sines and cosines of positions");
+    memset(survey->visited, 0, survey->graph->node_count);
+    TrainedChoice choice = choose_by_uses(survey, parameter, parameter);
+    bool table = shape_elements(&value->shape) > 1 && choice.trained;
+    if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data))
+        return fixed("holds nothing but 0 and one number: a mask");
+    return choice.why ? choice : perhaps(false, "reaches no output by itself");
+}

@@ -1,0 +1,28 @@
+/* Which parameters are trained is decided by how they are used, not by their shape: exporters leave the scale of
+ * attention, rotary tables, masks and sinusoids as float tensors beside the weights. */
+#ifndef GRAPH_PASSES_CHOOSE_TRAINED_H
+#define GRAPH_PASSES_CHOOSE_TRAINED_H
+
+#include "graph/graph.h"
+
+typedef struct TrainedChoice {
+    bool trained;
+    bool unsure;     /* nothing in the graph says it for certain: worth a warning */
+    const char *why; /* a phrase: "a factor of a matrix product"; static */
+} TrainedChoice;
+
+/* What the uses of `parameter` (ROLE_PARAMETER, of a float type), and where those leave it open its elements, say about
+ * it. The graph is the imported one: outputs named, no loss yet. */
+typedef struct UseSurvey UseSurvey;
+UseSurvey *use_survey_create(const Graph *graph);
+TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter);
+void use_survey_free(UseSurvey *survey);
+
+/* Whether the elements [..., positions, width] are sines and cosines: every column, along positions, of one frequency,
+ * whatever its phase and amplitude. At least four positions are needed to tell. `data` may be NULL: then they are not. */
+bool elements_are_sinusoids(DType dtype, const Shape *shape, const void *data);
+/* Whether they are a mask: nothing but 0 and one number that is very low, or 0 and 1 with some pattern that is a
+ * triangle or a band. */
+bool elements_are_mask(DType dtype, const Shape *shape, const void *data);
+
+#endif

@@ -1,0 +1,244 @@
+#include "graph/passes/insert_dropout.h"
+
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "graph/ops/operator.h"
+
+/* Whether a Dropout of the graph has this key. */
+static bool key_is_taken(const Graph *graph, int64_t key)
+{
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_Dropout && *(const int64_t *)graph_value(graph, node->inputs[1])->data == key) return true;
+    }
+    return false;
+}
+
+static int64_t new_key(const Graph *graph, const char *name)
+{
+    RandomStream stream = random_stream(0, name);
+    while (key_is_taken(graph, (int64_t)stream.stream)) stream = random_substream(stream, 1);
+    return (int64_t)stream.stream;
+}
+
+/* Elements of a tensor of this shape that belong to one row of the batch; 0 if it is the same for all rows. */
+static int64_t row_elements(const Graph *graph, const Shape *shape)
+{
+    const Shape *input = graph->input_count ? &graph_value(graph, graph->inputs[0])->shape : NULL;
+    int64_t rows = input && input->rank ? input->dim[0] : 1, elements = shape_elements(shape);
+    if (shape->rank && shape->dim[0] == 1 && rows > 1) return 0;
+    return rows > 0 && elements % rows == 0 ? elements / rows : elements;
+}
+
+ValueId dropout_add(Graph *graph, ValueId x, double ratio, NodeOrigin origin, Diagnostics *diagnostics)
+{
+    Shape shape = graph_value(graph, x)->shape;
+    int64_t key = new_key(graph, origin.name), positions[1 + MAX_RANK] = {0}, stride = 1;
+    for (int i = shape.rank - 1; i >= 0; i--) {
+        positions[1 + i] = stride;
+        stride *= shape.dim[i];
+    }
+    Attribute attributes[3] = {attribute_float("ratio", ratio), attribute_integer("row", row_elements(graph, &shape)),
+                               attribute_integers("positions", positions, 1 + shape.rank)};
+    ValueId inputs[3] = {x, graph_constant_integers(graph, &key, 1), graph_step_scalars(graph)}, y;
+    return graph_add_node(graph, OP_Dropout, origin, inputs, 3, attributes, 3, &y, 1, diagnostics) ? y : 0;
+}
+
+/* ---- BERT's places ---- */
+
+typedef struct Site {
+    bool chosen;
+    NodeId reader; /* who reads the dropped value; 0: everybody */
+    ValueId dropped;
+} Site;
+
+typedef struct Places {
+    const Graph *graph;
+    Site *site; /* per value */
+    int embeddings, attention, residual;
+} Places;
+
+static const Node *producer(const Graph *graph, ValueId value)
+{
+    /* Of values that no node makes: node 0, which has no operator. */
+    return graph_node(graph, graph_value(graph, value)->producer);
+}
+
+/* What the value shows: looks through operators that move elements, and through conversions. */
+static ValueId behind_views(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        const Node *node = producer(graph, value);
+        if (!operator_is_movement(node->op) && node->op != OP_Cast && node->op != OP_Gather) return value;
+        value = node->inputs[0];
+    }
+}
+
+/* Whether the value depends on parameters and constants only. */
+static bool is_weight(const Graph *graph, ValueId value)
+{
+    ValueRole role = graph_value(graph, behind_views(graph, value))->role;
+    return role == ROLE_PARAMETER || role == ROLE_CONSTANT;
+}
+
+/* The product with a weight, if `value` is that, perhaps with a bias and reshaped; else 0. */
+static NodeId dense_layer(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        const Node *node = producer(graph, value);
+        if (node->op == OP_MatMul && is_weight(graph, node->inputs[1])) return graph_value(graph, value)->producer;
+        if (node->op == OP_Reshape || node->op == OP_Identity)
+            value = node->inputs[0];
+        else if (node->op == OP_Add && is_weight(graph, node->inputs[1]))
+            value = node->inputs[0];
+        else if (node->op == OP_Add && is_weight(graph, node->inputs[0]))
+            value = node->inputs[1];
+        else
+            return 0;
+    }
+}
+
+/* Whether `value` is computed from `source`. */
+static bool depends_on(const Graph *graph, ValueId value, ValueId source)
+{
+    const NodeId first = graph_value(graph, source)->producer, last = graph_value(graph, value)->producer;
+    if (last <= first) return false;
+    bool *depends = memory_allocate(graph->value_count), found;
+    depends[source] = true;
+    for (NodeId n = first + 1; n <= last; n++) {
+        const Node *node = graph_node(graph, n);
+        bool any = false;
+        for (int i = 0; i < node->input_count; i++) any |= depends[node->inputs[i]];
+        for (int i = 0; i < node->output_count; i++) depends[node->outputs[i]] = any;
+    }
+    found = depends[value];
+    free(depends);
+    return found;
+}
+
+/* What a part of a block adds to its input, if `value` is such a sum; else 0. The input of the first block may be a
+ * dense layer, too: a projection of the embeddings, which the part then reads. */
+static ValueId residual_branch(const Graph *graph, ValueId value)
+{
+    const Node *sum = producer(graph, value);
+    if (sum->op != OP_Add) return 0;
+    bool first = dense_layer(graph, sum->inputs[0]), second = dense_layer(graph, sum->inputs[1]);
+    if (first != second) return sum->inputs[second];
+    for (int i = 0; first && i < 2; i++)
+        if (depends_on(graph, sum->inputs[i], sum->inputs[!i])) return sum->inputs[i];
+    return 0;
+}
+
+static void choose(Places *places, ValueId value, NodeId reader, int *count)
+{
+    Site *site = &places->site[value];
+    if (!site->chosen) ++*count;
+    *site = (Site){.chosen = true, .reader = reader};
+}
+
+/* The probabilities that weigh the values, where the node is that product. */
+static bool weighs_values(const Graph *graph, const Node *node)
+{
+    if (node->op != OP_MatMul) return false;
+    ValueId left = behind_views(graph, node->inputs[0]);
+    if (producer(graph, left)->op == OP_Where) left = behind_views(graph, producer(graph, left)->inputs[2]);
+    return producer(graph, left)->op == OP_Softmax;
+}
+
+/* An encoder's result, on its way to a classifier that is a graph output. */
+static void find_classifiers(Places *places)
+{
+    const Graph *graph = places->graph;
+    int count = 0;
+    for (size_t i = 0; i < graph->output_count; i++) {
+        NodeId dense = dense_layer(graph, graph->outputs[i].value);
+        if (!dense) continue;
+        ValueId input = graph_node(graph, dense)->inputs[0];
+        const Node *features = producer(graph, behind_views(graph, input));
+        bool pooled = features->op == OP_Tanh || features->op == OP_Relu || features->op == OP_Gelu;
+        if (pooled || (features->op == OP_LayerNormalization && residual_branch(graph, features->inputs[0])))
+            choose(places, input, dense, &count);
+    }
+}
+
+static void find_places(Places *places)
+{
+    const Graph *graph = places->graph;
+    bool *past_attention = memory_allocate(graph->value_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE) continue;
+        bool past = node->op == OP_MatMul && !is_weight(graph, node->inputs[1]);
+        for (int i = 0; i < node->input_count; i++) past |= past_attention[node->inputs[i]];
+        for (int i = 0; i < node->output_count; i++) past_attention[node->outputs[i]] = past;
+        if (weighs_values(graph, node)) choose(places, node->inputs[0], n, &places->attention);
+        if (node->op != OP_LayerNormalization) continue;
+        ValueId branch = residual_branch(graph, node->inputs[0]);
+        if (!past) choose(places, node->outputs[0], 0, &places->embeddings);
+        if (branch) choose(places, branch, 0, &places->residual);
+    }
+    free(past_attention);
+    find_classifiers(places);
+}
+
+static void warn(const Places *places, Diagnostics *diagnostics)
+{
+    static const char hint[] = "--dropout puts it where BERT has it, which this model does not seem to be";
+    Place place = PLACE_FILE(places->graph->file);
+    if (!places->embeddings) diagnostics_warning(diagnostics, place, hint, "no embeddings found to drop elements of");
+    if (!places->attention) diagnostics_warning(diagnostics, place, hint, "no attention found to drop elements of");
+    if (places->residual != 2 * places->attention)
+        diagnostics_warning(diagnostics, place, hint,
+                            "dropout goes to %d results of attention and feed-forward parts, not to two for each of "
+                            "the %d attention parts",
+                            places->residual, places->attention);
+}
+
+/* Drops elements of what `node` makes. */
+static bool drop_outputs(Graph *graph, Places *places, const Node *node, double ratio, Diagnostics *diagnostics)
+{
+    for (int i = 0; i < node->output_count; i++) {
+        Site *site = &places->site[node->outputs[i]];
+        if (!site->chosen) continue;
+        NodeOrigin origin = {.name = arena_format(&graph->arena, "%s/dropout", node->name), .layer = LAYER_NONE};
+        site->dropped = dropout_add(graph, node->outputs[i], ratio, origin, diagnostics);
+        if (!site->dropped) return false;
+    }
+    return true;
+}
+
+/* Builds the node list again, with Dropout behind what it drops. */
+static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diagnostics)
+{
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
+    bool ok = true;
+    for (NodeId n = 1; n < node_count && ok; n++) {
+        Node node = nodes[n];
+        NodeId id = node.op == OP_NONE ? 0 : (NodeId)graph->node_count;
+        for (int i = 0; i < node.output_count; i++) graph_value(graph, node.outputs[i])->producer = id;
+        if (!id) continue;
+        for (int i = 0; i < node.input_count; i++) {
+            const Site *site = &places->site[node.inputs[i]];
+            if (site->dropped && (!site->reader || site->reader == n)) node.inputs[i] = site->dropped;
+        }
+        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+        ok = drop_outputs(graph, places, &node, ratio, diagnostics);
+    }
+    free(nodes);
+    return ok;
+}
+
+bool dropout_insert(Graph *graph, double ratio, Diagnostics *diagnostics)
+{
+    for (NodeId n = 1; n < graph->node_count; n++)
+        if (graph_node(graph, n)->op == OP_Dropout) return true;
+    Places places = {.graph = graph};
+    places.site = memory_allocate(graph->value_count * sizeof *places.site);
+    find_places(&places);
+    warn(&places, diagnostics);
+    bool ok = insert(graph, &places, ratio, diagnostics);
+    free(places.site);
+    return ok;
+}

@@ -1,0 +1,200 @@
+#include "graph/passes/low_rank.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "graph/ops/operator.h"
+#include "graph/passes/insert_dropout.h"
+#include "graph/passes/sharing.h"
+
+static const Node *producer(const Graph *graph, ValueId value)
+{
+    /* Of values that no node makes: node 0, which has no operator. */
+    return graph_node(graph, graph_value(graph, value)->producer);
+}
+
+/* Whether the factor of a product, a matrix that shows nothing but a parameter, holds its elements in their order or
+ * transposed; false if neither. */
+static bool factor_order(const Graph *graph, ValueId factor, bool *transposed)
+{
+    int64_t elements = shape_elements(&graph_value(graph, factor)->shape);
+    *transposed = false;
+    for (const Node *node; (node = producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
+        const Shape *from = &graph_value(graph, node->inputs[0])->shape;
+        const Attribute *perm = node->op == OP_Transpose ? node_attribute(node, "perm") : NULL;
+        if (shape_elements(from) != elements) return false;
+        if (node->op == OP_Identity || node->op == OP_Reshape) continue;
+        if (!perm || perm->count != 2) return false;
+        if (perm->integers[0] == 1) *transposed = !*transposed;
+    }
+    return true;
+}
+
+static void use_in_product(const Graph *graph, const Node *node, ProductWeight *weight)
+{
+    const Shape *factor = &graph_value(graph, node->inputs[1])->shape;
+    bool transposed = false;
+    weight->in_product = true;
+    if (parameter_behind(graph, node->inputs[0])) weight->problem = "is multiplied with other weights";
+    if (factor->rank != 2 || !factor_order(graph, node->inputs[1], &transposed))
+        weight->problem = "is a factor of products in parts";
+    else if (weight->in && (transposed != weight->transposed || factor->dim[0] != weight->in))
+        weight->problem = "is a factor of products once as it is and once transposed";
+    if (weight->problem) return;
+    weight->in = factor->dim[0];
+    weight->out = factor->dim[1];
+    weight->transposed = transposed;
+}
+
+ProductWeight product_weight(const Graph *graph, ValueId parameter)
+{
+    ProductWeight weight = {0};
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE || operator_is_movement(node->op)) continue;
+        for (int i = 0; i < node->input_count; i++) {
+            if (!node->inputs[i] || parameter_behind(graph, node->inputs[i]) != parameter) continue;
+            const char *known = weight.problem;
+            if (node->op == OP_MatMul && i == 1)
+                use_in_product(graph, node, &weight);
+            else
+                weight.problem = node->op == OP_Gather ? "is also a table that rows are looked up in"
+                                                       : "is used otherwise than as the right factor of products";
+            if (weight.problem && !known) weight.node = n;
+        }
+    }
+    if (weight.problem) weight.in = weight.out = 0;
+    return weight;
+}
+
+/* ---- Parameters ---- */
+
+static ValueId add_parameter(Graph *graph, const char *name, int64_t rows, int64_t columns)
+{
+    Shape shape = {2, {rows, columns}};
+    return graph_add_parameter(graph, name, DTYPE_F32, &shape, NULL);
+}
+
+static bool add_parameters(Graph *graph, const LowRank *low_rank, LowRankBranch *branch, Diagnostics *diagnostics)
+{
+    const ProductWeight weight = product_weight(graph, branch->weight);
+    const Value *value = graph_value(graph, branch->weight);
+    if (weight.problem) bug("'%s' can have no branch", value->name);
+    if (!weight.in) return true; /* the loss does not depend on it */
+    if (value->dtype != DTYPE_F32)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = graph->file, .object = value->name},
+                                 "export the model in float32", "is of type %s; only f32 is trained",
+                                 dtype_name(value->dtype));
+    const char *a = arena_format(&graph->arena, "%s.lora_A.weight", branch->module);
+    const char *b = arena_format(&graph->arena, "%s.lora_B.weight", branch->module);
+    branch->a = add_parameter(graph, a, low_rank->rank, weight.in);
+    branch->b = add_parameter(graph, b, weight.out, low_rank->rank);
+    size_t elements = (size_t)(low_rank->rank * weight.in);
+    float *drawn = arena_new_array(&graph->arena, float, elements);
+    RandomStream stream = random_stream(low_rank->seed, arena_format(&graph->arena, "init/%s", a));
+    double bound = 1 / sqrt((double)weight.in);
+    for (size_t i = 0; i < elements; i++) drawn[i] = (float)(bound * (2 * (double)random_uniform(stream, i) - 1));
+    graph_value(graph, branch->a)->data = drawn;
+    graph_value(graph, branch->b)->data = arena_new_array(&graph->arena, float, (size_t)(low_rank->rank * weight.out));
+    return true;
+}
+
+/* ---- Nodes ---- */
+
+typedef struct Builder {
+    Graph *graph;
+    const LowRank *low_rank;
+    const LowRankBranch *branch;
+    NodeOrigin origin;
+    Diagnostics *diagnostics;
+} Builder;
+
+static ValueId add_node(const Builder *builder, Opcode op, ValueId x, ValueId y, const Attribute *attribute)
+{
+    ValueId inputs[2] = {x, y}, output = 0;
+    return graph_add_node(builder->graph, op, builder->origin, inputs, y ? 2 : 1, attribute, attribute != NULL, &output,
+                          1, builder->diagnostics)
+               ? output
+               : 0;
+}
+
+/* x M^T */
+static ValueId multiply(const Builder *builder, ValueId x, ValueId matrix)
+{
+    static const int64_t exchanged[2] = {1, 0};
+    Attribute perm = attribute_integers("perm", exchanged, 2);
+    return add_node(builder, OP_MatMul, x, add_node(builder, OP_Transpose, matrix, 0, &perm), NULL);
+}
+
+/* What is added to the product with `x`; 0 after reporting. The factor alpha / rank is applied where there are fewest
+ * elements. */
+static ValueId add_branch(Builder *builder, ValueId x)
+{
+    const LowRank *low_rank = builder->low_rank;
+    Graph *graph = builder->graph;
+    NodeOrigin origin = builder->origin;
+    origin.name = arena_format(&graph->arena, "%s.lora_dropout", builder->branch->module);
+    if (low_rank->dropout > 0) x = dropout_add(graph, x, low_rank->dropout, origin, builder->diagnostics);
+    if (!x) return 0;
+    ValueId narrow = multiply(builder, x, builder->branch->a);
+    double scale = low_rank->alpha / low_rank->rank;
+    if (scale != 1 && narrow)
+        narrow = add_node(builder, OP_Mul, narrow, graph_constant_scalar(graph, DTYPE_F32, scale), NULL);
+    return narrow ? multiply(builder, narrow, builder->branch->b) : 0;
+}
+
+/* In front of the product, so that the sum can be fused into it. */
+static bool rebuild_product(Builder *builder, Node *node, ValueId whole)
+{
+    Graph *graph = builder->graph;
+    const Shape shape = graph_value(graph, whole)->shape;
+    builder->origin = (NodeOrigin){.name = node->name, .layer = LAYER_NONE};
+    ValueId branch = add_branch(builder, node->inputs[0]);
+    if (!branch) return false;
+    ValueId product = add_node(builder, OP_MatMul, node->inputs[0], node->inputs[1], NULL);
+    ValueId sum = add_node(builder, OP_Add, product, branch, NULL);
+    if (!sum || !shape_equal(&graph_value(graph, sum)->shape, &shape)) bug("a branch changes '%s'", node->name);
+    /* The sum takes the place of the product's value, whose name and number others know. */
+    Node *last = graph_node(graph, graph_value(graph, sum)->producer);
+    last->outputs[0] = whole;
+    graph_value(graph, whole)->producer = graph_value(graph, sum)->producer;
+    graph_value(graph, sum)->producer = 0;
+    return true;
+}
+
+static const LowRankBranch *branch_of(const LowRank *low_rank, const Graph *graph, const Node *node)
+{
+    ValueId parameter = node->op == OP_MatMul ? parameter_behind(graph, node->inputs[1]) : 0;
+    for (size_t i = 0; parameter && i < low_rank->count; i++)
+        if (low_rank->branches[i].weight == parameter) return &low_rank->branches[i];
+    return NULL;
+}
+
+static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnostics)
+{
+    size_t count;
+    Node *nodes = graph_take_nodes(graph, &count);
+    bool ok = true;
+    for (NodeId n = 1; n < count && ok; n++) {
+        Node node = nodes[n];
+        if (node.op == OP_NONE) continue;
+        Builder builder = {graph, low_rank, branch_of(low_rank, graph, &node), {0}, diagnostics};
+        if (builder.branch) {
+            ok = rebuild_product(&builder, &node, node.outputs[0]);
+            continue;
+        }
+        for (int i = 0; i < node.output_count; i++)
+            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
+        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+    }
+    free(nodes);
+    return ok;
+}
+
+bool low_rank_insert(Graph *graph, LowRank *low_rank, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < low_rank->count; i++)
+        if (!add_parameters(graph, low_rank, &low_rank->branches[i], diagnostics)) return false;
+    return rebuild(graph, low_rank, diagnostics);
+}

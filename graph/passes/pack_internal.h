@@ -1,0 +1,121 @@
+/* The parts of pack_rows.c. */
+#ifndef GRAPH_PASSES_PACK_INTERNAL_H
+#define GRAPH_PASSES_PACK_INTERNAL_H
+
+#include "graph/graph.h"
+
+/* What a dimension, or a factor of one, counts. */
+typedef enum AtomKind {
+    ATOM_PLAIN, /* anything else: heads, features, classes */
+    ATOM_LINE,  /* lines; rows, before packing */
+    ATOM_TOKEN, /* places in a line */
+    ATOM_SLOT   /* rows of a line; 1 before packing */
+} AtomKind;
+
+typedef struct Atom {
+    AtomKind kind;
+    int64_t extent; /* after packing */
+    int axis;
+} Atom;
+
+enum { LAYOUT_MOST_ATOMS = 2 * MAX_RANK };
+
+/* The dimensions of a value taken apart into factors, outermost first; PLAIN ones of extent 1 are left out. */
+typedef struct Layout {
+    bool of_data;   /* depends on a graph input: other values are the same for all rows */
+    bool in_blocks; /* of two token dimensions: 0 wherever the two are not of one row */
+    int rank, count;
+    Atom atoms[LAYOUT_MOST_ATOMS];
+} Layout;
+
+/* A value on its way into the packed graph. */
+typedef struct Packed {
+    ValueId value;
+    Layout layout;
+} Packed;
+
+typedef struct Packer {
+    Graph *graph;
+    Diagnostics *diagnostics;
+    SkyPacking form;
+    size_t value_count; /* of the graph as it came, and what was noted since; of these values: */
+    Layout *layouts;
+    Shape *shapes;                /* before packing */
+    ValueId made[SKY_FILL_COUNT]; /* inputs that say where rows stand; 0: not needed yet */
+    Node node;                    /* that is being packed */
+} Packer;
+
+/* ---- pack_layout.c: no graph ---- */
+
+void layout_add(Layout *layout, AtomKind kind, int64_t extent, int axis); /* behind those that there are */
+/* The only atom of the axis if it is of that kind, else -1. */
+int layout_find(const Layout *layout, int axis, AtomKind kind);
+int layout_find_kind(const Layout *layout, AtomKind kind); /* the first atom of that kind; -1: none */
+int layout_count_kind(const Layout *layout, AtomKind kind);
+bool layout_labelled(const Layout *layout, int axis); /* an atom of the axis is not plain */
+bool layout_same_axis(const Layout *a, int axis_of_a, const Layout *b, int axis_of_b);
+void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis); /* behind what `to` has */
+Shape layout_shape(const Layout *layout);
+bool layout_is_merged(const Layout *layout); /* slots are counted through all lines, in one dimension with them */
+/* The same atoms in the dimensions of `shape`, as it was before packing. False if it parts lines or tokens;
+ * *parts_slots then says whether moving the slots behind the lines first would help. */
+bool layout_reshape(const Layout *from, const Shape *shape, Layout *to, bool *parts_slots);
+
+/* ---- pack_rows.c: the table of layouts ---- */
+
+/* A value that packing made becomes an input that rules may read. */
+void pack_note(Packer *packer, const Packed *value);
+/* The value is the same for all rows. */
+void pack_set_plain(Packer *packer, ValueId value);
+
+/* ---- pack_values.c: what values depend on, and nodes that packing needs ---- */
+
+/* Whether the value is the same at all indices of the axis. */
+bool value_is_uniform(const Graph *graph, ValueId value, int axis);
+/* Whether it depends, of its indices along the two axes, on their difference alone. */
+bool value_is_toeplitz(const Graph *graph, ValueId value, int axis_a, int axis_b);
+
+ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
+                 int attribute_count);
+ValueId pack_reshape(Packer *packer, ValueId value, const Shape *shape);
+ValueId pack_transpose(Packer *packer, ValueId value, const int64_t *perm);
+ValueId pack_slice_axis(Packer *packer, ValueId value, int axis, int64_t count); /* the first `count` */
+/* One of the inputs that say where rows stand. */
+ValueId pack_input(Packer *packer, SkyFill fill);
+/* Its elements for the first tokens of rows: [lines, slots]. */
+ValueId pack_input_of_slots(Packer *packer, SkyFill fill);
+
+/* Slots from a dimension of their own into that of the lines. */
+Packed pack_merge_slots(Packer *packer, const Packed *x);
+/* The tokens of atom `token` become the first ones of rows. */
+Packed pack_take_first(Packer *packer, const Packed *x, int token);
+/* Sums over the tokens of atom `token`, row by row; slots are merged. With `keep` the dimension stays, of 1. */
+Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep);
+/* `number` where the tokens, or slot and token, that atoms `query` and `key` count are of different rows. */
+ValueId pack_mask_pairs(Packer *packer, const Packed *x, int query, int key, double number);
+/* A value that is the same for all rows, read along `axis` at every token's position; its rank is that of `layout`, in
+ * which the tokens stand at that axis. 0 if the layout is too intricate. */
+ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout);
+/* The same with a dimension for every atom, if one had several. Atoms keep their numbers. */
+Packed pack_apart(Packer *packer, const Packed *x);
+/* [lines, tokens or slots] in a shape that broadcasts to the layout's, in which every atom has a dimension; `query`: the
+ * second atom. */
+ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int query);
+
+/* ---- pack_nodes.c ---- */
+
+/* Packs packer->node: it, or what does its work, is appended to the graph. */
+bool pack_node(Packer *packer);
+bool pack_refuse(Packer *packer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* packer->node gets a layout for an output, and its shape. */
+void pack_set_layout(Packer *packer, int output, const Layout *layout);
+/* Appends packer->node. */
+void pack_push(Packer *packer);
+/* The node's first output is what the last node that was added made. */
+void pack_become(Packer *packer, const Packed *result);
+
+/* ---- pack_dropout.c ---- */
+
+bool pack_dropout(Packer *packer);
+
+#endif

@@ -1,0 +1,110 @@
+#include "graph/passes/pack_rows.h"
+
+#include <stdlib.h>
+
+#include "graph/passes/pack_internal.h"
+
+void pack_set_plain(Packer *packer, ValueId value)
+{
+    const Shape *shape = &packer->shapes[value];
+    Layout plain = {.rank = shape->rank};
+    for (int axis = 0; axis < plain.rank; axis++) layout_add(&plain, ATOM_PLAIN, shape->dim[axis], axis);
+    packer->layouts[value] = plain;
+}
+
+void pack_note(Packer *packer, const Packed *value)
+{
+    size_t count = packer->graph->value_count; /* amortised: packing adds few values to each of the model's */
+    packer->layouts = memory_resize(packer->layouts, count, sizeof *packer->layouts);
+    packer->shapes = memory_resize(packer->shapes, count, sizeof *packer->shapes);
+    packer->value_count = count;
+    Shape before = {.rank = value->layout.rank};
+    for (int i = 0; i < before.rank; i++) before.dim[i] = 1;
+    for (int i = 0; i < value->layout.count; i++)
+        if (value->layout.atoms[i].kind != ATOM_SLOT)
+            before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].extent;
+    packer->layouts[value->value] = value->layout;
+    packer->shapes[value->value] = before;
+}
+
+/* [lines, length, ...] are tokens, [lines, ...] rows. */
+static bool pack_graph_input(Packer *packer, ValueId id)
+{
+    Value *input = graph_value(packer->graph, id);
+    const Shape shape = input->shape;
+    Layout layout = {.of_data = true, .rank = shape.rank};
+    bool of_tokens = shape.rank > 1 && shape.dim[1] == packer->form.length;
+    char object[256], text[256];
+    if (!shape.rank || shape.dim[0] != packer->form.lines) {
+        snprintf(object, sizeof object, "input '%.200s'", input->name);
+        return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT,
+                                 (Place){.file = packer->graph->file, .object = object},
+                                 "bind the dimension to one length: all rows are padded to it then",
+                                 "rows of several lengths cannot be packed: its first dimension does not count the "
+                                 "rows of a micro-batch, it has shape %s",
+                                 shape_format(&shape, text));
+    }
+    layout_add(&layout, ATOM_LINE, shape.dim[0], 0);
+    if (of_tokens)
+        layout_add(&layout, ATOM_TOKEN, shape.dim[1], 1);
+    else
+        layout_add(&layout, ATOM_SLOT, packer->form.slots, 0);
+    for (int axis = of_tokens ? 2 : 1; axis < shape.rank; axis++)
+        layout_add(&layout, ATOM_PLAIN, shape.dim[axis], axis);
+    packer->layouts[id] = layout;
+    input->shape = layout_shape(&layout);
+    input->fill = of_tokens ? SKY_FILL_TOKENS : SKY_FILL_SLOTS;
+    return true;
+}
+
+static bool prepare(Packer *packer)
+{
+    Graph *graph = packer->graph;
+    bool ok = true, has_tokens = false;
+    for (ValueId v = 1; v < graph->value_count; v++) {
+        packer->shapes[v] = graph_value(graph, v)->shape;
+        pack_set_plain(packer, v);
+    }
+    for (size_t i = 0; i < graph->input_count; i++) {
+        ok = pack_graph_input(packer, graph->inputs[i]) && ok;
+        has_tokens |= graph_value(graph, graph->inputs[i])->fill == SKY_FILL_TOKENS;
+    }
+    if (ok && !has_tokens)
+        return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), NULL,
+                                 "rows of several lengths cannot be packed: no input has a dimension of %u",
+                                 packer->form.length);
+    if (ok && graph->loss && !graph->loss_is_summed)
+        return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
+                                 "name a loss by --loss, or bind the dimension to one length",
+                                 "rows of several lengths cannot be packed: the loss averages or compares the rows of "
+                                 "a micro-batch itself");
+    for (int i = 0; i < graph->label_count; i++)
+        if (ok && graph->labels[i].shifted)
+            return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
+                                     "bind the dimension to one length: all rows are padded to it then",
+                                     "rows of several lengths cannot be packed: the loss compares scores with the "
+                                     "labels of the next token");
+    return ok;
+}
+
+bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics)
+{
+    Packer packer = {.graph = graph,
+                     .diagnostics = diagnostics,
+                     .form = *packing,
+                     .value_count = graph->value_count,
+                     .layouts = memory_allocate(graph->value_count * sizeof(Layout)),
+                     .shapes = memory_allocate(graph->value_count * sizeof(Shape))};
+    bool ok = prepare(&packer);
+    size_t count = 0;
+    Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
+    for (size_t n = 1; n < count && ok; n++) {
+        packer.node = nodes[n];
+        if (packer.node.op != OP_NONE) ok = pack_node(&packer);
+    }
+    graph->packing = *packing;
+    free(nodes);
+    free(packer.layouts);
+    free(packer.shapes);
+    return ok;
+}

@@ -1,0 +1,363 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/ops/add_node.h"
+#include "graph/ops/operator.h"
+#include "graph/passes/axes.h"
+#include "graph/passes/pack_internal.h"
+
+/* ---- What values depend on ---- */
+
+static int64_t stride_of(const Shape *shape, int axis)
+{
+    int64_t stride = 1;
+    for (int i = axis + 1; i < shape->rank; i++) stride *= shape->dim[i];
+    return stride;
+}
+
+static bool equal_elements(const Value *value, int64_t a, int64_t b)
+{
+    size_t size = dtype_size(value->dtype);
+    const char *data = value->data;
+    return memcmp(data + (size_t)a * size, data + (size_t)b * size, size) == 0;
+}
+
+static bool constant_is_uniform(const Value *value, int axis)
+{
+    int64_t stride = stride_of(&value->shape, axis), extent = value->shape.dim[axis];
+    int64_t elements = shape_elements(&value->shape);
+    for (int64_t i = 0; i < elements; i++)
+        if (i / stride % extent && !equal_elements(value, i, i - stride)) return false;
+    return true;
+}
+
+static bool constant_is_toeplitz(const Value *value, int axis_a, int axis_b)
+{
+    int64_t a = stride_of(&value->shape, axis_a), b = stride_of(&value->shape, axis_b);
+    int64_t elements = shape_elements(&value->shape);
+    for (int64_t i = 0; i < elements; i++) {
+        bool inside = i / a % value->shape.dim[axis_a] && i / b % value->shape.dim[axis_b];
+        if (inside && !equal_elements(value, i, i - a - b)) return false;
+    }
+    return true;
+}
+
+enum { MOST_INPUTS = MAX_RANK };
+
+/* The node that makes the value, if what it makes can be followed along the axis. */
+static const Node *followed(const Graph *graph, ValueId value, int axis, int *axes)
+{
+    NodeId producer = graph_value(graph, value)->producer;
+    if (!producer) return NULL;
+    const Node *node = graph_node(graph, producer);
+    bool known = node->op != OP_Dropout && node->input_count <= MOST_INPUTS && node->outputs[0] == value &&
+                 axes_of_inputs(graph, node, axis, axes);
+    return known ? node : NULL;
+}
+
+bool value_is_uniform(const Graph *graph, ValueId id, int axis)
+{
+    const Value *value = graph_value(graph, id);
+    int axes[MOST_INPUTS];
+    if (value->shape.dim[axis] == 1) return true;
+    if (value->role == ROLE_CONSTANT) return constant_is_uniform(value, axis);
+    const Node *node = followed(graph, id, axis, axes);
+    for (int i = 0; node && i < node->input_count; i++)
+        if (node->inputs[i] && axes[i] >= 0 && !value_is_uniform(graph, node->inputs[i], axes[i])) return false;
+    return node;
+}
+
+bool value_is_toeplitz(const Graph *graph, ValueId id, int axis_a, int axis_b)
+{
+    const Value *value = graph_value(graph, id);
+    int a[MOST_INPUTS], b[MOST_INPUTS];
+    if (value->role == ROLE_CONSTANT) return constant_is_toeplitz(value, axis_a, axis_b);
+    const Node *node = followed(graph, id, axis_a, a);
+    if (!node || !followed(graph, id, axis_b, b)) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        ValueId input = node->inputs[i];
+        if (!input || (a[i] < 0 && b[i] < 0)) continue;
+        bool fits = a[i] < 0   ? value_is_uniform(graph, input, b[i])
+                    : b[i] < 0 ? value_is_uniform(graph, input, a[i])
+                               : value_is_toeplitz(graph, input, a[i], b[i]);
+        if (!fits) return false;
+    }
+    return true;
+}
+
+/* ---- Nodes ---- */
+
+ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
+                 int attribute_count)
+{
+    NodeOrigin origin = {.name = packer->node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    ValueId output;
+    if (!graph_add_node(packer->graph, op, origin, inputs, input_count, attributes, attribute_count, &output, 1,
+                        packer->diagnostics))
+        bug("packing builds a wrong %s for %s", opcodes[op].name, packer->node.name);
+    return output;
+}
+
+static const Shape *shape_of(const Packer *packer, ValueId value) { return &graph_value(packer->graph, value)->shape; }
+
+ValueId pack_reshape(Packer *packer, ValueId value, const Shape *shape)
+{
+    if (shape_equal(shape_of(packer, value), shape)) return value;
+    Attribute attribute = attribute_integers("shape", shape->dim, shape->rank);
+    return pack_add(packer, OP_Reshape, &value, 1, &attribute, 1);
+}
+
+ValueId pack_transpose(Packer *packer, ValueId value, const int64_t *perm)
+{
+    int rank = shape_of(packer, value)->rank;
+    bool same = true;
+    for (int i = 0; i < rank; i++) same &= perm[i] == i;
+    if (same) return value;
+    Attribute attribute = attribute_integers("perm", perm, rank);
+    return pack_add(packer, OP_Transpose, &value, 1, &attribute, 1);
+}
+
+ValueId pack_slice_axis(Packer *packer, ValueId value, int axis, int64_t count)
+{
+    Shape shape = *shape_of(packer, value);
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK];
+    if (shape.dim[axis] == count) return value;
+    for (int i = 0; i < MAX_RANK; i++) steps[i] = 1;
+    shape.dim[axis] = count;
+    Attribute attributes[] = {attribute_integers("starts", starts, shape.rank),
+                              attribute_integers("steps", steps, shape.rank),
+                              attribute_integers("shape", shape.dim, shape.rank)};
+    return pack_add(packer, OP_Slice, &value, 1, attributes, 3);
+}
+
+static ValueId gather_rows(Packer *packer, ValueId data, ValueId indices)
+{
+    Attribute axis = attribute_integer("axis", 0);
+    return pack_add(packer, OP_Gather, (ValueId[]){data, indices}, 2, &axis, 1);
+}
+
+/* ---- Where rows stand ---- */
+
+ValueId pack_input(Packer *packer, SkyFill fill)
+{
+    static const char *const names[SKY_FILL_COUNT] = {[SKY_FILL_SLOT] = "packing.slot",
+                                                      [SKY_FILL_POSITION] = "packing.position",
+                                                      [SKY_FILL_ROW] = "packing.row",
+                                                      [SKY_FILL_FIRST] = "packing.first"};
+    if (packer->made[fill]) return packer->made[fill];
+    int64_t columns = fill == SKY_FILL_FIRST ? packer->form.slots : packer->form.length;
+    packer->made[fill] =
+        graph_add_input(packer->graph, names[fill], DTYPE_I32, &(Shape){2, {packer->form.lines, columns}});
+    graph_value(packer->graph, packer->made[fill])->fill = fill;
+    return packer->made[fill];
+}
+
+ValueId pack_input_of_slots(Packer *packer, SkyFill fill)
+{
+    Shape flat = {1, {(int64_t)packer->form.lines * packer->form.length}};
+    /* One statement a node: the order in which arguments are evaluated, and so the numbering, is the compiler's. */
+    ValueId first = pack_input(packer, SKY_FILL_FIRST);
+    ValueId tokens = pack_reshape(packer, pack_input(packer, fill), &flat);
+    return gather_rows(packer, tokens, first);
+}
+
+/* ---- Atoms in another order ---- */
+
+/* A value with a dimension for each of its atoms, those in `order` (numbers of atoms) first, then the others. */
+static ValueId atoms_first(Packer *packer, const Packed *x, const int *order, int count)
+{
+    Shape apart = {.rank = x->layout.count};
+    int64_t perm[LAYOUT_MOST_ATOMS];
+    int next = count;
+    if (x->layout.count > MAX_RANK) bug("%s: more factors than dimensions", packer->node.name);
+    for (int i = 0; i < count; i++) perm[i] = order[i];
+    for (int i = 0; i < x->layout.count; i++) {
+        bool named = false;
+        apart.dim[i] = x->layout.atoms[i].extent;
+        for (int k = 0; k < count; k++) named |= order[k] == i;
+        if (!named) perm[next++] = i;
+    }
+    return pack_transpose(packer, pack_reshape(packer, x->value, &apart), perm);
+}
+
+/* The other way round: `value` has the atoms of `layout` as atoms_first leaves them. */
+static ValueId atoms_back(Packer *packer, ValueId value, const Layout *layout, const int *order, int count)
+{
+    Shape apart = {.rank = layout->count}, shape = layout_shape(layout);
+    int64_t perm[LAYOUT_MOST_ATOMS];
+    int next = count;
+    for (int i = 0; i < layout->count; i++) {
+        int place = -1;
+        for (int k = 0; k < count; k++)
+            if (order[k] == i) place = k;
+        perm[i] = place < 0 ? next++ : place;
+    }
+    for (int i = 0; i < layout->count; i++) apart.dim[perm[i]] = layout->atoms[i].extent;
+    value = pack_transpose(packer, pack_reshape(packer, value, &apart), perm);
+    return pack_reshape(packer, value, &shape);
+}
+
+/* The first `joined` dimensions as one. */
+static ValueId join_first(Packer *packer, ValueId value, int joined)
+{
+    Shape shape = *shape_of(packer, value), result = {.rank = shape.rank - joined + 1};
+    result.dim[0] = 1;
+    for (int i = 0; i < joined; i++) result.dim[0] *= shape.dim[i];
+    for (int i = joined; i < shape.rank; i++) result.dim[i - joined + 1] = shape.dim[i];
+    return pack_reshape(packer, value, &result);
+}
+
+Packed pack_merge_slots(Packer *packer, const Packed *x)
+{
+    int line = layout_find_kind(&x->layout, ATOM_LINE), slot = layout_find_kind(&x->layout, ATOM_SLOT);
+    Packed merged = {.layout = {.of_data = true, .rank = x->layout.rank}};
+    if (slot < 0 || layout_is_merged(&x->layout)) return *x;
+    for (int i = 0; i < x->layout.count; i++) {
+        const Atom *atom = &x->layout.atoms[i];
+        if (i == slot) continue;
+        layout_add(&merged.layout, atom->kind, atom->extent, atom->axis);
+        if (i == line) layout_add(&merged.layout, ATOM_SLOT, x->layout.atoms[slot].extent, atom->axis);
+    }
+    merged.value = atoms_first(packer, x, (int[]){line, slot}, 2);
+    merged.value = atoms_back(
+        packer, merged.value, &merged.layout,
+        (int[]){layout_find_kind(&merged.layout, ATOM_LINE), layout_find_kind(&merged.layout, ATOM_SLOT)}, 2);
+    return merged;
+}
+
+Packed pack_take_first(Packer *packer, const Packed *x, int token)
+{
+    int order[] = {layout_find_kind(&x->layout, ATOM_LINE), token};
+    Packed taken = {.layout = x->layout};
+    taken.layout.atoms[token].kind = ATOM_SLOT;
+    taken.layout.atoms[token].extent = packer->form.slots;
+    ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
+    tokens = gather_rows(packer, tokens, pack_input(packer, SKY_FILL_FIRST));
+    taken.value = atoms_back(packer, tokens, &taken.layout, order, 2);
+    return taken;
+}
+
+/* Sums of slots without a row are what the first token of their line has: 0, as a divisor, would make NaN. */
+static ValueId fill_unused_slots(Packer *packer, ValueId sums, ValueId tokens)
+{
+    int64_t rows = (int64_t)packer->form.lines * packer->form.slots;
+    Shape flat = {1, {rows}}, column = {.rank = shape_of(packer, sums)->rank}, shape = *shape_of(packer, sums);
+    for (int i = 0; i < column.rank; i++) column.dim[i] = i ? 1 : rows;
+    int32_t *numbers = memory_allocate((size_t)rows * sizeof *numbers);
+    for (int64_t i = 0; i < rows; i++) numbers[i] = (int32_t)i;
+    ValueId own = graph_add_constant(packer->graph, NULL, DTYPE_I32, &flat, numbers);
+    free(numbers);
+    ValueId found = pack_reshape(packer, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
+    ValueId used = pack_add(packer, OP_Equal, (ValueId[]){found, own}, 2, NULL, 0);
+    ValueId first = gather_rows(packer, tokens, pack_input(packer, SKY_FILL_FIRST));
+    ValueId inputs[] = {pack_reshape(packer, used, &column), sums, pack_reshape(packer, first, &shape)};
+    return pack_add(packer, OP_Where, inputs, 3, NULL, 0);
+}
+
+Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
+{
+    int line = layout_find_kind(&x->layout, ATOM_LINE), order[] = {line, token};
+    int axis = x->layout.atoms[token].axis;
+    int64_t rows = (int64_t)packer->form.lines * packer->form.slots;
+    Packed sums = {.layout = {.of_data = true, .rank = x->layout.rank - !keep}};
+    for (int i = 0; i < x->layout.count; i++) {
+        const Atom *atom = &x->layout.atoms[i];
+        int at = atom->axis - (!keep && atom->axis > axis);
+        if (i == token) continue;
+        layout_add(&sums.layout, atom->kind, atom->extent, at);
+        if (i == line) layout_add(&sums.layout, ATOM_SLOT, packer->form.slots, at);
+    }
+    ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
+    Shape shape = *shape_of(packer, tokens), flat = {1, {shape.dim[0]}};
+    shape.dim[0] = rows + 1; /* the last one: tokens without a row */
+    ValueId slots = pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &flat);
+    Attribute attributes[] = {attribute_integer("axis", 0), attribute_integers("shape", shape.dim, shape.rank)};
+    ValueId all = pack_add(packer, OP_GatherGradient, (ValueId[]){slots, tokens}, 2, attributes, 2);
+    all = fill_unused_slots(packer, pack_slice_axis(packer, all, 0, rows), tokens);
+    sums.value =
+        atoms_back(packer, all, &sums.layout,
+                   (int[]){layout_find_kind(&sums.layout, ATOM_LINE), layout_find_kind(&sums.layout, ATOM_SLOT)}, 2);
+    return sums;
+}
+
+/* ---- Pairs of tokens ---- */
+
+/* A value with a dimension for each of `count` atoms, in a shape that broadcasts to the layout's: no dimension of it has
+ * several atoms. */
+static ValueId spread(Packer *packer, ValueId value, const Layout *layout, const int *order, int count)
+{
+    int64_t perm[3];
+    Shape from = *shape_of(packer, value), shape = {.rank = layout->rank};
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = 1;
+    for (int i = 0; i < count; i++) {
+        int before = 0;
+        for (int k = 0; k < count; k++) before += order[k] < order[i];
+        perm[before] = i;
+        shape.dim[layout->atoms[order[i]].axis] = from.dim[i];
+    }
+    return pack_reshape(packer, pack_transpose(packer, value, perm), &shape);
+}
+
+Packed pack_apart(Packer *packer, const Packed *x)
+{
+    bool merged = false;
+    for (int i = 1; i < x->layout.count; i++) merged |= x->layout.atoms[i].axis == x->layout.atoms[i - 1].axis;
+    if (!merged) return *x;
+    Packed apart = {atoms_first(packer, x, NULL, 0), x->layout};
+    apart.layout.rank = x->layout.count;
+    for (int i = 0; i < apart.layout.count; i++) apart.layout.atoms[i].axis = i;
+    return apart;
+}
+
+/* Whether the tokens, or slot and token, belong together: [lines, queries, keys]. */
+static ValueId same_rows(Packer *packer, AtomKind query)
+{
+    Shape slots = {3, {packer->form.lines, packer->form.slots, 1}};
+    Shape tokens = {3, {packer->form.lines, packer->form.length, 1}};
+    Shape keys = {3, {packer->form.lines, 1, packer->form.length}};
+    ValueId asking = query == ATOM_SLOT ? pack_reshape(packer, pack_input_of_slots(packer, SKY_FILL_SLOT), &slots)
+                                        : pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &tokens);
+    ValueId asked = pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &keys);
+    return pack_add(packer, OP_Equal, (ValueId[]){asking, asked}, 2, NULL, 0);
+}
+
+ValueId pack_mask_pairs(Packer *packer, const Packed *x, int query, int key, double number)
+{
+    const Packed apart = pack_apart(packer, x);
+    int order[] = {layout_find_kind(&apart.layout, ATOM_LINE), query, key};
+    ValueId mask = spread(packer, same_rows(packer, apart.layout.atoms[query].kind), &apart.layout, order, 3);
+    ValueId other = graph_constant_scalar(packer->graph, graph_value(packer->graph, x->value)->dtype, number);
+    ValueId masked = pack_add(packer, OP_Where, (ValueId[]){mask, apart.value, other}, 3, NULL, 0);
+    const Shape shape = *shape_of(packer, x->value);
+    return pack_reshape(packer, masked, &shape);
+}
+
+ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int query)
+{
+    int line = layout_find_kind(layout, ATOM_LINE);
+    return spread(packer, value, layout, (int[]){line, query}, 2);
+}
+
+/* ---- Tables of positions ---- */
+
+ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout)
+{
+    int line_atom = layout_find_kind(layout, ATOM_LINE), rank = layout->rank;
+    if (line_atom < 0) return 0;
+    int line = layout->atoms[line_atom].axis;
+    Shape shape = *shape_of(packer, value), full = {.rank = rank}, rows = {.rank = 1, {packer->form.length}};
+    int lead = rank - shape.rank;
+    for (int i = 0; i < rank; i++) full.dim[i] = i < lead ? 1 : shape.dim[i - lead];
+    if (line == axis || full.dim[line] != 1 || layout_find(layout, line, ATOM_LINE) < 0) return 0;
+    int64_t perm[MAX_RANK] = {axis};
+    for (int i = 0, next = 1; i < rank; i++)
+        if (i != axis) perm[next++] = i;
+    for (int i = 0; i < rank; i++)
+        if (i != axis && i != line) rows.dim[rows.rank++] = full.dim[i];
+    value = pack_transpose(packer, pack_reshape(packer, value, &full), perm);
+    ValueId position = pack_input(packer, SKY_FILL_POSITION);
+    value = gather_rows(packer, pack_reshape(packer, value, &rows), position);
+    int64_t back[MAX_RANK];
+    for (int i = 0, next = 2; i < rank; i++) back[i] = i == line ? 0 : i == axis ? 1 : next++;
+    return pack_transpose(packer, value, back);
+}

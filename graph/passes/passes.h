@@ -1,0 +1,40 @@
+/* The way from the graph of a model to the training graph: a list of passes, run in its order.
+ *
+ * After every pass, what it left constant is folded, and graph_verify runs. A pass that the options do not ask for
+ * leaves the graph as it is. */
+#ifndef GRAPH_PASSES_PASSES_H
+#define GRAPH_PASSES_PASSES_H
+
+#include "graph/graph.h"
+#include "graph/ops/autodiff.h"
+#include "graph/passes/fold.h"
+#include "graph/passes/low_rank.h"
+
+typedef struct PassOptions {
+    bool want_loss;                 /* attach the loss */
+    const char *loss;               /* loss.h: its specification; NULL: the default */
+    double dropout;                 /* the share of elements to drop where BERT does; 0: none */
+    LowRank *low_rank;              /* branches beside these weights' products, which it fills in; NULL: none */
+    SkyPacking packing;             /* rows share lines (pack_rows.h); slots 0: they do not */
+    bool no_pruning;                /* compute every token, also where only one is read (prune.h) */
+    bool differentiate;             /* gradients of all parameters; needs the loss */
+    const OptimizerSpec *optimizer; /* its updates; needs the gradients. NULL: none */
+} PassOptions;
+
+typedef bool PassRule(Graph *graph, const PassOptions *options, Diagnostics *diagnostics);
+
+typedef struct Pass {
+    const char *name;
+    PassRule *run; /* false after reporting; NULL: nothing but what follows every pass */
+} Pass;
+
+extern const Pass passes[]; /* the last one has no name */
+
+/* NULL after reporting the names that there are (EXIT_USAGE). */
+const Pass *pass_find(const char *name, Diagnostics *diagnostics);
+/* Runs one pass and what follows every pass; false after reporting. `folding` goes on from where it is. */
+bool pass_run(const Pass *pass, Graph *graph, const PassOptions *options, Folding *folding, Diagnostics *diagnostics);
+/* Runs the list, up to the pass `last` (it included) or, where that is NULL, all of it; false after reporting. */
+bool passes_run(Graph *graph, const PassOptions *options, const char *last, Folding *folding, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,138 @@
+#include "graph/passes/recompute_attention.h"
+
+#include <stdlib.h>
+
+#include "graph/ops/add_node.h"
+#include "graph/ops/operator.h"
+
+enum { WORTHWHILE = 2 }; /* least number of elements made of each that would be kept in their place */
+
+typedef struct Recomputation {
+    Graph *graph;
+    Diagnostics *diagnostics;
+    size_t values;  /* before any was added */
+    bool *chosen;   /* per value of forward: backward computes it again */
+    ValueId *again; /* per value: what backward reads in its place; 0: not made yet */
+} Recomputation;
+
+static int64_t elements(const Graph *graph, ValueId value) { return shape_elements(&graph_value(graph, value)->shape); }
+
+/* An operator of one element after the other, or one that shows them otherwise. */
+static bool is_simple(Opcode op) { return operator_is_map(op) || operator_is_movement(op); }
+
+static bool may_remake(const Graph *graph, ValueId value);
+
+/* Whether a simple node's result may be made again: its large inputs may. */
+static bool may_remake_inputs(const Graph *graph, const Node *node)
+{
+    bool any = false;
+    for (int i = 0; i < node->input_count; i++) {
+        if (!node->inputs[i] || elements(graph, node->inputs[i]) < elements(graph, node->outputs[0])) continue;
+        if (!may_remake(graph, node->inputs[i])) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Whether what the value is made from, by a product and what follows it, is worth keeping in its place. */
+static bool may_remake(const Graph *graph, ValueId value)
+{
+    NodeId producer = graph_value(graph, value)->producer;
+    if (!producer) return false;
+    const Node *node = graph_node(graph, producer);
+    if (node->op == OP_MatMul)
+        return elements(graph, value) >=
+               WORTHWHILE * (elements(graph, node->inputs[0]) + elements(graph, node->inputs[1]));
+    if (node->op == OP_Softmax || node->op == OP_Dropout) return may_remake(graph, node->inputs[0]);
+    return is_simple(node->op) && may_remake_inputs(graph, node);
+}
+
+/* The value, and on the way to the product what it is made from. */
+static void choose(Recomputation *recomputation, ValueId value)
+{
+    const Graph *graph = recomputation->graph;
+    if (recomputation->chosen[value] || !may_remake(graph, value)) return;
+    recomputation->chosen[value] = true;
+    const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+    for (int i = 0; node->op != OP_MatMul && i < node->input_count; i++)
+        if (node->inputs[i]) choose(recomputation, node->inputs[i]);
+}
+
+static bool is_softmax(const Graph *graph, ValueId value)
+{
+    NodeId producer = graph_value(graph, value)->producer;
+    return producer && graph_node(graph, producer)->op == OP_Softmax;
+}
+
+static void choose_all(Recomputation *recomputation)
+{
+    const Graph *graph = recomputation->graph;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
+        if (node->op == OP_Softmax || (node->op == OP_Dropout && recomputation->chosen[node->inputs[0]]))
+            choose(recomputation, node->outputs[0]);
+        /* Probabilities that are kept are read from memory once: what dropout leaves of them is computed beside
+         * them, which costs less than reading it too. */
+        bool of_softmax = node->op == OP_Dropout && is_softmax(graph, node->inputs[0]);
+        if (of_softmax) recomputation->chosen[node->outputs[0]] = true;
+    }
+}
+
+/* What a node of backward reads in place of the value; 0 after reporting. */
+static ValueId remake(Recomputation *recomputation, ValueId value)
+{
+    if (value >= recomputation->values || !recomputation->chosen[value]) return value;
+    ValueId *again = &recomputation->again[value];
+    if (*again) return *again;
+    Graph *graph = recomputation->graph;
+    NodeId producer = graph_value(graph, value)->producer;
+    const Node node = *graph_node(graph, producer); /* a copy: the array moves while nodes are appended */
+    ValueId inputs[MAX_RANK];
+    if (node.input_count > MAX_RANK) bug("%s has %d inputs", node.name, node.input_count);
+    for (int i = 0; i < node.input_count; i++) {
+        inputs[i] = remake(recomputation, node.inputs[i]);
+        if (node.inputs[i] && !inputs[i]) return 0;
+    }
+    NodeOrigin origin = {.name = node.name, .phase = PHASE_BACKWARD, .differentiates = producer, .layer = node.layer};
+    graph_add_node(graph, node.op, origin, inputs, node.input_count, node.attributes, node.attribute_count, again, 1,
+                   recomputation->diagnostics);
+    return *again;
+}
+
+/* Builds the node list again, with what backward computes again right before it is first read. The nodes of forward
+ * that backward names stand before all of it, and keep their numbers. */
+static bool insert(Recomputation *recomputation)
+{
+    Graph *graph = recomputation->graph;
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
+    bool ok = true;
+    for (NodeId n = 1; n < node_count && ok; n++) {
+        Node node = nodes[n];
+        for (int i = 0; node.phase == PHASE_BACKWARD && node.op != OP_NONE && i < node.input_count; i++) {
+            ValueId input = remake(recomputation, node.inputs[i]);
+            ok &= input || !node.inputs[i];
+            node.inputs[i] = input;
+        }
+        for (int i = 0; i < node.output_count && node.op != OP_NONE; i++)
+            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
+        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+    }
+    free(nodes);
+    return ok;
+}
+
+bool attention_recompute(Graph *graph, Diagnostics *diagnostics)
+{
+    Recomputation recomputation = {.graph = graph,
+                                   .diagnostics = diagnostics,
+                                   .values = graph->value_count,
+                                   .chosen = memory_allocate(graph->value_count),
+                                   .again = memory_allocate(graph->value_count * sizeof(ValueId))};
+    choose_all(&recomputation);
+    bool ok = insert(&recomputation);
+    free(recomputation.chosen);
+    free(recomputation.again);
+    return ok;
+}

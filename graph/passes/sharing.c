@@ -1,0 +1,200 @@
+#include "graph/passes/sharing.h"
+
+#include <stdlib.h>
+
+#include "graph/ops/add_node.h"
+#include "graph/ops/operator.h"
+
+ValueId parameter_behind(const Graph *graph, ValueId value)
+{
+    while (graph_value(graph, value)->producer) {
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (!operator_is_movement(node->op)) return 0;
+        value = node->inputs[0];
+    }
+    return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
+}
+
+/* A layer's own value for a parameter. */
+typedef struct Use {
+    ValueId parameter, value;
+    int layer;
+} Use;
+
+/* A layer's own copy of a carried value. */
+typedef struct Copy {
+    ValueId original, copy;
+    int layer;
+} Copy;
+
+typedef struct Sharer {
+    Graph *graph;
+    Diagnostics *diagnostics;
+    int *home; /* per value of a parameter: 1 + the first layer that uses it */
+    Use *uses; /* by later layers */
+    size_t count, capacity;
+    const bool *carried; /* [value], of the carried_count values that there were at first */
+    size_t carried_count;
+    Copy *copies; /* of carried values, for later layers */
+    size_t copy_count, copy_capacity;
+} Sharer;
+
+static bool is_carried(const Sharer *sharer, ValueId value)
+{
+    return value < sharer->carried_count && sharer->carried[value];
+}
+
+/* Whether the node belongs to one layer, rather than going with whatever reads it. */
+static bool computes(const Sharer *sharer, const Node *node)
+{
+    if (node->op == OP_NONE || node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) return false;
+    return !is_carried(sharer, node->outputs[0]);
+}
+
+/* Notes that a layer reads the parameters behind a value, if it is one or carried. Returns whether another layer is home
+ * to one of them. */
+static bool read_parameters(const Sharer *sharer, ValueId value, int layer)
+{
+    const Value *read = graph_value(sharer->graph, value);
+    if (read->role == ROLE_PARAMETER) {
+        if (!sharer->home[value]) sharer->home[value] = 1 + layer;
+        return sharer->home[value] != 1 + layer;
+    }
+    bool foreign = false;
+    if (!is_carried(sharer, value)) return false;
+    const Node *node = graph_node(sharer->graph, read->producer);
+    for (int i = 0; i < node->input_count; i++) foreign |= read_parameters(sharer, node->inputs[i], layer);
+    return foreign;
+}
+
+/* Finds where every parameter is read first. Returns whether some are read by several layers. */
+static bool find_homes(Sharer *sharer)
+{
+    const Graph *graph = sharer->graph;
+    bool any = false;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; computes(sharer, node) && i < node->input_count; i++)
+            any |= read_parameters(sharer, node->inputs[i], node->layer);
+    }
+    return any;
+}
+
+static ValueId value_in(Sharer *sharer, ValueId parameter, int layer)
+{
+    Graph *graph = sharer->graph;
+    if (sharer->home[parameter] == 1 + layer) return parameter;
+    int number = 2;
+    for (size_t i = 0; i < sharer->count; i++) {
+        const Use *use = &sharer->uses[i];
+        if (use->parameter != parameter) continue;
+        if (use->layer == layer) return use->value;
+        number++;
+    }
+    const Value shared = *graph_value(graph, parameter);
+    const char *name = arena_format(&graph->arena, "%s (use %d)", shared.name, number);
+    ValueId value = graph_add_parameter(graph, name, shared.dtype, &shared.shape, shared.data);
+    graph_value(graph, value)->parameter = parameter;
+    graph_value(graph, value)->frozen = shared.frozen;
+    Use use = {parameter, value, layer};
+    array_push(sharer->uses, sharer->count, sharer->capacity, use);
+    return value;
+}
+
+static ValueId copy_in(Sharer *sharer, ValueId value, int layer);
+
+static void copy_node(Sharer *sharer, const Node *node, int layer)
+{
+    ValueId *inputs = arena_new_array(&sharer->graph->arena, ValueId, (size_t)node->input_count);
+    ValueId *outputs = arena_new_array(&sharer->graph->arena, ValueId, (size_t)node->output_count);
+    for (int i = 0; i < node->input_count; i++) inputs[i] = copy_in(sharer, node->inputs[i], layer);
+    NodeOrigin origin = {.name = node->name, .phase = PHASE_FORWARD, .layer = layer};
+    if (!graph_add_node(sharer->graph, node->op, origin, inputs, node->input_count, node->attributes,
+                        node->attribute_count, outputs, node->output_count, sharer->diagnostics))
+        bug("'%s' cannot be computed twice", node->name);
+    for (int i = 0; i < node->output_count; i++) {
+        Copy copy = {node->outputs[i], outputs[i], layer};
+        array_push(sharer->copies, sharer->copy_count, sharer->copy_capacity, copy);
+    }
+}
+
+/* What the layer reads for a value: itself, the layer's own value for a parameter, or a copy made of such. */
+static ValueId copy_in(Sharer *sharer, ValueId value, int layer)
+{
+    if (graph_value(sharer->graph, value)->role == ROLE_PARAMETER) return value_in(sharer, value, layer);
+    if (!is_carried(sharer, value)) return value;
+    for (size_t i = 0; i < sharer->copy_count; i++)
+        if (sharer->copies[i].original == value && sharer->copies[i].layer == layer) return sharer->copies[i].copy;
+    const Node node = *graph_node(sharer->graph, graph_value(sharer->graph, value)->producer);
+    copy_node(sharer, &node, layer);
+    return copy_in(sharer, value, layer);
+}
+
+/* Builds the node list again, with the copies in front of what reads them. */
+static void rebuild(Sharer *sharer)
+{
+    Graph *graph = sharer->graph;
+    size_t node_count;
+    Node *nodes = graph_take_nodes(graph, &node_count);
+    for (NodeId n = 1; n < node_count; n++) {
+        Node node = nodes[n];
+        if (node.op == OP_NONE) continue;
+        for (int i = 0; computes(sharer, &node) && i < node.input_count; i++)
+            if (read_parameters(sharer, node.inputs[i], node.layer))
+                node.inputs[i] = copy_in(sharer, node.inputs[i], node.layer);
+        for (int i = 0; i < node.output_count; i++)
+            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
+        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+    }
+    free(nodes);
+    graph_remove_dead(graph); /* what only later layers read */
+}
+
+void parameters_share(Graph *graph, const bool *carried, Diagnostics *diagnostics)
+{
+    Sharer sharer = {.graph = graph,
+                     .diagnostics = diagnostics,
+                     .home = memory_allocate(graph->value_count * sizeof(int)),
+                     .carried = carried,
+                     .carried_count = graph->value_count};
+    if (find_homes(&sharer)) rebuild(&sharer);
+    free(sharer.home);
+    free(sharer.uses);
+    free(sharer.copies);
+}
+
+/* The weights whose product `value` is, perhaps with a bias added; 0 if it is something else. */
+static ValueId product_weights(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        /* Of what no node makes: node 0, which has no operator. */
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (node->op == OP_MatMul) return parameter_behind(graph, node->inputs[1]);
+        if (operator_is_movement(node->op))
+            value = node->inputs[0];
+        else if (node->op == OP_Add)
+            value = node->inputs[parameter_behind(graph, node->inputs[0]) != 0];
+        else
+            return 0;
+    }
+}
+
+void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
+{
+    enum { LEAST_ROWS = 32 }; /* fewer may be classes as well */
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        ValueId table = node->op == OP_Gather ? parameter_behind(graph, node->inputs[0]) : 0;
+        const Shape *shape = &graph_value(graph, table)->shape;
+        for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
+            const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;
+            ValueId weights = product_weights(graph, graph->outputs[i].value);
+            if (!weights || weights == table || output->rank < 3 || output->dim[output->rank - 1] != shape->dim[0])
+                continue;
+            diagnostics_warning(
+                diagnostics, PLACE_FILE(graph->file), "if both are meant to be one, export the model with them equal",
+                "the output '%s' is decoded with '%s', which is trained apart from the embeddings '%s'",
+                graph->outputs[i].name, graph_value(graph, weights)->name, graph_value(graph, table)->name);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+/* The whole of planning: costs and wishes in, a plan with its bound and its comparisons out. */
+#ifndef PARTITIONER_PLANNER_PLANNER_H
+#define PARTITIONER_PLANNER_PLANNER_H
+
+#include <math.h>
+
+#include "partitioner/plan.h"
+#include "partitioner/watch.h"
+
+enum { PLAN_MICROBATCHES_AUTO = -1 };
+
+typedef struct PlanRequest {
+    PlanAllocator allocate;
+    PlanObjective objective;
+    PlanSchedule schedule;
+    PlanRecompute recompute;
+    int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
+    /* For all of planning: then what is found depends on the machine, and plan->timed_out says whether it did. INFINITY:
+     * none, a fixed amount of work decides (partitioner/watch.h), and the same request gives the same plan anywhere. */
+    double time_limit_s;
+    Watch *watch; /* that the limit is on; NULL: the clock, without a limit one that counts */
+    /* Names of devices that must not be used, and layers that must be on a device. */
+    const char *const *without;
+    int without_count;
+    const PlanPin *pins;
+    int pin_count;
+} PlanRequest;
+
+#define PLAN_REQUEST_DEFAULT                                                                                           \
+    ((PlanRequest){                                                                                                    \
+        .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .schedule = PLAN_AUTO, .time_limit_s = INFINITY})
+
+/* Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the plan holds the
+ * proof. Fails with EXIT_NO_PLAN when nothing fits or the chosen allocator's allocation does not; where nothing fits,
+ * the message names the least more memory on one device, and the fewest more devices, that would do. Fails with
+ * EXIT_USAGE when a wish names an unknown device. */
+bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,398 @@
+#include "partitioner/report/report_html.h"
+
+#include <string.h>
+
+void html_text(Buffer *buffer, const char *text)
+{
+    for (; *text; text++) {
+        switch (*text) {
+        case '<': buffer_print(buffer, "&lt;"); break;
+        case '>': buffer_print(buffer, "&gt;"); break;
+        case '&': buffer_print(buffer, "&amp;"); break;
+        case '"': buffer_print(buffer, "&quot;"); break;
+        default: buffer_append(buffer, text, 1);
+        }
+    }
+}
+
+/* A name that may go on in the next line behind its punctuation. */
+static void html_name(Buffer *buffer, const char *name)
+{
+    for (; *name; name++) {
+        html_text(buffer, (const char[]){*name, '\0'});
+        if (strchr("./_+:", *name) && name[1]) buffer_print(buffer, "<wbr>");
+    }
+}
+
+/* ---- tables ---- */
+
+/* A table that scrolls by itself, also by keyboard. `heads` are cells; those that begin with '#' are numbers. */
+static void open_table(Buffer *buffer, const char *caption, int rows, const char *const *heads, int count)
+{
+    buffer_print(buffer,
+                 "<div class=\"wide%s\" tabindex=0 role=region aria-label=\"%s\"><table>\n<caption>%s</caption>"
+                 "\n<thead><tr>",
+                 rows > 100 ? " tall" : "", caption, caption);
+    for (int i = 0; i < count; i++)
+        buffer_print(buffer, "<th scope=col%s>%s", *heads[i] == '#' ? " class=n" : "", heads[i] + (*heads[i] == '#'));
+    buffer_print(buffer, "</tr></thead>\n<tbody>\n");
+}
+
+#define OPEN_TABLE(buffer, caption, rows, ...)                                                                         \
+    open_table(buffer, caption, rows, (const char *const[]){__VA_ARGS__},                                              \
+               (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
+
+static void close_table(Buffer *buffer) { buffer_print(buffer, "</tbody></table></div>\n"); }
+
+/* Two parts, of which the second may be none; the numbers beside a bar say what it shows. */
+static void print_bar(Buffer *buffer, double first, const char *class, double second, const char *second_class)
+{
+    if (first > 1) first = 1;
+    if (first + second > 1) second = 1 - first;
+    buffer_print(buffer, "<span class=bar aria-hidden=true><i class=%s style=\"width:%.1f%%\"></i>", class,
+                 100 * first);
+    if (second > 0) buffer_print(buffer, "<i class=%s style=\"width:%.1f%%\"></i>", second_class, 100 * second);
+    buffer_print(buffer, "</span>");
+}
+
+static double share_of(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
+
+/* ---- the parts of the page ---- */
+
+static void print_fact(Buffer *buffer, const char *name, const char *value)
+{
+    buffer_print(buffer, "<div><dt>%s</dt><dd>%s</dd></div>\n", name, value);
+}
+
+static void print_head(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    buffer_print(buffer, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
+                         "content=\"width=device-width,initial-scale=1\">\n<title>skycc plan: ");
+    html_text(buffer, plan->name);
+    buffer_print(buffer, "</title>\n<style>\n");
+    buffer_print(buffer, "%s", html_style);
+    buffer_print(buffer, "</style>\n</head>\n<body>\n<main>\n<h1>");
+    html_text(buffer, plan->name);
+    buffer_print(
+        buffer,
+        "</h1>\n<p class=soft>%d layers in %d stages on %d of %d devices &middot; %s%d micro-batches &middot; %s "
+        "&middot; %s allocation &middot; objective: %s</p>\n",
+        plan->layer_count, plan->stage_count, plan->rank_count, report->costs->device_count,
+        plan->rows.microbatch_kinds ? "at most " : "", plan->microbatches, plan_schedule_name(plan->schedule),
+        plan_allocator_name(plan->allocator), plan_objective_name(plan->objective));
+    char running[REPORT_SENTENCE];
+    if (*report_running(plan, running)) buffer_print(buffer, "<p class=soft>%s</p>\n", running);
+}
+
+static void print_summary(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    char text[REPORT_TEXT], proof[256], sentence[REPORT_SENTENCE];
+    buffer_print(buffer, "<dl>\n");
+    bool samples = plan->rows.microbatch_kinds > 0;
+    print_fact(buffer, samples ? "expected step" : "step", report_seconds(plan->step_ns, text));
+    if (samples) print_fact(buffer, "worst sampled step", report_seconds(plan->worst_step_ns, text));
+    print_fact(buffer, "simulated step", report_seconds(plan->simulated_step_ns, text));
+    print_fact(buffer, "period", report_seconds(plan->period_ns, text));
+    snprintf(text, sizeof text, "%.1f %%", 100 * plan->bubble);
+    print_fact(buffer, "devices idle", text);
+    print_fact(buffer, "lower bound", plan->lower_bound_ns > 0 ? report_seconds(plan->lower_bound_ns, text) : "none");
+    buffer_print(buffer, "</dl>\n<p class=\"proof%s\"><strong>%s</strong> %s%s.</p>\n",
+                 plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal:" : "Not proven optimal:",
+                 plan->proven_optimal ? "no plan for these devices has a smaller " : report_proof(plan, proof),
+                 plan->proven_optimal ? plan_objective_name(plan->objective) : "");
+    if (plan->certificate) buffer_print(buffer, "<p>%s</p>\n", report_certificate(plan, proof));
+    if (*report_unproven(report, sentence)) {
+        buffer_print(buffer, "<p>");
+        html_text(buffer, sentence);
+        buffer_print(buffer, "</p>\n");
+    }
+    buffer_print(
+        buffer,
+        "<p class=soft>The step is the sum that planners compare: every stage once, every link there and back, "
+        "one period for each further micro-batch, the longest update. The simulated step is what the %s "
+        "schedule makes of it; the bound is one of the %s.</p>\n",
+        plan_schedule_name(plan->schedule), plan_objective_name(plan->objective));
+    buffer_print(buffer,
+                 "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a><a href=\"#allocators\">"
+                 "Allocators</a><a href=\"#time-line\">Time line</a>%s%s</nav>\n",
+                 samples ? "<a href=\"#rows\">Rows</a>" : "", plan->link_count ? "<a href=\"#links\">Links</a>" : "",
+                 report->advice && report->advice->given ? "<a href=\"#advice\">What if</a>" : "");
+}
+
+static void print_memory(const PlanStage *stage, Buffer *buffer)
+{
+    char text[REPORT_TEXT];
+    bool over = stage->memory_bytes > stage->memory_limit_bytes;
+    if (!report_has_limit(stage)) {
+        buffer_print(buffer, "%s", report_bytes(stage->memory_bytes, text));
+        return;
+    }
+    print_bar(buffer, over ? 1 : share_of(stage->memory_bytes, stage->memory_limit_bytes), over ? "ob" : "mb", 0, "");
+    buffer_print(buffer, "<span%s>%s", over ? " class=over" : "", report_bytes(stage->memory_bytes, text));
+    buffer_print(buffer, "</span><span class=\"limit%s\"> of %s</span>", over ? " over" : "",
+                 report_bytes(stage->memory_limit_bytes, text));
+}
+
+static void print_stage(const Report *report, int k, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    const PlanStage *stage = &plan->stages[k];
+    char text[REPORT_TEXT];
+    int64_t work = stage->forward_ns + stage->backward_ns;
+    buffer_print(buffer, "<tr><td class=n>%d<th scope=row>", k);
+    html_text(buffer, stage->device);
+    buffer_print(buffer, "<td>");
+    print_bar(buffer, share_of(stage->forward_ns, plan->period_ns), "fb", share_of(stage->backward_ns, plan->period_ns),
+              "bb");
+    buffer_print(buffer, "%s<td>", report_seconds(work, text));
+    print_memory(stage, buffer);
+    buffer_print(buffer, "<td class=n>%d<td class=n>%d&ndash;%d<td class=name>", stage->in_flight, stage->first_layer,
+                 stage->last_layer);
+    html_name(buffer, report->costs->layers[stage->first_layer].name);
+    buffer_print(buffer, "</tr>\n");
+}
+
+static void print_shared_ranks(const Plan *plan, Buffer *buffer)
+{
+    char text[REPORT_TEXT];
+    for (int r = 0; r < plan->rank_count; r++) {
+        if (plan->ranks[r].stage_count == 1) continue;
+        buffer_print(buffer, "<p>");
+        html_text(buffer, plan->ranks[r].device);
+        buffer_print(buffer, " runs stages");
+        for (int k = 0; k < plan->ranks[r].stage_count; k++)
+            buffer_print(buffer, "%s %d", k ? " and" : "", plan->ranks[r].stages[k]);
+        buffer_print(buffer, ": together %s a micro-batch", report_seconds(plan_rank_work(plan, r), text));
+        buffer_print(buffer, " and %s of memory.</p>\n", report_bytes(plan_rank_memory(plan, r), text));
+    }
+}
+
+static void print_unused(const Report *report, Buffer *buffer)
+{
+    enum { MOST = 40 };
+    const Costs *costs = report->costs;
+    int unused = 0;
+    for (int d = 0; d < costs->device_count; d++) {
+        if (plan_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
+        if (unused++ >= MOST) continue;
+        buffer_print(buffer, unused > 1 ? ", " : "<p>Not used: ");
+        html_text(buffer, costs->devices[d].name);
+    }
+    if (unused > MOST) buffer_print(buffer, " and %d more", unused - MOST);
+    if (unused) buffer_print(buffer, ".</p>\n");
+}
+
+static void print_stages(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    char strays[REPORT_SENTENCE];
+    buffer_print(
+        buffer,
+        "<h2 id=stages>Stages</h2>\n<p class=key><span class=fb></span>forward<span class=bb></span>"
+        "backward<span class=mb></span>memory</p>\n<p class=soft>A full bar is the period, or the device's memory "
+        "limit.</p>\n");
+    OPEN_TABLE(buffer, "Load and memory of every stage", plan->stage_count, "#stage", "device", "load", "memory",
+               "#in flight", "#layers", "first layer");
+    for (int k = 0; k < plan->stage_count; k++) print_stage(report, k, buffer);
+    close_table(buffer);
+    print_shared_ranks(plan, buffer);
+    print_unused(report, buffer);
+    if (!*report_strays(report, strays)) return;
+    buffer_print(buffer, "<p class=over>");
+    html_text(buffer, strays);
+    buffer_print(buffer, "</p>\n");
+}
+
+static void print_rows(const Plan *plan, Buffer *buffer)
+{
+    char text[REPORT_SENTENCE];
+    ReportBin bins[REPORT_BINS];
+    int count = report_lengths(plan, bins);
+    double most = 0;
+    if (count == 0) return;
+    buffer_print(buffer, "<h2 id=rows>Rows</h2>\n<p>%s</p>\n", report_rows(plan, text));
+    for (int i = 0; i < count; i++)
+        if (bins[i].share > most) most = bins[i].share;
+    OPEN_TABLE(buffer, "How long the rows of the sampled steps are", 0, "#tokens", "share of rows");
+    for (int i = 0; i < count; i++) {
+        buffer_print(buffer, "<tr><th scope=row class=n>%d&ndash;%d<td>", bins[i].first, bins[i].last);
+        print_bar(buffer, bins[i].share / most, "fb", 0, "");
+        buffer_print(buffer, "%.1f %%</tr>\n", 100 * bins[i].share);
+    }
+    close_table(buffer);
+}
+
+static void print_comparison(const Plan *plan, Buffer *buffer)
+{
+    char text[REPORT_TEXT];
+    int64_t most = 1, own = plan_value_ns(plan);
+    bool step = plan->objective == PLAN_OBJECTIVE_STEP;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        int64_t value = step ? plan->compared[a].step_ns : plan->compared[a].period_ns;
+        if (plan->compared[a].known && value > most) most = value;
+    }
+    buffer_print(buffer, "<h2 id=allocators>Allocators</h2>\n");
+    OPEN_TABLE(buffer, "The same layers and devices, allocated in four ways", 0, "allocator", step ? "step" : "period",
+               "#against this plan", step ? "#period" : "#step", "memory");
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
+        const PlanComparison *c = &plan->compared[a];
+        int64_t value = step ? c->step_ns : c->period_ns;
+        buffer_print(buffer, "<tr%s><th scope=row>%s<td>", a == (int)plan->allocator ? " class=best" : "",
+                     plan_allocator_name((PlanAllocator)a));
+        if (!c->known) {
+            buffer_print(buffer, "&ndash;<td class=n>&ndash;<td class=n>&ndash;<td>%s</tr>\n",
+                         report_unknown((PlanAllocator)a));
+            continue;
+        }
+        print_bar(buffer, share_of(value, most), c->fits ? "fb" : "ob", 0, "");
+        buffer_print(buffer, "%s<td class=n>%.3f&times;<td class=n>", report_seconds(value, text),
+                     own > 0 ? (double)value / (double)own : 1);
+        buffer_print(buffer, "%s<td%s>%s</tr>\n", report_seconds(step ? c->period_ns : c->step_ns, text),
+                     c->fits ? "" : " class=over", c->fits ? "fits" : "does not fit");
+    }
+    close_table(buffer);
+}
+
+static const char *region_of(const Report *report, const char *device)
+{
+    int index = costs_find_device(report->costs, device);
+    bool known = index >= 0 && report->costs->region_count > 0 && report->costs->devices[index].region >= 0;
+    return known ? report->costs->region_names[report->costs->devices[index].region] : "";
+}
+
+static void print_end(const Report *report, int stage, Buffer *buffer)
+{
+    const char *device = report->plan->stages[stage].device, *region = region_of(report, device);
+    buffer_print(buffer, "<td class=ends>%d ", stage);
+    html_text(buffer, device);
+    if (*region) {
+        buffer_print(buffer, " <span class=soft>");
+        html_text(buffer, region);
+        buffer_print(buffer, "</span>");
+    }
+}
+
+static void print_links(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    char text[REPORT_TEXT];
+    if (plan->link_count == 0) return;
+    buffer_print(buffer, "<h2 id=links>Links</h2>\n");
+    if (report->costs->region_count == 0) {
+        buffer_print(buffer, "<p>The costs name no links: communication is taken to be free.</p>\n");
+        return;
+    }
+    buffer_print(buffer, "<p class=soft>A full bar is the period.</p>\n");
+    OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy", "#bytes each way",
+               "#latency");
+    for (int k = 0; k < plan->link_count; k++) {
+        const PlanLink *link = &plan->links[k];
+        int slower = plan_link_busy(link);
+        buffer_print(buffer, "<tr>");
+        print_end(report, link->from, buffer);
+        print_end(report, link->to, buffer);
+        buffer_print(buffer, "<td>");
+        print_bar(buffer, share_of(link->transfer_ns[slower], plan->period_ns), "fb", 0, "");
+        buffer_print(buffer, "%s<td class=n>", report_seconds(link->transfer_ns[slower], text));
+        buffer_print(buffer, "%s<td class=n>", report_bytes(link->wire_bytes, text));
+        buffer_print(buffer, "%s</tr>\n", report_seconds(link->latency_ns[slower], text));
+    }
+    close_table(buffer);
+}
+
+static void print_crossings(const Plan *plan, Buffer *buffer)
+{
+    char text[REPORT_TEXT];
+    if (plan->crossing_count == 0) return;
+    buffer_print(buffer, "<h3>What leaves a region</h3>\n");
+    OPEN_TABLE(buffer, "Every tensor that crosses between regions, per micro-batch", plan->crossing_count, "tensor",
+               "from", "to", "#bytes", "#stages");
+    for (int i = 0; i < plan->crossing_count; i++) {
+        const PlanCrossing *crossing = &plan->crossings[i];
+        buffer_print(buffer, "<tr><th scope=row class=name>");
+        html_name(buffer, crossing->tensor);
+        buffer_print(buffer, "<td>");
+        html_text(buffer, crossing->from_region);
+        buffer_print(buffer, "<td>");
+        html_text(buffer, crossing->to_region);
+        buffer_print(buffer, "<td class=n>%s<td class=n>", report_bytes(crossing->bytes, text));
+        if (crossing->raw)
+            buffer_print(buffer, "raw, read by %d</tr>\n", crossing->to_stage);
+        else
+            buffer_print(buffer, "%d&ndash;%d</tr>\n", crossing->from_stage, crossing->to_stage);
+    }
+    close_table(buffer);
+}
+
+static void print_without(const Report *report, Buffer *buffer)
+{
+    const Advice *advice = report->advice;
+    char text[REPORT_SENTENCE];
+    buffer_print(buffer, "<h3>Why not one device fewer?</h3>\n");
+    OPEN_TABLE(buffer, "Planned again without one device", advice->without_count, "without",
+               report->plan->objective == PLAN_OBJECTIVE_STEP ? "step" : "period", "#such devices in use");
+    for (int i = 0; i < advice->without_count; i++) {
+        buffer_print(buffer, "<tr><th scope=row>");
+        html_text(buffer, advice->without[i].device);
+        buffer_print(buffer, "<td>%s<td class=n>%d</tr>\n",
+                     report_replanned(report->plan, &advice->without[i].plan, text), advice->without[i].alike);
+    }
+    close_table(buffer);
+}
+
+static void print_advice(const Report *report, Buffer *buffer)
+{
+    const Advice *advice = report->advice;
+    const char *objective = plan_objective_name(report->plan->objective);
+    char text[REPORT_SENTENCE];
+    if (!advice || !advice->given) return;
+    buffer_print(buffer,
+                 "<h2 id=advice>What if</h2>\n<p class=soft>Every line is a plan of its own. &ldquo;At "
+                 "most&rdquo; marks the best that a fixed amount of search found; the others are optima.</p>\n");
+    if (advice->without_count > 0) print_without(report, buffer);
+    buffer_print(buffer, "<h3>What would help most?</h3>\n");
+    if (advice->tried == 0)
+        buffer_print(buffer, "<p>No change of a device or link was tried: there was no time left for it.</p>\n");
+    else if (advice->change_count == 0)
+        buffer_print(buffer, "<p>None of %d changes of one device or link that were tried shortens the %s.</p>\n",
+                     advice->tried, objective);
+    else
+        buffer_print(buffer, "<p>Of %d changes of one device or link that were tried:</p>\n<ol>\n", advice->tried);
+    for (int i = 0; i < advice->change_count; i++) {
+        buffer_print(buffer, "<li>");
+        html_text(buffer, report_change(&advice->changes[i], text));
+        buffer_print(buffer, ": the %s is %s</li>\n", objective,
+                     report_replanned(report->plan, &advice->changes[i].plan, text));
+    }
+    if (advice->change_count > 0) buffer_print(buffer, "</ol>\n");
+}
+
+static void print_foot(const Plan *plan, Buffer *buffer)
+{
+    buffer_print(buffer,
+                 "<h2>Check it</h2>\n<p><code>skycc verify plan.json --costs costs.json</code> recomputes "
+                 "every number of this plan%s, independently of the solver.</p>\n<p class=soft>Costs <code>%s</code>",
+                 plan->certificate ? " and checks the certificate of its bound" : "", plan->costs_hash);
+    if (plan->model_hash[0]) {
+        buffer_print(buffer, ", model <code>");
+        html_text(buffer, plan->model_hash);
+        buffer_print(buffer, "</code>");
+    }
+    buffer_print(buffer, "</p>\n</main>\n</body>\n</html>\n");
+}
+
+void report_html(const Report *report, Buffer *buffer)
+{
+    print_head(report, buffer);
+    print_summary(report, buffer);
+    print_rows(report->plan, buffer);
+    print_stages(report, buffer);
+    print_comparison(report->plan, buffer);
+    html_time_line(buffer, report->plan);
+    print_links(report, buffer);
+    print_crossings(report->plan, buffer);
+    print_advice(report, buffer);
+    print_foot(report->plan, buffer);
+}

@@ -1,0 +1,299 @@
+#include "partitioner/schedule/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "partitioner/schedule/order.h"
+#include "partitioner/schedule/simulate.h"
+
+/* ---- instruction lists ---- */
+
+static void emit(Plan *plan, PlanRank *rank, PlanOp op, int stage, int microbatch)
+{
+    int slot = microbatch < 0 ? -1 : microbatch % plan->stages[stage].in_flight;
+    rank->instructions[rank->instruction_count++] = (PlanInstruction){op, stage, microbatch, slot};
+}
+
+/* A piece of work with the messages around it; between stages of one rank there are none. */
+static void emit_step(Plan *plan, PlanRank *rank, OrderStep step)
+{
+    int s = step.stage, m = step.microbatch;
+    bool from_before = s > 0 && plan->stages[s - 1].rank != plan->stages[s].rank;
+    bool from_behind = s + 1 < plan->stage_count && plan->stages[s + 1].rank != plan->stages[s].rank;
+    if (step.op == PLAN_FORWARD && from_before) emit(plan, rank, PLAN_RECEIVE_FORWARD, s, m);
+    if (step.op == PLAN_BACKWARD && from_behind) emit(plan, rank, PLAN_RECEIVE_BACKWARD, s, m);
+    emit(plan, rank, step.op, s, m);
+    if (step.op == PLAN_FORWARD && from_behind) emit(plan, rank, PLAN_SEND_FORWARD, s, m);
+    if (step.op == PLAN_BACKWARD && from_before) emit(plan, rank, PLAN_SEND_BACKWARD, s, m);
+}
+
+static void build_instructions(Plan *plan, const Order *order)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        PlanRank *rank = &plan->ranks[r];
+        size_t most = 3 * (size_t)order->count[r] + 2 * (size_t)rank->stage_count;
+        rank->instructions = arena_new_array(&plan->arena, PlanInstruction, most);
+        for (int i = 0; i < order->count[r]; i++) emit_step(plan, rank, order->steps[r][i]);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_REDUCE, rank->stages[k], -1);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_UPDATE, rank->stages[k], -1);
+    }
+}
+
+/* ---- how many micro-batches may be in flight ---- */
+
+static int64_t bytes_with(const Plan *plan, const Problem *problem, int stage, int in_flight)
+{
+    const PlanStage *s = &plan->stages[stage];
+    int64_t split = 0, more, bytes;
+    if (s->recompute) return problem_recompute_bytes(problem, s->first_layer, s->last_layer + 1, in_flight);
+    bytes = problem_stage_bytes(problem, s->first_layer, s->last_layer + 1, in_flight);
+    for (int l = s->first_layer; s->weight_gradient_ns > 0 && l <= s->last_layer; l++)
+        split += problem->costs->layers[l].split_bytes;
+    if (__builtin_mul_overflow(split, in_flight, &more) || __builtin_add_overflow(bytes, more, &bytes))
+        return COSTS_NO_LIMIT - 1; /* more than any limit but none */
+    return bytes;
+}
+
+/* Whether the rank's stages fit in its memory with `more` micro-batches in flight than each needs at least. */
+static bool rank_has_room(const Plan *plan, const Problem *problem, const PlanRank *rank, const int *least, int more)
+{
+    int64_t total = 0;
+    for (int k = 0; k < rank->stage_count; k++) {
+        int stage = rank->stages[k], wanted = least[stage] + more;
+        int64_t bytes = bytes_with(plan, problem, stage, wanted < plan->microbatches ? wanted : plan->microbatches);
+        if (__builtin_add_overflow(total, bytes, &total)) return false;
+    }
+    return total <= plan->stages[rank->stages[0]].memory_limit_bytes;
+}
+
+/* As many as the memory of every device holds, but no fewer than `least`. */
+static void fill_most(const Plan *plan, const Problem *problem, const int *least, int *most)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        const PlanRank *rank = &plan->ranks[r];
+        int low = 0, high = plan->microbatches; /* so many more fit, do not fit */
+        while (low + 1 < high) {
+            int middle = low + (high - low) / 2;
+            if (rank_has_room(plan, problem, rank, least, middle))
+                low = middle;
+            else
+                high = middle;
+        }
+        for (int k = 0; k < rank->stage_count; k++) {
+            int stage = rank->stages[k];
+            most[stage] = least[stage] + low < plan->microbatches ? least[stage] + low : plan->microbatches;
+        }
+    }
+}
+
+/* What of a stage's backward can be put off. Nothing before the first stage waits for its backward, so all of it is one
+ * piece. */
+static int64_t weight_gradient_ns(const Costs *costs, bool known, const PlanStage *stage, int device)
+{
+    double total = 0;
+    for (int l = stage->first_layer; stage->first_layer > 0 && !stage->recompute && l <= stage->last_layer; l++) {
+        const LayerCost *layer = &costs->layers[l];
+        double share = !known ? 0.5 : layer->backward_s > 0 ? layer->weight_gradient_s / layer->backward_s : 0;
+        total += floor(share * ceil(costs_backward_s(costs, device, l) * 1e9));
+    }
+    return (int64_t)total;
+}
+
+/* Splits backward where the device has room for what that keeps with the micro-batches it needs in flight. */
+static void split_backward(Plan *plan, const Problem *problem, const Allocation *allocation, const int *least)
+{
+    const Costs *costs = problem->costs;
+    bool known = false;
+    for (int l = 0; l < costs->layer_count && !known; l++) known = costs->layers[l].weight_gradient_s > 0;
+    for (int k = 0; k < plan->stage_count; k++)
+        plan->stages[k].weight_gradient_ns = weight_gradient_ns(costs, known, &plan->stages[k], allocation->device[k]);
+    for (int r = 0; r < plan->rank_count; r++) {
+        const PlanRank *rank = &plan->ranks[r];
+        for (int k = rank->stage_count - 1; k >= 0 && !rank_has_room(plan, problem, rank, least, 0); k--)
+            plan->stages[rank->stages[k]].weight_gradient_ns = 0;
+    }
+}
+
+/* A less simple order has to be worth it, by more than one part in so many of the step. */
+enum { WORTH_SEARCHING = 1000, WORTH_SPLITTING = 50 };
+
+static bool is_quicker(int64_t step, int64_t than, int part) { return than - step > than / part; }
+
+/* Halves of backward read again what the whole finds in the caches, which costs do not say: traces show them a
+ * sixteenth slower than the whole. A step may take as much longer as that makes of the device with the most backward to
+ * split. */
+static int64_t splitting_ns(const Plan *plan)
+{
+    enum { PART = 16 };
+    int64_t most = 0;
+    for (int r = 0; r < plan->rank_count; r++) {
+        int64_t halves = 0;
+        for (int k = 0; k < plan->ranks[r].stage_count; k++) {
+            const PlanStage *stage = &plan->stages[plan->ranks[r].stages[k]];
+            if (stage->weight_gradient_ns > 0) halves += stage->backward_ns;
+        }
+        if (halves > most) most = halves;
+    }
+    return most * plan->microbatches / PART;
+}
+
+/* `typical`: the plan with as many micro-batches as the worst sampled step has, which makes better orders than the mean
+ * or the most there is room for. 1F1B (or that with no more in flight than the limit), the order that is found, or one with backward split: the
+ * simplest of the quickest. */
+static void search_schedule(Plan *plan, const Plan *typical, const Problem *problem, const Allocation *allocation,
+                            Order *order, const int *least, Arena *arena)
+{
+    int *most = arena_new_array(arena, int, (size_t)plan->stage_count);
+    bool choose = plan->schedule == PLAN_AUTO;
+    Order found;
+    order_create(&found, typical, arena);
+    if (choose) {
+        if (plan->in_flight_limit == 0) plan->schedule = PLAN_1F1B;
+        order_follow(order, typical, &(OrderRule){.depth = least, .strict = true});
+        fill_most(typical, problem, least, most);
+        order_search(&found, typical, least, most, arena);
+        if (is_quicker(found.step_ns, order->step_ns, WORTH_SEARCHING)) {
+            Order swap = *order;
+            *order = found;
+            found = swap;
+            plan->schedule = PLAN_AUTO;
+        }
+    }
+    split_backward(plan, problem, allocation, least);
+    fill_most(typical, problem, least, most);
+    int64_t slower = splitting_ns(typical);
+    if (!choose || is_quicker(order_bound(typical, most) + slower, order->step_ns, WORTH_SPLITTING)) {
+        order_search(&found, typical, least, most, arena);
+        if (!choose || is_quicker(found.step_ns + slower, order->step_ns, WORTH_SPLITTING)) {
+            *order = found;
+            plan->schedule = PLAN_ZB;
+            return;
+        }
+    }
+    for (int k = 0; k < plan->stage_count; k++) plan->stages[k].weight_gradient_ns = 0;
+}
+
+static void build_schedule(Plan *plan, const Problem *problem, const Allocation *allocation)
+{
+    Arena scratch = {0};
+    Order order;
+    int *least = arena_new_array(&scratch, int, (size_t)plan->stage_count);
+    Plan typical = *plan;
+    if (plan->rows.microbatch_kinds) typical.microbatches = row_samples_worst(&plan->rows);
+    order_create(&order, &typical, &scratch);
+    for (int k = 0; k < plan->stage_count; k++) least[k] = problem_in_flight(problem, plan->stage_count - k);
+    if (plan->schedule == PLAN_AUTO || plan->schedule == PLAN_ZB)
+        search_schedule(plan, &typical, problem, allocation, &order, least, &scratch);
+    else
+        order_follow(&order, &typical, &(OrderRule){.depth = least, .strict = true});
+    if (typical.microbatches < plan->microbatches) { /* the order found, for the longest step */
+        OrderRule rule = order.rule;
+        order_create(&order, plan, &scratch);
+        order_follow(&order, plan, &rule);
+    }
+    for (int k = 0; k < plan->stage_count; k++) {
+        PlanStage *stage = &plan->stages[k];
+        stage->in_flight = order.in_flight[k];
+        stage->memory_bytes = bytes_with(plan, problem, k, stage->in_flight);
+    }
+    build_instructions(plan, &order);
+    arena_free(&scratch);
+}
+
+/* ---- the plan around them ---- */
+
+static void build_stage(Plan *plan, const Problem *problem, const Allocation *allocation, int k, int rank)
+{
+    int start = allocation_start(allocation, k), end = allocation->end[k];
+    int device = allocation->device[k], type = problem->type_of[device];
+    const int64_t *forward = problem->forward + (size_t)type * (size_t)(problem->layer_count + 1);
+    PlanStage *stage = &plan->stages[k];
+    stage->device = arena_string(&plan->arena, problem->costs->devices[device].name);
+    stage->rank = rank;
+    stage->first_layer = start;
+    stage->last_layer = end - 1;
+    stage->forward_ns = forward[end] - forward[start];
+    stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
+    stage->recompute = allocation_recomputes(problem, allocation, k);
+    if (stage->recompute && problem->recompute == RECOMPUTE_AUTO) stage->backward_ns += stage->forward_ns;
+    stage->update_ns = problem_update(problem, type, start, end);
+    stage->memory_limit_bytes = problem->type_limit[type];
+}
+
+static void build_ranks(Plan *plan, const Problem *problem, const Allocation *allocation)
+{
+    int *rank_of = memory_allocate((size_t)problem->device_count * sizeof *rank_of); /* rank + 1 */
+    plan->ranks = arena_new_array(&plan->arena, PlanRank, (size_t)plan->stage_count);
+    for (int k = 0; k < plan->stage_count; k++) {
+        int *rank = &rank_of[allocation->device[k]];
+        if (!*rank) *rank = ++plan->rank_count;
+        build_stage(plan, problem, allocation, k, *rank - 1);
+        PlanRank *r = &plan->ranks[*rank - 1];
+        r->device = plan->stages[k].device;
+        int *stages = arena_new_array(&plan->arena, int, (size_t)r->stage_count + 1);
+        if (r->stage_count) memcpy(stages, r->stages, (size_t)r->stage_count * sizeof *stages);
+        stages[r->stage_count++] = k;
+        r->stages = stages;
+    }
+    free(rank_of);
+}
+
+static void build_links(Plan *plan, const Problem *problem, const Allocation *allocation)
+{
+    plan->link_count = plan->stage_count - 1;
+    plan->links = arena_new_array(&plan->arena, PlanLink, (size_t)plan->stage_count);
+    for (int k = 0; k < plan->link_count; k++) {
+        int cut = allocation->end[k], from = problem->type_region[problem->type_of[allocation->device[k]]],
+            to = problem->type_region[problem->type_of[allocation->device[k + 1]]];
+        PlanLink *link = &plan->links[k];
+        link->from = k;
+        link->to = k + 1;
+        link->logical_bytes = link->wire_bytes = problem->costs->layers[cut - 1].output_bytes;
+        link->dtype = DTYPE_F32;
+        link->codec = "identity";
+        if (plan->stages[k].rank == plan->stages[k + 1].rank) continue;
+        link->latency_ns[0] = problem_latency(problem, from, to);
+        link->latency_ns[1] = problem_latency(problem, to, from);
+        link->transfer_ns[0] = problem_transfer(problem, cut, from, to);
+        link->transfer_ns[1] = problem_transfer(problem, cut, to, from);
+    }
+}
+
+void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator)
+{
+    memset(plan, 0, sizeof *plan);
+    char text[33];
+    plan->name = arena_string(&plan->arena, problem->costs->name);
+    plan->model_hash = arena_string(&plan->arena, problem->costs->model_hash ? problem->costs->model_hash : "");
+    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(problem->costs), text));
+    plan->allocator = allocator;
+    plan->objective = problem->objective;
+    plan->schedule = problem->schedule;
+    plan->recompute = problem->recompute == RECOMPUTE_NEVER    ? PLAN_RECOMPUTE_NEVER
+                      : problem->recompute == RECOMPUTE_ALWAYS ? PLAN_RECOMPUTE_ALWAYS
+                                                               : PLAN_RECOMPUTE_AUTO;
+    plan->microbatches = problem->microbatches;
+    plan->rows = row_samples_copy(&problem->costs->rows, &plan->arena);
+    plan->in_flight_limit = problem->in_flight_limit;
+    plan->layer_count = problem->layer_count;
+    plan->stage_count = allocation->stage_count;
+    plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);
+    build_ranks(plan, problem, allocation);
+    build_links(plan, problem, allocation);
+    build_schedule(plan, problem, allocation);
+    AllocationValue value = allocation_settle(problem, allocation);
+    plan->period_ns = value.period;
+    plan->step_ns = value.step;
+    if (plan->rows.microbatch_kinds) {
+        int64_t once = value.sum + value.update;
+        plan->worst_step_ns = once + (row_samples_worst(&plan->rows) - 1) * value.period;
+        plan->padded_step_ns = once + (plan->microbatches - 1) * value.period;
+    }
+    Diagnostics diagnostics = {0};
+    if (!plan_simulate_samples(plan, &plan->simulated_step_ns, &plan->bubble, &diagnostics)) {
+        diagnostics_print(&diagnostics, stderr);
+        bug("the planner made a schedule that its own simulator refuses");
+    }
+    diagnostics_free(&diagnostics);
+}

@@ -1,0 +1,71 @@
+#include "partitioner/solve/keeper_recompute.h"
+
+#include "partitioner/sizes.h"
+#include "partitioner/solve/recompute.h"
+
+typedef struct Ways {
+    Incumbent best; /* of the problem with RECOMPUTE_AUTO */
+    int device;
+    double seconds;          /* for each way to recompute */
+    Allocation *allocations; /* the baselines' go here, from whichever way knows them first */
+    bool *known;
+    bool timed_out;
+} Ways;
+
+/* keeper_solve for the problem with another way to recompute. */
+static OptimalResult try_way(Ways *ways, ProblemRecompute way, KeeperTrail *trail)
+{
+    const Problem *problem = ways->best.problem;
+    Problem other;
+    Allocation all[PLAN_ALLOCATOR_COUNT];
+    if (!problem_derive(&other, problem, problem->costs, problem->microbatches, way, NULL))
+        return (OptimalResult){.timed_out = true};
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&other.arena, &other);
+    KeeperResult result = keeper_solve(&other, ways->device, ways->seconds, all, trail);
+    ways->timed_out |= result.optimal.timed_out;
+    for (int a = 0; a < PLAN_OPTIMAL; a++)
+        if (result.known[a] && !ways->known[a]) {
+            allocation_copy(&ways->allocations[a], &all[a]);
+            ways->known[a] = true;
+        }
+    if (result.optimal.found) incumbent_offer(&ways->best, &all[PLAN_OPTIMAL]);
+    problem_free(&other);
+    return result.optimal;
+}
+
+KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double seconds, Allocation *allocations,
+                                      KeeperTrail *trail)
+{
+    KeeperResult result = {0};
+    Ways ways = {.best = {.problem = problem, .allocation = &allocations[PLAN_OPTIMAL], .settled = true},
+                 .device = device,
+                 .seconds = seconds / 3,
+                 .allocations = allocations,
+                 .known = result.known};
+    if (!recompute_matters(problem)) return keeper_solve(problem, device, seconds, allocations, trail);
+    try_way(&ways, RECOMPUTE_NEVER, NULL);
+    OptimalResult relaxed = try_way(&ways, RECOMPUTE_AUTO, trail);
+    int64_t value = incumbent_objective(&ways.best);
+    if (ways.best.found && value > relaxed.bound) try_way(&ways, RECOMPUTE_ALWAYS, NULL);
+    value = incumbent_objective(&ways.best);
+    bool proven = ways.best.found && relaxed.bound >= value;
+    result.known[PLAN_OPTIMAL] = ways.best.found;
+    result.optimal = (OptimalResult){.found = ways.best.found,
+                                     .infeasible = relaxed.infeasible && !ways.best.found,
+                                     .timed_out = !proven && ways.timed_out,
+                                     .value = value,
+                                     .bound = proven ? value : relaxed.bound};
+    return result;
+}
+
+Replanned keeper_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline)
+{
+    if (!size_is_tiny(problem)) return keeper_improve(problem, device, allocation, neighbourhoods, deadline);
+    Arena arena = {0};
+    Allocation all[PLAN_ALLOCATOR_COUNT];
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&arena, problem);
+    OptimalResult best = keeper_solve_recomputing(problem, device, 1e9, all, NULL).optimal;
+    if (best.found) allocation_copy(allocation, &all[PLAN_OPTIMAL]);
+    arena_free(&arena);
+    return (Replanned){best.found, best.infeasible || (best.found && best.bound >= best.value), best.value};
+}

@@ -1,0 +1,259 @@
+#include "partitioner/solve/shortest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "partitioner/solve/arcs.h"
+#include "partitioner/solve/lanes.h"
+#include "partitioner/solve/undercut.h"
+
+typedef struct Window {
+    int low, high; /* starts low ... high-1 */
+    const double *potential, *work;
+} Window;
+
+static inline Window window_of(const Relaxation *r, int c, int end, int own)
+{
+    size_t cuts = (size_t)r->problem->layer_count + 1;
+    Window w = {relaxation_low(r, own, c)[end], end, relaxation_potential(r, own, r->class_zone[c]),
+                r->problem->work_f + (size_t)r->class_type[c] * cuts};
+    if (r->high) w.high = r->high[(size_t)c * cuts + (size_t)end];
+    if (r->maximal && w.low < w.high) w.high = w.low + 1;
+    return w;
+}
+
+static bool in_hole(const Relaxation *r, int c, int start, int end, int own)
+{
+    return r->problem->holes && !problem_stage_fits(r->problem, r->class_type[c], start, end, own > 0 ? own : 1);
+}
+
+/* The starts in a class's window that could still be the cheapest, by rising start and rising cost: the front is the
+ * cheapest, and a start that comes in drives out all that cost as much or more. Windows only move on as ends do, so
+ * that each start comes and goes once however long stages are. */
+static inline double cheapest_queued(const Relaxation *r, int c, int end, int own)
+{
+    Window w = window_of(r, c, end, own);
+    size_t row = (size_t)(own > 0 ? own - 1 : 0) * (size_t)r->class_count + (size_t)c;
+    StartQueue *queue = &r->queues[row];
+    int *starts = r->queued + row * ((size_t)r->problem->layer_count + 1);
+    int last = queue->last;
+    for (int a = queue->next; a < w.high; a++) {
+        double value = w.potential[a] - w.work[a];
+        if (w.potential[a] >= RELAXATION_INFINITY / 2) continue;
+        while (last > queue->first && w.potential[starts[last - 1]] - w.work[starts[last - 1]] >= value) last--;
+        starts[last++] = a;
+    }
+    if (queue->next < w.high) queue->next = w.high;
+    queue->last = last;
+    while (queue->first < last && starts[queue->first] < w.low) queue->first++;
+    if (queue->first == last) return RELAXATION_INFINITY;
+    int best = starts[queue->first];
+    return w.potential[best] - w.work[best] + w.work[end];
+}
+
+/* The cheapest stage of class c that ends at `end`, without its price. */
+static inline double cheapest(Relaxation *r, int c, int end, int own)
+{
+    if (r->queues) return cheapest_queued(r, c, end, own);
+    Window w = window_of(r, c, end, own);
+    double least = RELAXATION_INFINITY;
+    r->looked_at += w.high - w.low;
+    for (int a = w.low; a < w.high; a++) {
+        double value = w.potential[a] - (r->sums ? w.work[a] : 0);
+        if (value < least && !in_hole(r, c, a, end, own)) least = value;
+    }
+    return r->sums ? least + w.work[end] : least;
+}
+
+/* The frozen stage that ends at `end` is the only one. */
+static void solve_frozen_end(Relaxation *r, int end, int own)
+{
+    const Problem *p = r->problem;
+    int start = r->frozen_start[end], type = p->type_of[r->frozen_device[end]], zone = r->zone_of[p->type_region[type]];
+    double before = relaxation_potential(r, own, zone)[start];
+    if (before >= RELAXATION_INFINITY / 2 || !problem_stage_fits(p, type, start, end, own > 0 ? own : 1)) return;
+    r->least[zone] = before + (r->sums ? (double)problem_work(p, type, start, end) : 0);
+    r->least_class[zone] = CLASS_FROZEN;
+}
+
+/* Fills, by zone, the least cost of a stage that ends at `end` and its class. */
+static void solve_end(Relaxation *r, const double *price, int end, int behind)
+{
+    int own = relaxation_level(r, behind), zones = r->zone_count;
+    for (int q = 0; q < zones; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
+    if (r->frozen_start && r->frozen_start[end] >= 0) {
+        solve_frozen_end(r, end, own);
+        return;
+    }
+    if (r->lanes) watch_count(r->problem->watch, WATCH_LANE, lanes_solve(r->lanes, r, end, r->stage));
+    r->looked_at += (r->queues ? 4 : 1) * r->active_count + zones * zones;
+    for (int k = 0; k < r->active_count; k++) {
+        int c = r->active[k];
+        double value = (r->lanes ? r->stage[c] : cheapest(r, c, end, own)) + price[c];
+        int zone = r->class_zone[c];
+        if (value >= r->least[zone]) continue;
+        r->least[zone] = value;
+        r->least_class[zone] = c;
+    }
+}
+
+/* The common case, without zones, levels or holes, where every stage is stretched as far as it goes. */
+static void solve_stretched(Relaxation *r, const double *price)
+{
+    size_t classes = (size_t)r->class_count;
+    for (int end = 1; end <= r->problem->layer_count; end++) {
+        r->potential[end] = RELAXATION_INFINITY;
+        r->choice[end] = CLASS_NONE;
+        if ((r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end])) continue;
+        if (r->frozen_start && r->frozen_start[end] >= 0) {
+            r->potential[end] = r->potential[r->frozen_start[end]];
+            r->choice[end] = CLASS_FROZEN;
+            continue;
+        }
+        const int *low = r->low_by_cut + (size_t)end * classes;
+        double least = RELAXATION_INFINITY;
+        int best = CLASS_NONE;
+        for (size_t c = 0; c < classes; c++) {
+            double value = r->potential[low[c]] + price[c];
+            if (value < least) least = value, best = (int)c;
+        }
+        r->potential[end] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->choice[end] = best;
+    }
+}
+
+static void solve_cut(Relaxation *r, const double *price, int end, int behind)
+{
+    const Problem *p = r->problem;
+    int zones = r->zone_count;
+    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)zones * cuts + (size_t)end;
+    bool closed = (r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end]);
+    if (!closed) solve_end(r, price, end, behind);
+    for (int to = 0; to < zones; to++, row += cuts) {
+        double least = RELAXATION_INFINITY;
+        int best = CLASS_NONE;
+        for (int from = 0; from < zones && !closed; from++) {
+            double link = end < p->layer_count ? relaxation_link(r, end, from, to) : 0;
+            double value = r->least[from] + link;
+            if (value < least) least = value, best = r->least_class[from];
+        }
+        r->potential[row] = best == CLASS_NONE || least >= RELAXATION_INFINITY / 2 ? RELAXATION_INFINITY : least;
+        r->choice[row] = best;
+    }
+}
+
+/* ---- what stays from one question to the next, made at the first ---- */
+
+static void prepare(Relaxation *r)
+{
+    const Problem *problem = r->problem;
+    r->active = arena_new_array(&r->arena, int, (size_t)r->class_count);
+    if (!r->sums || problem->holes) return;
+    if (!r->high) undercut_order(r);
+    r->lanes = lanes_create(r, &r->arena);
+    r->stage = arena_new_array(&r->arena, double, (size_t)r->class_count);
+    if (r->lanes) return;
+    size_t rows = (size_t)(r->levels > 0 ? r->levels : 1) * (size_t)r->class_count;
+    size_t entries = rows * ((size_t)problem->layer_count + 1);
+    r->queues = arena_new_array(&r->arena, StartQueue, rows);
+    r->queued = arena_new_array(&r->arena, int, entries);
+}
+
+/* ---- the shortest path ---- */
+
+double shortest_solve(Relaxation *r, const double *price)
+{
+    const Problem *p = r->problem;
+    int n = p->layer_count, zones = r->zone_count;
+    size_t cuts = (size_t)n + 1;
+    enum { OFTEN = 64 }; /* ends between two looks at the watch */
+    if (r->late) return RELAXATION_INFINITY;
+    if (r->arcs) return arcs_solve(r, price);
+    for (int row = 0; row < (r->levels + 1) * zones; row++) r->potential[(size_t)row * cuts] = 0;
+    if (r->low_by_cut) {
+        watch_count(p->watch, WATCH_ARC, (int64_t)n * r->class_count);
+        solve_stretched(r, price);
+        return r->potential[n];
+    }
+    if (!r->active) prepare(r);
+    r->looked_at = 0;
+    undercut_choose(r, price);
+    if (r->lanes) lanes_choose(r->lanes, r);
+    if (r->queues)
+        memset(r->queues, 0, (size_t)(r->levels > 0 ? r->levels : 1) * (size_t)r->class_count * sizeof *r->queues);
+    for (int end = 1; end < n; end++) {
+        if (end % OFTEN == 0 && (r->late = watch_passed(p->watch, 0))) return RELAXATION_INFINITY;
+        for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
+    }
+    solve_cut(r, price, n, 0);
+    watch_count(p->watch, WATCH_STAGE, r->looked_at);
+    return r->potential[n]; /* behind the last cut there is no link: every zone's entry is the same */
+}
+
+/* Where the best stage of class c that ends at `end` starts. */
+static int best_start(const Relaxation *r, int c, int end, int own)
+{
+    Window w = window_of(r, c, end, own);
+    double least = RELAXATION_INFINITY;
+    int best = -1;
+    for (int a = w.low; a < w.high; a++) {
+        double value = w.potential[a] - (r->sums ? w.work[a] : 0);
+        if (value < least && !in_hole(r, c, a, end, own)) least = value, best = a;
+    }
+    return best;
+}
+
+void shortest_path(const Relaxation *r, Path *path)
+{
+    const Problem *p = r->problem;
+    size_t cuts = (size_t)p->layer_count + 1;
+    int count = 0, behind = 0, next_zone = 0;
+    path->cost = 0;
+    for (int end = p->layer_count; end > 0;) {
+        int c = r->choice[((size_t)behind * (size_t)r->zone_count + (size_t)next_zone) * cuts + (size_t)end];
+        if (c == CLASS_NONE) bug("no path back from cut %d", end);
+        const Arc *arc = r->arcs ? &r->arcs[c] : NULL;
+        if (arc) c = arc->class_index;
+        bool frozen = c == CLASS_FROZEN;
+        int own = relaxation_level(r, behind);
+        int start = arc ? arc->start : frozen ? r->frozen_start[end] : best_start(r, c, end, own);
+        int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c],
+            zone = r->zone_of[p->type_region[type]];
+        if (arc) path->cost += arc->cost;
+        if (r->sums) {
+            if (!arc) path->cost += (double)problem_work(p, type, start, end);
+            if (end < p->layer_count) path->cost += relaxation_link(r, end, zone, next_zone);
+        }
+        if (!frozen) {
+            path->class_used[count] = c;
+            path->end[count++] = end;
+        }
+        next_zone = zone;
+        behind = own;
+        end = start;
+    }
+    path->stage_count = count;
+    for (int k = 0; k < count / 2; k++) {
+        int c = path->class_used[k], e = path->end[k];
+        path->class_used[k] = path->class_used[count - 1 - k];
+        path->end[k] = path->end[count - 1 - k];
+        path->class_used[count - 1 - k] = c;
+        path->end[count - 1 - k] = e;
+    }
+}
+
+bool shortest_allocation(const Relaxation *r, const Path *path, Allocation *allocation)
+{
+    int devices = r->problem->device_count, *next = memory_allocate((size_t)(r->class_count + 1) * sizeof *next);
+    bool enough = path->stage_count <= devices;
+    for (int k = 0; k < path->stage_count && enough; k++) {
+        int c = path->class_used[k];
+        while (next[c] < devices && r->class_of[next[c]] != c) next[c]++;
+        enough = next[c] < devices;
+        allocation->device[k] = next[c]++;
+        allocation->end[k] = path->end[k];
+    }
+    allocation->stage_count = path->stage_count;
+    free(next);
+    return enough;
+}

@@ -1,0 +1,204 @@
+#include "partitioner/verify/verify.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "partitioner/certificate.h"
+#include "partitioner/schedule/simulate.h"
+#include "partitioner/verify/verify_lists.h"
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What a stage whose backward is split puts off, and keeps per micro-batch until then. */
+static int64_t split_off(const Rules *r, int device, int start, int end, int64_t *kept)
+{
+    const LayerCost *layers = r->costs->layers;
+    bool known = false;
+    double time = 0;
+    for (int l = 0; l < r->layers && !known; l++) known = layers[l].weight_gradient_s > 0;
+    for (int l = start; l < end; l++) {
+        double share = !known ? 0.5 : layers[l].backward_s > 0 ? layers[l].weight_gradient_s / layers[l].backward_s : 0;
+        time += floor(share * (double)rules_ns(costs_backward_s(r->costs, device, l)));
+        *kept += layers[l].split_bytes;
+    }
+    return (int64_t)time;
+}
+
+static int64_t stage_bytes(const Rules *r, int start, int end, int flights, bool recompute)
+{
+    StageMemory memory = {0};
+    for (int l = start; l < end; l++) rules_add_layer(r, &memory, l);
+    return rules_bytes(r, &memory, start, end, flights, recompute);
+}
+
+static bool check_stage(Rules *r, int k, int device)
+{
+    const PlanStage *stage = &r->plan->stages[k];
+    const char *object = arena_format(&r->arena, "stages[%d]", k);
+    int start = stage->first_layer, end = stage->last_layer + 1, flights = rules_in_flight(r, r->plan->stage_count - k);
+    if (r->plan->schedule > PLAN_1F1B) flights = stage->in_flight; /* check_schedule sees whether they are enough */
+    int64_t forward = 0, bytes = stage_bytes(r, start, end, flights, stage->recompute),
+            limit = r->costs->devices[device].memory_bytes;
+    for (int l = start; l < end; l++) {
+        forward += rules_ns(costs_forward_s(r->costs, device, l));
+        if (r->pinned[l] >= 0 && r->pinned[l] != device)
+            return rules_refuse(r, object, "layer %d is pinned to another device", l);
+    }
+    if (stage->recompute ? r->plan->recompute == PLAN_RECOMPUTE_NEVER : r->plan->recompute == PLAN_RECOMPUTE_ALWAYS)
+        return rules_refuse(r, object, "recomputes %s", plan_recompute_name(r->plan->recompute));
+    int64_t again = stage->recompute && r->plan->recompute == PLAN_RECOMPUTE_AUTO ? forward : 0;
+    int64_t work = r->work[device][end] - r->work[device][start] + again,
+            update = r->update[device][end] - r->update[device][start];
+    if (stage->forward_ns != forward || stage->backward_ns != work - forward || stage->update_ns != update)
+        return rules_refuse(r, object, "forward, backward and update take %lld, %lld and %lld ns", (long long)forward,
+                            (long long)(work - forward), (long long)update);
+    if (stage->weight_gradient_ns > 0) {
+        int64_t kept = 0, later = split_off(r, device, start, end, &kept);
+        if (k == 0 || r->plan->schedule != PLAN_ZB || stage->weight_gradient_ns != later)
+            return rules_refuse(r, object, "%lld ns of backward can be put off", k > 0 ? (long long)later : 0);
+        if (__builtin_mul_overflow(kept, flights, &kept) || __builtin_add_overflow(bytes, kept, &bytes))
+            bytes = COSTS_NO_LIMIT - 1;
+    }
+    if (stage->in_flight != flights) return rules_refuse(r, object, "%d micro-batches are in flight", flights);
+    if (stage->memory_bytes != bytes) return rules_refuse(r, object, "needs %lld bytes of memory", (long long)bytes);
+    if (stage->memory_limit_bytes != limit)
+        return rules_refuse(r, object, "the device's memory is %lld bytes", (long long)limit);
+    if (bytes > limit)
+        return rules_refuse(r, object, "needs %lld bytes, '%s' has %lld", (long long)bytes, stage->device,
+                            (long long)limit);
+    return true;
+}
+
+static bool check_link(Rules *r, int k, int from, int to)
+{
+    const PlanLink *link = &r->plan->links[k];
+    int cut = r->plan->stages[k].last_layer + 1;
+    const char *object = arena_format(&r->arena, "links[%d]", k);
+    if (strcmp(link->codec, "identity") != 0 || link->wire_bytes != link->logical_bytes)
+        return rules_refuse(r, object, "%lld bytes go over the wire, as no codec makes them fewer",
+                            (long long)r->costs->layers[cut - 1].output_bytes);
+    if (link->logical_bytes != r->costs->layers[cut - 1].output_bytes ||
+        link->latency_ns[0] != rules_latency(r, from, to) || link->latency_ns[1] != rules_latency(r, to, from) ||
+        link->transfer_ns[0] != rules_transfer(r, cut, from, to) ||
+        link->transfer_ns[1] != rules_transfer(r, cut, to, from))
+        return rules_refuse(r, object, "bytes, latency or transfer time are not those of the costs");
+    return true;
+}
+
+/* One device has one stage; but where it keeps inputs and labels it has the first and the last, and fits both. */
+static bool check_use(Rules *r, int k, int device, const bool *used)
+{
+    const PlanStage *first = &r->plan->stages[0], *stage = &r->plan->stages[k];
+    const char *object = arena_format(&r->arena, "stages[%d]", k);
+    bool keeps = device == rules_keeper(r) && strcmp(stage->device, first->device) == 0;
+    if (r->left_out[device] || (used[device] && !(keeps && k + 1 == r->plan->stage_count)))
+        return rules_refuse(r, object, "'%s' may not be used, or is already", stage->device);
+    if (used[device] && stage->memory_bytes > stage->memory_limit_bytes - first->memory_bytes)
+        return rules_refuse(r, object, "the first stage and the last do not fit together on '%s'", stage->device);
+    return true;
+}
+
+/* The worst sampled step, and the one with every row padded; `once`: what a step takes beside its periods. */
+static bool check_special_steps(Rules *r, int64_t once)
+{
+    const Plan *plan = r->plan;
+    int64_t padded = once + (plan->microbatches - 1) * plan->period_ns, worst = once;
+    if (!plan->rows.microbatch_kinds) return true;
+    worst += (plan->rows.microbatches[plan->rows.microbatch_kinds - 1].value - 1) * plan->period_ns;
+    if (plan->worst_step_ns != worst)
+        return rules_refuse(r, "worst_step_s", "the worst sampled step is %lld ns", (long long)worst);
+    return plan->padded_step_ns == padded ||
+           rules_refuse(r, "padded_step_s", "the step of padded rows is %lld ns", (long long)padded);
+}
+
+static bool check_stages(Rules *r)
+{
+    const Plan *plan = r->plan;
+    int64_t period = 0, sum = 0, update = 0;
+    bool *used = arena_new_array(&r->arena, bool, (size_t)r->devices);
+    for (int k = 0, before = -1; k < plan->stage_count; k++) {
+        const char *object = arena_format(&r->arena, "stages[%d]", k);
+        int device = costs_find_device(r->costs, plan->stages[k].device);
+        if (device < 0) return rules_refuse(r, object, "no device is named '%s'", plan->stages[k].device);
+        if (!check_use(r, k, device, used) || !check_stage(r, k, device)) return false;
+        int64_t work = plan->stages[k].forward_ns + plan->stages[k].backward_ns;
+        int64_t before_ns = used[device] ? plan->stages[0].forward_ns + plan->stages[0].backward_ns : 0;
+        period = larger(period, work + before_ns);
+        update = larger(update, plan->stages[k].update_ns + (used[device] ? plan->stages[0].update_ns : 0));
+        used[device] = true;
+        sum += work;
+        int to = rules_region(r, device), cut = plan->stages[k].first_layer;
+        if (k > 0) {
+            if (!check_link(r, k - 1, before, to)) return false;
+            period = larger(period, rules_link_period(r, cut, before, to));
+            sum += rules_link_sum(r, cut, before, to);
+        }
+        before = to;
+    }
+    int64_t step = sum + rules_rounds(r, period) + update;
+    if (plan->period_ns != period) return rules_refuse(r, "period_s", "the period is %lld ns", (long long)period);
+    if (plan->step_ns != step) return rules_refuse(r, "step_s", "the step is %lld ns", (long long)step);
+    return check_special_steps(r, sum + update);
+}
+
+static bool check_schedule(Rules *r)
+{
+    int64_t step;
+    double bubble;
+    if (!plan_simulate_samples(r->plan, &step, &bubble, r->diagnostics)) return false;
+    if (r->plan->simulated_step_ns != step)
+        return rules_refuse(r, "simulated_step_s", "the schedule takes %lld ns", (long long)step);
+    return fabs(bubble - r->plan->bubble) < 1e-9 || rules_refuse(r, "bubble", "is not what the schedule leaves idle");
+}
+
+static bool check_bound(Rules *r)
+{
+    const Plan *plan = r->plan;
+    int64_t value = plan_value_ns(plan), bound = plan->lower_bound_ns;
+    double gap = value > 0 ? (double)(value - bound) / (double)value : 0;
+    if (bound > value) return rules_refuse(r, "lower_bound_s", "is above the plan's own value");
+    if (plan->proven_optimal && bound != value)
+        return rules_refuse(r, "proven_optimal", "does not agree with the bound");
+    if (plan->gap != gap) return rules_refuse(r, "gap", "is %.17g", gap);
+    return true;
+}
+
+static bool check_infeasible(Rules *r)
+{
+    if (!r->plan->certificate) return rules_refuse(r, "certificate", "is missing: nothing proves that no plan fits");
+    return true;
+}
+
+static bool check_numbers(Rules *r)
+{
+    const Plan *plan = r->plan;
+    if (plan->infeasible) return check_infeasible(r);
+    if (!check_stages(r) || !verify_crossings(r) || !check_schedule(r) || !verify_instructions(r) || !check_bound(r))
+        return false;
+    bool above =
+        plan->certificate && (plan->certificate->bound_ns < 0 || plan->certificate->bound_ns > plan_value_ns(plan));
+    return !above || rules_refuse(r, "certificate", "its bound is above the plan's value");
+}
+
+/* What is called proven has its proof with it. */
+static bool check_claims(Rules *r, int64_t certified, bool allow_unproven)
+{
+    const Plan *plan = r->plan;
+    if (plan->infeasible) return true;
+    if (plan->proven_optimal && certified != plan_value_ns(plan) && !allow_unproven)
+        return rules_refuse(r, "proven_optimal", "is claimed without a certificate that goes as far");
+    return verify_compared(r, certified);
+}
+
+bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool allow_unproven,
+                 Diagnostics *diagnostics)
+{
+    Rules rules;
+    int leaves = 0;
+    int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
+    bool ok = rules_create(&rules, plan, costs, diagnostics) && check_numbers(&rules) &&
+              (!plan->certificate || verify_proof(&rules, &leaves)) && check_claims(&rules, certified, allow_unproven);
+    *verified = (Verified){ok ? certified : 0, leaves};
+    rules_free(&rules);
+    return ok;
+}

@@ -1,0 +1,14 @@
+/* What a plan lists: instructions, tensors that cross between regions, what other allocators reach. The checker's own
+ * reading of what must be there; nothing may be missing, and nothing there twice. */
+#ifndef PARTITIONER_VERIFY_VERIFY_LISTS_H
+#define PARTITIONER_VERIFY_VERIFY_LISTS_H
+
+#include "partitioner/verify/verify_rules.h"
+
+/* Each returns false after reporting. The devices of the plan's stages are known to the costs by then. */
+bool verify_instructions(Rules *rules);
+bool verify_crossings(Rules *rules);
+/* The plan's own allocator reached what the plan says, and no other one less than a bound that was proven. */
+bool verify_compared(Rules *rules, int64_t certified_ns);
+
+#endif

@@ -1,0 +1,82 @@
+/* The cluster: devices, the links between them and the targets to compile for, from cluster.yaml.
+ *
+ * Devices that links treat alike form a zone: those of one region (or without region) that no link names for
+ * themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links. */
+#ifndef PROFILER_COSTS_CLUSTER_H
+#define PROFILER_COSTS_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/diagnostics.h"
+
+enum { CLUSTER_MAX_DEVICES = 1 << 14, CLUSTER_MAX_ZONES = 1 << 10, CLUSTER_MAX_THREADS = 1 << 12 };
+
+#define CLUSTER_NO_LIMIT INT64_MAX
+
+/* What a device's programs are compiled for. Strings are "" where the file says nothing. */
+typedef struct ClusterTarget {
+    const char *name;
+    const char *triple;   /* LLVM target triple; "" means this machine's */
+    const char *cpu;      /* LLVM CPU name; "" means this machine's own, or the triple's generic one */
+    const char *features; /* LLVM feature string, such as "+neon,-sve" */
+    const char *linker;   /* command that links a stage program */
+    const char *sysroot;  /* directory */
+    const char *runtime;  /* path of libskyrt.a for this target */
+    const char *launch;   /* command put in front of a program to run it, such as "qemu-aarch64-static" */
+} ClusterTarget;
+
+typedef struct ClusterDevice {
+    const char *name;     /* unique; letters, digits, '.', '_' and '-' only */
+    const char *host;     /* for mpiexec or srun; "localhost" by default */
+    int target;           /* index into targets; 0 is "native" */
+    int threads;          /* at least 1; 1 by default */
+    int64_t memory_bytes; /* the limit for a stage program; CLUSTER_NO_LIMIT if not given */
+    double gflops;        /* 1e9 float32 operations per second, all threads together; 0: not given */
+    double bandwidth_Bps; /* memory bandwidth, bytes per second, all threads together; 0: not given */
+    double slowdown;      /* at least 1: how many times slower than this machine the device is emulated; 1: as it is */
+    const char *region;   /* NULL: none */
+    int zone;             /* index into zone_names */
+} ClusterDevice;
+
+typedef struct ClusterLink {
+    double latency_s;     /* one way */
+    double bandwidth_Bps; /* bytes per second in each direction; INFINITY where communication is free */
+} ClusterLink;
+
+typedef struct Cluster {
+    Arena arena;
+    ClusterTarget *targets; /* targets[0] is "native" */
+    int target_count;
+    ClusterDevice *devices;  /* in file order, `count` expanded: "edge-1" becomes "edge-1.0", "edge-1.1" ... */
+    int device_count;        /* at least 1 */
+    bool has_links;          /* false: the file names no link at all, communication is free */
+    const char **zone_names; /* unique: a region, or a device or group that a link names, or "" for devices without
+                                region */
+    int zone_count;
+    ClusterLink *links;           /* [zone_count][zone_count], symmetric; the diagonal is the inside of a zone */
+    int keep_inputs, keep_labels; /* the device that raw tensors must not leave; -1: none */
+} Cluster;
+
+/* Reads cluster.yaml ("-": standard input). Every error that can be found is reported, with line and column: unknown,
+ * repeated and missing keys, repeated names, unknown regions, devices and targets, bad units, ranges. On failure
+ * *cluster is freed.
+ *
+ * Which link joins two devices: the most specific that names them or their regions (a device before a group with
+ * `count`, a group before a region; of equally specific ones the last), else default_link, else none: free. A link of a
+ * region with itself joins its devices among each other. */
+bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics);
+/* The same, and `count` devices more from the command line (see device_spec.h): what is wrong with those is
+ * EXIT_USAGE. */
+bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
+                       Diagnostics *diagnostics);
+void cluster_free(Cluster *cluster);
+
+int cluster_find_device(const Cluster *cluster, const char *name); /* -1 if absent */
+/* A device and itself are joined by a free link. */
+ClusterLink cluster_link(const Cluster *cluster, int from, int to);
+/* Seconds that `bytes` take from one device to another: latency + bytes / bandwidth. */
+double cluster_transfer_s(const Cluster *cluster, int from, int to, int64_t bytes);
+
+#endif

@@ -1,0 +1,369 @@
+/* Reads cluster files: targets, devices and who keeps raw tensors; cluster_links.c reads the links. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "profiler/costs/cluster_internal.h"
+#include "profiler/costs/device_spec.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Names become file names, arguments of mpiexec and words of a launch script, so nothing may be special there. */
+static bool is_plain_name(const char *text, const char *also)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    if (!strchr(letters, *text) || strlen(text) > 200) return false;
+    for (; *text; text++)
+        if (!strchr(letters, *text) && !strchr(also, *text)) return false;
+    return true;
+}
+
+/* `also`: what the text may contain besides letters and digits; NULL: anything printable. */
+static bool read_text(ClusterReader *reader, YamlNode *node, const char *object, const char *what, const char *also,
+                      const char **value)
+{
+    const char *text;
+    if (!yaml_text(&reader->yaml, node, object, what, &text)) return false;
+    if (also && !is_plain_name(text, also))
+        return yaml_error(&reader->yaml, node, object, NULL,
+                          "%s '%s' may have letters, digits and any of \"%s\", a letter or digit first", what, text,
+                          also);
+    *value = arena_string(&reader->cluster->arena, text);
+    return true;
+}
+
+static void add_name(ClusterReader *reader, const char *name, ClusterLevel level, int id, YamlNode *node)
+{
+    ClusterName entry = {name, level, id, node};
+    array_push(reader->names, reader->name_count, reader->name_capacity, entry);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const ClusterName *left = a, *right = b;
+    int order = strcmp(left->name, right->name);
+    if (order) return order;
+    if (left->node->start_mark.index != right->node->start_mark.index)
+        return left->node->start_mark.index < right->node->start_mark.index ? -1 : 1;
+    return left->id - right->id;
+}
+
+/* Sorts the names, makes the entries of one region one, and refuses any other repetition. */
+static bool sort_names(ClusterReader *reader)
+{
+    bool ok = true;
+    size_t kept = 0;
+    int regions = 0;
+    if (reader->name_count) qsort(reader->names, reader->name_count, sizeof *reader->names, by_name);
+    for (size_t i = 0; i < reader->name_count; i++) {
+        ClusterName *name = &reader->names[i], *former = kept ? &reader->names[kept - 1] : NULL;
+        bool repeated = former && strcmp(former->name, name->name) == 0;
+        if (repeated && former->level == CLUSTER_REGION && name->level == CLUSTER_REGION) {
+            reader->entry_region[name->id] = former->id;
+        } else if (repeated) {
+            bool both = former->level == CLUSTER_REGION || name->level == CLUSTER_REGION;
+            ok = yaml_error(&reader->yaml, name->node, NULL, NULL,
+                            both ? "'%s' names both a region and a device" : "two devices are named '%s'", name->name);
+        } else {
+            if (name->level == CLUSTER_REGION) {
+                reader->entry_region[name->id] = regions;
+                name->id = regions++;
+            }
+            reader->names[kept++] = *name;
+        }
+    }
+    reader->name_count = kept;
+    return ok;
+}
+
+static int compare_name(const void *key, const void *element)
+{
+    return strcmp(key, ((const ClusterName *)element)->name);
+}
+
+const ClusterName *cluster_find_name(const ClusterReader *reader, const char *name)
+{
+    if (!reader->name_count) return NULL;
+    return bsearch(name, reader->names, reader->name_count, sizeof *reader->names, compare_name);
+}
+
+static bool read_target(ClusterReader *reader, YamlNode *node, ClusterTarget *target)
+{
+    enum { NAME, TRIPLE, CPU, FEATURES, LINKER, SYSROOT, RUNTIME, LAUNCH, MEMBERS };
+    YamlMember members[MEMBERS] = {{"name", true, NULL},      {"triple", true, NULL},  {"cpu", false, NULL},
+                                   {"features", false, NULL}, {"linker", false, NULL}, {"sysroot", false, NULL},
+                                   {"runtime", false, NULL},  {"launch", false, NULL}};
+    const char **values[MEMBERS] = {&target->name,   &target->triple,  &target->cpu,     &target->features,
+                                    &target->linker, &target->sysroot, &target->runtime, &target->launch};
+    bool ok = yaml_members(&reader->yaml, node, "target", members, MEMBERS);
+    for (int i = 0; i < MEMBERS; i++) {
+        YamlNode *value = members[i].value;
+        *values[i] = "";
+        /* All but the names may be left empty on purpose. */
+        if (!value || (i > TRIPLE && value->type == YAML_SCALAR_NODE && value->data.scalar.length == 0)) continue;
+        ok &= read_text(reader, value, "target", members[i].key, i <= CPU ? "._-" : NULL, values[i]);
+    }
+    return ok;
+}
+
+static bool read_targets(ClusterReader *reader, YamlNode *node)
+{
+    Cluster *cluster = reader->cluster;
+    size_t count = 0;
+    bool ok = !node || yaml_sequence(&reader->yaml, node, "targets", &count);
+    if (count > CLUSTER_MAX_DEVICES) return yaml_error(&reader->yaml, node, NULL, NULL, "too many targets");
+    cluster->targets = arena_new_array(&cluster->arena, ClusterTarget, count + 1);
+    cluster->targets[cluster->target_count++] = (ClusterTarget){"native", "", "", "", "", "", "", ""};
+    for (size_t i = 0; i < count; i++) {
+        YamlNode *item = yaml_item(&reader->yaml, node, i);
+        ClusterTarget *target = &cluster->targets[cluster->target_count];
+        ok &= read_target(reader, item, target);
+        for (int j = 0; j < cluster->target_count; j++)
+            if (*target->name && strcmp(cluster->targets[j].name, target->name) == 0)
+                ok = yaml_error(&reader->yaml, item, NULL, j == 0 ? "'native' is built in: choose another name" : NULL,
+                                "two targets are named '%s'", target->name);
+        cluster->target_count++;
+    }
+    return ok;
+}
+
+static bool read_target_name(ClusterReader *reader, YamlNode *node, const char *object, int *target)
+{
+    const Cluster *cluster = reader->cluster;
+    const char *name;
+    if (!yaml_text(&reader->yaml, node, object, "target", &name)) return false;
+    for (*target = 0; *target < cluster->target_count; ++*target)
+        if (strcmp(cluster->targets[*target].name, name) == 0) return true;
+    return yaml_error(&reader->yaml, node, object, "define it under 'targets', or use 'native'", "unknown target '%s'",
+                      name);
+}
+
+static bool read_memory(ClusterReader *reader, YamlNode *node, const char *object, int64_t *bytes)
+{
+    const char *text;
+    if (!yaml_text(&reader->yaml, node, object, "memory", &text)) return false;
+    if (!units_parse_bytes(text, bytes) || *bytes == 0)
+        return yaml_error(&reader->yaml, node, object, UNITS_BYTES_HINT, "memory '%s' is not a size", text);
+    return true;
+}
+
+static bool read_bandwidth(ClusterReader *reader, YamlNode *node, const char *object, double *bandwidth)
+{
+    const char *text;
+    if (!yaml_text(&reader->yaml, node, object, "bandwidth", &text)) return false;
+    return units_parse_bandwidth(text, bandwidth) ||
+           yaml_error(&reader->yaml, node, object, UNITS_BANDWIDTH_HINT, "bandwidth '%s' is not a rate", text);
+}
+
+/* LIKE is for added devices only. */
+enum { NAME, HOST, TARGET, THREADS, MEMORY, GFLOPS, BANDWIDTH, SLOWDOWN, REGION, DEVICE_COUNT, LIKE, DEVICE_MEMBERS };
+
+/* The device that another is like; NULL after reporting that there is none. */
+static const ClusterDevice *find_like(ClusterReader *reader, YamlNode *node, const char *object)
+{
+    const char *name;
+    if (!yaml_text(&reader->yaml, node, object, "like", &name)) return NULL;
+    for (int d = 0; d < reader->cluster->device_count; d++)
+        if (strcmp(reader->cluster->devices[d].name, name) == 0) return &reader->cluster->devices[d];
+    yaml_error(&reader->yaml, node, object, NULL, "unknown device '%s'", name);
+    return NULL;
+}
+
+/* Everything but name and count, which decide how many devices there are. */
+static bool read_specs(ClusterReader *reader, const YamlMember *members, const char *object, ClusterDevice *device)
+{
+    const YamlFile *yaml = &reader->yaml;
+    const ClusterDevice *like = NULL;
+    bool ok = true;
+    *device = (ClusterDevice){.host = "localhost", .memory_bytes = CLUSTER_NO_LIMIT, .slowdown = 1, .threads = 1};
+    if (members[LIKE].value) {
+        like = find_like(reader, members[LIKE].value, object);
+        if (like)
+            *device = *like;
+        else
+            ok = false;
+    }
+    int64_t threads = device->threads;
+    if (members[HOST].value) ok &= read_text(reader, members[HOST].value, object, "host", "._-:%", &device->host);
+    if (members[TARGET].value) ok &= read_target_name(reader, members[TARGET].value, object, &device->target);
+    if (members[THREADS].value)
+        ok &= yaml_integer(yaml, members[THREADS].value, object, "threads", 1, CLUSTER_MAX_THREADS, &threads);
+    device->threads = (int)threads;
+    if (members[MEMORY].value) ok &= read_memory(reader, members[MEMORY].value, object, &device->memory_bytes);
+    if (members[GFLOPS].value) {
+        ok &= yaml_number(yaml, members[GFLOPS].value, object, "gflops", 0, &device->gflops);
+        if (ok && device->gflops == 0)
+            ok = yaml_error(yaml, members[GFLOPS].value, object, NULL, "gflops must be more than 0");
+    }
+    if (members[BANDWIDTH].value)
+        ok &= read_bandwidth(reader, members[BANDWIDTH].value, object, &device->bandwidth_Bps);
+    if (members[SLOWDOWN].value)
+        ok &= yaml_number(yaml, members[SLOWDOWN].value, object, "slowdown", 1, &device->slowdown);
+    if (members[REGION].value) ok &= read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
+    return ok;
+}
+
+static bool add_device(ClusterReader *reader, ClusterDevice device, int entry, YamlNode *node)
+{
+    Cluster *cluster = reader->cluster;
+    if (reader->device_count == CLUSTER_MAX_DEVICES)
+        return yaml_error(&reader->yaml, node, NULL, NULL, "more than %d devices", CLUSTER_MAX_DEVICES);
+    add_name(reader, device.name, CLUSTER_DEVICE, cluster->device_count, node);
+    array_push(reader->device_entry, reader->device_count, reader->device_capacity, entry);
+    cluster->devices[cluster->device_count++] = device;
+    return true;
+}
+
+static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
+{
+    Arena *arena = &reader->cluster->arena;
+    YamlMember members[DEVICE_MEMBERS] = {[NAME] = {"name", true, NULL},
+                                          [HOST] = {"host", false, NULL},
+                                          [TARGET] = {"target", false, NULL},
+                                          [THREADS] = {"threads", false, NULL},
+                                          [MEMORY] = {"memory", false, NULL},
+                                          [GFLOPS] = {"gflops", false, NULL},
+                                          [BANDWIDTH] = {"bandwidth", false, NULL},
+                                          [SLOWDOWN] = {"slowdown", false, NULL},
+                                          [REGION] = {"region", false, NULL},
+                                          [DEVICE_COUNT] = {"count", false, NULL},
+                                          [LIKE] = {"like", false, NULL}};
+    bool ok = yaml_members(&reader->yaml, node, "device", members, reader->adding ? DEVICE_MEMBERS : LIKE);
+    const char *name = NULL, *object = "device";
+    ClusterDevice device;
+    int64_t count = 0;
+    if (members[NAME].value) {
+        ok &= read_text(reader, members[NAME].value, "device", "name", "._-", &name);
+        if (name) object = arena_format(arena, "device '%s'", name);
+    }
+    ok &= read_specs(reader, members, object, &device);
+    if (members[DEVICE_COUNT].value)
+        ok &= yaml_integer(&reader->yaml, members[DEVICE_COUNT].value, object, "count", 1, CLUSTER_MAX_DEVICES, &count);
+    if (!name) return false;
+    if (device.region)
+        add_name(reader, device.region, CLUSTER_REGION, entry, members[members[REGION].value ? REGION : LIKE].value);
+    if (count == 0) {
+        device.name = name;
+        return add_device(reader, device, entry, members[NAME].value) && ok;
+    }
+    add_name(reader, name, CLUSTER_GROUP, entry, members[NAME].value);
+    for (int64_t i = 0; i < count; i++) {
+        device.name = arena_format(arena, "%s.%lld", name, (long long)i);
+        if (!add_device(reader, device, entry, members[NAME].value)) return false;
+    }
+    return ok;
+}
+
+/* A device of the command line; the names of the file's are known. */
+static bool read_added(ClusterReader *reader, const YamlFile *added, int entry)
+{
+    YamlFile file = reader->yaml;
+    size_t known = reader->name_count;
+    bool first_error = file.diagnostics->errors == 0;
+    reader->yaml = *added;
+    reader->adding = true;
+    bool ok = read_device(reader, added->root, entry);
+    for (size_t i = known; i < reader->name_count && ok; i++)
+        for (size_t k = 0; k < known && ok; k++)
+            if (strcmp(reader->names[i].name, reader->names[k].name) == 0 &&
+                !(reader->names[i].level == CLUSTER_REGION && reader->names[k].level == CLUSTER_REGION))
+                ok = yaml_error(&reader->yaml, reader->names[i].node, NULL, NULL, "the name '%s' is taken",
+                                reader->names[i].name);
+    reader->adding = false;
+    reader->yaml = file;
+    if (!ok && first_error) file.diagnostics->exit_code = EXIT_USAGE;
+    return ok;
+}
+
+static bool read_devices(ClusterReader *reader, YamlNode *node)
+{
+    Cluster *cluster = reader->cluster;
+    size_t entries;
+    if (!yaml_sequence(&reader->yaml, node, "devices", &entries)) return false;
+    if (!entries) return yaml_error(&reader->yaml, node, NULL, NULL, "'devices' is empty: at least one is needed");
+    size_t all = entries + (size_t)reader->added_count;
+    if (all > CLUSTER_MAX_DEVICES)
+        return yaml_error(&reader->yaml, node, NULL, NULL, "more than %d devices", CLUSTER_MAX_DEVICES);
+    cluster->devices = arena_new_array(&cluster->arena, ClusterDevice, CLUSTER_MAX_DEVICES);
+    reader->entry_region = arena_new_array(&cluster->arena, int, all);
+    bool ok = true;
+    for (size_t i = 0; i < entries; i++) {
+        reader->entry_region[i] = -1;
+        ok &= read_device(reader, yaml_item(&reader->yaml, node, i), (int)i);
+    }
+    for (size_t i = entries; i < all && ok; i++) {
+        reader->entry_region[i] = -1;
+        if (!read_added(reader, &reader->added[i - entries], (int)i)) return false;
+    }
+    return sort_names(reader) && ok;
+}
+
+static bool read_kept(ClusterReader *reader, YamlNode *node, const char *what, int *device)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, "keep", what, &text)) return false;
+    const ClusterName *name = cluster_find_name(reader, text);
+    if (name && name->level == CLUSTER_DEVICE) {
+        *device = name->id;
+        return true;
+    }
+    const char *hint = name && name->level == CLUSTER_GROUP ? "name one device of the group, with its number" : NULL;
+    return yaml_error(&reader->yaml, node, "keep", hint, name ? "'%s' is not one device" : "unknown device '%s'", text);
+}
+
+static bool read_keep(ClusterReader *reader, YamlNode *node)
+{
+    Cluster *cluster = reader->cluster;
+    YamlMember members[] = {{"inputs", false, NULL}, {"labels", false, NULL}};
+    bool ok = !node || yaml_members(&reader->yaml, node, "keep", members, COUNT(members));
+    ok &= read_kept(reader, members[0].value, "inputs", &cluster->keep_inputs);
+    ok &= read_kept(reader, members[1].value, "labels", &cluster->keep_labels);
+    return ok;
+}
+
+static bool read_cluster(ClusterReader *reader)
+{
+    YamlMember members[] = {{"targets", false, NULL},
+                            {"devices", true, NULL},
+                            {"default_link", false, NULL},
+                            {"links", false, NULL},
+                            {"keep", false, NULL}};
+    bool ok = yaml_members(&reader->yaml, reader->yaml.root, NULL, members, COUNT(members));
+    if (reader->yaml.root->type != YAML_MAPPING_NODE) return false;
+    ok &= read_targets(reader, members[0].value);
+    /* Without devices every name in links and keep would be unknown: that would only confuse. */
+    if (!members[1].value || !read_devices(reader, members[1].value)) return false;
+    ok &= cluster_read_links(reader, members[2].value, members[3].value);
+    return read_keep(reader, members[4].value) && ok;
+}
+
+static bool read_file(ClusterReader *reader, const char *path, Diagnostics *diagnostics)
+{
+    if (!yaml_read(&reader->yaml, path, diagnostics)) return false;
+    bool ok = read_cluster(reader);
+    yaml_close(&reader->yaml);
+    free(reader->names);
+    free(reader->device_entry);
+    return ok;
+}
+
+bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
+                       Diagnostics *diagnostics)
+{
+    *cluster = (Cluster){.keep_inputs = -1, .keep_labels = -1};
+    ClusterReader reader = {.cluster = cluster, .added = arena_new_array(&cluster->arena, YamlFile, (size_t)count)};
+    bool ok = true;
+    while (reader.added_count < count && ok)
+        ok = device_spec_read(&reader.added[reader.added_count], added[reader.added_count], diagnostics) &&
+             ++reader.added_count;
+    ok = ok && read_file(&reader, path, diagnostics);
+    for (int i = 0; i < reader.added_count; i++) yaml_close(&reader.added[i]);
+    if (!ok) cluster_free(cluster);
+    return ok;
+}
+
+bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics)
+{
+    return cluster_read_with(cluster, path, NULL, 0, diagnostics);
+}

@@ -1,0 +1,103 @@
+/* Costs: what the profiler writes and the partitioner reads (costs.json, format "skycc.costs/1").
+ *
+ * A model is a chain of layers, a cluster a set of devices, possibly in regions joined by links. Times are seconds for
+ * one micro-batch, sizes bytes. Everything belongs to the Costs' arena. */
+#ifndef PROFILER_COSTS_COSTS_H
+#define PROFILER_COSTS_COSTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/diagnostics.h"
+#include "base/hash.h"
+#include "profiler/costs/row_samples.h"
+
+enum {
+    COSTS_MAX_LAYERS = 1 << 16,
+    COSTS_MAX_DEVICES = 1 << 14,
+    COSTS_MAX_REGIONS = 1 << 10,
+    COSTS_MAX_MICROBATCHES = 1 << 20
+};
+
+/* A raw input or label of the model, as a layer reads it. */
+typedef struct CostInput {
+    const char *name;
+    int64_t bytes; /* of a micro-batch */
+} CostInput;
+
+typedef struct LayerCost {
+    const char *name;
+    /* On the reference device. */
+    double forward_s, backward_s;
+    double update_s; /* of the optimiser, once per step */
+    /* The part of backward_s that only the layer's own parameters need, which a split backward may put off; 0 for all
+     * layers: not known, and taken for half of it. */
+    double weight_gradient_s;
+    /* Memory is either all in one, whatever the schedule (`resident`: memory_bytes, the parts being 0), or in the parts
+     * that follow (memory_bytes being 0). */
+    bool resident;
+    int64_t memory_bytes;
+    int64_t state_bytes;   /* weights, gradients and optimiser state */
+    int64_t stash_bytes;   /* kept by each micro-batch between its forward and its backward, the layer's input included
+                              where backward reads it */
+    int64_t scratch_bytes; /* working memory that the layers of a stage share */
+    int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
+    int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
+    int64_t output_bytes;  /* crosses the cut behind this layer, forward, and as many come back */
+    const char *output;    /* the name of that tensor; NULL: not known */
+    CostInput *inputs;     /* raw inputs and labels that the layer reads */
+    int input_count;
+} LayerCost;
+
+#define COSTS_NO_LIMIT INT64_MAX
+
+typedef struct DeviceCost {
+    const char *name;
+    double slowdown;      /* multiplies the reference device's times */
+    int64_t memory_bytes; /* the limit; COSTS_NO_LIMIT if none */
+    int region;           /* index into region_names; -1: none */
+    /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
+    double *forward_s, *backward_s, *update_s;
+} DeviceCost;
+
+typedef struct Costs {
+    Arena arena;
+    const char *name;
+    const char *model_hash; /* 32 hexadecimal digits, or "" if the model is unknown */
+    int microbatches;       /* of a step, at most */
+    RowSamples rows;        /* how many steps really have, where that depends on their rows */
+    LayerCost *layers;
+    int layer_count;
+    DeviceCost *devices;
+    int device_count;
+    /* [region_count][region_count], row: from, column: to; the diagonal is the inside of a region. region_count is 0
+     * where communication is free. */
+    const char **region_names;
+    int region_count;
+    double *latency_s, *bandwidth_Bps;
+    /* Names of devices that raw inputs or labels must not leave: they own the first, or the last, layer. NULL: free. */
+    const char *keep_inputs, *keep_labels;
+} Costs;
+
+/* Seconds of a layer on a device: its own time, or slowdown times the reference's. */
+double costs_forward_s(const Costs *costs, int device, int layer);
+double costs_backward_s(const Costs *costs, int device, int layer);
+double costs_update_s(const Costs *costs, int device, int layer);
+
+/* Reads and checks a costs.json ("-": standard input). On failure reports and leaves *costs freed. */
+bool costs_read(Costs *costs, const char *path, Diagnostics *diagnostics);
+/* Checks what a producer in memory filled in: counts, finite non-negative numbers, regions, unique device names. `path`
+ * is named in the messages; costs_read calls this itself. */
+bool costs_check(const Costs *costs, const char *path, Diagnostics *diagnostics);
+/* The deterministic text of costs.json: the same costs give the same bytes. */
+void costs_print(const Costs *costs, Buffer *buffer);
+/* The hash of that text: the identity that plan.json records. */
+Hash costs_hash(const Costs *costs);
+int costs_find_device(const Costs *costs, const char *name); /* -1 if absent */
+/* The device that keeps both inputs and labels, and so has the first stage and the last one; NULL: there is none. */
+const char *costs_keeper(const Costs *costs);
+void costs_free(Costs *costs);
+
+#endif

@@ -1,0 +1,235 @@
+#include "profiler/costs/model_costs.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what
+ * matters is that all unspecified devices get the same. */
+static const double default_gflops_per_thread = 60, default_bandwidth_per_thread = 12e9;
+static const double seconds_per_call = 2e-6; /* starting a kernel on a few threads */
+
+/* Matrix products of bf16 numbers against float32's: what VDPBF16PS promises. AMX does more, emulation less; a profile
+ * knows. */
+static const double bf16_speedup = 2;
+
+typedef struct Speed {
+    double flops, bytes; /* per second */
+} Speed;
+
+static double roofline_s(const Kernel *kernel, Speed speed)
+{
+    KernelGemm gemm;
+    if (kernel_match_gemm(kernel, &gemm) && gemm.bf16) speed.flops *= bf16_speedup;
+    return seconds_per_call + fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
+}
+
+/* Of the calls of a wave those that `chosen` says; NULL: all. */
+static double wave_roofline_s(const SkyCall *wave, const bool *chosen, Speed speed)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < sky_wave_size(wave); i++)
+        if (!chosen || chosen[i]) seconds += roofline_s(wave[i].interpreted, speed);
+    return seconds;
+}
+
+/* What a call list takes on a machine. `measured` may be NULL; *missing counts the calls that it lacks. */
+static double calls_s(const SkyCall *calls, uint32_t count, const MachineProfile *measured, Speed speed,
+                      size_t *missing)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < count; i += sky_wave_size(&calls[i])) {
+        double time = measured ? machine_profile_seconds(measured, profile_work(&calls[i])) : -1;
+        if (time < 0 && measured && measured->kernel_count) ++*missing;
+        seconds += time >= 0 ? time : wave_roofline_s(&calls[i], NULL, speed);
+    }
+    return seconds;
+}
+
+static double list_s(const SkyCallList *list, const MachineProfile *measured, Speed speed, size_t *missing)
+{
+    return calls_s(list->calls, list->count, measured, speed, missing);
+}
+
+static int64_t tensors_bytes(const SkyTensor *tensors, uint32_t count)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) bytes += (int64_t)tensors[i].bytes;
+    return bytes;
+}
+
+/* What a stage that recomputes keeps of the layer beside its boundaries: inputs, outputs, the loss, and what aligning
+ * those and four boundaries may take. */
+static int64_t kept_bytes(const SkyStage *stage)
+{
+    int64_t alignment = 64, pieces = stage->input_count + stage->output_count + 1 + 4;
+    return tensors_bytes(stage->inputs, stage->input_count) + tensors_bytes(stage->outputs, stage->output_count) +
+           alignment * pieces;
+}
+
+static void layer_memory(LayerCost *layer, const SkyStage *stage)
+{
+    layer->state_bytes = (int64_t)(stage->space_bytes[SKY_SPACE_STATE] + stage->space_bytes[SKY_SPACE_CONSTANT]);
+    layer->stash_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SLOT];
+    layer->kept_bytes = kept_bytes(stage);
+    layer->output_bytes = tensors_bytes(stage->send_forward, stage->send_forward_count);
+    /* In a longer stage the gradient that passes between two of its layers is scratch, not a boundary. */
+    layer->scratch_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SCRATCH] +
+                           tensors_bytes(stage->receive_backward, stage->receive_backward_count) +
+                           tensors_bytes(stage->send_backward, stage->send_backward_count);
+}
+
+/* Groups of calls run on as many threads as a device has, each with room for a block of its own. A stage needs that of
+ * one layer beside the scratch of another, so all count it. */
+static void add_blocks(Costs *costs, const Cluster *cluster, uint64_t block_bytes)
+{
+    int threads = 1;
+    for (int d = 0; d < cluster->device_count; d++)
+        if (cluster->devices[d].threads > threads) threads = cluster->devices[d].threads;
+    for (int l = 0; l < costs->layer_count; l++) costs->layers[l].scratch_bytes += (int64_t)block_bytes * threads;
+}
+
+/* Names of what the layer hands on and of the model's inputs that it reads. */
+static void layer_tensors(Costs *costs, LayerCost *layer, const SkyStage *stage)
+{
+    layer->inputs = arena_new_array(&costs->arena, CostInput, stage->input_count);
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        layer->inputs[layer->input_count++] =
+            (CostInput){arena_string(&costs->arena, stage->inputs[i].name), (int64_t)stage->inputs[i].bytes};
+    /* Values that passes made have numbers for names, which say nothing. */
+    if (stage->send_forward_count > 0 && stage->send_forward[0].name[0] != '%')
+        layer->output = arena_string(&costs->arena, stage->send_forward[0].name);
+}
+
+/* What splitting the layer's backward puts off, and keeps until then. */
+static void layer_split(LayerCost *layer, const StageCode *code, const MachineProfile *measured, Speed speed)
+{
+    size_t ignored = 0;
+    const SkyCallList *backward = &code->stage.lists[SKY_LIST_BACKWARD];
+    const SkyCall *calls = backward->calls;
+    for (uint32_t i = 0; i < backward->count; i += sky_wave_size(&calls[i]))
+        layer->weight_gradient_s += calls_s(&calls[i], sky_wave_size(&calls[i]), measured, speed, &ignored) *
+                                    wave_roofline_s(&calls[i], &code->puts_off[i], speed) /
+                                    wave_roofline_s(&calls[i], NULL, speed);
+    if (layer->weight_gradient_s > layer->backward_s) layer->weight_gradient_s = layer->backward_s; /* rounding */
+    layer->split_bytes = (int64_t)code->split_bytes;
+}
+
+/* Measured, else specified, else assumed. Both arguments may be NULL. */
+static Speed machine_speed(const ClusterDevice *device, const MachineProfile *measured)
+{
+    int threads = device ? device->threads : 1;
+    Speed speed = {default_gflops_per_thread * 1e9 * threads, default_bandwidth_per_thread * threads};
+    if (device && device->gflops > 0) speed.flops = device->gflops * 1e9;
+    if (device && device->bandwidth_Bps > 0) speed.bytes = device->bandwidth_Bps;
+    if (measured && measured->gflops > 0) speed.flops = measured->gflops * 1e9;
+    if (measured && measured->bandwidth_Bps > 0) speed.bytes = measured->bandwidth_Bps;
+    return speed;
+}
+
+static void set_devices(Costs *costs, const Cluster *cluster, bool linked)
+{
+    costs->device_count = cluster->device_count;
+    costs->devices = arena_new_array(&costs->arena, DeviceCost, (size_t)cluster->device_count);
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        costs->devices[d] = (DeviceCost){.name = arena_string(&costs->arena, device->name),
+                                         .slowdown = device->slowdown,
+                                         .memory_bytes = device->memory_bytes,
+                                         .region = linked ? device->zone : -1};
+    }
+}
+
+static void set_links(Costs *costs, const Cluster *cluster)
+{
+    int zones = cluster->zone_count;
+    size_t pairs = (size_t)zones * (size_t)zones;
+    costs->region_count = zones;
+    costs->region_names = arena_new_array(&costs->arena, const char *, (size_t)zones);
+    costs->latency_s = arena_new_array(&costs->arena, double, pairs);
+    costs->bandwidth_Bps = arena_new_array(&costs->arena, double, pairs);
+    for (int i = 0; i < zones; i++) costs->region_names[i] = arena_string(&costs->arena, cluster->zone_names[i]);
+    for (int i = 0; i < zones * zones; i++) {
+        costs->latency_s[i] = cluster->links[i].latency_s;
+        costs->bandwidth_Bps[i] = fmin(cluster->links[i].bandwidth_Bps, 1e18); /* free links: finite in the file */
+    }
+}
+
+/* What was measured between two devices holds for all devices of their zones. */
+static void set_measured_links(Costs *costs, const Cluster *cluster, const Profile *profile)
+{
+    for (size_t l = 0; l < profile->link_count; l++) {
+        const LinkProfile *link = &profile->links[l];
+        int from = cluster_find_device(cluster, link->between[0]), to = cluster_find_device(cluster, link->between[1]);
+        if (from < 0 || to < 0) continue; /* a device that has left the cluster since */
+        int a = cluster->devices[from].zone, b = cluster->devices[to].zone, zones = cluster->zone_count;
+        costs->latency_s[a * zones + b] = costs->latency_s[b * zones + a] = link->latency_s;
+        costs->bandwidth_Bps[a * zones + b] = costs->bandwidth_Bps[b * zones + a] = link->bandwidth_Bps;
+    }
+}
+
+static const char *device_name(Costs *costs, int device) { return device < 0 ? NULL : costs->devices[device].name; }
+
+/* The times of one layer on a device that is not just a slower reference machine. */
+static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
+                             const Profile *profile, size_t *missing)
+{
+    const ClusterDevice *from = &cluster->devices[device];
+    DeviceCost *to = &costs->devices[device];
+    const MachineProfile *own = profile ? profile_device(profile, from->name) : NULL;
+    bool specified = from->gflops > 0 || from->bandwidth_Bps > 0 || from->threads > 1;
+    if (profile ? !own : !specified) return;
+    if (!to->forward_s) {
+        size_t layers = (size_t)costs->layer_count;
+        to->forward_s = arena_new_array(&costs->arena, double, layers);
+        to->backward_s = arena_new_array(&costs->arena, double, layers);
+        to->update_s = arena_new_array(&costs->arena, double, layers);
+    }
+    Speed speed = machine_speed(from, own);
+    to->forward_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_FORWARD], own, speed, missing);
+    to->backward_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_BACKWARD], own, speed, missing);
+    to->update_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_UPDATE], own, speed, missing);
+}
+
+bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
+                 const char *name, const char *model_hash, int microbatches, Diagnostics *diagnostics)
+{
+    *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count};
+    costs->name = arena_string(&costs->arena, name);
+    costs->model_hash = arena_string(&costs->arena, model_hash);
+    costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
+    bool measured_links = profile && profile->link_count;
+    set_devices(costs, cluster, cluster->has_links || measured_links);
+    if (cluster->has_links || measured_links) set_links(costs, cluster);
+    if (measured_links) set_measured_links(costs, cluster, profile);
+    costs->keep_inputs = device_name(costs, cluster->keep_inputs);
+    costs->keep_labels = device_name(costs, cluster->keep_labels);
+
+    const MachineProfile *reference = profile ? &profile->reference : NULL;
+    Speed speed = machine_speed(NULL, reference);
+    size_t missing = 0;
+    uint64_t block_bytes = 0;
+    StageIndex *index = stage_index_create(graph, bf16_products);
+    for (int l = 0; l < graph->layer_count; l++) {
+        StageCode code;
+        stage_build_indexed(&code, index, l, l, STAGE_PLAIN);
+        LayerCost *layer = &costs->layers[l];
+        layer->name = arena_string(&costs->arena, graph->layer_names[l]);
+        layer_memory(layer, &code.stage);
+        if (code.stage.space_bytes[SKY_SPACE_BLOCK] > block_bytes)
+            block_bytes = code.stage.space_bytes[SKY_SPACE_BLOCK];
+        layer_tensors(costs, layer, &code.stage);
+        layer->forward_s = list_s(&code.stage.lists[SKY_LIST_FORWARD], reference, speed, &missing);
+        layer->backward_s = list_s(&code.stage.lists[SKY_LIST_BACKWARD], reference, speed, &missing);
+        layer->update_s = list_s(&code.stage.lists[SKY_LIST_UPDATE], reference, speed, &missing);
+        layer_split(layer, &code, reference, speed);
+        for (int d = 0; d < cluster->device_count; d++)
+            set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
+        stage_free(&code);
+    }
+    stage_index_free(index);
+    add_blocks(costs, cluster, block_bytes);
+    if (missing)
+        diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
+                            "the profile lacks %zu kernel calls of this model; their times are estimated", missing);
+    return costs_check(costs, "the model's costs", diagnostics);
+}

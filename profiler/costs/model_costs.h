@@ -1,0 +1,22 @@
+/* Costs of a model's layers on the devices of a cluster: memory as it is laid out, times measured or estimated.
+ *
+ * Times come from a profile where there is one: kernel times measured on the device itself, else on the reference
+ * machine, multiplied by the device's slowdown. A kernel that was not measured, and without a profile every kernel,
+ * takes the longer of its floating-point operations at the machine's speed and its bytes at the machine's memory
+ * bandwidth (the roofline model, Williams et al. 2009), plus the time it takes to start one; speeds are those measured,
+ * else those of the device's specification. Measured links replace those of the cluster file between the same
+ * regions. */
+#ifndef PROFILER_COSTS_MODEL_COSTS_H
+#define PROFILER_COSTS_MODEL_COSTS_H
+
+#include "codegen/stage/stage.h"
+#include "profiler/costs/cluster.h"
+#include "profiler/costs/costs.h"
+#include "profiler/costs/profile.h"
+
+/* Fills `costs`, called `name` (free with costs_free), for a graph whose layers are assigned. `profile` may be NULL.
+ * Warns when the profile was made with a model but lacks kernels of this one. */
+bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
+                 const char *name, const char *model_hash, int microbatches, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,239 @@
+#include "profiler/costs/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "graph/kernel/kernel.h"
+
+/* ---- Writing ---- */
+
+static void print_machine(Buffer *text, const MachineProfile *machine, const char *indent)
+{
+    buffer_print(text, "\"target\": ");
+    json_print_string(text, machine->target);
+    buffer_print(text, ",\n%s\"threads\": %d,\n%s\"gflops\": ", indent, machine->threads, indent);
+    json_print_number(text, machine->gflops);
+    buffer_print(text, ",\n%s\"bandwidth_Bps\": ", indent);
+    json_print_number(text, machine->bandwidth_Bps);
+    buffer_print(text, ",\n%s\"kernels\": {", indent);
+    for (size_t i = 0; i < machine->kernel_count; i++) {
+        char hash[33];
+        buffer_print(text, "%s\n%s  \"%s\": ", i ? "," : "", indent, hash_format(machine->kernels[i].kernel, hash));
+        json_print_number(text, machine->kernels[i].seconds);
+    }
+    buffer_print(text, "}");
+}
+
+static void print_link(Buffer *text, const LinkProfile *link)
+{
+    buffer_print(text, "{\"between\": [");
+    json_print_string(text, link->between[0]);
+    buffer_print(text, ", ");
+    json_print_string(text, link->between[1]);
+    buffer_print(text, "], \"latency_s\": ");
+    json_print_number(text, link->latency_s);
+    buffer_print(text, ", \"bandwidth_Bps\": ");
+    json_print_number(text, link->bandwidth_Bps);
+    buffer_print(text, "}");
+}
+
+bool profile_write(const Profile *profile, const char *path, Diagnostics *diagnostics)
+{
+    Buffer text = {0};
+    buffer_print(&text, "{\n  \"format\": \"skycc.profile/1\",\n  ");
+    print_machine(&text, &profile->reference, "  ");
+    buffer_print(&text, ",\n  \"devices\": [");
+    for (size_t i = 0; i < profile->device_count; i++) {
+        buffer_print(&text, "%s\n    {\"device\": ", i ? "," : "");
+        json_print_string(&text, profile->devices[i].device);
+        buffer_print(&text, ",\n     ");
+        print_machine(&text, &profile->devices[i], "     ");
+        buffer_print(&text, "}");
+    }
+    buffer_print(&text, "],\n  \"links\": [");
+    for (size_t i = 0; i < profile->link_count; i++) {
+        buffer_print(&text, "%s\n    ", i ? "," : "");
+        print_link(&text, &profile->links[i]);
+    }
+    buffer_print(&text, "]\n}\n");
+    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
+    buffer_free(&text);
+    return ok;
+}
+
+/* ---- Reading ---- */
+
+static bool parse_hash(const char *text, Hash *hash)
+{
+    if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32) return false;
+    unsigned long long high, low;
+    if (sscanf(text, "%16llx%16llx", &high, &low) != 2) return false;
+    *hash = (Hash){high, low};
+    return true;
+}
+
+static bool refuse(JsonReader reader, const char *path, const char *reason)
+{
+    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), "skycc probe writes profiles",
+                             "%s: %s", path, reason);
+}
+
+static bool read_kernels(MachineProfile *machine, Arena *arena, json_t *object, const char *path, JsonReader reader)
+{
+    json_t *kernels;
+    if (!json_get_object(reader, object, path, "kernels", &kernels)) return false;
+    machine->kernels = arena_new_array(arena, KernelTime, json_object_size(kernels));
+    const char *key;
+    json_t *member;
+    json_object_foreach(kernels, key, member)
+    {
+        KernelTime *time = &machine->kernels[machine->kernel_count++];
+        if (!parse_hash(key, &time->kernel)) return refuse(reader, key, "not a kernel hash");
+        if (!json_get_number(reader, kernels, "kernels", key, &time->seconds)) return false;
+        if (!(time->seconds >= 0 && time->seconds < 1e6)) return refuse(reader, key, "not a time in seconds");
+    }
+    machine_profile_sort(machine);
+    return true;
+}
+
+static bool read_machine(MachineProfile *machine, Arena *arena, json_t *object, const char *path, JsonReader reader)
+{
+    const char *target;
+    int64_t threads = 1;
+    if (!json_get_string(reader, object, path, "target", &target) ||
+        !json_optional_integer(reader, object, path, "threads", &threads) ||
+        !json_optional_number(reader, object, path, "gflops", &machine->gflops) ||
+        !json_optional_number(reader, object, path, "bandwidth_Bps", &machine->bandwidth_Bps))
+        return false;
+    if (threads < 1 || threads > 1 << 16) return refuse(reader, "threads", "not a number of threads");
+    if (!(machine->gflops >= 0 && machine->gflops < 1e9)) return refuse(reader, "gflops", "not a speed");
+    if (!(machine->bandwidth_Bps >= 0 && machine->bandwidth_Bps < 1e18))
+        return refuse(reader, "bandwidth_Bps", "not a bandwidth");
+    machine->target = arena_string(arena, target);
+    machine->threads = (int)threads;
+    return read_kernels(machine, arena, object, path, reader);
+}
+
+static bool read_link(LinkProfile *link, Arena *arena, json_t *object, const char *path, JsonReader reader)
+{
+    json_t *between;
+    if (!json_is_object(object)) return refuse(reader, path, "not an object");
+    if (!json_get_array(reader, object, path, "between", &between) ||
+        !json_get_number(reader, object, path, "latency_s", &link->latency_s) ||
+        !json_get_number(reader, object, path, "bandwidth_Bps", &link->bandwidth_Bps))
+        return false;
+    if (json_array_size(between) != 2) return refuse(reader, path, "a link is between two devices");
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = json_string_value(json_array_get(between, i));
+        if (!name) return refuse(reader, path, "a device is named by a string");
+        link->between[i] = arena_string(arena, name);
+    }
+    if (!(link->latency_s >= 0 && link->latency_s < 1e6)) return refuse(reader, path, "not a latency in seconds");
+    if (!(link->bandwidth_Bps > 0 && link->bandwidth_Bps <= 1e18)) return refuse(reader, path, "not a bandwidth");
+    return true;
+}
+
+static bool read_devices(Profile *profile, json_t *root, JsonReader reader)
+{
+    json_t *devices = json_object_get(root, "devices"), *device;
+    if (!devices) return true;
+    if (!json_is_array(devices)) return refuse(reader, "devices", "not an array");
+    profile->devices = arena_new_array(&profile->arena, MachineProfile, json_array_size(devices));
+    size_t i;
+    json_array_foreach(devices, i, device)
+    {
+        char path[32];
+        snprintf(path, sizeof path, "devices[%zu]", i);
+        MachineProfile *machine = &profile->devices[profile->device_count++];
+        const char *name;
+        if (!json_is_object(device)) return refuse(reader, path, "not an object");
+        if (!json_get_string(reader, device, path, "device", &name)) return false;
+        machine->device = arena_string(&profile->arena, name);
+        if (!read_machine(machine, &profile->arena, device, path, reader)) return false;
+    }
+    return true;
+}
+
+static bool read_links(Profile *profile, json_t *root, JsonReader reader)
+{
+    json_t *links = json_object_get(root, "links"), *link;
+    if (!links) return true;
+    if (!json_is_array(links)) return refuse(reader, "links", "not an array");
+    profile->links = arena_new_array(&profile->arena, LinkProfile, json_array_size(links));
+    size_t i;
+    json_array_foreach(links, i, link)
+    {
+        char path[32];
+        snprintf(path, sizeof path, "links[%zu]", i);
+        if (!read_link(&profile->links[profile->link_count++], &profile->arena, link, path, reader)) return false;
+    }
+    return true;
+}
+
+static bool read_profile(Profile *profile, json_t *root, JsonReader reader)
+{
+    const char *format;
+    if (!json_get_string(reader, root, "", "format", &format)) return false;
+    if (strcmp(format, "skycc.profile/1") != 0)
+        return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file),
+                                 "skycc probe writes profiles", "is not a profile (format '%s')", format);
+    return read_machine(&profile->reference, &profile->arena, root, "", reader) &&
+           read_devices(profile, root, reader) && read_links(profile, root, reader);
+}
+
+bool profile_read(Profile *profile, const char *path, Diagnostics *diagnostics)
+{
+    *profile = (Profile){0};
+    json_t *root = json_read(path, diagnostics);
+    if (!root) return false;
+    bool ok = read_profile(profile, root, (JsonReader){path, diagnostics});
+    json_decref(root);
+    if (!ok) profile_free(profile);
+    return ok;
+}
+
+void profile_free(Profile *profile)
+{
+    arena_free(&profile->arena);
+    *profile = (Profile){0};
+}
+
+/* ---- Looking up ---- */
+
+static int by_hash(const void *a, const void *b)
+{
+    const Hash *x = &((const KernelTime *)a)->kernel, *y = &((const KernelTime *)b)->kernel;
+    if (x->high != y->high) return x->high < y->high ? -1 : 1;
+    return x->low < y->low ? -1 : x->low > y->low;
+}
+
+void machine_profile_sort(MachineProfile *machine)
+{
+    if (machine->kernel_count) qsort(machine->kernels, machine->kernel_count, sizeof *machine->kernels, by_hash);
+}
+
+Hash profile_work(const SkyCall *call)
+{
+    Hash hash = kernel_hash(call->interpreted);
+    for (uint32_t i = 1; i < sky_wave_size(call); i++) {
+        Hash next = kernel_hash(call[i].interpreted);
+        hash = hash_extend(hash, &next, sizeof next);
+    }
+    return hash;
+}
+
+double machine_profile_seconds(const MachineProfile *machine, Hash work)
+{
+    if (!machine->kernel_count) return -1;
+    KernelTime key = {.kernel = work};
+    const KernelTime *found = bsearch(&key, machine->kernels, machine->kernel_count, sizeof key, by_hash);
+    return found ? found->seconds : -1;
+}
+
+const MachineProfile *profile_device(const Profile *profile, const char *device)
+{
+    for (size_t i = 0; i < profile->device_count; i++)
+        if (strcmp(profile->devices[i].device, device) == 0) return &profile->devices[i];
+    return NULL;
+}

@@ -1,0 +1,195 @@
+#include "profiler/costs/row_samples.h"
+
+#include <string.h>
+
+enum { MOST_STEPS = 1 << 10, MOST_EXTENT = 1 << 20 };
+
+SampleCount *sample_counts(const int32_t *sorted, size_t count, int *kinds, Arena *arena)
+{
+    SampleCount *counts = arena_new_array(arena, SampleCount, count);
+    *kinds = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || sorted[i] != sorted[i - 1]) counts[(*kinds)++].value = sorted[i];
+        counts[*kinds - 1].times++;
+    }
+    return counts;
+}
+
+static int64_t sum_times(const SampleCount *counts, int kinds)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < kinds; i++) sum += counts[i].times;
+    return sum;
+}
+
+static int64_t sum_values(const SampleCount *counts, int kinds)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < kinds; i++) sum += (int64_t)counts[i].times * counts[i].value;
+    return sum;
+}
+
+int row_samples_steps(const RowSamples *samples)
+{
+    return (int)sum_times(samples->microbatches, samples->microbatch_kinds);
+}
+
+int64_t row_samples_microbatches(const RowSamples *samples)
+{
+    return sum_values(samples->microbatches, samples->microbatch_kinds);
+}
+
+int row_samples_worst(const RowSamples *samples)
+{
+    return samples->microbatch_kinds ? samples->microbatches[samples->microbatch_kinds - 1].value : 0;
+}
+
+double row_samples_mean(const RowSamples *samples)
+{
+    return (double)row_samples_microbatches(samples) / row_samples_steps(samples);
+}
+
+static double tokens_computed(const RowSamples *samples)
+{
+    return (double)row_samples_microbatches(samples) * samples->packing.lines * samples->packing.length;
+}
+
+double row_samples_padding(const RowSamples *samples)
+{
+    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / tokens_computed(samples);
+}
+
+double row_samples_padded(const RowSamples *samples)
+{
+    double rows = (double)sum_times(samples->lengths, samples->length_kinds);
+    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / (rows * samples->packing.length);
+}
+
+int64_t row_samples_rounds(const RowSamples *samples, int microbatches, int64_t period)
+{
+    if (!samples->microbatch_kinds) return (microbatches - 1) * period;
+    int64_t steps = row_samples_steps(samples), rounds = row_samples_microbatches(samples) - steps;
+    return rounds / steps * period + (rounds % steps * period + steps - 1) / steps;
+}
+
+static bool counts_equal(const SampleCount *a, int a_kinds, const SampleCount *b, int b_kinds)
+{
+    return a_kinds == b_kinds && (!a_kinds || memcmp(a, b, (size_t)a_kinds * sizeof *a) == 0);
+}
+
+bool row_samples_equal(const RowSamples *a, const RowSamples *b)
+{
+    const SkyPacking *x = &a->packing, *y = &b->packing;
+    return x->lines == y->lines && x->length == y->length && x->slots == y->slots && x->rows == y->rows &&
+           counts_equal(a->microbatches, a->microbatch_kinds, b->microbatches, b->microbatch_kinds) &&
+           counts_equal(a->lengths, a->length_kinds, b->lengths, b->length_kinds);
+}
+
+RowSamples row_samples_copy(const RowSamples *samples, Arena *arena)
+{
+    RowSamples copy = *samples;
+    size_t microbatches = (size_t)samples->microbatch_kinds, lengths = (size_t)samples->length_kinds;
+    if (microbatches) copy.microbatches = arena_copy(arena, samples->microbatches, microbatches * sizeof(SampleCount));
+    if (lengths) copy.lengths = arena_copy(arena, samples->lengths, lengths * sizeof(SampleCount));
+    return copy;
+}
+
+/* ---- checking ---- */
+
+/* Ascending values from least to most, each there. */
+static bool counts_sound(const SampleCount *counts, int kinds, int least, int most)
+{
+    for (int i = 0; i < kinds; i++)
+        if (counts[i].value < (i ? counts[i - 1].value + 1 : least) || counts[i].value > most || counts[i].times < 1)
+            return false;
+    return kinds > 0;
+}
+
+const char *row_samples_fault(const RowSamples *samples, int microbatches)
+{
+    const SkyPacking *packing = &samples->packing;
+    int64_t steps = sum_times(samples->microbatches, samples->microbatch_kinds);
+    if (!samples->microbatch_kinds) return NULL;
+    if (packing->lines < 1 || packing->length < 1 || packing->slots < 1 || packing->rows < 1 ||
+        packing->lines > MOST_EXTENT || packing->length > MOST_EXTENT || packing->slots > MOST_EXTENT ||
+        packing->rows > MOST_EXTENT)
+        return "batch, lines, length and slots must be between 1 and 1048576";
+    if ((int64_t)(packing->rows + packing->lines - 1) / packing->lines != microbatches)
+        return "microbatches must be those that the rows of a batch need at most";
+    if (!counts_sound(samples->microbatches, samples->microbatch_kinds, 1, microbatches))
+        return "microbatches must ascend, within what there is room for";
+    if (steps > MOST_STEPS || (steps & (steps - 1)) != 0)
+        return "the number of sampled steps must be a power of two, at most 1024";
+    if (!counts_sound(samples->lengths, samples->length_kinds, 0, (int)packing->length))
+        return "lengths must ascend, up to that of a line";
+    if (sum_times(samples->lengths, samples->length_kinds) != steps * packing->rows)
+        return "lengths must be those of all rows of the sampled steps";
+    if ((double)sum_values(samples->lengths, samples->length_kinds) > tokens_computed(samples))
+        return "the rows have more tokens than the sampled steps compute";
+    return NULL;
+}
+
+/* ---- files ---- */
+
+static void print_counts(Buffer *buffer, const char *key, const SampleCount *counts, int kinds)
+{
+    buffer_print(buffer, ",\"%s\":[", key);
+    for (int i = 0; i < kinds; i++) buffer_print(buffer, "%s[%d,%d]", i ? "," : "", counts[i].value, counts[i].times);
+    buffer_print(buffer, "]");
+}
+
+void row_samples_print(const RowSamples *samples, Buffer *buffer)
+{
+    const SkyPacking *packing = &samples->packing;
+    if (!samples->microbatch_kinds) return;
+    buffer_print(buffer, ",\n \"rows\":{\"batch\":%u,\"lines\":%u,\"length\":%u,\"slots\":%u", packing->rows,
+                 packing->lines, packing->length, packing->slots);
+    print_counts(buffer, "microbatches", samples->microbatches, samples->microbatch_kinds);
+    print_counts(buffer, "lengths", samples->lengths, samples->length_kinds);
+    buffer_print(buffer, "}");
+}
+
+static bool read_extent(JsonReader reader, const json_t *object, const char *key, uint32_t *extent)
+{
+    int64_t value;
+    if (!json_get_integer(reader, object, "rows", key, &value)) return false;
+    *extent = value < 0 || value > MOST_EXTENT ? 0 : (uint32_t)value; /* which is refused */
+    return true;
+}
+
+static bool read_counts(JsonReader reader, const json_t *object, const char *key, SampleCount **counts, int *kinds,
+                        Arena *arena)
+{
+    json_t *array;
+    if (!json_get_array(reader, object, "rows", key, &array)) return false;
+    size_t count = json_array_size(array);
+    if (count < 1 || count > MOST_EXTENT + 1) return json_refuse(reader, "rows", "must have counts");
+    *counts = arena_new_array(arena, SampleCount, count);
+    *kinds = (int)count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(array, i), *value = json_array_get(pair, 0),
+                     *times = json_array_get(pair, 1);
+        json_int_t a = json_integer_value(value), b = json_integer_value(times);
+        if (json_array_size(pair) != 2 || !json_is_integer(value) || !json_is_integer(times) || a < 0 || b < 1 ||
+            a > MOST_EXTENT || b > (json_int_t)MOST_EXTENT * MOST_STEPS)
+            return json_refuse(reader, "rows", "must count by pairs of numbers");
+        (*counts)[i] = (SampleCount){(int)a, (int)b};
+    }
+    return true;
+}
+
+bool row_samples_read(RowSamples *samples, JsonReader reader, const json_t *root, int microbatches, Arena *arena)
+{
+    json_t *rows;
+    SkyPacking *packing = &samples->packing;
+    if (!json_object_get(root, "rows")) return true;
+    if (!json_get_object(reader, root, "", "rows", &rows) || !read_extent(reader, rows, "batch", &packing->rows) ||
+        !read_extent(reader, rows, "lines", &packing->lines) ||
+        !read_extent(reader, rows, "length", &packing->length) ||
+        !read_extent(reader, rows, "slots", &packing->slots) ||
+        !read_counts(reader, rows, "microbatches", &samples->microbatches, &samples->microbatch_kinds, arena) ||
+        !read_counts(reader, rows, "lengths", &samples->lengths, &samples->length_kinds, arena))
+        return false;
+    const char *fault = row_samples_fault(samples, microbatches);
+    return !fault || json_refuse(reader, "rows", fault);
+}

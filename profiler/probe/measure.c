@@ -1,0 +1,139 @@
+#include "profiler/probe/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "codegen/kernels/kernel_compiler.h"
+#include "runtime/program/parallel.h"
+#include "runtime/program/waves.h"
+
+enum { SAMPLES = 7 };
+static const double sample_s = 2e-3, budget_s = 0.5; /* least length of a sample; most time for one kernel */
+
+double measure_now_s(int threads) { return threads > 1 ? monotonic_seconds() : thread_seconds(); }
+
+/* Elements from the operand's address to the last one it touches. */
+static size_t operand_elements(const Kernel *kernel, const KernelOperand *operand)
+{
+    int64_t last = 0;
+    for (int a = 0; a < kernel->axis_count; a++)
+        if (operand->stride[a] > 0) last += (kernel->extent[a] - 1) * operand->stride[a];
+    return (size_t)(last + 1 > operand->elements ? last + 1 : operand->elements);
+}
+
+/* A compiled kernel over its own buffers. */
+typedef struct Bench {
+    SkyKernel *function;
+    void *operands[KERNEL_MAX_OPERANDS];
+    char *scratch; /* scratch_bytes for every thread */
+    size_t scratch_bytes;
+    int64_t units;
+    int threads;
+} Bench;
+
+static void run_share(void *context, int thread, int threads)
+{
+    const Bench *bench = context;
+    int64_t begin = parallel_begin(bench->units, thread, threads);
+    int64_t end = parallel_begin(bench->units, thread + 1, threads);
+    if (begin < end)
+        bench->function(bench->operands, begin, end, bench->scratch + (size_t)thread * bench->scratch_bytes);
+}
+
+static double run_s(Bench *bench, int times)
+{
+    double start = measure_now_s(bench->threads);
+    for (int i = 0; i < times; i++) parallel_run(bench->threads, run_share, bench);
+    return (measure_now_s(bench->threads) - start) / times;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double measure_median(double *samples, size_t count)
+{
+    qsort(samples, count, sizeof *samples, ascending);
+    return samples[count / 2];
+}
+
+static void *new_buffer(size_t bytes)
+{
+    void *buffer;
+    if (posix_memalign(&buffer, 64, bytes + 64) != 0) memory_exhausted();
+    memset(buffer, 0, bytes + 64);
+    return buffer;
+}
+
+/* What a compiled kernel takes over its own buffers. */
+static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, const Kernel *source, int threads)
+{
+    const CompiledKernel *kernel = compiled->kernels;
+    for (Hash hash = kernel_hash(source); !hash_equal(kernel->hash, hash);) kernel++;
+    SkyKernel *function = jit_find(jit, kernel);
+    Bench bench = {.function = function,
+                   .units = kernel->units,
+                   .threads = wave_sharers((double)kernel->nanoseconds, kernel->units, threads)};
+    for (int i = 0; i < source->operand_count; i++)
+        bench.operands[i] =
+            new_buffer(operand_elements(source, &source->operands[i]) * dtype_size(source->operands[i].dtype));
+    bench.scratch_bytes = (kernel->scratch_bytes + 63) / 64 * 64;
+    bench.scratch = new_buffer(bench.scratch_bytes * (size_t)bench.threads);
+
+    double begun = measure_now_s(bench.threads), once = run_s(&bench, 1);
+    int times = once > sample_s ? 1 : (int)(sample_s / (once + 1e-8)) + 1;
+    double samples[SAMPLES];
+    int count = 0;
+    do samples[count++] = run_s(&bench, times);
+    while (count < SAMPLES && measure_now_s(bench.threads) - begun < budget_s);
+
+    free(bench.scratch);
+    for (int i = 0; i < source->operand_count; i++) free(bench.operands[i]);
+    return measure_median(samples, (size_t)count);
+}
+
+enum { PRODUCT_ROWS = 512, PRODUCT_SIZE = 1024, SUM_ELEMENTS = 1 << 24 };
+
+static void describe_product(Kernel *kernel)
+{
+    int64_t extent[] = {PRODUCT_ROWS, PRODUCT_SIZE, PRODUCT_SIZE};
+    kernel_begin(kernel, "product", 3, extent);
+    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 0, 1}));
+    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){0, 1, PRODUCT_SIZE}));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, a, b));
+    kernel_begin_phase(kernel, false);
+    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 1, 0}), sum);
+    kernel_canonicalize(kernel);
+}
+
+static void describe_sum(Kernel *kernel)
+{
+    kernel_begin(kernel, "sum", 1, (int64_t[]){SUM_ELEMENTS});
+    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
+    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
+    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}), kernel_binary(kernel, KERNEL_ADD, a, b));
+    kernel_canonicalize(kernel);
+}
+
+bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    Kernel *product = arena_new(&arena, Kernel), *sum = arena_new(&arena, Kernel);
+    describe_product(product);
+    describe_sum(sum);
+    const Kernel *kernels[] = {product, sum};
+    CompiledKernels *compiled = kernels_compile(kernels, 2, target, kernel_cache_defaults(&arena), diagnostics);
+    JitProgram *jit = compiled ? jit_load(compiled, diagnostics) : NULL;
+    if (jit) {
+        machine->gflops = 1e-9 * kernel_flops(product) / kernel_s(compiled, jit, product, machine->threads);
+        machine->bandwidth_Bps = kernel_bytes(sum) / kernel_s(compiled, jit, sum, machine->threads);
+    }
+    bool ok = jit;
+    jit_free(jit);
+    if (compiled) kernels_free(compiled);
+    arena_free(&arena);
+    return ok;
+}

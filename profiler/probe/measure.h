@@ -1,0 +1,26 @@
+/* Times kernels on this machine: of processor time with one thread, so that it is charged only for its own work, and of
+ * the clock with more. */
+#ifndef PROFILER_PROBE_MEASURE_H
+#define PROFILER_PROBE_MEASURE_H
+
+#include "codegen/kernels/target.h"
+#include "profiler/costs/profile.h"
+#include "runtime/program/execute.h"
+
+/* Fills in gflops and bandwidth_Bps: a large matrix product and a large sum of two arrays, compiled for `target`, which
+ * must be this machine, over buffers that stay warm, with machine->threads threads. */
+bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics);
+
+/* Whether the profile has all kernels of the stage. */
+bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);
+/* Runs the only stage of `execution`, whose inputs are set, for some micro-batches, with caches as other layers leave
+ * them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they would seem
+ * a fifth faster than they are. False, after reporting, as execution_forward. */
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics);
+
+/* Seconds on the clock that counts for so many threads. */
+double measure_now_s(int threads);
+/* Sorts the samples, of which there is one at least. */
+double measure_median(double *samples, size_t count);
+
+#endif

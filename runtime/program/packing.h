@@ -1,0 +1,31 @@
+/* Rows packed into lines: instead of one row a line, padded to its end, a micro-batch consists of a few lines that several
+ * rows share, each a run of neighbouring tokens. Shapes stay static; which row stands where changes from step to step
+ * and reaches the kernels through inputs that the runtime fills. */
+#ifndef RUNTIME_PROGRAM_PACKING_H
+#define RUNTIME_PROGRAM_PACKING_H
+
+#include <stdint.h>
+
+/* What the runtime puts into a graph input. */
+typedef enum SkyFill {
+    SKY_FILL_ROWS,     /* [rows, ...]: rows of the data set, in their order: nothing is packed */
+    SKY_FILL_TOKENS,   /* [lines, length, ...]: the tokens of packed rows, of the data set's [N, length, ...] */
+    SKY_FILL_SLOTS,    /* [lines * slots, ...]: an element of the data set's [N, ...] per slot */
+    SKY_FILL_SLOT,     /* int32 [lines, length]: per token the slot of its row, counted through the micro-batch;
+                            lines * slots where there is no row */
+    SKY_FILL_POSITION, /* int32 [lines, length]: per token its place in its row, from 0 */
+    SKY_FILL_ROW,      /* int32 [lines, length]: per token the number of its row in the batch; 0 without one */
+    SKY_FILL_FIRST,    /* int32 [lines, slots]: per slot the first token of its row, counted through the micro-batch;
+                            of a slot without a row the first of its line */
+    SKY_FILL_COUNT
+} SkyFill;
+
+/* The form of a micro-batch. slots == 0: rows are not packed. */
+typedef struct SkyPacking {
+    uint32_t lines;  /* of a micro-batch */
+    uint32_t length; /* tokens of a line, and of the longest row */
+    uint32_t slots;  /* rows that a line has room for */
+    uint32_t rows;   /* of a batch: microbatch_count micro-batches hold as many, however long they are */
+} SkyPacking;
+
+#endif

@@ -1,0 +1,72 @@
+#include "runtime/program/parallel.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/program/runtime_sizes.h"
+
+/* libgomp's entry points: what `#pragma omp parallel` becomes. */
+extern void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+extern int omp_get_thread_num(void);
+extern int omp_get_num_threads(void);
+
+typedef struct Region {
+    ParallelBody *body;
+    void *context;
+} Region;
+
+static void enter(void *data)
+{
+    const Region *region = data;
+    region->body(region->context, omp_get_thread_num(), omp_get_num_threads());
+}
+
+void parallel_run(int threads, ParallelBody *body, void *context)
+{
+    if (threads <= 1) {
+        body(context, 0, 1);
+        return;
+    }
+    Region region = {body, context};
+    GOMP_parallel(enter, &region, (unsigned)threads, 0);
+}
+
+int parallel_processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+int parallel_threads(uint32_t wanted)
+{
+    const char *environment = getenv("OMP_NUM_THREADS");
+    int threads = environment ? atoi(environment) : 0;
+    if (threads <= 0) threads = wanted ? (int)wanted : parallel_processors();
+    return threads > 1024 ? 1024 : threads;
+}
+
+typedef struct Zeroing {
+    char *bytes;
+    size_t size;
+} Zeroing;
+
+static void zero_share(void *context, int thread, int threads)
+{
+    const Zeroing *zeroing = context;
+    enum { BLOCK = 4096 };
+    int64_t blocks = (int64_t)((zeroing->size + BLOCK - 1) / BLOCK);
+    size_t begin = (size_t)parallel_begin(blocks, thread, threads) * BLOCK;
+    size_t end = (size_t)parallel_begin(blocks, thread + 1, threads) * BLOCK;
+    if (end > zeroing->size) end = zeroing->size;
+    if (begin < end) memset(zeroing->bytes + begin, 0, end - begin);
+}
+
+void parallel_zero(int threads, void *bytes, size_t size)
+{
+    Zeroing zeroing = {bytes, size};
+    parallel_run(size < SIZE_ZEROED_TOGETHER ? 1 : threads, zero_share, &zeroing);
+}

@@ -1,0 +1,27 @@
+/* Threads of one process, through GCC's OpenMP run-time library (the one that emitted programs link; it needs no
+ * support from the compiler, and never shares a process with LLVM's). */
+#ifndef RUNTIME_PROGRAM_PARALLEL_H
+#define RUNTIME_PROGRAM_PARALLEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* `body` runs on each of `threads` threads (fewer if the system has no more) with its number and their count. */
+typedef void ParallelBody(void *context, int thread, int threads);
+void parallel_run(int threads, ParallelBody *body, void *context);
+
+/* How many threads to use when `wanted` is what the device was described with (0: not at all): OMP_NUM_THREADS if that
+ * is set, else `wanted`, else the processors this process may run on. */
+int parallel_threads(uint32_t wanted);
+/* Processors this process may run on. */
+int parallel_processors(void);
+
+/* The piece of 0 ... count - 1 that is `thread`'s: contiguous, equal but for one element. */
+static inline int64_t parallel_begin(int64_t count, int thread, int threads)
+{
+    return count / threads * thread + (count % threads < thread ? count % threads : thread);
+}
+
+void parallel_zero(int threads, void *bytes, size_t size);
+
+#endif

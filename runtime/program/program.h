@@ -1,0 +1,259 @@
+/* What a compiled program consists of: the contract between codegen, which emits it as constant data beside the
+ * kernels, and the runtime, which interprets it. Also built in memory by `skycc run`.
+ *
+ * A rank is one process on one device; it owns one or more stages. Every buffer lies in one of a few spaces, each one
+ * allocation made at start-up; calls name buffers by space and offset. Nothing here is changed at run time.
+ *
+ * codegen/link/program_object.c lists the fields of every structure here, and does not compile while it lacks one. */
+#ifndef RUNTIME_PROGRAM_PROGRAM_H
+#define RUNTIME_PROGRAM_PROGRAM_H
+
+#include <stdint.h>
+
+#include "runtime/program/packing.h"
+#include "runtime/program/step_scalars.h"
+
+enum { SKY_PROGRAM_VERSION = 9, SKY_MAX_RANK = 8 };
+
+typedef enum SkySpace {
+    SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
+    SKY_SPACE_STATE,    /* parameters, accumulated gradients, optimiser state: lives through the run */
+    SKY_SPACE_SLOT,     /* one copy per micro-batch in flight: inputs, boundary tensors, stash, loss */
+    SKY_SPACE_SCRATCH,  /* dead after each forward, backward or update */
+    SKY_SPACE_STEP,     /* float32 [SKY_STEP_SCALARS], set by the runtime before every step */
+    SKY_SPACE_BLOCK,    /* what the calls of a group hand on: one block's, for every thread */
+    SKY_SPACE_COUNT
+} SkySpace;
+
+typedef struct SkyLocation {
+    uint32_t space;
+    uint32_t block_bytes; /* in SKY_SPACE_BLOCK: from one block to the next as the kernel counts, which are all kept in
+                             the same place, one after another; else 0 */
+    uint64_t offset;      /* bytes */
+} SkyLocation;
+
+/* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread
+ * and has SkyStage.thread_scratch_bytes, aligned to 64. */
+typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
+
+/* Calls that follow each other may be a group: each consists of as many blocks, whose work units stand one after
+ * another, and block b of a call depends, of what other calls of the group make, on their blocks b alone. A thread
+ * takes a block through all calls before it takes the next.
+ *
+ * Calls and groups that follow each other and do not wait for each other are a wave: threads share its work and meet
+ * after all of it. */
+typedef struct SkyCall {
+    SkyKernel *kernel;
+    const SkyLocation *operands;
+    uint32_t operand_count;
+    uint32_t layer;       /* for traces */
+    uint32_t group_count; /* of the first call of a group: how many calls it has. 0: no group, or not the first */
+    uint32_t block_count; /* of every call of a group: divides its units. Else 0 */
+    uint32_t wave_count;  /* of the first call of a wave: how many calls it has; else 0 */
+    uint32_t reserved;
+    int64_t units;           /* independent pieces of work, in any order, on any thread */
+    int64_t nanoseconds;     /* what all of it takes on one thread, roughly: shares are cut by it */
+    const char *name;        /* of the ONNX node and the kernel, for traces */
+    const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
+} SkyCall;
+
+/* How many calls the work has that begins with this one: its group's, or it alone. */
+static inline uint32_t sky_group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
+/* How many its wave has that begins with this one. */
+static inline uint32_t sky_wave_size(const SkyCall *call)
+{
+    return call->wave_count ? call->wave_count : sky_group_size(call);
+}
+
+/* What a stage does, in the order of a step. */
+typedef enum SkyListKind {
+    SKY_LIST_FORWARD,
+    SKY_LIST_BACKWARD,
+    SKY_LIST_WEIGHT_GRADIENT, /* the half of a split backward that nobody waits for; else empty */
+    SKY_LIST_UPDATE,
+    SKY_LIST_COUNT
+} SkyListKind;
+
+typedef struct SkyCallList {
+    const SkyCall *calls;
+    uint32_t count;
+    uint32_t reserved;
+} SkyCallList;
+
+typedef struct SkyTensor {
+    const char *name;
+    uint32_t dtype; /* DType of base/dtype.h */
+    uint32_t rank;
+    int64_t dim[SKY_MAX_RANK];
+    uint64_t bytes;
+    int64_t value_limit; /* integer graph inputs that index a table: values must be in 0 ... value_limit - 1; 0: any */
+    uint32_t fill;       /* of graph inputs: SkyFill of packing.h */
+    uint32_t reserved;
+    SkyLocation location;
+} SkyTensor;
+
+/* What one layer adds to the gradient of a parameter that several layers share. */
+typedef struct SkyUse {
+    uint32_t number; /* among the model's uses of this parameter, in the order of the layers */
+    uint32_t reserved;
+    SkyLocation gradient;
+} SkyUse;
+
+/* Another name under which checkpoints have a parameter's value. */
+typedef struct SkyTiedName {
+    const char *name;
+    uint32_t transposed; /* a matrix: there it stands with its dimensions exchanged */
+    uint32_t reserved;
+} SkyTiedName;
+
+typedef struct SkyParameter {
+    SkyTensor value;
+    SkyLocation gradient; /* float32, like the value. Of a shared parameter where the sum is to go before UPDATE */
+    const SkyUse *uses;   /* of a parameter that several layers of the model share: by this stage, ascending */
+    const SkyTiedName *tied_names;
+    uint32_t use_count; /* 0 where one layer alone uses it */
+    uint32_t tied_name_count;
+    uint32_t state_count;        /* 0 SGD, 1 momentum, 2 Adam */
+    uint32_t update;             /* number of its call in the stage's SKY_LIST_UPDATE */
+    SkyLocation states[2];       /* adam.m, adam.v, or momentum */
+    uint32_t frozen;             /* keeps its value: it has no gradient, no states, no uses and no update */
+    uint32_t block;              /* 0 below the model's first block, 1 in it ... block_count + 1 behind the last */
+    uint32_t decay_exempt_class; /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
+    uint32_t global_index;       /* position among all parameters of the model: the order of global reductions */
+    const char *alias;        /* what its place in the model is called, where that says more than the name; or NULL */
+    const char *initial_file; /* where the initial value is, relative to the program's directory; may be NULL */
+    uint64_t initial_offset;  /* bytes into that file */
+    uint64_t initial_check; /* the low word of hash_bytes of the value's bytes there: the file must not have changed */
+    float initial_mean, initial_deviation; /* without a file: normal, drawn from SkyProgram.seed by name (parameter_draw
+                                              of runtime/storage/parameters.h); deviation 0: all equal the mean */
+} SkyParameter;
+
+typedef struct SkyStage {
+    uint32_t index; /* among all stages of the pipeline */
+    uint32_t first_layer, last_layer;
+    uint32_t slot_count; /* micro-batches in flight at most */
+    SkyCallList lists[SKY_LIST_COUNT];
+    uint32_t input_count, parameter_count, output_count;
+    uint32_t has_loss;
+    const SkyTensor *inputs;  /* graph inputs this stage reads, labels included; in the slot */
+    const SkyTensor *outputs; /* graph outputs this stage computes; in the slot */
+    const SkyParameter *parameters;
+    /* Boundary tensors, in an order both neighbours agree on; in the slot. Received into and sent from in place. */
+    const SkyTensor *receive_forward, *send_forward, *receive_backward, *send_backward;
+    uint32_t receive_forward_count, send_forward_count, receive_backward_count, send_backward_count;
+    SkyLocation loss;                      /* float32: the micro-batch's share; in the slot */
+    uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot; block: of one thread */
+    uint64_t thread_scratch_bytes;
+    const void *constants;
+} SkyStage;
+
+/* All calls of a stage, list after list: how many there are, and the one of that number. */
+static inline uint32_t sky_call_count(const SkyStage *stage)
+{
+    uint32_t count = 0;
+    for (int list = 0; list < SKY_LIST_COUNT; list++) count += stage->lists[list].count;
+    return count;
+}
+
+static inline const SkyCall *sky_call(const SkyStage *stage, uint32_t number)
+{
+    int list = 0;
+    while (number >= stage->lists[list].count) number -= stage->lists[list++].count;
+    return &stage->lists[list].calls[number];
+}
+
+/* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at
+ * any time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by
+ * another micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the
+ * slot is free and its sends are complete. Receive_backward stays until the slot is free. Between stages of one rank
+ * there are no sends and receives: the runtime copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves
+ * gradients zero, as they are at the start: every step accumulates into them. */
+typedef enum SkyInstructionOp {
+    SKY_RECEIVE_FORWARD, /* post or complete the activations of (stage, micro-batch) */
+    SKY_FORWARD,
+    SKY_SEND_FORWARD,
+    SKY_RECEIVE_BACKWARD,
+    SKY_BACKWARD,
+    SKY_SEND_BACKWARD,
+    SKY_WEIGHT_GRADIENT, /* of stages whose backward is split: the other half; the slot is in use until then */
+    SKY_UPDATE,          /* all parameters of the stage */
+    SKY_REDUCE           /* gradients of shared parameters are summed over all uses */
+} SkyInstructionOp;
+
+typedef struct SkyInstruction {
+    uint32_t op;
+    uint32_t stage; /* index of the stage among all stages */
+    uint32_t microbatch;
+    uint32_t slot;
+} SkyInstruction;
+
+/* Between a stage and the next, for one micro-batch: [0] forward, [1] backward. Zeros between stages of one rank. */
+typedef struct SkyLink {
+    double latency_s[2];
+    double transfer_s[2]; /* how long it occupies the link */
+} SkyLink;
+
+/* An input that losses compare with, and what its elements weigh where losses are averaged. One input may stand here
+ * several times: with the same kind and ignore_index, but other weights, say. */
+typedef struct SkyLabels {
+    const char *name;
+    int64_t ignore_index; /* elements with this value weigh nothing; no matter where they are SKY_LABELS_NUMBERS */
+    int64_t classes;      /* SKY_LABELS_CLASSES must be in 0 ... classes - 1, or ignore_index; 0: unchecked */
+    const float *weights; /* per class; NULL: each label weighs 1 */
+    uint32_t weight_count;
+    uint32_t kind;    /* SkyLabelKind */
+    uint32_t shifted; /* [rows, positions, ...]: position 0 weighs nothing, for no earlier one predicts it */
+    uint32_t reserved;
+} SkyLabels;
+
+typedef struct SkyOptimizer {
+    uint32_t kind; /* SkyOptimizerKind */
+    float learning_rate, beta1, beta2, epsilon, weight_decay;
+} SkyOptimizer;
+
+typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW, SKY_LAMB } SkyOptimizerKind;
+
+typedef struct SkyProgram {
+    uint32_t version; /* SKY_PROGRAM_VERSION */
+    uint32_t rank, rank_count;
+    uint32_t stage_count;       /* of this rank */
+    uint32_t total_stage_count; /* of the pipeline */
+    uint32_t instruction_count; /* one training step */
+    uint32_t microbatch_count;  /* per step; where rows share lines, the most there may be */
+    uint32_t microbatch_size;   /* rows; or lines */
+    uint32_t sequence_length;
+    uint32_t threads;        /* of the device; 0: as many as cores are available */
+    uint32_t uses_tiles;     /* kernels use AMX tiles (runtime/program/tiles.h) */
+    uint32_t loss_is_summed; /* all of it is scaled by 1 / weight of the labels, nothing by 1 / micro-batches */
+    uint32_t total_parameter_count;
+    uint32_t
+        label_count; /* label inputs, at most SKY_MOST_LABELS; 0 if the model computes its own loss from its inputs */
+    uint32_t block_count; /* of the model; 0: names do not say */
+    float clip;           /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
+    uint64_t seed;        /* of initial values that are drawn */
+    double slowdown;      /* emulated with --emulate: every piece of work takes this many times as long */
+    const SkyStage *stages;
+    const SkyInstruction *instructions;
+    const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */
+    const SkyLink
+        *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
+    const SkyLabels *labels;
+    const char *device_name;
+    const char *low_rank;               /* --lora, as it was given; "": without */
+    const char *model_hash, *plan_hash; /* all ranks must carry the same */
+    const double *predicted_step_s;     /* one element: what the plan predicts; reported beside the measured time */
+    SkyOptimizer optimizer;
+    SkyPacking packing; /* slots 0: every row has a line of its own */
+} SkyProgram;
+
+/* Rows of a step. */
+static inline int64_t sky_batch_rows(const SkyProgram *program)
+{
+    return program->packing.slots ? program->packing.rows
+                                  : (int64_t)program->microbatch_count * program->microbatch_size;
+}
+
+/* The emitted object defines this. */
+extern const SkyProgram sky_program;
+
+#endif

@@ -1,0 +1,63 @@
+#include "runtime/program/row_packer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+void row_packer_open(RowPacker *packer, const SkyPacking *packing)
+{
+    size_t rows = packing->rows;
+    *packer = (RowPacker){.packing = *packing,
+                          .places = memory_allocate(rows * sizeof *packer->places),
+                          .order = memory_allocate(rows * sizeof *packer->order),
+                          .tokens = memory_allocate(rows * sizeof *packer->tokens),
+                          .row_count = memory_allocate(rows * sizeof *packer->row_count),
+                          .begin = memory_allocate((packing->length + 1) * sizeof *packer->begin)};
+}
+
+void row_packer_close(RowPacker *packer)
+{
+    free(packer->places);
+    free(packer->order);
+    free(packer->tokens);
+    free(packer->row_count);
+    free(packer->begin);
+    *packer = (RowPacker){0};
+}
+
+/* By counting, the longest first. Returns how many have tokens. */
+static uint32_t sort_rows(RowPacker *packer, const int32_t *lengths)
+{
+    uint32_t *begin = packer->begin, length = packer->packing.length, count = 0;
+    memset(begin, 0, (length + 1) * sizeof *begin);
+    for (uint32_t r = 0; r < packer->packing.rows; r++) begin[lengths[r]]++;
+    for (uint32_t l = length; l > 0; l--) {
+        uint32_t rows = begin[l];
+        begin[l] = count;
+        count += rows;
+    }
+    for (uint32_t r = 0; r < packer->packing.rows; r++)
+        if (lengths[r] > 0) packer->order[begin[lengths[r]]++] = r;
+    return count;
+}
+
+uint32_t row_packer_place(RowPacker *packer, const int32_t *lengths)
+{
+    const SkyPacking *packing = &packer->packing;
+    uint32_t count = sort_rows(packer, lengths), line = 0, last = 0;
+    packer->lines = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row = packer->order[i], length = (uint32_t)lengths[row];
+        if (length != last) line = 0; /* shorter rows may fit where longer ones did not */
+        last = length;
+        while (line < packer->lines &&
+               (packer->tokens[line] + length > packing->length || packer->row_count[line] == packing->slots))
+            line++;
+        if (line == packer->lines) packer->tokens[line] = packer->row_count[line] = 0, packer->lines++;
+        packer->places[row] = (RowPlace){line, packer->tokens[line], packer->row_count[line]};
+        packer->tokens[line] += length;
+        packer->row_count[line]++;
+    }
+    return (packer->lines + packing->lines - 1) / packing->lines;
+}

@@ -1,0 +1,40 @@
+/* Which row of a batch stands where: rows are packed into lines, lines follow each other through the micro-batches. All
+ * ranks, and the planner, compute the same from the lengths alone. */
+#ifndef RUNTIME_PROGRAM_ROW_PACKER_H
+#define RUNTIME_PROGRAM_ROW_PACKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/program/packing.h"
+
+typedef struct RowPlace {
+    uint32_t line;   /* counted through the batch: line % packing.lines of micro-batch line / packing.lines */
+    uint32_t offset; /* of its first token in the line */
+    uint32_t slot;   /* in the line */
+} RowPlace;
+
+typedef struct RowPacker {
+    SkyPacking packing;
+    RowPlace *places; /* per row of the batch; of rows without tokens meaningless */
+    uint32_t lines;   /* that have rows */
+    /* The packer's own: rows by length, per line what is taken, per length where its rows begin. */
+    uint32_t *order, *tokens, *row_count, *begin;
+} RowPacker;
+
+/* Room for packing.rows rows: nothing is allocated later. */
+void row_packer_open(RowPacker *packer, const SkyPacking *packing);
+void row_packer_close(RowPacker *packer);
+
+/* Places packing.rows rows; lengths are 0 (no row) to packing.length. The longest first, each in the first line with
+ * room for its tokens and one more slot (first-fit decreasing: Johnson 1973), rows of one length in their order: never
+ * more lines than rows. Returns the number of micro-batches that have rows. */
+uint32_t row_packer_place(RowPacker *packer, const int32_t *lengths);
+
+/* How many micro-batches hold any batch, whatever the lengths. */
+static inline uint32_t packing_most_microbatches(const SkyPacking *packing)
+{
+    return (packing->rows + packing->lines - 1) / packing->lines;
+}
+
+#endif

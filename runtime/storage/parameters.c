@@ -1,0 +1,104 @@
+#include "runtime/storage/parameters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/random.h"
+
+void parameter_draw(const char *name, uint64_t seed, float mean, float deviation, float *values, size_t count)
+{
+    Buffer stream = {0};
+    buffer_print(&stream, "init/%s", name);
+    random_fill_normal(random_stream(seed, buffer_text(&stream)), 0, deviation, values, count);
+    buffer_free(&stream);
+    for (size_t i = 0; mean != 0 && i < count; i++) values[i] += mean;
+}
+
+const char *parameter_state_prefix(uint32_t state_count, uint32_t index)
+{
+    if (state_count == 1) return "momentum";
+    return index == 0 ? "adam.m" : "adam.v";
+}
+
+/* The file that was used last stays mapped: parameters of one file follow each other. */
+typedef struct InitialFile {
+    const char *directory, *name; /* name NULL: none is mapped */
+    char *path;
+    MappedFile file;
+} InitialFile;
+
+static void initial_file_close(InitialFile *initial)
+{
+    file_unmap(&initial->file);
+    free(initial->path);
+    initial->name = NULL;
+    initial->path = NULL;
+}
+
+static bool initial_file_use(InitialFile *initial, const char *name, Diagnostics *diagnostics)
+{
+    if (initial->name && strcmp(initial->name, name) == 0) return true;
+    initial_file_close(initial);
+    Buffer path = {0};
+    if (name[0] == '/')
+        buffer_print(&path, "%s", name);
+    else
+        buffer_print(&path, "%s/%s", initial->directory, name);
+    initial->path = path.bytes;
+    if (!file_map(&initial->file, initial->path, diagnostics)) return false;
+    initial->name = name;
+    return true;
+}
+
+/* In pieces: of a large parameter the file's pages would double the memory that it takes, when all else is there. */
+static void copy_and_forget(MappedFile *file, size_t offset, size_t bytes, unsigned char *to)
+{
+    enum { PIECE = 4 << 20 };
+    for (size_t done = 0; done < bytes; done += PIECE) {
+        size_t size = bytes - done < PIECE ? bytes - done : PIECE;
+        memcpy(to + done, file->bytes + offset + done, size);
+        file_forget(file, offset + done, size);
+    }
+}
+
+static bool initialize(Execution *execution, uint32_t stage, const SkyParameter *parameter, InitialFile *initial,
+                       Diagnostics *diagnostics)
+{
+    const SkyTensor *value = &parameter->value;
+    void *bytes = execution_address(execution, stage, 0, value->location);
+    if (!parameter->initial_file) {
+        parameter_draw(value->name, execution->program->seed, parameter->initial_mean, parameter->initial_deviation,
+                       bytes, value->bytes / sizeof(float));
+        return true;
+    }
+    if (!initial_file_use(initial, parameter->initial_file, diagnostics)) return false;
+    size_t size = initial->file.size;
+    if (parameter->initial_offset > size || value->bytes > size - parameter->initial_offset) {
+        Place place = {.file = initial->path, .object = value->name};
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
+                                 "the file is shorter than when the program was compiled");
+    }
+    copy_and_forget(&initial->file, parameter->initial_offset, value->bytes, bytes);
+    if (hash_bytes(bytes, value->bytes).low != parameter->initial_check) {
+        Place place = {.file = initial->path, .object = value->name};
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
+                                 "the file is not the one that the program was compiled from");
+    }
+    return true;
+}
+
+bool parameters_initialize(Execution *execution, const char *directory, Diagnostics *diagnostics)
+{
+    InitialFile initial = {.directory = directory};
+    bool ok = true;
+    for (uint32_t s = 0; s < execution->program->stage_count && ok; s++) {
+        const SkyStage *stage = execution->stages[s].stage;
+        for (uint32_t p = 0; p < stage->parameter_count && ok; p++)
+            ok = initialize(execution, s, &stage->parameters[p], &initial, diagnostics);
+    }
+    initial_file_close(&initial);
+    return ok;
+}

@@ -1,0 +1,117 @@
+#include "runtime/train/agreed_lengths.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+/* What a rank found. */
+typedef struct LengthsCard {
+    int64_t rows; /* 0: its file does not say, or it has none */
+    Hash hash;
+    int64_t longest, irregular;
+} LengthsCard;
+
+/* The rank whose lengths all take; -1: nobody has any, -2: they differ. */
+static int choose_source(const LengthsCard *cards, int count)
+{
+    int source = -1;
+    for (int r = 0; r < count; r++) {
+        if (!cards[r].rows) continue;
+        if (source < 0) source = r;
+        if (cards[r].rows != cards[source].rows || cards[r].hash.high != cards[source].hash.high ||
+            cards[r].hash.low != cards[source].hash.low)
+            return -2;
+    }
+    return source;
+}
+
+/* Whether every row has as many tokens as its length says. */
+static bool check_width(const LengthsCard *card, const SkyProgram *program, const Dataset *dataset, const char *path,
+                        Diagnostics *diagnostics)
+{
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t i = 0; i < program->stages[s].input_count; i++) {
+            const SkyTensor *input = &program->stages[s].inputs[i];
+            if (input->fill != SKY_FILL_TOKENS) continue;
+            int64_t width = safetensors_find(&dataset->file, input->name)->shape.dim[1];
+            if (width < card->longest)
+                return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                         "has rows of %lld tokens, but '%s' holds %lld of each",
+                                         (long long)card->longest, input->name, (long long)width);
+        }
+    return true;
+}
+
+static bool check(const LengthsCard *card, const SkyProgram *program, const char *path, int64_t rows,
+                  Diagnostics *diagnostics)
+{
+    if (card->rows != rows)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "has %lld lengths for %lld rows",
+                                 (long long)card->rows, (long long)rows);
+    if (program->packing.slots && card->longest > program->packing.length)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "tokenise with that --max-length, or compile with another --dim",
+                                 "has rows of %lld tokens, but the program was compiled for at most %u",
+                                 (long long)card->longest, program->packing.length);
+    return true;
+}
+
+static void take_from(RowLengths *lengths, World *world, const LengthsCard *card, int source)
+{
+    if (world->rank != source) {
+        row_lengths_free(lengths);
+        lengths->lengths = memory_resize(NULL, (size_t)card->rows + 1, sizeof *lengths->lengths);
+        lengths->rows = card->rows;
+        lengths->longest = card->longest;
+    }
+    enum { PIECE = 1 << 20 };
+    for (int64_t first = 0; first < card->rows; first += PIECE) {
+        int64_t count = card->rows - first < PIECE ? card->rows - first : PIECE;
+        world_broadcast(world, lengths->lengths + first, (size_t)count * sizeof *lengths->lengths, source,
+                        "the lengths of rows");
+    }
+}
+
+bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *program, const Dataset *dataset,
+                         const char *path, int64_t rows, Diagnostics *diagnostics)
+{
+    Diagnostics ignored = {0}; /* where rows are padded, lengths only count what is no padding */
+    bool needed = program->packing.slots, ok = true;
+    *lengths = (RowLengths){0};
+    if (dataset->rows) ok = row_lengths_read(lengths, &dataset->file, path, needed ? diagnostics : &ignored);
+    diagnostics_free(&ignored);
+    LengthsCard mine = {.rows = lengths->rows, .longest = lengths->longest, .irregular = lengths->irregular};
+    if (lengths->lengths) mine.hash = hash_bytes(lengths->lengths, (size_t)lengths->rows * sizeof *lengths->lengths);
+    LengthsCard *cards = memory_allocate((size_t)world->size * sizeof *cards);
+    world_allgather(world, &mine, sizeof mine, cards, "agreement on lengths");
+    int source = choose_source(cards, world->size);
+    if (!needed && (source < 0 || cards[source].rows != rows)) {
+        row_lengths_free(lengths);
+        free(cards);
+        return true;
+    }
+    if (source == -2)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
+                               "does not have the same lengths of rows for all ranks");
+    else if (source < 0)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "`skycc tokenize` writes both",
+                               "has neither lengths nor an attention_mask, but rows are to be packed by their length");
+    else
+        ok = check(&cards[source], program, path, rows, diagnostics) &&
+             check_width(&cards[source], program, dataset, path, diagnostics) && ok;
+    if (source >= 0) take_from(lengths, world, &cards[source], source);
+    if (ok && needed && world->rank == 0 && cards[source].irregular)
+        diagnostics_warning(diagnostics, PLACE_FILE(path), NULL,
+                            "the masks of %lld rows are not ones followed by zeros: these rows take their full length",
+                            (long long)cards[source].irregular);
+    free(cards);
+    return ok;
+}
+
+int64_t agreed_lengths_sum(const RowLengths *lengths, const uint32_t *rows, int64_t count)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (rows[i] != DATASET_NO_ROW) sum += lengths->lengths[rows[i]];
+    return sum;
+}

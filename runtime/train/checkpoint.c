@@ -1,0 +1,178 @@
+#include "runtime/train/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static const double lock_patience = 6, lock_pause = 0.1; /* seconds; ranks that fail live for up to four */
+
+/* Whether this rank could lock; else says why. */
+static bool lock(World *world, const char *directory, const char *name, Diagnostics *diagnostics)
+{
+    CheckpointLock lock;
+    double begin = monotonic_seconds();
+    while ((lock = checkpoint_lock(directory, name, diagnostics)) == CHECKPOINT_LOCK_HELD &&
+           monotonic_seconds() - begin < lock_patience)
+        world_sleep_until(world, monotonic_seconds() + lock_pause);
+    if (lock != CHECKPOINT_LOCK_HELD) return lock == CHECKPOINT_LOCKED;
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(directory),
+                             "wait until that run has ended, or name another --checkpoint directory",
+                             "another run is using this directory for its checkpoints");
+}
+
+bool checkpoint_lock_directory(World *world, const char *directory, Diagnostics *diagnostics, int *exit_code)
+{
+    char host[sizeof world->host + 5];
+    snprintf(host, sizeof host, "host-%s", world->host);
+    for (char *c = host; *c; c++)
+        if (*c == '/') *c = '_';
+    if (world->rank == world->first_here && checkpoint_check_directory(directory, diagnostics) &&
+        (world->rank > 0 || lock(world, directory, "run", diagnostics)))
+        lock(world, directory, host, diagnostics);
+    return world_agree(world, diagnostics, exit_code);
+}
+
+/* A rank that cannot write ends the run, and says why. */
+static void insist(World *world, Diagnostics *diagnostics)
+{
+    int exit_code;
+    if (diagnostics->errors) {
+        diagnostics_print(diagnostics, stderr);
+        world_fail(world, "the checkpoint cannot be written");
+    }
+    world_agree(world, diagnostics, &exit_code);
+}
+
+/* Collective. A checkpoint that nobody can go on from must not take the place of one that is good. */
+static void check_finite(World *world, const Execution *execution)
+{
+    Arena arena = {0};
+    uint32_t stage;
+    const char *name = checkpoint_not_finite(execution, &arena, &stage);
+    if (name)
+        world_diverged(world, "'%s' (stage %u) is not finite: no checkpoint is written; a lower --lr may help", name,
+                       stage);
+    arena_free(&arena);
+    world_barrier(world, "agreement that all parameters are finite");
+}
+
+/* Rank 0 sees the manifests and so knows which steps are whole; each host may have a directory of its own. */
+static void prune(World *world, const char *directory, int64_t keep)
+{
+    size_t count = 0;
+    int64_t *kept = world->rank == 0 ? checkpoint_newest_steps(directory, keep, &count) : NULL;
+    world_broadcast(world, &count, sizeof count, 0, "the checkpoints to be kept");
+    if (world->rank != 0) kept = memory_allocate(count * sizeof *kept);
+    if (count) world_broadcast(world, kept, count * sizeof *kept, 0, "the checkpoints to be kept");
+    if (world->rank == world->first_here) checkpoint_prune(directory, kept, count, world->rank != 0);
+    free(kept);
+}
+
+void checkpoint_save(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest,
+                     int64_t keep)
+{
+    Diagnostics diagnostics = {0};
+    check_finite(world, execution);
+    if (world->rank == 0) checkpoint_prepare(directory, manifest.step, &diagnostics);
+    insist(world, &diagnostics);
+    CheckpointFile mine = {0}, *all = memory_allocate((size_t)world->size * sizeof *all);
+    checkpoint_write_file(execution, directory, manifest.step, world->rank, &mine, &diagnostics);
+    insist(world, &diagnostics);
+    world_allgather(world, &mine, sizeof mine, all, "its part of the checkpoint");
+    manifest.files = all;
+    manifest.file_count = world->size;
+    if (world->rank == 0) checkpoint_write_manifest(&manifest, directory, &diagnostics);
+    insist(world, &diagnostics);
+    free(all);
+    if (keep > 0) prune(world, directory, keep);
+}
+
+void checkpoint_save_only(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest)
+{
+    checkpoint_save(world, execution, directory, manifest, 0);
+    if (world->rank == world->first_here) checkpoint_remove_others(directory, manifest.step);
+}
+
+static bool check_model(const SkyProgram *program, const CheckpointManifest *manifest, const char *directory,
+                        Diagnostics *diagnostics)
+{
+    if (strcmp(manifest->model_hash, program->model_hash) != 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                 "name another --checkpoint directory",
+                                 "the checkpoint in it was made for another model");
+    Hash low_rank = checkpoint_low_rank(program);
+    if (memcmp(&manifest->low_rank, &low_rank, sizeof low_rank) != 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "compile with the same --lora",
+                                 "the checkpoint in it was made %s --lora",
+                                 manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
+    if (manifest->optimizer != program->optimizer.kind)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                 "compile with the same --optimizer",
+                                 "the checkpoint in it was made with another optimiser");
+    return true;
+}
+
+typedef struct Choice {
+    int64_t step; /* -1: none is left */
+    CheckpointManifest manifest;
+} Choice;
+
+/* The newest step below `before`, as rank 0 finds it; reports a manifest that cannot be read there. */
+static Choice choose(World *world, const char *directory, int64_t before, Diagnostics *damage)
+{
+    Choice choice = {.step = -1};
+    if (world->rank == 0) {
+        choice.step = checkpoint_newest(directory, before);
+        if (choice.step >= 0) checkpoint_read_manifest(&choice.manifest, directory, choice.step, damage);
+    }
+    world_broadcast(world, &choice, sizeof choice, 0, "the choice of a checkpoint");
+    size_t bytes = (size_t)choice.manifest.file_count * sizeof *choice.manifest.files;
+    if (!bytes) return choice;
+    if (world->rank != 0) choice.manifest.files = memory_allocate(bytes);
+    world_broadcast(world, choice.manifest.files, bytes, 0, "the files of the checkpoint");
+    return choice;
+}
+
+/* True if no rank found damage. Otherwise the lowest one that did tells it, as a warning: an earlier step may do. */
+static bool is_intact(World *world, Diagnostics *damage)
+{
+    int mine = damage->errors > 0, first = -1, *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &mine, sizeof mine, all, "agreement on a checkpoint");
+    for (int r = world->size - 1; r >= 0; r--)
+        if (all[r]) first = r;
+    if (world->rank == first) {
+        for (Diagnostic *d = damage->first; d; d = d->next) d->is_error = false;
+        diagnostics_print(damage, stderr);
+    }
+    free(all);
+    diagnostics_free(damage);
+    return first < 0;
+}
+
+bool checkpoint_resume(World *world, Execution *execution, const char *directory, CheckpointManifest *manifest,
+                       bool *found, Diagnostics *diagnostics)
+{
+    bool ok = true, intact = false;
+    *found = false;
+    for (int64_t before = INT64_MAX; ok && !intact;) {
+        Diagnostics damage = {0};
+        Choice choice = choose(world, directory, before, &damage);
+        if (choice.step < 0 && before == INT64_MAX) return true;
+        if (choice.step < 0)
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                     "without --resume, training starts at its beginning",
+                                     "holds no checkpoint that is whole");
+        if (choice.manifest.file_count) {
+            ok = check_model(execution->program, &choice.manifest, directory, diagnostics);
+            if (ok) checkpoint_load(execution, &choice.manifest, directory, &damage);
+        }
+        intact = is_intact(world, &damage) && choice.manifest.file_count;
+        free(choice.manifest.files);
+        choice.manifest.files = NULL;
+        *manifest = choice.manifest;
+        before = choice.step;
+    }
+    *found = ok;
+    return ok;
+}

@@ -1,0 +1,232 @@
+#include "runtime/train/evaluate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/program/step.h"
+
+/* Where predictions and labels of this rank stand, and what was collected of them. */
+typedef struct Counting {
+    Pipeline *pipeline;
+    int stage;                         /* on this rank, that has labels and predictions; -1: none */
+    const SkyTensor *labels, *outputs; /* in its slot */
+    ClassCounts classes;
+    NumberPairs numbers;
+} Counting;
+
+static const SkyTensor *find_labels(const SkyProgram *program, const SkyStage *stage)
+{
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        if (strcmp(stage->inputs[i].name, program->labels[0].name) == 0) return &stage->inputs[i];
+    return NULL;
+}
+
+/* Whether the output has as many floats for each label, in the labels' order. */
+static bool has_for_each(const SkyTensor *output, const SkyTensor *labels, int64_t numbers)
+{
+    if (output->dtype != DTYPE_F32 || output->rank < labels->rank ||
+        memcmp(output->dim, labels->dim, labels->rank * sizeof *labels->dim) != 0)
+        return false;
+    return output->rank == labels->rank ? numbers == 1
+                                        : output->rank == labels->rank + 1 && output->dim[labels->rank] == numbers;
+}
+
+/* What the labels are compared with: scores of classes, or numbers. */
+static const SkyTensor *find_outputs(const SkyProgram *program, const SkyStage *stage, const SkyTensor *labels)
+{
+    bool classes = program->labels[0].kind == SKY_LABELS_CLASSES;
+    if (!classes && !dtype_is_float((DType)labels->dtype)) return NULL; /* which could not say that a row is padding */
+    for (uint32_t o = 0; o < stage->output_count; o++)
+        if (has_for_each(&stage->outputs[o], labels, classes ? program->labels[0].classes : 1))
+            return &stage->outputs[o];
+    return NULL;
+}
+
+static bool are_counted(const SkyProgram *program)
+{
+    /* With labels of several kinds, which output would it be? */
+    if (program->label_count != 1) return false;
+    const SkyLabels *labels = &program->labels[0];
+    return labels->kind == SKY_LABELS_CLASSES ? labels->classes > 0 : labels->kind == SKY_LABELS_NUMBERS;
+}
+
+static Counting find_counted(Pipeline *pipeline)
+{
+    const SkyProgram *program = pipeline->program;
+    Counting counting = {.pipeline = pipeline, .stage = -1};
+    if (!are_counted(program)) return counting;
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        const SkyStage *stage = &program->stages[s];
+        const SkyTensor *labels = stage->has_loss ? find_labels(program, stage) : NULL;
+        const SkyTensor *outputs = labels ? find_outputs(program, stage, labels) : NULL;
+        if (outputs) counting = (Counting){.pipeline = pipeline, .stage = (int)s, .labels = labels, .outputs = outputs};
+    }
+    return counting;
+}
+
+/* Scores of classes, the largest of which is the prediction. */
+static void count_classes(Counting *counting, const SkyLabels *described, const void *labels, const float *outputs)
+{
+    const SkyTensor *tensor = counting->labels;
+    int64_t classes = described->classes, count = (int64_t)(counting->outputs->bytes / sizeof(float)) / classes;
+    int64_t inside = 1, positions = described->shifted ? tensor->dim[1] : 1;
+    for (uint32_t i = 2; described->shifted && i < tensor->rank; i++) inside *= tensor->dim[i];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = element_as_integer((DType)tensor->dtype, labels, i), best = 0;
+        if (label == described->ignore_index || (described->shifted && i / inside % positions == 0)) continue;
+        if (label < 0 || label >= classes) continue;
+        const float *scores = outputs + (described->shifted ? i - inside : i) * classes;
+        for (int64_t c = 1; c < classes; c++)
+            if (scores[c] > scores[best]) best = c;
+        class_counts_add(&counting->classes, label, best);
+    }
+}
+
+static void count_numbers(Counting *counting, const void *labels, const float *outputs)
+{
+    for (int64_t i = 0, count = (int64_t)(counting->outputs->bytes / sizeof(float)); i < count; i++) {
+        double label = element_as_double((DType)counting->labels->dtype, labels, i);
+        if (!isnan(label)) number_pairs_add(&counting->numbers, outputs[i], label);
+    }
+}
+
+static void count_microbatch(void *context, uint32_t local_stage, uint32_t microbatch, uint32_t slot)
+{
+    Counting *counting = context;
+    (void)microbatch;
+    if ((int)local_stage != counting->stage) return;
+    const Execution *execution = counting->pipeline->execution;
+    const SkyLabels *described = &execution->program->labels[0];
+    const void *labels = execution_address(execution, local_stage, slot, counting->labels->location);
+    const float *outputs = execution_address(execution, local_stage, slot, counting->outputs->location);
+    if (described->kind == SKY_LABELS_CLASSES)
+        count_classes(counting, described, labels, outputs);
+    else
+        count_numbers(counting, labels, outputs);
+}
+
+/* ---- Which metrics ---- */
+
+/* All that can be measured on this rank: bits 1 << Metric. */
+static uint32_t measurable(const Counting *counting)
+{
+    enum { OF_NUMBERS = 1 << METRIC_PEARSON | 1 << METRIC_SPEARMAN };
+    enum { OF_CLASSES = 1 << METRIC_ACCURACY | 1 << METRIC_F1 | 1 << METRIC_MATTHEWS | 1 << METRIC_PERPLEXITY };
+    if (counting->stage < 0) return 1 << METRIC_LOSS;
+    bool classes = counting->pipeline->program->labels[0].kind == SKY_LABELS_CLASSES;
+    return 1 << METRIC_LOSS | (classes ? OF_CLASSES : OF_NUMBERS);
+}
+
+/* What the head suggests, of what can be measured: of the words of a language the perplexity, but not the mean over
+ * thousands of them. */
+static uint32_t suggested(const Counting *counting)
+{
+    enum { MOST_CLASSES = 256 };
+    uint32_t metrics = measurable(counting);
+    bool words = counting->stage >= 0 && counting->pipeline->program->labels[0].classes > MOST_CLASSES;
+    return metrics & ~(words ? 1u << METRIC_F1 | 1u << METRIC_MATTHEWS : 1u << METRIC_PERPLEXITY);
+}
+
+bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
+                       Diagnostics *diagnostics)
+{
+    Counting counting = find_counted(pipeline);
+    bool has_loss = false;
+    for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
+    *choice = *wanted;
+    choice->metrics |= besides;
+    if (!has_loss) return true;
+    uint32_t possible = measurable(&counting);
+    if (!wanted->metrics) choice->metrics |= suggested(&counting);
+    choice->metrics |= 1 << METRIC_LOSS;
+    for (Metric metric = 0; metric < METRIC_COUNT; metric++)
+        if (choice->metrics & ~possible & 1u << metric)
+            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                     counting.stage < 0 ? "%s cannot be measured: the stage with the loss has no "
+                                                          "output that could be compared with its labels"
+                                                        : "%s cannot be measured with labels like those of this model",
+                                     metric_name(metric));
+    if (wanted->f1 == F1_BINARY && pipeline->program->labels[0].classes != 2)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "f1-macro is the mean over the classes",
+                                 "f1-binary is for two classes, but this model has %lld",
+                                 (long long)pipeline->program->labels[0].classes);
+    return true;
+}
+
+static void measure(Counting *counting, const MetricChoice *choice, double loss, double values[METRIC_COUNT])
+{
+    const ClassCounts *classes = &counting->classes;
+    uint32_t metrics = choice->metrics & measurable(counting);
+    for (Metric metric = 0; metric < METRIC_COUNT; metric++) values[metric] = NAN;
+    values[METRIC_LOSS] = loss;
+    if (metrics & 1 << METRIC_ACCURACY) values[METRIC_ACCURACY] = class_counts_accuracy(classes);
+    if (metrics & 1 << METRIC_F1) values[METRIC_F1] = class_counts_f1(classes, choice->f1);
+    if (metrics & 1 << METRIC_MATTHEWS) values[METRIC_MATTHEWS] = class_counts_matthews(classes);
+    if (metrics & 1 << METRIC_PEARSON) values[METRIC_PEARSON] = number_pairs_pearson(&counting->numbers);
+    if (metrics & 1 << METRIC_SPEARMAN) values[METRIC_SPEARMAN] = number_pairs_spearman(&counting->numbers);
+    if (metrics & 1 << METRIC_PERPLEXITY) values[METRIC_PERPLEXITY] = exp(loss);
+}
+
+/* ---- Going through the rows ---- */
+
+int64_t evaluation_rows(const SkyProgram *program, int64_t rows)
+{
+    int64_t batch = sky_batch_rows(program);
+    return program->label_count && program->loss_is_summed ? rows : rows / batch * batch;
+}
+
+static double batch_loss(const Pipeline *pipeline)
+{
+    double loss = 0;
+    for (uint32_t m = 0; m < pipeline->program->microbatch_count; m++) loss += pipeline->losses[m];
+    return loss;
+}
+
+/* What the batch counts for in the mean over batches, and how many labels, or rows, it has. */
+static LabelCount batch_weight(const SkyProgram *program, const Dataset *dataset, const LabelCount *counts,
+                               int64_t rows)
+{
+    for (uint32_t i = 0; program->loss_is_summed && i < program->label_count; i++)
+        if (dataset->labels[i]) return counts[i];
+    return (LabelCount){rows, (double)rows};
+}
+
+bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
+              const MetricChoice *choice, EvaluationResult *result, Diagnostics *diagnostics)
+{
+    const SkyProgram *program = pipeline->program;
+    int64_t batch = sky_batch_rows(program), used = evaluation_rows(program, rows->count);
+    PackedBatch *packed = program->packing.slots ? rows->packed : NULL;
+    uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
+    Counting counting = find_counted(pipeline);
+    if (counting.stage >= 0) class_counts_open(&counting.classes, program->labels[0].classes);
+    double weighted = 0, weights = 0;
+    int64_t labels = 0;
+    bool ok = true;
+    for (int64_t first = 0; first < used && ok; first += batch) {
+        for (int64_t i = 0; i < batch; i++) batch_rows[i] = first + i < used ? (uint32_t)(first + i) : DATASET_NO_ROW;
+        LabelCount counts[SKY_MOST_LABELS];
+        dataset_count_labels(dataset, program, batch_rows, batch, counts);
+        LabelCount counted = batch_weight(program, dataset, counts, batch);
+        step_scalars_losses(pipeline->execution->step, program, counts);
+        step_scalars_set(pipeline->execution->step, SKY_STEP_DROPOUT, 0);
+        if (packed) packed_batch_place(packed, rows->lengths, batch_rows);
+        PipelineBatch work = {.dataset = dataset,
+                              .rows = batch_rows,
+                              .packed = packed,
+                              .step = step,
+                              .after_forward = count_microbatch,
+                              .context = &counting};
+        ok = pipeline_evaluate(pipeline, &work, diagnostics);
+        weighted += batch_loss(pipeline) * counted.weight;
+        weights += counted.weight;
+        labels += counted.count;
+    }
+    free(batch_rows);
+    result->labels = labels;
+    measure(&counting, choice, weights > 0 ? weighted / weights : 0, result->values);
+    class_counts_close(&counting.classes);
+    number_pairs_free(&counting.numbers);
+    return ok;
+}

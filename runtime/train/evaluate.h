@@ -1,0 +1,35 @@
+/* Evaluation: forward only, over a whole data set; a last partial batch is padded with rows that count for nothing. */
+#ifndef RUNTIME_TRAIN_EVALUATE_H
+#define RUNTIME_TRAIN_EVALUATE_H
+
+#include "runtime/train/metrics.h"
+#include "runtime/train/pipeline.h"
+
+typedef struct EvaluationResult {
+    double
+        values[METRIC_COUNT]; /* NaN: not measured. The loss is the mean over labels, as they weigh; over batches where
+                                    the model computes its own loss. Every other metric counts valid labels alike */
+    int64_t labels;           /* valid ones; rows where the model computes its own loss */
+} EvaluationResult;
+
+/* Settles what is measured: what is `wanted`, if anything is, else what the labels and outputs of the stage with the
+ * loss suggest; always the loss, and the bits of `besides`. Metrics that cannot be had there are an error with EXIT_USAGE, on the rank with the
+ * loss; other ranks know no better than what is wanted. */
+bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
+                       Diagnostics *diagnostics);
+
+/* Rows that evaluation would use: all, or only whole batches where there are no labels to mark padding with. */
+int64_t evaluation_rows(const SkyProgram *program, int64_t rows);
+
+/* What evaluation goes through. */
+typedef struct EvaluationRows {
+    int64_t count;
+    const int32_t *lengths; /* of each; needed where rows share lines, as is */
+    PackedBatch *packed;    /* room for where they stand */
+} EvaluationRows;
+
+/* Collective. The result is valid on the rank that has the loss. Step scalars are overwritten. */
+bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
+              const MetricChoice *choice, EvaluationResult *result, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,474 @@
+#include "runtime/train/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "runtime/program/step.h"
+
+enum { RECEIVES_AHEAD = 4 };
+
+static bool is_receive(uint32_t op) { return op == SKY_RECEIVE_FORWARD || op == SKY_RECEIVE_BACKWARD; }
+
+static bool is_of_forward(uint32_t op)
+{
+    return op == SKY_RECEIVE_FORWARD || op == SKY_FORWARD || op == SKY_SEND_FORWARD;
+}
+
+static uint32_t slot_of(const Pipeline *pipeline, int local, uint32_t microbatch)
+{
+    return pipeline->slot_of[(uint32_t)local * pipeline->program->microbatch_count + microbatch];
+}
+
+/* Number on this rank of stage `stage`, which may be one before the first or after the last; -1 if it is not here. */
+static int local_stage(const Pipeline *pipeline, int64_t stage)
+{
+    return stage < 0 || stage >= pipeline->program->total_stage_count ? -1 : pipeline->local[stage];
+}
+
+/* ---- Preparation ---- */
+
+static bool touches_slot(const Pipeline *pipeline, const SkyInstruction *item, uint32_t stage, uint32_t slot)
+{
+    if (item->op == SKY_UPDATE || item->op == SKY_REDUCE) return false;
+    if (item->stage == stage) return item->slot == slot;
+    /* The next stage, if it is on this rank too, copies its activations out of the slot. */
+    return item->op == SKY_FORWARD && item->stage == stage + 1 &&
+           slot_of(pipeline, pipeline->local[stage], item->microbatch) == slot;
+}
+
+/* The last instruction before `receive` that must be done before its buffer may be written. */
+static int find_ready(const Pipeline *pipeline, const InstructionList *list, int receive)
+{
+    const SkyInstruction *wanted = &list->items[receive];
+    for (int i = receive - 1; i >= 0; i--) {
+        const SkyInstruction *item = &list->items[i];
+        if (wanted->op == SKY_RECEIVE_FORWARD && touches_slot(pipeline, item, wanted->stage, wanted->slot)) return i;
+        if (wanted->op == SKY_RECEIVE_BACKWARD && item->op == SKY_FORWARD && item->stage == wanted->stage &&
+            item->microbatch == wanted->microbatch)
+            return i;
+    }
+    return -1;
+}
+
+static void list_open(Pipeline *pipeline, InstructionList *list, bool forward_only)
+{
+    const SkyProgram *program = pipeline->program;
+    size_t size = program->instruction_count + 1;
+    *list = (InstructionList){.items = memory_allocate(size * sizeof *list->items),
+                              .receives = memory_allocate(size * sizeof *list->receives),
+                              .ready = memory_allocate(size * sizeof *list->ready),
+                              .pending = memory_allocate(size * sizeof *list->pending),
+                              .posted = memory_allocate(size * sizeof *list->posted),
+                              .due = memory_allocate(size * sizeof *list->due)};
+    for (uint32_t i = 0; i < program->instruction_count; i++)
+        if (!forward_only || is_of_forward(program->instructions[i].op))
+            list->items[list->count++] = program->instructions[i];
+    for (int i = 0; i < list->count; i++)
+        if (is_receive(list->items[i].op)) {
+            list->ready[list->receive_count] = find_ready(pipeline, list, i);
+            list->receives[list->receive_count++] = i;
+        }
+}
+
+static void list_close(InstructionList *list)
+{
+    free(list->items);
+    free(list->receives);
+    free(list->ready);
+    free(list->pending);
+    free(list->posted);
+    free(list->due);
+}
+
+static void check_instructions(const Pipeline *pipeline)
+{
+    const SkyProgram *program = pipeline->program;
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const SkyInstruction *item = &program->instructions[i];
+        if (item->op > SKY_REDUCE || item->stage >= program->total_stage_count || pipeline->local[item->stage] < 0)
+            bug("instruction %u is malformed", i);
+        if (item->op == SKY_UPDATE || item->op == SKY_REDUCE) continue;
+        if (item->microbatch >= program->microbatch_count ||
+            item->slot >= program->stages[pipeline->local[item->stage]].slot_count)
+            bug("instruction %u names micro-batch %u in slot %u", i, item->microbatch, item->slot);
+    }
+}
+
+static uint32_t most_tensors(const SkyProgram *program)
+{
+    uint32_t most = 1;
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        const SkyStage *stage = &program->stages[s];
+        if (stage->send_forward_count > most) most = stage->send_forward_count;
+        if (stage->send_backward_count > most) most = stage->send_backward_count;
+    }
+    return most;
+}
+
+/* Tags number (boundary, direction, tensor, micro-batch). */
+static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
+{
+    World *world = pipeline->world;
+    uint32_t mine = most_tensors(pipeline->program), *all = memory_allocate((size_t)world->size * sizeof *all),
+             most = 1;
+    world_allgather(world, &mine, sizeof mine, all, "agreement on tags");
+    for (int r = 0; r < world->size; r++)
+        if (all[r] > most) most = all[r];
+    free(all);
+    pipeline->tensor_count = (int)most + 1; /* and when an emulated link delivers them */
+    int *limit, found;
+    MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
+    double needed =
+        2.0 * pipeline->program->total_stage_count * pipeline->tensor_count * pipeline->program->microbatch_count +
+        pipeline->program->total_parameter_count + TAG_FIRST_BOUNDARY;
+    if (found && needed < *limit) return true;
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use fewer micro-batches",
+                             "%.0f different messages are more than MPI can tell apart", needed);
+}
+
+int pipeline_first_free_tag(const Pipeline *pipeline)
+{
+    return TAG_FIRST_BOUNDARY + 2 * (int)pipeline->program->total_stage_count * pipeline->tensor_count *
+                                    (int)pipeline->program->microbatch_count;
+}
+
+bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace *trace, bool emulate,
+                   Diagnostics *diagnostics)
+{
+    const SkyProgram *program = execution->program;
+    *pipeline =
+        (Pipeline){.world = world, .execution = execution, .program = program, .trace = trace, .emulate = emulate};
+    pipeline->local = memory_allocate(program->total_stage_count * sizeof *pipeline->local);
+    pipeline->slot_of = memory_allocate(sizeof *pipeline->slot_of * program->stage_count * program->microbatch_count);
+    pipeline->sends = memory_allocate(program->stage_count * sizeof *pipeline->sends);
+    pipeline->emulate_links = emulate && world->one_host && program->links;
+    pipeline->link_free = memory_allocate(2 * program->total_stage_count * sizeof *pipeline->link_free);
+    pipeline->losses = memory_allocate(program->microbatch_count * sizeof *pipeline->losses);
+    for (uint32_t s = 0; s < program->total_stage_count; s++) pipeline->local[s] = -1;
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        pipeline->local[program->stages[s].index] = (int)s;
+        pipeline->sends[s] = memory_allocate(program->stages[s].slot_count * sizeof **pipeline->sends);
+    }
+    check_instructions(pipeline);
+    for (uint32_t i = 0; i < program->instruction_count; i++) {
+        const SkyInstruction *item = &program->instructions[i];
+        if (item->op == SKY_FORWARD)
+            pipeline->slot_of[(uint32_t)pipeline->local[item->stage] * program->microbatch_count + item->microbatch] =
+                item->slot;
+    }
+    list_open(pipeline, &pipeline->training, false);
+    list_open(pipeline, &pipeline->evaluation, true);
+    return settle_tags(pipeline, diagnostics);
+}
+
+void pipeline_close(Pipeline *pipeline)
+{
+    list_close(&pipeline->training);
+    list_close(&pipeline->evaluation);
+    for (uint32_t s = 0; s < pipeline->program->stage_count; s++) free(pipeline->sends[s]);
+    free(pipeline->sends);
+    free(pipeline->local);
+    free(pipeline->slot_of);
+    free(pipeline->link_free);
+    free(pipeline->losses);
+}
+
+/* ---- Messages ---- */
+
+static int message_tag(const Pipeline *pipeline, uint32_t boundary, bool forward, uint32_t tensor, uint32_t microbatch)
+{
+    uint32_t channel = (2 * boundary + !forward) * (uint32_t)pipeline->tensor_count + tensor;
+    return TAG_FIRST_BOUNDARY + (int)(channel * pipeline->program->microbatch_count + microbatch);
+}
+
+/* The neighbour that a receive or send is with, and the boundary between them, named after its earlier stage. */
+static int neighbour(const Pipeline *pipeline, const SkyInstruction *item, uint32_t *boundary)
+{
+    bool later = item->op == SKY_SEND_FORWARD || item->op == SKY_RECEIVE_BACKWARD;
+    *boundary = later ? item->stage : item->stage - 1;
+    return (int)pipeline->program->stage_rank[later ? item->stage + 1 : item->stage - 1];
+}
+
+static WaitReason reason_for(const Pipeline *pipeline, const SkyInstruction *item, const char *what)
+{
+    uint32_t boundary;
+    int peer = neighbour(pipeline, item, &boundary);
+    int stage = (int)(boundary == item->stage ? boundary + 1 : boundary);
+    return (WaitReason){peer, stage, (int)item->microbatch, what};
+}
+
+/* Messages of the emulated links: after each boundary's tensors, when the link delivers them. The links are taken one
+ * message at a time, in either direction. */
+static uint32_t due_tensor(const Pipeline *pipeline) { return (uint32_t)pipeline->tensor_count - 1; }
+
+static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward)
+{
+    const SkyLink *link = &pipeline->program->links[boundary];
+    double *free_at = &pipeline->link_free[2 * boundary + !forward], now = monotonic_seconds();
+    *free_at = (*free_at > now ? *free_at : now) + link->transfer_s[!forward];
+    return *free_at + link->latency_s[!forward];
+}
+
+static void post_receive(Pipeline *pipeline, InstructionList *list, int receive)
+{
+    const SkyInstruction *item = &list->items[list->receives[receive]];
+    const SkyStage *stage = &pipeline->program->stages[pipeline->local[item->stage]];
+    bool forward = item->op == SKY_RECEIVE_FORWARD;
+    const SkyTensor *tensors = forward ? stage->receive_forward : stage->receive_backward;
+    uint32_t count = forward ? stage->receive_forward_count : stage->receive_backward_count, boundary;
+    int peer = neighbour(pipeline, item, &boundary);
+    for (uint32_t t = 0; t < count; t++)
+        world_receive(pipeline->world,
+                      execution_address(pipeline->execution, (uint32_t)pipeline->local[item->stage], item->slot,
+                                        tensors[t].location),
+                      tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
+                      &list->pending[receive]);
+    if (pipeline->emulate_links)
+        world_receive(pipeline->world, &list->due[receive], sizeof *list->due, peer,
+                      message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
+                      &list->pending[receive]);
+    list->posted[receive] = true;
+}
+
+static SlotSends *sends_of(Pipeline *pipeline, const SkyInstruction *item)
+{
+    return &pipeline->sends[pipeline->local[item->stage]][item->slot];
+}
+
+/* Whether the instruction is for a micro-batch that has no rows in this batch. */
+static bool is_left_out(const PipelineBatch *batch, const SkyInstruction *item)
+{
+    return batch->packed && item->op != SKY_UPDATE && item->op != SKY_REDUCE &&
+           item->microbatch >= batch->packed->microbatches;
+}
+
+/* Posts what may be posted among the next receives, `done` instructions being finished. */
+static void post_ahead(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, int next_receive,
+                       int done)
+{
+    for (int r = next_receive; r < list->receive_count && r < next_receive + RECEIVES_AHEAD; r++) {
+        const SkyInstruction *item = &list->items[list->receives[r]];
+        if (is_left_out(batch, item)) continue;
+        if (list->posted[r] || list->ready[r] >= done) continue;
+        const SlotSends *sends = sends_of(pipeline, item);
+        if (item->op == SKY_RECEIVE_FORWARD && (sends->forward || sends->backward)) continue;
+        post_receive(pipeline, list, r);
+    }
+}
+
+/* Waits until nothing is being sent from the slot that the instruction is about to overwrite. */
+static void await_sends(Pipeline *pipeline, const SkyInstruction *item, bool backward_too)
+{
+    SlotSends *sends = sends_of(pipeline, item);
+    SkyInstruction send = *item;
+    send.op = SKY_SEND_FORWARD;
+    if (sends->forward)
+        world_wait(pipeline->world, &sends->forward, reason_for(pipeline, &send, "its receipt of activations"));
+    send.op = SKY_SEND_BACKWARD;
+    if (backward_too && sends->backward)
+        world_wait(pipeline->world, &sends->backward, reason_for(pipeline, &send, "its receipt of gradients"));
+}
+
+static void receive(Pipeline *pipeline, InstructionList *list, int number)
+{
+    const SkyInstruction *item = &list->items[list->receives[number]];
+    bool forward = item->op == SKY_RECEIVE_FORWARD;
+    if (!list->posted[number]) {
+        if (forward) await_sends(pipeline, item, true);
+        post_receive(pipeline, list, number);
+    }
+    world_wait(pipeline->world, &list->pending[number],
+               reason_for(pipeline, item, forward ? "activations" : "gradients"));
+    if (pipeline->emulate_links) world_sleep_until(pipeline->world, list->due[number]);
+}
+
+static void send(Pipeline *pipeline, const SkyInstruction *item)
+{
+    uint32_t local = (uint32_t)pipeline->local[item->stage], boundary;
+    const SkyStage *stage = &pipeline->program->stages[local];
+    bool forward = item->op == SKY_SEND_FORWARD;
+    const SkyTensor *tensors = forward ? stage->send_forward : stage->send_backward;
+    uint32_t count = forward ? stage->send_forward_count : stage->send_backward_count;
+    int peer = neighbour(pipeline, item, &boundary);
+    SlotSends *sends = sends_of(pipeline, item);
+    for (uint32_t t = 0; t < count; t++)
+        world_send(pipeline->world, execution_address(pipeline->execution, local, item->slot, tensors[t].location),
+                   tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
+                   forward ? &sends->forward : &sends->backward);
+    if (!pipeline->emulate_links) return;
+    double *due = forward ? &sends->forward_due : &sends->backward_due;
+    *due = link_due(pipeline, boundary, forward);
+    world_send(pipeline->world, due, sizeof *due, peer,
+               message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
+               forward ? &sends->forward : &sends->backward);
+}
+
+/* Copies boundary tensors between two stages of this rank. */
+static void copy_boundary(Pipeline *pipeline, int from, const SkyTensor *sources, int to, const SkyTensor *targets,
+                          uint32_t count, uint32_t microbatch)
+{
+    for (uint32_t t = 0; t < count; t++)
+        memcpy(execution_address(pipeline->execution, (uint32_t)to, slot_of(pipeline, to, microbatch),
+                                 targets[t].location),
+               execution_address(pipeline->execution, (uint32_t)from, slot_of(pipeline, from, microbatch),
+                                 sources[t].location),
+               sources[t].bytes);
+}
+
+/* ---- Work ---- */
+
+typedef struct Stopwatch {
+    double wall, processor;
+} Stopwatch;
+
+static Stopwatch stopwatch_start(void) { return (Stopwatch){monotonic_seconds(), thread_seconds()}; }
+
+/* Makes the work since `start` last as long as on the emulated device. With one thread, processor time counts: it
+ * leaves out that other ranks of an emulation use the same cores. */
+static void stretch(Pipeline *pipeline, Stopwatch start)
+{
+    if (!pipeline->emulate) return;
+    double now = monotonic_seconds(), slowdown = pipeline->program->slowdown > 1 ? pipeline->program->slowdown : 1;
+    double worked = pipeline->execution->threads == 1 ? thread_seconds() - start.processor : now - start.wall;
+    double due = start.wall + worked * slowdown;
+    pipeline->emulated.work += due - start.wall;
+    if (now > due) pipeline->emulated.late += now - due;
+    world_sleep_until(pipeline->world, due);
+}
+
+/* For kernels that number the rows of the batch. */
+static void begin_microbatch(Pipeline *pipeline, uint32_t microbatch)
+{
+    step_scalars_first_row(pipeline->execution->step, (int64_t)microbatch * pipeline->program->microbatch_size);
+}
+
+static void fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input,
+                       uint32_t microbatch, void *destination)
+{
+    if (batch->packed)
+        packed_batch_fill(batch->packed, batch->dataset, program, input, batch->rows, microbatch, destination);
+    else
+        dataset_fill(batch->dataset, program, input, batch->rows + (size_t)microbatch * program->microbatch_size,
+                     destination);
+}
+
+static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
+                    Diagnostics *diagnostics)
+{
+    const SkyProgram *program = pipeline->program;
+    Execution *execution = pipeline->execution;
+    uint32_t local = (uint32_t)pipeline->local[item->stage];
+    const SkyStage *stage = &program->stages[local];
+    await_sends(pipeline, item, true);
+    int before = local_stage(pipeline, (int64_t)item->stage - 1);
+    if (before >= 0)
+        copy_boundary(pipeline, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
+                      stage->receive_forward_count, item->microbatch);
+    Stopwatch start = stopwatch_start();
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        fill_input(batch, program, &stage->inputs[i], item->microbatch,
+                   execution_address(execution, local, item->slot, stage->inputs[i].location));
+    begin_microbatch(pipeline, item->microbatch);
+    if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
+    if (stage->has_loss)
+        pipeline->losses[item->microbatch] =
+            *(const float *)execution_address(execution, local, item->slot, stage->loss);
+    if (batch->after_forward) batch->after_forward(batch->context, local, item->microbatch, item->slot);
+    stretch(pipeline, start);
+    return true;
+}
+
+static bool backward(Pipeline *pipeline, const SkyInstruction *item, Diagnostics *diagnostics)
+{
+    int local = pipeline->local[item->stage];
+    const SkyStage *stage = &pipeline->program->stages[local];
+    await_sends(pipeline, item, false);
+    Stopwatch start = stopwatch_start();
+    begin_microbatch(pipeline, item->microbatch);
+    if (!execution_run(pipeline->execution, (uint32_t)local, SKY_LIST_BACKWARD, item->slot, diagnostics)) return false;
+    stretch(pipeline, start);
+    int before = local_stage(pipeline, (int64_t)item->stage - 1); /* its slot is held: push before ours is reused */
+    if (before >= 0)
+        copy_boundary(pipeline, local, stage->send_backward, before, pipeline->program->stages[before].receive_backward,
+                      stage->send_backward_count, item->microbatch);
+    return true;
+}
+
+static bool weight_gradient(Pipeline *pipeline, const SkyInstruction *item, Diagnostics *diagnostics)
+{
+    Stopwatch start = stopwatch_start();
+    begin_microbatch(pipeline, item->microbatch);
+    if (!execution_run(pipeline->execution, (uint32_t)pipeline->local[item->stage], SKY_LIST_WEIGHT_GRADIENT,
+                       item->slot, diagnostics))
+        return false;
+    stretch(pipeline, start);
+    return true;
+}
+
+/* At once, before the stage computes anything with what is no number: who finds it later cannot tell where it began. All
+ * parameters would take some hundredths of a step to look through: that is done before they are saved. */
+static void stop_if_diverged(const Pipeline *pipeline, uint32_t local)
+{
+    const SkyParameter *parameter = execution_spot_not_finite(pipeline->execution, local);
+    if (parameter)
+        world_diverged(pipeline->world,
+                       "'%s' (stage %u) is not finite after the update; a lower --lr, --warmup or "
+                       "--clip may help",
+                       parameter->value.name, pipeline->program->stages[local].index);
+}
+
+bool pipeline_update(Pipeline *pipeline, uint32_t local, int64_t step, Diagnostics *diagnostics)
+{
+    SkyInstruction item = {.op = SKY_UPDATE, .stage = pipeline->program->stages[local].index};
+    Stopwatch start = stopwatch_start();
+    if (!execution_run(pipeline->execution, local, SKY_LIST_UPDATE, 0, diagnostics)) return false;
+    stop_if_diverged(pipeline, local);
+    stretch(pipeline, start);
+    trace_record(pipeline->trace, start.wall, monotonic_seconds(), step, &item);
+    return true;
+}
+
+static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, Diagnostics *diagnostics)
+{
+    int next_receive = 0;
+    memset(list->posted, 0, (size_t)list->receive_count * sizeof *list->posted);
+    memset(pipeline->losses, 0, pipeline->program->microbatch_count * sizeof *pipeline->losses);
+    for (int i = 0; i < list->count; i++) {
+        const SkyInstruction *item = &list->items[i];
+        if (is_left_out(batch, item)) {
+            next_receive += is_receive(item->op);
+            continue;
+        }
+        post_ahead(pipeline, list, batch, next_receive, i);
+        double begin = monotonic_seconds();
+        bool ok = true;
+        switch (item->op) {
+        case SKY_RECEIVE_FORWARD:
+        case SKY_RECEIVE_BACKWARD: receive(pipeline, list, next_receive++); break;
+        case SKY_SEND_FORWARD:
+        case SKY_SEND_BACKWARD: send(pipeline, item); break;
+        case SKY_FORWARD: ok = forward(pipeline, batch, item, diagnostics); break;
+        case SKY_BACKWARD: ok = backward(pipeline, item, diagnostics); break;
+        case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, item, diagnostics); break;
+        case SKY_UPDATE:
+            if (!batch->finish)
+                ok = pipeline_update(pipeline, (uint32_t)pipeline->local[item->stage], batch->step, diagnostics);
+            continue; /* traces itself */
+        case SKY_REDUCE: continue;
+        }
+        if (!ok) return false;
+        trace_record(pipeline->trace, begin, monotonic_seconds(), batch->step, item);
+    }
+    return !batch->finish || batch->finish(batch->context, diagnostics);
+}
+
+bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
+{
+    return run(pipeline, &pipeline->training, batch, diagnostics);
+}
+
+bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
+{
+    return run(pipeline, &pipeline->evaluation, batch, diagnostics);
+}

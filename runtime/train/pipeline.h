@@ -1,0 +1,82 @@
+/* Runs the instruction list of one rank for one batch: receives posted ahead, sends completed late, messages kept
+ * moving between kernels.
+ *
+ * A receive is posted once its buffer is free: activations when the slot's former micro-batch is done and its gradient
+ * has been sent, gradients when the micro-batch's forward is done; at most a few instructions ahead of need. A send is
+ * waited for only before its buffer is overwritten.
+ *
+ * Where rows share lines a batch may need fewer micro-batches than the list has: instructions of the others are left
+ * out, by all ranks alike. What is left keeps its order, and every message its sender and receiver. */
+#ifndef RUNTIME_TRAIN_PIPELINE_H
+#define RUNTIME_TRAIN_PIPELINE_H
+
+#include "runtime/program/execute.h"
+#include "runtime/storage/packed_batch.h"
+#include "runtime/train/emulation.h"
+#include "runtime/train/trace.h"
+#include "runtime/train/world.h"
+
+/* A list of instructions and, for its receives, when they may be posted. */
+typedef struct InstructionList {
+    SkyInstruction *items;
+    int count;
+    int *receives; /* numbers of the instructions that receive, in order */
+    int *ready;    /* per receive: the last instruction that must be done before it is posted; -1: none */
+    int *pending;  /* per receive: its messages under way */
+    bool *posted;  /* per receive */
+    double *due;   /* per receive: when an emulated link delivers */
+    int receive_count;
+} InstructionList;
+
+typedef struct SlotSends {
+    int forward, backward;            /* messages under way from this slot */
+    double forward_due, backward_due; /* what they carry where links are emulated */
+} SlotSends;
+
+typedef struct Pipeline {
+    World *world;
+    Execution *execution;
+    const SkyProgram *program;
+    Trace *trace;
+    int *local;        /* per stage of the pipeline: its number on this rank, or -1 */
+    uint32_t *slot_of; /* [stage on this rank][micro-batch] */
+    SlotSends **sends; /* [stage on this rank][slot] */
+    int tensor_count;  /* most tensors at any boundary of the pipeline: for tags */
+    InstructionList training, evaluation;
+    bool emulate, emulate_links;
+    EmulatedTime emulated;
+    double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
+    double *losses;    /* [micro-batch], of the stage with the loss; zeros elsewhere, and where there are no rows */
+} Pipeline;
+
+/* What one batch needs. */
+typedef struct PipelineBatch {
+    const Dataset *dataset;
+    const uint32_t *rows;      /* sky_batch_rows */
+    const PackedBatch *packed; /* where they stand, if they share lines; else NULL */
+    int64_t step;              /* for the trace */
+    /* Called after the forward of every stage, before anything overwrites its outputs; may be NULL. */
+    void (*after_forward)(void *context, uint32_t local_stage, uint32_t microbatch, uint32_t slot);
+    /* Called once, after everything else, instead of running SKY_REDUCE and SKY_UPDATE; NULL to run updates where they
+     * stand. */
+    bool (*finish)(void *context, Diagnostics *diagnostics);
+    void *context;
+} PipelineBatch;
+
+/* Collective: ranks settle tags. Reports tags that do not fit. */
+bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace *trace, bool emulate,
+                   Diagnostics *diagnostics);
+void pipeline_close(Pipeline *pipeline);
+
+/* Forward, backward and update. The step scalars are set and gradients are zero. */
+bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
+/* Forward only. */
+bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
+/* Runs the optimiser of one stage of this rank: for `finish`. As the updates of pipeline_train it ends the run if it
+ * finds a parameter that is not finite afterwards (execution_spot_not_finite). */
+bool pipeline_update(Pipeline *pipeline, uint32_t local_stage, int64_t step, Diagnostics *diagnostics);
+
+/* Tags from here on belong to no boundary. */
+int pipeline_first_free_tag(const Pipeline *pipeline);
+
+#endif

@@ -1,0 +1,43 @@
+/* What the user sees of a run: one live line, the CSV log, the summary. On rank 0 only. */
+#ifndef RUNTIME_TRAIN_PROGRESS_H
+#define RUNTIME_TRAIN_PROGRESS_H
+
+#include "base/diagnostics.h"
+#include "runtime/train/metrics.h"
+
+/* What a step computed, padding included, and what of it was no padding; -1: the data does not say. */
+typedef struct StepTokens {
+    int64_t computed, valid;
+} StepTokens;
+
+typedef struct Progress {
+    bool quiet, terminal; /* terminal: one line that is overwritten; else a line now and then */
+    bool line_open;
+    FILE *log;                     /* NULL: none */
+    bool row_open;                 /* of the log */
+    int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
+    int64_t steps_done;
+    double tokens; /* computed in all steps */
+    double start, step_start, last_print;
+    double trained; /* seconds in steps: without evaluations and checkpoints */
+    double loss;
+    Metric watched; /* what lines of progress tell of the last evaluation; METRIC_COUNT: the first that is measured */
+    char evaluated[48]; /* "accuracy 81.25%  ", with the blanks that follow it; "": there was no evaluation yet */
+} Progress;
+
+/* `log_path` may be NULL. With first_step > 1, lines of the log up to the step before are kept, if it has the columns
+ * that this one is to have. The clock starts here.
+ */
+bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
+                   Diagnostics *diagnostics);
+void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens);
+/* The next step starts now: what was done since the last one was no training. */
+void progress_start_step(Progress *progress);
+/* Belongs to the row of the step before it. NaN: not measured. `count`: labels, or rows. */
+void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t count);
+/* A line of its own, unless quiet. */
+void progress_say(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the live line, prints the summary (predicted_step_s <= 0: without the prediction) and closes the log. */
+bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,73 @@
+#include "runtime/train/rates.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+static bool matches(const char *pattern, const char *name)
+{
+    if (!name) return false;
+    if (strpbrk(pattern, "*?[")) return fnmatch(pattern, name, 0) == 0;
+    size_t length = strlen(pattern);
+    for (const char *at = name; (at = strstr(at, pattern)); at++)
+        if ((at == name || at[-1] == '.') && (!at[length] || at[length] == '.')) return true;
+    return false;
+}
+
+static bool rule_matches(const RateRule *rule, const SkyParameter *parameter)
+{
+    return matches(rule->pattern, parameter->value.name) || matches(rule->pattern, parameter->alias);
+}
+
+double rate_of(const SkyParameter *parameter, uint32_t block_count, const TrainingOptions *options, double base)
+{
+    double rate = 1;
+    for (size_t i = 0; i < options->rate_count; i++)
+        if (rule_matches(&options->rates[i], parameter)) rate = options->rates[i].rate / base;
+    if (options->lr_decay == 1) return rate;
+    return rate * pow(options->lr_decay, (double)(block_count + 1 - parameter->block));
+}
+
+static bool check(const SkyProgram *program, const TrainingOptions *options, double base, Diagnostics *diagnostics)
+{
+    if (options->rate_count && !(base > 0))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give a --lr X of its own, too",
+                                 "--lr PATTERN=X needs a rate for the rest that is above 0");
+    return options->lr_decay == 1 || program->block_count ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--lr PATTERN=X sets rates by name",
+                             "--lr-decay: no name of a parameter says which block it belongs to");
+}
+
+/* Sets matched[i] to 1 where a parameter that is trained here has the pattern. */
+static void note_matches(const SkyParameter *parameter, const TrainingOptions *options, double *matched)
+{
+    for (size_t i = 0; i < options->rate_count; i++)
+        if (rule_matches(&options->rates[i], parameter)) matched[i] = 1;
+}
+
+bool rates_set(World *world, Execution *execution, const TrainingOptions *options, double base,
+               Diagnostics *diagnostics)
+{
+    const SkyProgram *program = execution->program;
+    if (!check(program, options, base, diagnostics)) return false;
+    double *matched = memory_allocate(options->rate_count * sizeof *matched);
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
+            const SkyParameter *parameter = &program->stages[s].parameters[p];
+            if (parameter->frozen) continue;
+            note_matches(parameter, options, matched);
+            execution_set_rate(execution, s, parameter, rate_of(parameter, program->block_count, options, base));
+        }
+    if (options->rate_count) world_sum(world, matched, options->rate_count, "what --lr matches");
+    bool ok = true;
+    for (size_t i = 0; i < options->rate_count; i++)
+        if (matched[i] == 0)
+            ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc check -v lists the names",
+                                   "--lr: the pattern '%s' matches no parameter that is trained",
+                                   options->rates[i].pattern);
+    free(matched);
+    return ok;
+}

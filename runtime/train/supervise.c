@@ -1,0 +1,234 @@
+#include "runtime/train/supervise.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/diagnostics.h"
+#include "base/file.h"
+#include "runtime/train/interrupts.h"
+
+enum { FINALIZE_SECONDS = 3 };
+
+/* Read by the leak sanitizer: what only MPI_Finalize would free. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libuc\nleak:libmpich\n"; }
+
+/* Where MPICH's launcher is spoken to; -1 if there is no such launcher. */
+static int launcher_descriptor(void)
+{
+    const char *descriptor = getenv("MPI_LOCALNRANKS") ? getenv("PMI_FD") : NULL; /* the former is its own */
+    return descriptor ? atoi(descriptor) : -1;
+}
+
+/* Tells MPICH's launcher that this process ends in good order, as MPI_Finalize would: without it, the launcher takes
+ * the exit for a crash and kills the others. One line of the PMI-1 protocol. False if there is no such launcher. */
+static bool leave_launcher(void)
+{
+    static const char farewell[] = "cmd=finalize\n";
+    enum { ANSWER_MILLISECONDS = 1500 };
+    struct pollfd launcher = {.fd = launcher_descriptor(), .events = POLLIN};
+    char answer[64];
+    return launcher.fd >= 0 && write(launcher.fd, farewell, sizeof farewell - 1) == sizeof farewell - 1 &&
+           poll(&launcher, 1, ANSWER_MILLISECONDS) > 0 && read(launcher.fd, answer, sizeof answer) > 0;
+}
+
+/* Has MPICH's launcher end all. It does so by itself when a rank dies, but not when that happens before MPI_Init: then
+ * the others would wait there for ever. */
+static void abort_launched(int exit_code)
+{
+    enum { FORWARDING_MILLISECONDS = 100 }; /* for the launcher to read the last words before */
+    char message[48];
+    int length = snprintf(message, sizeof message, "cmd=abort exitcode=%d\n", exit_code);
+    poll(NULL, 0, FORWARDING_MILLISECONDS);
+    send(launcher_descriptor(), message, (size_t)length, MSG_NOSIGNAL); /* it may be gone */
+}
+
+_Noreturn void supervised_exit(RunState *state, int exit_code)
+{
+    interrupts_ignore();
+    fflush(NULL);
+    state->exit_code = exit_code;
+    state->finished = true;
+    if (!leave_launcher()) {
+        alarm(FINALIZE_SECONDS); /* ends this process; its parent knows that it had finished */
+        MPI_Finalize();
+    }
+    exit(exit_code);
+}
+
+/* Text that is put together where a signal handler may run: printf and strsignal may not. */
+typedef struct Line {
+    char text[800];
+    size_t length;
+} Line;
+
+static void line_add(Line *line, const char *text)
+{
+    while (*text && line->length < sizeof line->text - 1) line->text[line->length++] = *text++;
+}
+
+static void line_add_number(Line *line, int64_t number) /* >= 0 */
+{
+    char digits[24], *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do *--first = (char)('0' + number % 10);
+    while (number /= 10);
+    line_add(line, first);
+}
+
+/* What became of the work, and where; `end` is not used where a file was lost. Async-signal-safe. */
+static int report_end(const SkyProgram *program, const RunState *state, bool lost_file, const Line *end)
+{
+    Line line = {.length = 0};
+    line_add(&line, "skycc: error: rank ");
+    line_add_number(&line, program->rank);
+    line_add(&line, " (");
+    line_add(&line, program->device_name);
+    line_add(&line, state->step > 0 ? "), step " : "), before training");
+    if (state->step > 0) line_add_number(&line, state->step);
+    line_add(&line, ": ");
+    line_add(&line, lost_file ? state->lost_file : end->text);
+    line_add(&line, lost_file ? " " FILE_LOST_TEXT "\n" : "\n");
+    if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* nobody listens */
+    return EXIT_RUN_FAILED;
+}
+
+static Line killed_by(int number, const char *name)
+{
+    Line end = {.length = 0};
+    line_add(&end, "killed by signal ");
+    line_add_number(&end, number);
+    line_add(&end, " (");
+    line_add(&end, name);
+    line_add(&end, ")");
+    return end;
+}
+
+static const SkyProgram *orphan_program;
+static const RunState *orphan_state;
+
+/* In the worker, when its parent was killed. */
+static void on_orphaned(int number)
+{
+    (void)number;
+    const Line end = killed_by(SIGKILL, "Killed");
+    _exit(orphan_state->finished ? orphan_state->exit_code : report_end(orphan_program, orphan_state, false, &end));
+}
+
+static RunState *worker_state;
+
+/* Leaves the name for the parent to tell; reading again ends the process. */
+static void on_lost_file(int number, siginfo_t *information, void *context)
+{
+    (void)number, (void)context;
+    const char *name = file_mapped_at(information->si_addr);
+    if (name) strcpy(worker_state->lost_file, name);
+}
+
+/* ---- The process that watches ---- */
+
+static volatile pid_t watched;
+
+static void forward_signal(int number) { kill(watched, number); }
+
+/* What is to reach the worker, sent to either of the two. */
+static const int forwarded[] = {SIGUSR1, SIGTERM, SIGINT};
+enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
+
+/* SIGCHLD too: watch() waits for it. */
+static sigset_t watched_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (int i = 0; i < FORWARDED; i++) sigaddset(&set, forwarded[i]);
+    return set;
+}
+
+/* Launchers say so. What a user started by hand goes on when the shell is left. */
+static bool is_launched(void) { return getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("SLURM_PROCID"); }
+
+/* Whether the launcher's process on this host is gone: then nobody would end this rank when another one fails. */
+static bool is_abandoned(pid_t launcher) { return is_launched() && getppid() != launcher; }
+
+/* Why the work is to be ended; NULL: it is not. MPI_Init and the first collectives have no time-outs of their own. */
+static const char *why_to_end(pid_t launcher, double start, const RunState *state)
+{
+    if (is_abandoned(launcher)) return "the launcher is gone";
+    bool late = !state->joined && state->timeout > 0 && monotonic_seconds() - start > state->timeout;
+    return late ? "not all ranks have started within --timeout" : NULL;
+}
+
+static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const RunState *state)
+{
+    const struct timespec second = {.tv_sec = 1};
+    const double start = monotonic_seconds();
+    const char *reason = NULL;
+    sigset_t child;
+    int status;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    for (pid_t ended; (ended = waitpid(worker, &status, WNOHANG)) <= 0; sigtimedwait(&child, NULL, &second)) {
+        if (ended < 0 && errno != EINTR) return EXIT_RUN_FAILED;
+        if (!reason && (reason = why_to_end(launcher, start, state))) kill(worker, SIGKILL);
+    }
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    /* What a signal does to a rank that is done does not matter: launchers kill the last ones. */
+    if (state->finished) return state->exit_code;
+    int number = WTERMSIG(status);
+    Line end = {.length = 0};
+    if (reason)
+        line_add(&end, reason);
+    else
+        end = killed_by(number, strsignal(number));
+    return report_end(program, state, number == SIGBUS && state->lost_file[0], &end);
+}
+
+static _Noreturn void be_watcher(pid_t worker, pid_t launcher, const SkyProgram *program, const RunState *state)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    watched = worker;
+    for (int i = 0; i < FORWARDED; i++) {
+        sigaction(forwarded[i], &(struct sigaction){.sa_handler = forward_signal, .sa_flags = SA_RESTART}, NULL);
+        sigaddset(&set, forwarded[i]);
+    }
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    int exit_code = watch(worker, launcher, program, state);
+    if (!state->joined) abort_launched(exit_code);
+    exit(exit_code);
+}
+
+RunState *supervise(const SkyProgram *program)
+{
+    RunState *state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (state == MAP_FAILED) memory_exhausted();
+    sigset_t set = watched_signals();
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    pid_t launcher = getppid(), parent = getpid(), worker = fork();
+    if (worker > 0) be_watcher(worker, launcher, program, state);
+    interrupts_catch(&state->step);
+    if (worker == 0) { /* else no second process could be made: work alone */
+        orphan_program = program;
+        orphan_state = state;
+        worker_state = state;
+        signal(SIGUSR2, on_orphaned);
+        sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_file, .sa_flags = SA_SIGINFO | SA_RESETHAND},
+                  NULL);
+        prctl(PR_SET_PDEATHSIG, SIGUSR2); /* who kills the parent means this process */
+        if (getppid() != parent) exit(EXIT_RUN_FAILED);
+    }
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return state;
+}

@@ -1,0 +1,153 @@
+#include "runtime/train/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+
+enum { MAX_EVENTS = 1 << 22, EXCHANGES = 16 };
+
+static const char *instruction_name(uint32_t op)
+{
+    static const char *const names[] = {[SKY_RECEIVE_FORWARD] = "receive activations",
+                                        [SKY_FORWARD] = "forward",
+                                        [SKY_SEND_FORWARD] = "send activations",
+                                        [SKY_RECEIVE_BACKWARD] = "receive gradients",
+                                        [SKY_BACKWARD] = "backward",
+                                        [SKY_SEND_BACKWARD] = "send gradients",
+                                        [SKY_WEIGHT_GRADIENT] = "weight gradient",
+                                        [SKY_UPDATE] = "update",
+                                        [SKY_REDUCE] = "reduce"};
+    return names[op];
+}
+
+void trace_record(Trace *trace, double begin, double end, int64_t step, const SkyInstruction *instruction)
+{
+    if (!trace->enabled || trace->count == MAX_EVENTS) return;
+    TraceEvent event = {begin, end, (uint32_t)step, *instruction};
+    array_push(trace->events, trace->count, trace->capacity, event);
+}
+
+void trace_free(Trace *trace)
+{
+    free(trace->events);
+    *trace = (Trace){0};
+}
+
+/* Rank 0's clock minus this rank's: of the exchange of messages that was fastest, assuming both ways took equally long.
+ * On one host the clock is the same. */
+static double clock_offset(World *world, int rank, bool same_host)
+{
+    double best = 1e30, offset = 0;
+    WaitReason reason = {world->rank == 0 ? rank : 0, -1, -1, "its clock"};
+    for (int i = 0; i < EXCHANGES && !same_host; i++) {
+        double sent = monotonic_seconds(), remote = 0;
+        int pending = 0;
+        if (world->rank == 0) {
+            world_receive(world, &remote, sizeof remote, rank, TAG_TRACE, &pending);
+            world_wait(world, &pending, reason);
+            remote = monotonic_seconds();
+            world_send(world, &remote, sizeof remote, rank, TAG_TRACE, &pending);
+            world_wait(world, &pending, reason);
+            continue;
+        }
+        world_receive(world, &remote, sizeof remote, 0, TAG_TRACE, &pending);
+        world_send(world, &sent, sizeof sent, 0, TAG_TRACE, &pending);
+        world_wait(world, &pending, reason);
+        double now = monotonic_seconds();
+        if (now - sent < best) best = now - sent, offset = remote - 0.5 * (sent + now);
+    }
+    return offset;
+}
+
+static void print_events(Buffer *text, const Trace *trace, const World *world, double offset, double origin)
+{
+    buffer_print(text, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", world->rank);
+    char name[128];
+    snprintf(name, sizeof name, "rank %d (%s)", world->rank, world->device);
+    json_print_string(text, name);
+    buffer_print(text, "}}");
+    for (size_t i = 0; i < trace->count; i++) {
+        const TraceEvent *event = &trace->events[i];
+        buffer_print(text, ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,",
+                     instruction_name(event->instruction.op), world->rank, event->instruction.stage,
+                     1e6 * (event->begin + offset - origin), 1e6 * (event->end - event->begin));
+        if (event->instruction.op == SKY_UPDATE)
+            buffer_print(text, "\"args\":{\"step\":%u}}", event->step);
+        else
+            buffer_print(text, "\"args\":{\"step\":%u,\"microbatch\":%u,\"slot\":%u}}", event->step,
+                         event->instruction.microbatch, event->instruction.slot);
+    }
+}
+
+/* Rank 0 appends rank r's text to its own. */
+static void collect(World *world, int rank, Buffer *text)
+{
+    int pending = 0;
+    uint64_t size = 0;
+    WaitReason reason = {rank, -1, -1, "its trace"};
+    world_receive(world, &size, sizeof size, rank, TAG_TRACE, &pending);
+    world_wait(world, &pending, reason);
+    char *part = memory_allocate(size);
+    for (uint64_t done = 0, chunk; done < size; done += chunk) {
+        chunk = size - done < 1 << 20 ? size - done : 1 << 20;
+        world_receive(world, part + done, chunk, rank, TAG_TRACE, &pending);
+        world_wait(world, &pending, reason);
+    }
+    buffer_append(text, ",\n", 2);
+    buffer_append(text, part, size);
+    free(part);
+}
+
+static void hand_over(World *world, const Buffer *text)
+{
+    int pending = 0;
+    uint64_t size = text->size;
+    WaitReason reason = {0, -1, -1, "receipt of the trace"};
+    world_send(world, &size, sizeof size, 0, TAG_TRACE, &pending);
+    world_wait(world, &pending, reason);
+    for (uint64_t done = 0, chunk; done < size; done += chunk) {
+        chunk = size - done < 1 << 20 ? size - done : 1 << 20;
+        world_send(world, text->bytes + done, chunk, 0, TAG_TRACE, &pending);
+        world_wait(world, &pending, reason);
+    }
+}
+
+typedef struct TraceHost {
+    char name[64];
+    double first; /* begin of the rank's first event, by its own clock */
+} TraceHost;
+
+bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics *diagnostics)
+{
+    TraceHost mine = {.first = trace->count ? trace->events[0].begin : monotonic_seconds()};
+    TraceHost *all = memory_allocate((size_t)world->size * sizeof *all);
+    gethostname(mine.name, sizeof mine.name - 1);
+    world_allgather(world, &mine, sizeof mine, all, "its trace");
+    double offset = 0;
+    for (int r = 1; r < world->size; r++)
+        if (world->rank == 0 || world->rank == r)
+            offset = clock_offset(world, r, strcmp(all[r].name, all[0].name) == 0);
+    if (world->rank == 0) offset = 0;
+    Buffer text = {0};
+    print_events(&text, trace, world, offset, all[0].first);
+    free(all);
+    bool ok = true;
+    if (world->rank == 0) {
+        Buffer file = {0};
+        buffer_print(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+        buffer_append(&file, text.bytes, text.size);
+        for (int r = 1; r < world->size; r++) collect(world, r, &file);
+        buffer_print(&file, "\n]}\n");
+        ok = file_write_all(path, file.bytes, file.size, diagnostics);
+        buffer_free(&file);
+    } else {
+        hand_over(world, &text);
+    }
+    buffer_free(&text);
+    return ok;
+}

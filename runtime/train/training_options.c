@@ -1,0 +1,282 @@
+/* The options of stage programs, one row each, as base/options.h says: to add one, a row here and a field in
+ * TrainingOptions. The manual page and the completions of DIR/train have them from here too. */
+#include "runtime/train/training_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(field) OPTION_FIELD(TrainingOptions, field)
+
+/* What --metric and --keep-best know. */
+#define METRICS                                                                                                        \
+    OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "matthews", "pearson", "spearman", "perplexity")
+
+enum { TRAIN = 1 }; /* the only command */
+#define MOST 0x1p53 /* steps, epochs, checkpoints: exact in doubles */
+
+static bool read_warmup(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    char *end;
+    double percent = strtod(value->text, &end);
+    options->warmup_share = 0;
+    if (end == value->text || strcmp(end, "%") != 0) return option_read_integer(value, &options->warmup_steps);
+    options->warmup_steps = 0;
+    if (!(percent >= 0 && percent <= 100)) return option_refuse(value, "0% to 100%");
+    options->warmup_share = percent / 100;
+    return true;
+}
+
+enum { BIAS = 1, NORM = 2 }; /* SkyParameter.decay_exempt_class */
+
+static bool read_no_decay(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    options->no_decay = 0;
+    if (strcmp(value->text, "none") == 0) return true;
+    for (const char *item = value->text; *item;) {
+        size_t length = strcspn(item, ",");
+        if (length == 4 && memcmp(item, "bias", 4) == 0)
+            options->no_decay |= 1u << BIAS;
+        else if (length == 4 && memcmp(item, "norm", 4) == 0)
+            options->no_decay |= 1u << NORM;
+        else
+            return option_refuse(value, "a list of bias and norm, or none");
+        item += length;
+        if (*item == ',') item++;
+    }
+    return true;
+}
+
+static bool read_rate(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    const char *equals = strrchr(value->text, '=');
+    char *end;
+    double rate = strtod(equals ? equals + 1 : value->text, &end);
+    bool read = end != (equals ? equals + 1 : value->text) && !*end && rate >= 0 && rate <= 1e30;
+    if (!read || equals == value->text) return option_refuse(value, "a number from 0 on, or PATTERN=NUMBER");
+    if (!equals) {
+        options->learning_rate = rate;
+        return true;
+    }
+    RateRule *all = arena_new_array(value->arena, RateRule, options->rate_count + 1);
+    if (options->rate_count) memcpy(all, options->rates, options->rate_count * sizeof *all);
+    const char *pattern = arena_string_n(value->arena, value->text, (size_t)(equals - value->text));
+    all[options->rate_count++] = (RateRule){pattern, rate};
+    options->rates = all;
+    return true;
+}
+
+static bool read_metrics(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    F1Kind *f1 = &options->metrics.f1, before = F1_BY_CLASSES;
+    for (const char *item = value->text; *item;) {
+        size_t length = strcspn(item, ",");
+        Metric metric = metric_find(item, length, f1);
+        if (metric == METRIC_COUNT) return option_refuse(value, "a list of metrics that --help names");
+        if (before != F1_BY_CLASSES && *f1 != before) return option_refuse(value, "f1-macro or f1-binary, not both");
+        before = *f1;
+        options->metrics.metrics |= 1u << metric;
+        item += length;
+        if (*item == ',') item++;
+    }
+    return true;
+}
+
+static bool read_keep_best(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    F1Kind f1 = F1_BY_CLASSES;
+    options->keep_best = metric_find(value->text, strlen(value->text), &f1);
+    if (options->keep_best == METRIC_COUNT) return option_refuse(value, NULL);
+    if (f1 != F1_BY_CLASSES && options->metrics.f1 != F1_BY_CLASSES && options->metrics.f1 != f1)
+        return option_refuse(value, "f1-macro or f1-binary, not both");
+    if (f1 != F1_BY_CLASSES) options->metrics.f1 = f1;
+    return true;
+}
+
+static bool read_seed(const OptionValue *value)
+{
+    TrainingOptions *options = value->values;
+    options->seed_given = true;
+    return option_read_integer(value, &options->seed);
+}
+
+static const Option rows[] = {
+    {"data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(data), .required = TRAIN,
+     .help = "training data (safetensors, as `skycc tokenize` writes it)",
+     .detail = "Training data, as *skycc tokenize* writes it."},
+    {"eval-data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_data),
+     .help = "evaluate on this data after every epoch and at the end"},
+    {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every),
+     .help = "evaluate after every N steps instead, and at the end"},
+    {"metric", 0, "LIST", TRAIN, OPTION_TEXT, .read = read_metrics, .choices = METRICS,
+     .help =
+         "what evaluation measures beside the loss: accuracy, f1, f1-macro, f1-binary, matthews, pearson, spearman, "
+         "perplexity (default: as the labels suggest)",
+     .detail =
+         "What evaluation measures beside the loss, with commas: *accuracy*, *f1* (of class 1 where there are two "
+         "classes, else the mean over the classes that occur), *f1-macro* (always that mean), *f1-binary*, *matthews*, "
+         "*perplexity* (e to the loss) where labels are classes; *pearson* and *spearman* where they are numbers. "
+         "Labels count alike, whatever weight the loss gives them. By default all that apply: *perplexity* only "
+         "beyond 256 classes, as words of a language are, *f1* and *matthews* only up to there."},
+    {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, .read = read_keep_best, .choices = METRICS,
+     .help = "keep the checkpoint after the best evaluation so far in DIR/best of --checkpoint",
+     .detail =
+         "After an evaluation in which _METRIC_ was better than in all before, write a checkpoint to the directory "
+         "*best* inside that of *--checkpoint*, in place of the one before; *--keep* does not touch it."},
+    {"patience", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(patience),
+     .help = "end after N evaluations in a row without a better --keep-best METRIC (without it: loss)",
+     .detail = "End after _N_ evaluations in a row in which the metric of *--keep-best*, or without that option the "
+               "loss, was not better than in all before. *--resume* counts on."},
+    {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .help = "train for N steps"},
+    {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs),
+     .help = "train for N passes over the data (default 1)",
+     .detail = "Train for _N_ passes over the data (default 1). Rows that do not fill a batch are left out."},
+    {"until-loss", 0, "X", TRAIN, OPTION_NUMBER, -INFINITY, INFINITY, FIELD(until_loss),
+     .help = "stop after the first step whose loss is at most X"},
+    {"lr", 0, "[PATTERN=]X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(learning_rate), .read = read_rate,
+     .help = "learning rate (default: as compiled), or that of parameters whose name matches",
+     .detail =
+         "Learning rate (default: as compiled). With a pattern, that of the parameters whose name, or whose place "
+         "in the model, matches; one without wildcards means names with such a component between dots. May be "
+         "repeated: the last pattern that matches counts. All follow the same schedule."},
+    {"lr-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, 1, FIELD(lr_decay), .initial = "1",
+     .help = "multiply the learning rate of a block by X for every block behind it",
+     .detail = "Multiply the learning rate of a block by _X_ for every block behind it, and for what follows the last: "
+               "with 0.9 and twelve blocks that of the last by 0.9, that of the embeddings by 0.9 to the thirteenth."},
+    {"schedule-lr", 0, "KIND", TRAIN, OPTION_CHOICE, FIELD(schedule),
+     .choices = OPTION_WORDS("constant", "linear", "cosine"),
+     .help = "constant, linear or cosine decay to 0 at the last step (default linear)",
+     .detail = "*constant*, *linear* or *cosine* decay to 0 at the last step. Default: *linear*; with *--until-loss* "
+               "and neither *--steps* nor *--epochs*, *constant*."},
+    {"schedule-steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(schedule_steps),
+     .help = "the learning rate is at its end after N steps, whenever training ends",
+     .detail = "The learning rate is at its end after _N_ steps, whenever training ends. Default: the last step; after "
+               "*--resume* what the checkpoint says."},
+    {"stop-after", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(stop_after),
+     .help = "end after step N already, to be resumed as if there had been no end",
+     .detail = "End after step _N_ already, without the evaluation that the last step brings: the same options with "
+               "*--resume* go on, and both parts together do what one run would have done, bit for bit."},
+    {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup_steps), .read = read_warmup,
+     .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
+     .detail = "Raise the learning rate over the first _N_ steps, or _P_ percent of the schedule's. Default: 10%; with "
+               "*--until-loss* and neither *--steps* nor *--epochs*, 100 steps."},
+    {"weight-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(weight_decay),
+     .help = "weight decay (default: as compiled)"},
+    {"no-decay", 0, "LIST", TRAIN, OPTION_TEXT, .read = read_no_decay,
+     .choices = OPTION_WORDS("bias", "norm", "bias,norm", "none"),
+     .help = "classes of parameters that do not decay: bias, norm, none (default bias,norm)",
+     .detail = "Classes of parameters that do not decay: *bias*, *norm*, both with a comma (default), or *none*."},
+    {"clip", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(clip),
+     .help = "scale gradients so that the norm of all of them is at most X; 0: do not (default: as compiled, else 1)"},
+    {"skip-nonfinite", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(skip_nonfinite),
+     .help = "skip steps whose gradient is not finite, at most N in a row (default 0)",
+     .detail =
+         "Where the gradient of a step is not finite, update nothing, on any rank, say so and go on; at the "
+         "_N_+1st such step in a row, training ends with exit code 7. Skipped steps count: the data, the learning "
+         "rate and the number of steps go on, and their losses are in the log. After *--resume* the row begins "
+         "anew. Default 0: the first one ends training."},
+    {"seed", 0, "N", TRAIN, OPTION_INTEGER, 0, INFINITY, FIELD(seed), .read = read_seed,
+     .help = "seed of the order of the data and of dropout (default 0)"},
+    {"no-shuffle", 0, NULL, TRAIN, OPTION_FLAG, FIELD(no_shuffle), .help = "use the rows in the order of the file"},
+    {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .help = "write a checkpoint to DIR at the end",
+     .detail =
+         "Write a checkpoint to _DIR_ at the end. The directory is locked while the run lives: another run there is "
+         "refused after some seconds. Runs on hosts of which none is in both are told apart only if the hosts see one "
+         "directory, on a file system that shares locks, as NFS does."},
+    {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every),
+     .help = "and after every N steps"},
+    {"keep", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(keep), .help = "keep only the N newest checkpoints",
+     .detail = "Keep only the _N_ newest checkpoints, on every host."},
+    {"resume", 0, NULL, TRAIN, OPTION_FLAG, FIELD(resume),
+     .help = "go on from the newest checkpoint in the --checkpoint directory, if there is one",
+     .detail = "Go on from the newest checkpoint in the *--checkpoint* directory, if there is one; those that are "
+               "damaged are "
+               "named and passed over. It may come from another plan."},
+    {"log", 0, "FILE", TRAIN, OPTION_FILE, FIELD(log), .help = "write loss and speed of every step as CSV",
+     .detail =
+         "Write loss and speed of every step as CSV, the tokens that it computed, padding included, and how many of "
+         "them were no padding (empty where the data does not say), and what the evaluation that followed it, "
+         "if any, measured. See *skycc plot*."},
+    {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .help = "write what every rank did when (Chrome trace JSON)",
+     .detail = "Write what every rank did when, as Chrome trace JSON."},
+    {"emulate", 0, NULL, TRAIN, OPTION_FLAG, FIELD(emulate),
+     .help = "take as long as the devices' slowdown and the plan's links say",
+     .detail =
+         "Take as long as the devices' slowdown and, with all ranks on one host, the plan's links say. Where there are "
+         "too few cores for that, the end of the run says by how much."},
+    {"timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(timeout), .initial = "600",
+     .help = "fail when another rank does not answer for so long; 0: never"},
+    {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
+     .help = "start a failed run again up to N times, from its newest checkpoint"},
+    {"quiet", 0, NULL, TRAIN, OPTION_FLAG, FIELD(quiet), .help = "print nothing but errors"},
+    {"help", 0, NULL, TRAIN, OPTION_FLAG, FIELD(help), .help = "print this"},
+};
+
+const OptionSet training_option_set = {rows, sizeof rows / sizeof *rows, TRAIN, "--help lists all options"};
+
+void training_options_print_help(FILE *stream)
+{
+    fputs("usage: train --data FILE [options]\n", stream);
+    options_print_help(&training_option_set, stream);
+}
+
+char **training_options_with_environment(Arena *arena, int *argument_count, char **arguments)
+{
+    const char *environment = getenv("SKYCC_OPTIONS");
+    if (!environment) return arguments;
+    char *words = arena_string(arena, environment);
+    const char *separators = strchr(words, '\n') ? "\n" : " \t";
+    char **all = arena_new_array(arena, char *, strlen(words) + (size_t)*argument_count + 1);
+    int count = 0;
+    all[count++] = arguments[0];
+    for (char *word = strtok(words, separators); word; word = strtok(NULL, separators)) all[count++] = word;
+    for (int i = 1; i < *argument_count; i++) all[count++] = arguments[i];
+    *argument_count = count;
+    return all;
+}
+
+/* Combinations that cannot be meant. */
+static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
+{
+    const char *problem = NULL;
+    bool watches = options->keep_best != METRIC_COUNT;
+    bool decays = options->schedule == SCHEDULE_LINEAR || options->schedule == SCHEDULE_COSINE;
+    if (options->steps && options->epochs)
+        problem = "give --steps or --epochs, not both";
+    else if (!options->checkpoint && (options->checkpoint_every || options->keep || options->resume))
+        problem = "--checkpoint-every, --keep and --resume need --checkpoint DIR";
+    else if (!options->eval_data && (options->eval_every || options->metrics.metrics || watches || options->patience))
+        problem = "--eval-every, --metric, --keep-best and --patience need --eval-data FILE";
+    else if (watches && !options->checkpoint)
+        problem = "--keep-best needs --checkpoint DIR";
+    else if ((decays || options->warmup_share > 0) && !isnan(options->until_loss) && !options->steps &&
+             !options->epochs && !options->schedule_steps)
+        problem = "a learning rate that depends on the last step needs --steps, --epochs or --schedule-steps besides "
+                  "--until-loss";
+    else if (options->stop_after && !options->checkpoint)
+        problem = "--stop-after needs --checkpoint DIR, to go on from";
+    if (!problem) return true;
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
+}
+
+bool training_options_parse(TrainingOptions *options, int argument_count, char **arguments, Arena *arena,
+                            Diagnostics *diagnostics)
+{
+    *options = (TrainingOptions){.until_loss = NAN,
+                                 .learning_rate = NAN,
+                                 .weight_decay = NAN,
+                                 .keep_best = METRIC_COUNT,
+                                 .clip = NAN,
+                                 .schedule = SCHEDULE_COUNT,
+                                 .warmup_steps = -1,
+                                 .no_decay = 1u << BIAS | 1u << NORM};
+    bool ok = options_parse(&training_option_set, argument_count, arguments, options, arena, diagnostics) &&
+              check(options, diagnostics);
+    if (options->help) diagnostics_free(diagnostics);
+    return ok || options->help;
+}

@@ -1,0 +1,86 @@
+/* All ranks of a run: non-blocking messages, waiting that lets others compute, collective agreement, and failing.
+ *
+ * MPI's own waiting spins, which is ruinous with more ranks than cores; so nothing here blocks inside MPI. Whoever
+ * waits tests, and between tests really sleeps where ranks share cores. While waiting, a rank also answers the question
+ * whether it is alive, so that a time-out can name the rank that hangs and not one that merely waits for it. */
+#ifndef RUNTIME_TRAIN_WORLD_H
+#define RUNTIME_TRAIN_WORLD_H
+
+#include <mpi.h>
+
+#include "base/diagnostics.h"
+#include "runtime/program/program.h"
+#include "runtime/train/doorbell.h"
+
+/* Tags of world_send. */
+enum { TAG_WARM_UP, TAG_REPORT, TAG_TRACE, TAG_FIRST_BOUNDARY };
+
+typedef struct World {
+    int rank, size;
+    const char *device;
+    MPI_Comm data, control; /* control: questions, agreement, reports */
+    bool one_host;          /* all ranks: clocks are the same */
+    bool shares_cores;      /* more threads than cores on this host: sleep while waiting */
+    Bell *bells;            /* per rank; NULL if not all ranks of this host could map them, or none needs to sleep */
+    bool *near;             /* per rank: on this host */
+    int first_here;         /* the lowest rank of this host: does what one process per host does */
+    char host[64];
+    double timeout;         /* seconds; 0: none */
+    volatile int64_t *step; /* the one being run, for messages; 0 before training */
+    /* Messages under way, packed; pending[i] is decremented when requests[i] completes. */
+    MPI_Request *requests;
+    int **pending;
+    bool *is_send;
+    int *completed; /* indices, scratch of MPI_Testsome */
+    int request_count, request_capacity, send_count;
+    double last_progress, last_ring;
+    struct WorldLiveness { /* who asked whether this rank is alive, and the answer */
+        int question, question_pending, reply, reply_pending;
+    } live;
+} World;
+
+/* After MPI_Init. `step` outlives the world. */
+void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step);
+/* Settles hosts, shares_cores and bells; collective. */
+void world_meet_hosts(World *world, int threads);
+void world_close(World *world); /* collective */
+
+/* Both add 1 to *pending, which must stay in place until it is 0 again. `tag` separates messages between two ranks. */
+void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending);
+void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
+
+/* Tests once; cheap. */
+void world_progress(World *world);
+
+/* What a rank waits for: for the message when a peer does not answer. peer -1: all. */
+typedef struct WaitReason {
+    int peer;
+    int stage;        /* -1: none */
+    int microbatch;   /* -1: none */
+    const char *what; /* "activations" */
+} WaitReason;
+
+/* Returns when *pending is 0; ends the run when the peer does not answer within the time-out. */
+void world_wait(World *world, const int *pending, WaitReason reason);
+/* Until monotonic_seconds() reaches `deadline`, with messages making progress. */
+void world_sleep_until(World *world, double deadline);
+
+/* Collectives; sizes in bytes, the same on every rank. */
+void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what);
+void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what);
+/* Element-wise sum over all ranks, in place. */
+void world_sum(World *world, double *values, size_t count, const char *what);
+void world_barrier(World *world, const char *what);
+/* Begins to make *bits what any rank has set in its own; done when *pending, to which it adds 1, is 0 again. */
+void world_unite(World *world, uint32_t *bits, int *pending);
+/* True if no rank has an error. Otherwise the lowest one that has prints its own, and *exit_code becomes its code.
+ * Warnings of rank 0 are printed. The diagnostics are freed. */
+bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code);
+
+/* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks with EXIT_RUN_FAILED. This one is gone within
+ * seconds, whatever became of the launcher. */
+_Noreturn void world_fail(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with EXIT_DIVERGED. */
+_Noreturn void world_diverged(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,140 @@
+/* What appears under final names, and what is never touched. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "tests/common/command.h"
+#include "tests/common/scratch.h"
+
+/* Writes out/first and out/NAME, with the text in both. */
+static bool write_output(const char *name, const char *text, bool keep_others, Diagnostics *diagnostics)
+{
+    OutputDirectory output;
+    if (!directory_create(&output, "out/", keep_others, diagnostics)) return false;
+    char path[256];
+    snprintf(path, sizeof path, "%s/first", output.temporary);
+    write_text(path, text);
+    snprintf(path, sizeof path, "%s/%s", output.temporary, name);
+    write_text(path, text);
+    return directory_commit(&output, diagnostics);
+}
+
+/* Nothing lies beside `out` that was not there before. */
+static void assert_no_leftovers(void) { must_run("! ls -A | grep partial"); }
+
+static void a_former_output_is_replaced(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    assert_true(write_output("old", "1", false, &diagnostics));
+    assert_true(write_output("new", "2", false, &diagnostics));
+    assert_holds("out/first", "2");
+    assert_holds("out/new", "2");
+    assert_int_not_equal(access("out/old", F_OK), 0);
+    assert_holds("out/" DIRECTORY_LIST, "skycc output/1\nfirst\nnew\n");
+    assert_no_leftovers();
+    must_run("rm -r out");
+}
+
+static void what_others_wrote_is_kept(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    assert_true(write_output("old", "1", false, &diagnostics));
+    write_text("out/thesis", "years of work");
+    must_run("mkdir -p out/checkpoints/step-1");
+    assert_false(write_output("new", "2", false, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'checkpoints'");
+    assert_holds("out/first", "1");
+    assert_holds("out/thesis", "years of work");
+    assert_true(write_output("new", "2", true, &diagnostics));
+    assert_holds("out/first", "2");
+    assert_holds("out/thesis", "years of work");
+    assert_int_equal(access("out/checkpoints/step-1", F_OK), 0);
+    assert_int_not_equal(access("out/old", F_OK), 0);
+    assert_no_leftovers();
+    /* Nor is it overwritten. */
+    assert_false(write_output("thesis", "3", true, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "thesis: stands where a file of the output goes");
+    assert_holds("out/first", "2");
+    assert_holds("out/thesis", "years of work");
+    assert_no_leftovers();
+    must_run("rm -r out");
+}
+
+/* What was a regular file when the list was written is no more: a link to somebody's file, a directory. */
+static void the_list_is_not_trusted_with_more_than_files(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    write_text("precious", "gold");
+    must_run("mkdir -p out/dir && ln -s ../precious out/link && echo x >out/dir/file");
+    write_text("out/" DIRECTORY_LIST, "skycc output/1\nlink\ndir\n../precious\n");
+    assert_false(write_output("new", "1", false, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'dir'");
+    assert_true(write_output("new", "1", true, &diagnostics));
+    assert_holds("precious", "gold");
+    assert_holds("out/link", "gold");
+    assert_holds("out/dir/file", "x\n");
+    write_text("out/" DIRECTORY_LIST, "first\nnew\n"); /* no list of skycc's */
+    must_run("rm -r out/dir out/link");
+    assert_false(write_output("new", "2", false, &diagnostics));
+    diagnostics_free(&diagnostics);
+    assert_holds("out/first", "1");
+    must_run("rm -r out");
+}
+
+static void what_comes_meanwhile_is_kept(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    OutputDirectory output;
+    assert_true(directory_create(&output, "out", false, &diagnostics));
+    assert_int_equal(mkdir("out", 0777), 0);
+    write_text("out/notes", "mine");
+    assert_false(directory_commit(&output, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'notes'");
+    assert_holds("out/notes", "mine");
+    assert_no_leftovers();
+    must_run("rm -r out");
+}
+
+/* A link of another user's, where a temporary file is to be, leads nowhere. */
+static void temporary_files_do_not_follow_links(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    char name[64];
+    write_text("victim", "whole");
+    const char *const forms[] = {"result.partial-%ld", "result.partial-%ld-0"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, forms[i], (long)getpid());
+        assert_int_equal(symlink("victim", name), 0);
+    }
+    assert_true(file_write_all("result", "text", 4, &diagnostics));
+    assert_holds("result", "text");
+    assert_holds("victim", "whole");
+    struct stat status;
+    assert_int_equal(lstat("result", &status), 0);
+    assert_true(S_ISREG(status.st_mode));
+    assert_int_equal(lstat(name, &status), 0); /* not ours to remove */
+    assert_int_equal(unlink("result"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_former_output_is_replaced),
+        cmocka_unit_test(what_others_wrote_is_kept),
+        cmocka_unit_test(the_list_is_not_trusted_with_more_than_files),
+        cmocka_unit_test(what_comes_meanwhile_is_kept),
+        cmocka_unit_test(temporary_files_do_not_follow_links),
+    };
+    return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);
+}

@@ -1,0 +1,303 @@
+#include "tests/codegen/kernels/kernel_check.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "tests/codegen/kernels/foreign.h"
+#include "tests/common/limits.h"
+
+Target target;
+Diagnostics diagnostics;
+Kernel kernel;
+static uint64_t seed = 1;
+
+uint32_t draw(uint32_t limit) { return (uint32_t)random_draw_below(&seed, limit); }
+
+static double draw_real(void) { return (double)draw(1u << 24) / (1 << 23) - 1; }
+
+/* Elements of operand `i` that the kernel may touch. */
+static int64_t operand_elements(const Kernel *checked, int i)
+{
+    const KernelOperand *operand = &checked->operands[i];
+    int64_t last = 0;
+    if (!operand->read && !operand->written) return 0;
+    for (int axis = 0; axis < checked->axis_count; axis++) {
+        if (checked->extent[axis] > 0) last += (checked->extent[axis] - 1) * operand->stride[axis];
+    }
+    return (operand->elements ? operand->elements : 1) + last;
+}
+
+typedef struct Operands {
+    int count;
+    size_t bytes[KERNEL_MAX_OPERANDS];
+    void *data[KERNEL_MAX_OPERANDS];
+} Operands;
+
+void fill_random(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    DType dtype = checked->operands[operand].dtype;
+    for (int64_t i = 0; i < elements; i++) {
+        if (dtype_is_float(dtype))
+            element_store_double(dtype, data, i, draw_real());
+        else if (dtype == DTYPE_BOOL)
+            element_store_integer(dtype, data, i, draw(2));
+        else
+            element_store_integer(dtype, data, i, draw(7));
+    }
+}
+
+static Operands operands_new(const Kernel *checked, Fill *fill)
+{
+    Operands operands = {.count = checked->operand_count};
+    for (int i = 0; i < checked->operand_count; i++) {
+        int64_t elements = operand_elements(checked, i);
+        operands.bytes[i] = (size_t)elements * dtype_size(checked->operands[i].dtype);
+        operands.data[i] = memory_allocate(operands.bytes[i] + 1);
+        fill(checked, i, elements, operands.data[i]);
+    }
+    return operands;
+}
+
+static Operands operands_copy(const Operands *operands)
+{
+    Operands copy = *operands;
+    for (int i = 0; i < copy.count; i++) {
+        copy.data[i] = memory_allocate(copy.bytes[i] + 1);
+        memcpy(copy.data[i], operands->data[i], copy.bytes[i]);
+    }
+    return copy;
+}
+
+static void operands_free(Operands *operands)
+{
+    for (int i = 0; i < operands->count; i++) free(operands->data[i]);
+}
+
+static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Operands *operands, bool split)
+{
+    char *raw = memory_allocate(compiled->scratch_bytes + 64);
+    void *scratch = (void *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
+    if (!split) {
+        function(operands->data, 0, compiled->units, scratch);
+    } else { /* backwards, in pieces */
+        for (int64_t end = compiled->units; end > 0;) {
+            int64_t begin = end - 1 - draw(end < 9 ? (uint32_t)end : 9);
+            if (begin < 0) begin = 0;
+            function(operands->data, begin, end, scratch);
+            end = begin;
+        }
+    }
+    free(raw);
+}
+
+static void compare(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    for (int i = 0; i < checked->operand_count; i++) {
+        DType dtype = checked->operands[i].dtype;
+        int64_t elements = operand_elements(checked, i);
+        double largest = 1e-30;
+        for (int64_t k = 0; k < elements; k++) {
+            double value = fabs(element_as_double(dtype, expected[i], k));
+            if (isfinite(value) && value > largest) largest = value;
+        }
+        for (int64_t k = 0; k < elements; k++) {
+            double a = element_as_double(dtype, expected[i], k), b = element_as_double(dtype, found[i], k);
+            if ((isnan(a) && isnan(b)) || a == b) continue;
+            double bound = dtype_is_float(dtype) ? tolerance * (fabs(a) + 0.1 * largest) : 0;
+            if (dtype == DTYPE_BF16) bound += 0.01 * fabs(a);
+            if (dtype == DTYPE_F16) bound += 0.001 * fabs(a);
+            if (!(fabs(a - b) <= bound)) {
+                Buffer text = {0};
+                kernel_print(checked, &text);
+                fail_msg("%s\noperand %d, element %lld: expected %.9g, found %.9g", buffer_text(&text), i, (long long)k,
+                         a, b);
+            }
+        }
+    }
+}
+
+/* ---- Emulated processors ---- */
+
+enum { NOT_POSSIBLE = 77 };
+
+typedef struct Expectation {
+    Kernel kernel;
+    Operands operands;
+    double tolerance;
+    Compare *compare;
+} Expectation;
+
+static bool emulated;
+static Expectation *expectations;
+static size_t expectation_count, expectation_capacity;
+
+static void expect_later(const CompiledKernel *code, const Kernel *checked, const Operands *before,
+                         const Operands *interpreted, double tolerance, Compare *compared)
+{
+    Expectation expectation = {*checked, operands_copy(interpreted), tolerance, compared};
+    foreign_add(code, before->count, before->bytes, before->data);
+    array_push(expectations, expectation_count, expectation_capacity, expectation);
+}
+
+static void check_expectation(size_t index, void *const *data)
+{
+    Expectation *expectation = &expectations[index];
+    expectation->compare(&expectation->kernel, expectation->operands.data, data, expectation->tolerance);
+}
+
+static void test_expectations(void **state)
+{
+    (void)state;
+    bool ran = foreign_run(check_expectation);
+    for (size_t i = 0; i < expectation_count; i++) operands_free(&expectations[i].operands);
+    free(expectations);
+    assert_true(ran);
+    printf("%zu cases ran\n", expectation_count);
+}
+
+/* Emulation and the sanitizers, under which LLVM's allocations are slow, see a share of the random cases. */
+int check_rounds(int rounds)
+{
+    int part = ADDRESS_SANITIZER ? 15 : emulated ? 6 : 1, share = (rounds + part - 1) / part;
+    if (share < rounds) printf("%d of %d random cases\n", share, rounds);
+    return share;
+}
+
+/* ---- Checks ---- */
+
+static void check_here(const CompiledKernels *compiled, const CompiledKernel *code, const Kernel *checked,
+                       const Operands *before, const Operands *interpreted, double tolerance, Compare *compared)
+{
+    Operands whole = operands_copy(before), split = operands_copy(before);
+    JitProgram *jit = jit_load(compiled, &diagnostics);
+    assert_non_null(jit);
+    run_compiled(code, jit_find(jit, code), &whole, false);
+    run_compiled(code, jit_find(jit, code), &split, true);
+    compared(checked, interpreted->data, whole.data, tolerance);
+    for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
+    operands_free(&whole);
+    operands_free(&split);
+    jit_free(jit);
+}
+
+void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare *compared)
+{
+    kernel_verify(checked);
+    const Kernel *list[] = {checked};
+    CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
+    assert_non_null(compiled);
+    const CompiledKernel *code = kernels_find(compiled, checked);
+    assert_non_null(code);
+    Operands before = operands_new(checked, fill), interpreted = operands_copy(&before);
+    assert_true(kernel_interpret(checked, interpreted.data));
+    if (emulated)
+        expect_later(code, checked, &before, &interpreted, tolerance, compared);
+    else
+        check_here(compiled, code, checked, &before, &interpreted, tolerance, compared);
+    operands_free(&before);
+    operands_free(&interpreted);
+    kernels_free(compiled);
+}
+
+void check_filled(const Kernel *checked, double tolerance, Fill *fill)
+{
+    check_compared(checked, tolerance, fill, compare);
+}
+
+void check(const Kernel *checked) { check_filled(checked, 1e-5, fill_random); }
+
+void build_softmax(int64_t rows, int64_t columns)
+{
+    int64_t extent[] = {rows, columns}, stride[] = {columns, 1};
+    kernel_begin(&kernel, "softmax", 2, extent);
+    int in = kernel_operand(&kernel, DTYPE_F32, stride), out = kernel_operand(&kernel, DTYPE_F32, stride);
+    Register largest = kernel_reduce(&kernel, KERNEL_MAXIMUM_OF, kernel_load(&kernel, in));
+    kernel_begin_phase(&kernel, true);
+    Register x = kernel_load(&kernel, in);
+    Register e = kernel_unary(&kernel, KERNEL_EXP, kernel_binary(&kernel, KERNEL_SUBTRACT, x, largest));
+    kernel_store(&kernel, out, e);
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, e);
+    kernel_begin_phase(&kernel, false);
+    Register scale = kernel_unary(&kernel, KERNEL_RECIPROCAL, sum);
+    kernel_begin_phase(&kernel, true);
+    Register again = kernel_load(&kernel, out);
+    kernel_store(&kernel, out, kernel_binary(&kernel, KERNEL_MULTIPLY, again, scale));
+}
+
+/* The processors that this machine can stand in for: vectors of other widths, without fused multiply-add. */
+static const char *const processors[] = {
+    "native",
+#ifdef __x86_64__
+    "x86-64-v4",
+    "x86-64-v3",
+    "x86-64",
+#endif
+};
+
+static bool can_run(const char *processor)
+{
+#ifdef __x86_64__
+    if (strcmp(processor, "x86-64-v4") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (strcmp(processor, "x86-64-v3") == 0) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return processor != NULL;
+}
+
+static TargetOptions chosen;
+
+static int set_up(void **state)
+{
+    (void)state;
+    return target_init(&target, chosen, &diagnostics) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    target_free(&target);
+    diagnostics_free(&diagnostics);
+    return 0;
+}
+
+static int run_emulated(const struct CMUnitTest *tests, size_t count)
+{
+    const char *missing = foreign_missing();
+    if (missing) {
+        printf("skipped: %s\n", missing);
+        return NOT_POSSIBLE;
+    }
+    emulated = true;
+    chosen = (TargetOptions){.triple = "aarch64-linux-gnu", .cpu = "cortex-a72"};
+    struct CMUnitTest run = cmocka_unit_test(test_expectations);
+    int failed = _cmocka_run_group_tests("aarch64", tests, count, set_up, tear_down);
+    return failed + _cmocka_run_group_tests("aarch64, under emulation", &run, 1, NULL, NULL);
+}
+
+int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
+{
+    if (argc > 1 && strcmp(argv[1], "aarch64") == 0) return run_emulated(tests, count);
+    int failed = 0;
+    for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
+        /* Between the widest and the narrowest vectors nothing new happens in our code, only in LLVM's. */
+        if (ADDRESS_SANITIZER && i > 0 && i + 1 < sizeof processors / sizeof *processors) continue;
+        chosen.cpu = processors[i];
+        if (can_run(chosen.cpu))
+            failed += _cmocka_run_group_tests(chosen.cpu, tests, count, set_up, tear_down);
+        else
+            printf("skipped: this machine cannot run code for %s\n", chosen.cpu);
+    }
+    return failed;
+}
+
+int check_run_here(const struct CMUnitTest *tests, size_t count)
+{
+    return _cmocka_run_group_tests("native", tests, count, set_up, tear_down);
+}

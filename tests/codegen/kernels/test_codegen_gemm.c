@@ -1,0 +1,208 @@
+/* Compiled matrix products against the interpreter. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/kernels/packed_gemm.h"
+#include "tests/codegen/kernels/kernel_check.h"
+#include "tests/codegen/kernels/product.h"
+
+/* ---- Matrix products ---- */
+
+typedef struct Sizes {
+    uint32_t count;
+    int64_t of[16];
+} Sizes;
+
+static int64_t draw_size(const Sizes *sizes) { return sizes->of[draw(sizes->count)]; }
+
+/* A product of float32, laid out and continued in any way. */
+static Product draw_product(const Sizes *sides, const Sizes *depths)
+{
+    Product p = {.type = DTYPE_F32, .stored = DTYPE_F32, .batch = 1 + draw(3) * draw(2)};
+    p.rows = draw_size(sides);
+    p.columns = draw_size(sides);
+    p.depth = draw_size(depths);
+    p.transpose_a = draw(2);
+    p.transpose_b = draw(2);
+    p.strided = draw(2);
+    p.epilogue = (Epilogue)draw(EPILOGUES);
+    return p;
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    static const Sizes sizes = {16, {1, 2, 3, 5, 8, 13, 16, 17, 24, 31, 47, 64, 65, 96, 128, 130}};
+    for (int round = 0, rounds = check_rounds(40); round < rounds; round++) {
+        Product p = draw_product(&sizes, &sizes);
+        p.type = draw(6) ? DTYPE_F32 : DTYPE_F64;
+        p.stored = p.type == DTYPE_F32 && draw(8) == 0 ? DTYPE_BF16 : p.type;
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        check(&kernel);
+    }
+}
+
+/* Sums long enough to be cut into blocks, and more rows than one unit takes. */
+static void test_long_products(void **state)
+{
+    (void)state;
+    for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
+        Product p = {1,
+                     33,
+                     70,
+                     3100 + 1700 * (epilogue % 2),
+                     epilogue % 2,
+                     epilogue % 3,
+                     false,
+                     DTYPE_F32,
+                     DTYPE_F32,
+                     (Epilogue)epilogue};
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+        p.rows = 1100;
+        p.depth = 40;
+        build_product(&p);
+        check_filled(&kernel, 2e-4, fill_random);
+    }
+}
+
+/* Products of bf16 numbers, by every unit that this machine has for them: sizes around blocks and tiles, sums in
+ * several blocks of k, columns in several units, sums of numbers that are not rounded alike if they are rounded otherwise. */
+static void check_bf16(void)
+{
+    static const Sizes sizes = {16, {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130}};
+    for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
+        Product p = draw_product(&sizes, &sizes);
+        if (round % 10 == 0) p.depth = 2100;
+        if (round % 20 == 5) p.rows = 530;
+        if (round % 20 == 6) p.columns = 900;
+        p.stored = draw(8) ? DTYPE_F32 : DTYPE_BF16;
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        kernel_round_factors(&kernel);
+        check_filled(&kernel, p.depth > 1000 ? 1e-4 : 1e-5, fill_random);
+    }
+}
+
+static void test_bf16_products(void **state)
+{
+    (void)state;
+    check_bf16();
+    if (target.bf16 != BF16_TILES) return;
+    Target tiles = target; /* every processor with tiles has VDPBF16PS too */
+    assert_true(target_init(&target, (TargetOptions){.cpu = "cooperlake"}, &diagnostics));
+    assert_int_equal(target.bf16, BF16_PAIRS);
+    check_bf16();
+    target_free(&target);
+    target = tiles;
+}
+
+/* ---- Split factors ---- */
+
+/* Numbers of very different sizes, of whose products none is beyond the range of float32. */
+static void fill_uneven(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_random(checked, operand, elements, data);
+    if (checked->operands[operand].dtype != DTYPE_F32) return;
+    float *numbers = data;
+    for (int64_t i = 0; i < elements; i++) numbers[i] = ldexpf(numbers[i], (int)draw(60) - 30);
+}
+
+static bool nothing_is_split(void)
+{
+    if (target.bf16 != BF16_TILES) print_message("%s has no AMX tiles: nothing is split\n", target.cpu);
+    return target.bf16 != BF16_TILES;
+}
+
+static void test_split_products(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    static const Sizes sides = {6, {120, 128, 131, 160, 200, 545}}, depths = {7, {128, 130, 256, 257, 300, 530, 700}};
+    for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
+        Product p = draw_product(&sides, &depths);
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        check_filled(&kernel, 1e-5, draw(2) ? fill_random : fill_uneven);
+    }
+}
+
+static double mean_error; /* of operand 2: root of the mean square, by that of its elements */
+
+static void measure_error(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    (void)tolerance;
+    const float *exact = expected[2], *computed = found[2];
+    double size = 0, error = 0;
+    for (int64_t i = 0; i < checked->extent[1] * checked->extent[2]; i++) {
+        size += (double)exact[i] * (double)exact[i];
+        error += ((double)exact[i] - (double)computed[i]) * ((double)exact[i] - (double)computed[i]);
+    }
+    mean_error = sqrt(error / size);
+}
+
+/* Products of split factors are at least as exact as sums of fused multiply-adds. */
+static void test_split_accuracy(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    Target tiles = target;
+    assert_true(target_init(&target, (TargetOptions){.features = "-amx-bf16"}, &diagnostics));
+    assert_int_equal(target.bf16, BF16_PAIRS);
+    Target multiply_add = target;
+    for (int round = 0; round < 5; round++) {
+        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN};
+        build_product(&p);
+        target = multiply_add;
+        check_compared(&kernel, 0, fill_random, measure_error);
+        double plain = mean_error;
+        target = tiles;
+        check_compared(&kernel, 0, fill_random, measure_error);
+        print_message("%lld terms: error %.2e, of multiply-adds %.2e\n", (long long)p.depth, mean_error, plain);
+        assert_true(mean_error <= plain);
+    }
+    target_free(&multiply_add);
+}
+
+static void fill_with_infinity(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_random(checked, operand, elements, data);
+    if (operand == 0) ((float *)data)[5 * checked->extent[3] + 7] = INFINITY;
+}
+
+static void expect_one_row(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    (void)tolerance;
+    const float *exact = expected[2], *computed = found[2];
+    for (int64_t i = 0; i < checked->extent[1] * checked->extent[2]; i++) {
+        bool infinite = i / checked->extent[2] == 5;
+        assert_true(isfinite(exact[i]) == !infinite);
+        assert_true(infinite ? !isfinite(computed[i]) : fabsf(computed[i] - exact[i]) < 1e-3F);
+    }
+}
+
+/* An infinite factor spoils its row, and never silently. */
+static void test_infinite_factor(void **state)
+{
+    (void)state;
+    if (nothing_is_split()) return;
+    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
+    build_product(&p);
+    check_compared(&kernel, 0, fill_with_infinity, expect_one_row);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bf16_products),  cmocka_unit_test(test_split_products),
+        cmocka_unit_test(test_split_accuracy), cmocka_unit_test(test_infinite_factor),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_long_products),
+    };
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+}

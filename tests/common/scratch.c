@@ -1,0 +1,105 @@
+#include "tests/common/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+
+#include "base/file.h"
+
+#define PATTERN "/tmp/skycc-test-XXXXXX"
+
+static char folder[] = PATTERN;
+
+Scratch scratch_file(const void *bytes, size_t size)
+{
+    Scratch scratch = {PATTERN};
+    int descriptor = mkstemp(scratch.path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    write_bytes(scratch.path, bytes, size);
+    return scratch;
+}
+
+Scratch scratch_text(const char *text) { return scratch_file(text, strlen(text)); }
+
+int scratch_folder_enter(void **state)
+{
+    (void)state;
+    strcpy(folder, PATTERN);
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *ftw)
+{
+    (void)status, (void)type, (void)ftw;
+    return remove(path);
+}
+
+int scratch_folder_leave(void **state)
+{
+    (void)state;
+    return chdir("/") == 0 ? nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS) : -1;
+}
+
+void write_bytes(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) fail_msg("%s cannot be written", path);
+}
+
+void write_text(const char *path, const char *text) { write_bytes(path, text, strlen(text)); }
+
+static void map(MappedFile *file, const char *path)
+{
+    Diagnostics diagnostics = {0};
+    if (!file_map(file, path, &diagnostics)) fail_msg("%s", diagnostics_text(&diagnostics));
+}
+
+void copy_file(const char *from, const char *to)
+{
+    MappedFile file;
+    map(&file, from);
+    write_bytes(to, file.bytes, file.size);
+    file_unmap(&file);
+}
+
+char *read_text(const char *path)
+{
+    MappedFile file;
+    map(&file, path);
+    char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
+    file_unmap(&file);
+    assert_non_null(text);
+    return text;
+}
+
+void assert_holds(const char *path, const char *expected)
+{
+    char *text = read_text(path);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+char *diagnostics_text(const Diagnostics *diagnostics)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    assert_non_null(stream);
+    diagnostics_print(diagnostics, stream);
+    fclose(stream);
+    return text;
+}
+
+void expect_complaint(Diagnostics *diagnostics, int exit_code, const char *expected)
+{
+    char *message = diagnostics_text(diagnostics);
+    if (!strstr(message, expected)) fail_msg("'%s' is not in: %s", expected, message);
+    assert_int_equal(diagnostics->exit_code, exit_code);
+    free(message);
+    diagnostics_free(diagnostics);
+}

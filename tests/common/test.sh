@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# What the tests in shell share; they source it.
+failures=0
+
+# fail WORD...: notes a failure; the test goes on. die WORD...: it does not.
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+die() {
+    fail "$@"
+    exit 1
+}
+
+# Goes to an empty folder, $scratch, that is removed when the test ends.
+enter_scratch_folder() {
+    scratch=$(mktemp -d /tmp/skycc-test-XXXXXX)
+    trap 'rm -rf "$scratch"' EXIT
+    cd "$scratch" || exit 1
+}
+
+# expect CODE PATTERN... -- COMMAND: its exit code; every pattern in what it prints on standard error; no new file.
+expect() {
+    local code=$1 patterns=() before after found=0 message
+    shift
+    while [ "$1" != -- ]; do
+        patterns+=("$1")
+        shift
+    done
+    shift
+    before=$(find . ! -name . | sort)
+    message=$("$@" 2>&1 >/dev/null </dev/null) || found=$?
+    after=$(find . ! -name . | sort)
+    [ $found = "$code" ] || fail "exit code $found instead of $code: $*: $message"
+    [ "$before" = "$after" ] || fail "left behind by $*: $(diff <(echo "$before") <(echo "$after"))"
+    for pattern in "${patterns[@]}"; do
+        grep -q -e "$pattern" <<<"$message" || fail "'$pattern' is not in the message of $*: $message"
+    done
+}
+
+# finish WORD...: says what holds, unless something failed; the last line of a test.
+finish() {
+    [ $failures = 0 ] && echo "$*"
+    exit $((failures > 0))
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""Plans for rows of several lengths: the step is the one to expect over sampled steps, from costs.json alone; reports say
+so, verify recomputes it, and explain puts a trace beside what is planned for as many micro-batches as each step had."""
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from safetensors_files import write  # noqa: E402
+
+SKYCC, DATA = sys.argv[1], sys.argv[2]
+NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
+LONGEST, BATCH = 16, 24
+failures = 0
+
+
+def expect(holds, what):
+    global failures
+    if not holds:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(*command, code=0):
+    done = subprocess.run([SKYCC, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    expect(done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def load(name):
+    with open(name) as file:
+        return json.load(file)
+
+
+def text_of(name):
+    with open(name) as file:
+        return file.read()
+
+
+def make_files():
+    random = np.random.default_rng(3)
+    lengths = np.minimum(random.geometric(0.2, 500) + 1, LONGEST)
+    mask = np.arange(LONGEST) < lengths[:, None]
+    tensors = {"input_ids": mask * 7, "attention_mask": mask, "token_type_ids": mask * 0, "labels": lengths % 3}
+    write("data.safetensors", {name: np.ascontiguousarray(array.astype("i4")) for name, array in tensors.items()})
+    with open("cluster.yaml", "w") as file:
+        file.write("devices:\n  - {name: a, gflops: 3, memory: 1GiB}\n  - {name: b, gflops: 2, memory: 1GiB}\n"
+                   "default_link: {latency: 1us, bandwidth: 10Gbit}\n")
+    return lengths
+
+
+OPTIONS = ("-d", "cluster.yaml", "--dim", "batch=8", "--dim", f"seq=auto:{LONGEST}", "--lengths", "data.safetensors",
+           "--microbatches", "3")
+
+
+def nanoseconds(seconds):
+    return round(seconds * 1e9)
+
+
+def test_plan(lengths):
+    run("compile", NANO, *OPTIONS, "--emit=costs", "-o", "costs.json")
+    text = run("plan", NANO, *OPTIONS, "-o", "plan.json")
+    rows, plan = load("costs.json")["rows"], load("plan.json")
+    expect(plan["rows"] == rows and rows["batch"] == BATCH and rows["length"] == LONGEST, f"rows: {rows}")
+    most = -(-BATCH // rows["lines"])
+    expect(plan["microbatches"] == most, f"{plan['microbatches']} micro-batches, not {most}")
+    counts, steps = rows["microbatches"], sum(times for _, times in rows["microbatches"])
+    sampled = sum(length * times for length, times in rows["lengths"])
+    expect(steps == 64 and sum(times for _, times in rows["lengths"]) == steps * BATCH, f"samples: {rows}")
+    expect(abs(sampled / (steps * BATCH) - lengths.mean()) < 0.5, "the samples' mean length is not the data's")
+    mean = sum(number * times for number, times in counts) / steps
+    computed = mean * rows["lines"] * LONGEST
+    padding = 1 - sampled / steps / computed
+    period, step = nanoseconds(plan["period_s"]), nanoseconds(plan["step_s"])
+    once = step - math.ceil((mean - 1) * period)
+    expect(nanoseconds(plan["worst_step_s"]) == once + (counts[-1][0] - 1) * period, "the worst step")
+    expect(nanoseconds(plan["padded_step_s"]) == once + (most - 1) * period, "the step of padded rows")
+    stages, links = plan["stages"], plan["links"]
+    work = [nanoseconds(stage["forward_s"]) + nanoseconds(stage["backward_s"]) for stage in stages]
+    ways = [nanoseconds(link[key]) for link in links
+            for key in ("seconds", "latency_s", "backward_seconds", "backward_latency_s")]
+    expect(once == sum(work) + sum(ways) + max(nanoseconds(stage["update_s"]) for stage in stages), "the sum of a step")
+    expect(plan["proven_optimal"] and mean < most, "proven, for fewer micro-batches than padded rows need")
+    for said in (f"{mean:.1f} micro-batches", f"{100 * padding:.1f}% is padding", "if every row were padded", "tokens #"):
+        expect(said in text, f"'{said}' is not in:\n{text}")
+    report = json.loads(run("plan", "--costs", "costs.json", "--report", "json"))
+    expect(report["rows"] == rows and abs(report["padding"] - padding) < 1e-12, "the JSON report")
+    expect("<h2 id=rows>" in run("plan", "--costs", "costs.json", "--report", "html"), "the HTML report")
+
+
+def test_verify():
+    """Without the data; and what is not so is refused."""
+    run("plan", "--costs", "costs.json", "-o", "again.json")
+    plan = text_of("plan.json")
+    expect(text_of("again.json") == plan, "the plan from costs.json is another one")
+    expect("certified optimal" in run("verify", "plan.json", "--costs", "costs.json"), "verify")
+    for key in "step_s", "worst_step_s", "padded_step_s", "simulated_step_s", "bubble":
+        value = load("plan.json")[key]
+        with open("wrong.json", "w") as file:
+            file.write(plan.replace(f'"{key}":{value!r}', f'"{key}":{value + 1e-3!r}', 1))
+        expect(key in run("verify", "wrong.json", "--costs", "costs.json", code=1), f"wrong {key}")
+    number, times = load("plan.json")["rows"]["lengths"][0]
+    with open("wrong.json", "w") as file:
+        file.write(plan.replace(f'"lengths":[[{number},', f'"lengths":[[{number - 1},', 1))
+    expect("rows" in run("verify", "wrong.json", "--costs", "costs.json", code=1), "other rows")
+    expect("leave out" in run("plan", "--costs", "costs.json", "--microbatches", "2", code=2), "--microbatches")
+    expect('"rows"' not in run("plan", NANO, *OPTIONS[:2], "--dim", "batch=8", "--dim", f"seq={LONGEST}", "-o", "-"),
+           "rows of one length")
+
+
+def test_explain():
+    """A trace whose steps take what they should, with 2, 3 and 2 micro-batches."""
+    run("plan", NANO, *OPTIONS, "--without", "b", "-o", "alone.json")
+    stage, now, events = load("alone.json")["stages"][0], 0.0, []
+
+    def add(name, seconds, step, **more):
+        nonlocal now
+        events.append({"ph": "X", "name": name, "pid": 0, "tid": 0, "ts": now * 1e6, "dur": seconds * 1e6,
+                       "args": {"step": step, **more}})
+        now += seconds
+
+    for step, count in enumerate((1, 2, 3, 2)):
+        for microbatch in range(count):
+            add("forward", stage["forward_s"], step, microbatch=microbatch)
+            add("backward", stage["backward_s"], step, microbatch=microbatch)
+        add("update", stage["update_s"], step)
+    with open("trace.json", "w") as file:
+        json.dump({"traceEvents": events}, file)
+    said = run("explain", "alone.json", "--trace", "trace.json")
+    expect(re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said), said)
+    events[1]["args"]["microbatch"] = 1000
+    with open("trace.json", "w") as file:
+        json.dump({"traceEvents": events}, file)
+    expect("not of a run" in run("explain", "alone.json", "--trace", "trace.json", code=1), "too many micro-batches")
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.chdir(scratch)
+    test_plan(make_files())
+    test_verify()
+    test_explain()
+sys.exit(failures > 0)

@@ -1,0 +1,33 @@
+#!/bin/bash
+# The manual page is one that man shows without warnings and describes every command; the documents name no options that
+# do not exist. (That page, --help and parsing agree follows from their one table.)
+#
+#   tests/driver/test_man_page.sh SKYCC STAGE_PROGRAM SOURCE_DIRECTORY BUILD_DIRECTORY
+set -u
+# shellcheck source=tests/common/test.sh
+source "$(dirname "$0")/../common/test.sh"
+skycc=$1
+program=$2
+source=$3
+page=$4/man/skycc.1
+
+options() { grep -oE -e '(^|[^a-zA-Z0-9/-])--[a-z][a-z-]*' | grep -oE -e '--[a-z-]*' | sort -u; }
+
+commands=$("$skycc" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
+[ -n "$commands" ] || fail "skycc --help lists no commands"
+for command in $commands; do
+    grep -q "^\.SS skycc $command " "$page" || fail "the manual page lacks skycc $command"
+done
+known=$({ for command in $commands; do "$skycc" "$command" --help; done; "$program" --help; "$skycc" --help; } | options)
+for document in "$source"/README.md "$source"/docs/*.md "$page"; do
+    while read -r option; do
+        grep -qx -e "$option" <<<"$known" || fail "${document##*/} names $option, which does not exist"
+    done < <(sed 's/\\-/-/g; s/\\f[A-Z]/ /g' "$document" | grep -v -E 'cmake|dpkg|apt-get|pkg-config|git|bench/|ctest|srun|\./test' | options)
+done
+if command -v man >/dev/null; then
+    warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=100 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)
+    [ -z "$warnings" ] || fail "man warns: $warnings"
+else
+    echo "SKIPPED: man, which is not installed, shows the page"
+fi
+finish "$(wc -w <<<"$commands") commands and $(wc -l <<<"$known") options"

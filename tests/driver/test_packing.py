@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+"""Rows packed into lines (--dim seq=auto:N) train as padded ones do: losses, gradients and evaluation agree, with dropout,
+too; the same numbers, to the last digit, come out whatever the stages, the schedule, and where a run is interrupted."""
+import csv
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from safetensors_files import read, write  # noqa: E402
+
+SKYCC, DATA = sys.argv[1], sys.argv[2]
+NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
+ROWS, LONGEST, STEPS = 40, 16, 3
+random = np.random.default_rng(5)
+failures = 0
+
+
+def expect(holds, what):
+    global failures
+    if not holds:
+        failures += 1
+        print("FAILED:", what)
+
+
+def run(*command, code=0):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    expect(done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def make_data():
+    lengths = random.integers(3, LONGEST + 1, ROWS)
+    lengths[:8] = LONGEST  # some rows fill a line
+    behind = np.arange(LONGEST) >= lengths[:, None]
+    ids = np.where(behind, 0, random.integers(5, 256, (ROWS, LONGEST)))
+    tensors = {"input_ids": ids, "attention_mask": ~behind, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)}
+    return {name: np.ascontiguousarray(array.astype("i4")) for name, array in tensors.items()}, lengths
+
+
+def cluster(name, devices, keep=""):
+    with open(name, "w") as file:
+        file.write("devices:\n")
+        file.writelines(f"  - {{name: d{d}, gflops: 1, memory: 1GiB}}\n" for d in range(devices))
+        file.write("default_link: {latency: 1us, bandwidth: 100Gbit}\n" + keep)
+
+
+def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, keep=""):
+    cluster("cluster.yaml", devices, keep)
+    packed = ("--lengths", "data.safetensors") if "auto" in lengths else ()
+    return run(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", directory, "--dim", "batch=4", "--dim",
+               f"seq={lengths}", "--microbatches", "2", *packed, *options)
+
+
+def train(directory, *options, steps=STEPS):
+    run(f"{directory}/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", str(steps),
+        "--log", f"{directory}.csv", "--quiet", *options)
+    with open(f"{directory}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def parameters(directory):
+    tensors = {}
+    for file in glob.glob(f"{directory}/step-*/*.safetensors"):
+        tensors.update((name, array) for name, array in read(file).items() if not name.startswith("adam"))
+    return tensors
+
+
+def close(a, b):
+    return abs(float(a) - float(b)) <= 1e-6 * abs(float(b))
+
+
+def test_padded_and_packed(lengths):
+    """One step of plain descent shows the gradient."""
+    options = ("--dropout", "0.2", "--optimizer", "sgd:lr=1")
+    said = compile_model("packed", 1, f"auto:{LONGEST}", *options)
+    expect("rows are packed" in said, said)
+    compile_model("padded", 1, str(LONGEST), *options)
+    for directory in "padded", "packed":
+        train(directory, "--checkpoint", f"{directory}.ckpt", steps=1)
+    padded, packed = parameters("padded.ckpt"), parameters("packed.ckpt")
+    expect(padded.keys() == packed.keys() and len(padded) > 30, "parameters of both")
+    initial = read(f"{DATA}/bert/seqcls.ref.safetensors")
+    for name, before in ((name[5:], array) for name, array in initial.items() if name.startswith("init/")):
+        if name in padded and padded[name].shape == before.shape:
+            gradient = np.abs(before - padded[name]).max()
+            worst = np.abs(padded[name] - packed[name]).max()
+            expect(worst <= 1e-4 * gradient + 1e-6, f"{name}: the gradient {gradient:g} differs by {worst:g}")
+    for directory in "padded", "packed":
+        os.remove(f"{directory}.csv")
+    a, b = train("padded", "--lr", "0.05"), train("packed", "--lr", "0.05")
+    for old, new in zip(a, b):
+        expect(close(new["loss"], old["loss"]), f"loss {new['loss']}, padded {old['loss']}")
+        expect(int(old["tokens"]) == 8 * LONGEST and int(new["tokens"]) <= int(old["tokens"]), "tokens computed")
+        expect(old["tokens_valid"] == new["tokens_valid"], "valid tokens")
+    expect(close(b[-1]["eval_loss"], a[-1]["eval_loss"]) and a[-1]["eval_accuracy"] == b[-1]["eval_accuracy"],
+           f"evaluation: {b[-1]}, padded {a[-1]}")
+    expect(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
+    expect(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
+
+
+def test_any_cut():
+    options = ("--dropout", "0.2")
+    compile_model("one", 1, f"auto:{LONGEST}", *options)
+    whole = [(row["loss"], row["eval_loss"]) for row in train("one")]
+    for schedule, keep in (("gpipe", ""), ("1f1b", ""), ("zb", ""), ("auto", "keep: {inputs: d0, labels: d0}\n")):
+        directory = f"{schedule}{len(keep)}"
+        compile_model(directory, 3, f"auto:{LONGEST}", *options, "--schedule", schedule, keep=keep)
+        expect(len(glob.glob(f"{directory}/stage-0?")) > 1, f"{schedule}: one stage only")
+        losses = [(row["loss"], row["eval_loss"]) for row in train(directory)]
+        expect(losses == whole, f"{schedule} {keep}: {losses} instead of {whole}")
+    train("gpipe0", "--checkpoint", "ckpt", "--stop-after", "1")
+    resumed = train("one", "--checkpoint", "ckpt", "--resume")
+    expect(resumed[-1]["loss"] == whole[-1][0], f"resumed: {resumed[-1]['loss']} instead of {whole[-1][0]}")
+
+
+def test_lengths_of_data(data, lengths):
+    """Lengths given by a tensor; rows whose mask has holes take their full length."""
+    write("data.safetensors", {**data, "lengths": lengths.astype("i4")})
+    again = train("one")
+    write("data.safetensors", data)
+    expect([row["loss"] for row in train("one")] == [row["loss"] for row in again], "lengths instead of the mask")
+    holes = {**data, "attention_mask": data["attention_mask"].copy()}
+    holes["attention_mask"][::3, 1] = 0
+    write("data.safetensors", holes)
+    for directory in "padded", "packed":
+        run(f"{directory}/train", "--data", "data.safetensors", "--steps", "2", "--log", f"{directory}.csv", "--quiet")
+    with open("padded.csv") as a, open("packed.csv") as b:
+        for old, new in zip(csv.DictReader(a), csv.DictReader(b)):
+            expect(close(new["loss"], old["loss"]), f"masks with holes: loss {new['loss']}, padded {old['loss']}")
+    write("data.safetensors", {**data, "lengths": lengths.astype("i4") + LONGEST})
+    expect("impossible lengths" in run("one/train", "--data", "data.safetensors", "--steps", "1", code=1), "wrong lengths")
+    write("data.safetensors", data)
+
+
+def test_refused():
+    def refused(model, why, *options, code=1):
+        said = run(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options, code=code)
+        expect(why in said, f"{model}: {why} is not in:\n{said}")
+    short = ("--dim", "batch=4", "--dim", "seq=4,8,16")
+    refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding has an influence", *short)
+    refused("bert-nano-qa-opset17-dyn", "takes tokens or rows for classes", *short, "--loss", "cross-entropy:start_logits:a")
+    refused("bert-nano-seqcls-opset17-fix", "is fixed", *short)
+    refused("bert-nano-seqcls-opset17-dyn", "needs a data set", "--dim", "batch=4", "--dim", "seq=auto:16", code=2)
+    refused("bert-nano-seqcls-opset17-dyn", "no --dim has several", "--dim", "batch=4", "--dim", "seq=16", "--lengths",
+            "data.safetensors", code=2)
+    refused("bert-nano-seqcls-opset17-dyn", "more than --dim", "--dim", "batch=4", "--dim", "seq=auto:8", "--lengths",
+            "data.safetensors")
+    run(SKYCC, "check", NANO, "--dim", "batch=4", "--dim", "seq=8,16", code=2)
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.chdir(scratch)
+    data, lengths = make_data()
+    write("data.safetensors", data)
+    test_padded_and_packed(lengths)
+    test_any_cut()
+    test_lengths_of_data(data, lengths)
+    test_refused()
+sys.exit(failures > 0)

@@ -1,0 +1,38 @@
+#!/bin/bash
+# What `cmake --install` installs builds examples/pipeline, also after it was moved, and only what changed again.
+#
+#   tests/examples/test_package.sh BUILD_DIRECTORY SOURCE_DIRECTORY
+set -eu
+# shellcheck source=tests/common/test.sh
+source "$(dirname "$0")/../common/test.sh"
+build=$1
+source=$2
+enter_scratch_folder
+export XDG_CACHE_HOME=$scratch/cache
+
+cmake --install "$build" --prefix "$scratch/installed" >install.log
+for file in bin/skycc lib/skycc/libskyrt.a share/man/man1/skycc.1 share/bash-completion/completions/skycc \
+    share/zsh/vendor-completions/_skycc share/fish/vendor_completions.d/skycc.fish; do
+    [ -s "installed/$file" ] || die "$file is not installed"
+done
+if grep -rl -e "$build" -e "$source" -e "$scratch" installed; then die "a path of where it was built or installed is in these"; fi
+mkdir moved
+mv installed moved/prefix
+
+cp -r "$source/examples/pipeline" example
+cmake -G Ninja -S example -B work -DCMAKE_PREFIX_PATH="$scratch/moved/prefix" >configure.log
+cmake --build work >build.log
+ctest --test-dir work --output-on-failure >test.log || die "the example's tests: $(cat test.log)"
+
+# Again only for what changed: nothing, then the cluster file.
+cmake --build work | grep -q 'no work to do' || die "it is built again without a change"
+touch example/devices.yaml
+cmake --build work | grep -q Compiling || die "it is not built again after a change"
+sed -i 's/FAIL_ABOVE 2/FAIL_ABOVE 1e-9/' example/CMakeLists.txt
+if cmake --build work >build.log; then die "a plan slower than FAIL_ABOVE is taken"; fi
+grep -q 'fail-above' build.log || die "FAIL_ABOVE is not said to be why: $(cat build.log)"
+
+export PKG_CONFIG_PATH=$scratch/moved/prefix/lib/pkgconfig
+"$(pkg-config --variable=compiler skycc)" --version | grep -qF "$(pkg-config --modversion skycc)" || die "pkg-config"
+[ -e "$(pkg-config --variable=runtime skycc)" ] || die "pkg-config does not find the runtime library"
+finish "installed, moved, and used by examples/pipeline"

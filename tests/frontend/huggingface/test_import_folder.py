@@ -1,0 +1,102 @@
+#!/usr/bin/python3
+"""Folders of every architecture, as `skycc import` reads them: outputs of every head beside those of the Hugging Face
+library in float64, and gradients of some.
+
+    tests/frontend/huggingface/test_import_folder.py SKYCC FOLDERS
+
+FOLDERS is tests/data/huggingface, whose make_folders.py says what lies there.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+import safetensors_files  # noqa: E402
+
+HEADS = {"seqcls": ["--head", "seqcls:2"], "tokcls": ["--head", "tokcls:2"], "qa": ["--head", "qa"],
+         "mlm": ["--head", "mlm"], "base": []}
+OUTPUT, LOSS, GRADIENT = 1e-5, 1e-5, 1e-5
+SAME_CODE = {"xlm-roberta", "camembert"}  # as roberta: one head will do
+skycc, data = sys.argv[1:3]
+failures = []
+
+
+def require(holds, *message):
+    if not holds:
+        failures.append(" ".join(map(str, message)))
+        print("FAILED:", failures[-1])
+
+
+def call(*arguments):
+    return subprocess.run([skycc, *arguments], capture_output=True, text=True)
+
+
+def encoder_alone(name):
+    """The folder, as a class without a head would have written its config.json."""
+    shutil.copytree(f"{data}/{name}", f"{name}/alone")
+    with open(f"{name}/alone/config.json") as file:
+        config = json.load(file)
+    config["architectures"] = [config["architectures"][0].split("For")[0] + "Model"]
+    with open(f"{name}/alone/config.json", "w") as file:
+        json.dump(config, file)
+    return f"{name}/alone"
+
+
+def compare_outputs(name, head, reference):
+    folder = f"{data}/{name}" if head != "base" else encoder_alone(name)
+    result = call("import", folder, *HEADS[head], "-o", f"{name}/model.onnx")
+    require(result.returncode == 0, name, head, result.stderr)
+    require("new:" not in result.stderr, name, head, "draws what the folder has:", result.stderr)
+    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--interpret", "-o", f"{name}/out.safetensors")
+    require(result.returncode == 0 and not result.stderr, name, head, result.stderr)
+    outputs = {key[4:]: value for key, value in safetensors_files.read(f"{name}/out.safetensors").items() if key.startswith("out/")}
+    wanted = {key.split("/")[1]: value for key, value in reference.items() if key.startswith(head + "/")}
+    wanted.pop("loss", None)
+    require(outputs.keys() == wanted.keys(), name, head, "outputs", outputs.keys(), "wanted", wanted.keys())
+    mask = reference["in/attention_mask"].astype(bool)
+    for key in outputs.keys() & wanted.keys():
+        error = np.abs(outputs[key] - wanted[key])
+        if error.shape[:2] == mask.shape:  # what stands at padding the library itself computes in several ways
+            error = error[mask]
+        require(error.max() < OUTPUT, name, head, key, "differs by", error.max())
+        print(f"{name:16} {head:8} {key:20} {error.max():.1e}")
+
+
+def compare_gradients(name, reference):
+    wanted = {key[9:]: value for key, value in reference.items() if key.startswith("gradient/")}
+    if not wanted:
+        return
+    call("import", f"{data}/{name}", *HEADS["seqcls"], "-o", f"{name}/model.onnx")
+    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--loss", "cross-entropy",
+                  "--grad", "-o", f"{name}/out.safetensors")
+    require(result.returncode == 0, name, result.stderr)
+    found = safetensors_files.read(f"{name}/out.safetensors")
+    gradients = {key[5:]: value for key, value in found.items() if key.startswith("grad/")}
+    require(abs(found["loss"] - reference["seqcls/loss"]) < LOSS, name, "loss")
+    require(gradients.keys() == wanted.keys(), name, "trains", gradients.keys() ^ wanted.keys())
+    largest = max(np.abs(value).max() for value in wanted.values())
+    for key in gradients.keys() & wanted.keys():
+        error = np.abs(gradients[key] - wanted[key]).max() / max(np.abs(wanted[key]).max(), 1e-3 * largest)
+        require(error < GRADIENT, name, "gradient of", key, "differs by", error)
+
+
+def compare_family(name):
+    os.mkdir(name)
+    reference = safetensors_files.read(f"{data}/{name}/reference.safetensors")
+    for head in HEADS if name not in SAME_CODE else ["seqcls"]:
+        compare_outputs(name, head, reference)
+    compare_gradients(name, reference)
+    result = call("check", f"{name}/model.onnx", "--dropout", "0.1", "--dim", "batch=2", "--dim", "seq=11")
+    require("drop" not in result.stderr, name, "--dropout:", result.stderr)
+
+
+with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(4) as pool:
+    os.chdir(scratch)
+    list(pool.map(compare_family, sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))))
+sys.exit(1 if failures else 0)

@@ -1,0 +1,286 @@
+/* Tables whose columns are named: TSV, CSV, JSON lines, labels, rows held out. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/safetensors.h"
+#include "frontend/text/labels.h"
+#include "frontend/text/text_dataset.h"
+#include "tests/common/scratch.h"
+
+#define MODELS SKY_TEST_DATA "/../../models/glue"
+
+enum { LENGTH = 16, THE = 1996, CAT = 4937, CLS = 101, SEP = 102 };
+
+static Tokenizer *tokenizer;
+static Scratch output;
+static char *held_out; /* the file beside it */
+
+static int open_tokenizer(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    tokenizer = tokenizer_open(MODELS "/bert-base-uncased-vocab.txt", true, &diagnostics);
+    output = scratch_text("");
+    held_out = dataset_holdout_path(output.path);
+    return tokenizer ? 0 : -1;
+}
+
+static int close_tokenizer(void **state)
+{
+    (void)state;
+    tokenizer_free(tokenizer);
+    unlink(output.path), unlink(held_out);
+    free(held_out);
+    return 0;
+}
+
+static const DatasetOptions by_name = {
+    .task = DATASET_COLUMNS, .max_length = LENGTH, .text_columns = "text", .label_column = "label"};
+
+/* What is said about a table; NULL if it is fine. free() it. */
+static char *tokenize(const char *text, size_t size, DatasetOptions options, int *exit_code)
+{
+    Scratch table = scratch_file(text, size);
+    Diagnostics diagnostics = {0};
+    DatasetSummary summary;
+    bool ok = dataset_tokenize(tokenizer, &options, table.path, output.path, &summary, &diagnostics);
+    char *messages = diagnostics_text(&diagnostics);
+    *exit_code = diagnostics.exit_code;
+    assert_int_equal(ok, diagnostics.errors == 0);
+    diagnostics_free(&diagnostics);
+    unlink(table.path);
+    if (!ok || *messages) return messages;
+    free(messages);
+    return NULL;
+}
+
+static void must_tokenize(const char *text, DatasetOptions options)
+{
+    int code;
+    char *messages = tokenize(text, strlen(text), options, &code);
+    if (messages) fail_msg("%s: %s", text, messages);
+}
+
+static SafeTensors open_file(const char *path)
+{
+    SafeTensors file;
+    Diagnostics diagnostics = {0};
+    assert_true(safetensors_open(&file, path, &diagnostics));
+    return file;
+}
+
+static const void *tensor(const SafeTensors *file, const char *name, DType dtype, int64_t rows)
+{
+    const SafeTensor *found = safetensors_find(file, name);
+    assert_non_null(found);
+    assert_int_equal(found->dtype, dtype);
+    assert_int_equal(found->shape.dim[0], rows);
+    return found->data;
+}
+
+/* One row of each format, and its ids. */
+static void every_format_gives_the_same_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        TableFormat format;
+        const char *text;
+    } cases[] = {
+        {TABLE_TSV, "id\tlabel\ttext\n1\t1\tthe cat\n2\t0\tcat\n"},
+        {TABLE_TSV, "\xef\xbb\xbftext\tlabel\r\nthe cat\t1\r\n\r\ncat\t0"},
+        {TABLE_CSV, "text,label\nthe cat,1\ncat,0\n"},
+        {TABLE_CSV, "\xef\xbb\xbflabel,\"text\"\r\n1,\"the\r\ncat\"\r\n\"0\",cat\r\n"},
+        {TABLE_CSV, "id,text,label\n\"a,\"\"b\"\"\",the cat,1\n,\"cat\",0"},
+        {TABLE_JSONL, "{\"text\": \"the cat\", \"label\": 1}\n{\"label\": 0, \"text\": \"cat\", \"more\": [1]}\n"},
+        {TABLE_JSONL,
+         "{\"text\": \"\\u0074he cat\", \"label\": \"1\"}\r\n\r\n{\"text\": \"c\\u0000at\", \"label\": 0}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        DatasetOptions options = by_name;
+        options.format = cases[i].format;
+        must_tokenize(cases[i].text, options);
+        SafeTensors file = open_file(output.path);
+        const int32_t *ids = tensor(&file, "input_ids", DTYPE_I32, 2);
+        assert_memory_equal(ids, ((int32_t[]){CLS, THE, CAT, SEP, 0}), 20);
+        assert_memory_equal(ids + LENGTH, ((int32_t[]){CLS, CAT, SEP, 0}), 16);
+        assert_memory_equal(tensor(&file, "lengths", DTYPE_I32, 2), ((int32_t[]){4, 3}), 8);
+        assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), ((int32_t[]){1, 0}), 8);
+        assert_null(safetensors_metadata(&file, "labels"));
+        safetensors_close(&file);
+    }
+}
+
+static void quotes_of_csv_are_taken_off(void **state)
+{
+    (void)state;
+    DatasetOptions options = by_name;
+    options.format = TABLE_CSV;
+    options.text_columns = "a,b";
+    must_tokenize("a,b,label\n\"the \"\"cat\"\"\",\"cat, the\",yes\n\"\",the,no\n", options);
+    SafeTensors file = open_file(output.path);
+    const int32_t *ids = tensor(&file, "input_ids", DTYPE_I32, 2),
+                  *types = tensor(&file, "token_type_ids", DTYPE_I32, 2);
+    /* [CLS] the " cat " [SEP] cat , the [SEP] */
+    assert_memory_equal(ids, ((int32_t[]){CLS, THE, 1000, CAT, 1000, SEP, CAT, 1010, THE, SEP, 0}), 44);
+    assert_memory_equal(ids + LENGTH, ((int32_t[]){CLS, SEP, THE, SEP, 0}), 20);
+    assert_int_equal(types[5], 0);
+    assert_int_equal(types[6], 1);
+    assert_string_equal(safetensors_metadata(&file, "labels"), "[\"no\",\"yes\"]");
+    assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), ((int32_t[]){1, 0}), 8);
+    Arena arena = {0};
+    size_t count;
+    const char *const *names = label_names_read(safetensors_metadata(&file, "labels"), &arena, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(names[1], "yes");
+    arena_free(&arena);
+    safetensors_close(&file);
+}
+
+static void numbers_that_are_not_whole_are_values(void **state)
+{
+    (void)state;
+    must_tokenize("text\tlabel\nthe\t2.5\ncat\t3\nthe\t-1e-1\n", by_name);
+    SafeTensors file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_F32, 3), ((float[]){2.5f, 3, -0.1f}), 12);
+    safetensors_close(&file);
+    DatasetOptions options = by_name;
+    options.regression = true;
+    must_tokenize("text\tlabel\nthe\t2\ncat\t3\n", options);
+    file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_F32, 2), ((float[]){2, 3}), 8);
+    safetensors_close(&file);
+    options = by_name;
+    options.format = TABLE_JSONL;
+    must_tokenize("{\"text\": \"the\", \"label\": 2.0}\n{\"text\": \"cat\", \"label\": 3.0}\n", options);
+    file = open_file(output.path);
+    tensor(&file, "labels", DTYPE_F32, 2);
+    safetensors_close(&file);
+}
+
+static void labels_of_another_file_are_kept(void **state)
+{
+    (void)state;
+    Scratch former = scratch_text("");
+    must_tokenize("text\tlabel\nthe\tnews\ncat\tarts\nthe\tsports\n", by_name);
+    assert_int_equal(rename(output.path, former.path), 0);
+    DatasetOptions options = by_name;
+    options.labels_of = former.path;
+    must_tokenize("text\tlabel\nthe\tsports\ncat\tnews\n", options);
+    SafeTensors file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), ((int32_t[]){2, 1}), 8);
+    assert_string_equal(safetensors_metadata(&file, "labels"), "[\"arts\",\"news\",\"sports\"]");
+    safetensors_close(&file);
+    static const char unknown[] = "text\tlabel\nthe\tsports\ncat\tweather\n";
+    int code;
+    char *messages = tokenize(unknown, strlen(unknown), options, &code);
+    assert_non_null(strstr(messages, ":3: error: 'weather' is not among the labels"));
+    assert_non_null(strstr(messages, "arts, news, sports"));
+    assert_int_equal(code, EXIT_BAD_INPUT);
+    free(messages);
+    unlink(former.path);
+}
+
+static void rows_are_held_out_by_the_seed(void **state)
+{
+    (void)state;
+    enum { ROWS = 50 };
+    Buffer text = {0};
+    buffer_print(&text, "text\tlabel\n");
+    for (int i = 0; i < ROWS; i++) buffer_print(&text, "the\t%d\n", i);
+    int32_t former[5] = {0};
+    for (int run = 0; run < 3; run++) {
+        DatasetOptions options = by_name;
+        options.holdout = run == 2 ? 5 : 0.1;
+        options.seed = run == 2 ? 2 : 1;
+        must_tokenize(buffer_text(&text), options);
+        SafeTensors rest = open_file(output.path), held = open_file(held_out);
+        const int32_t *kept = tensor(&rest, "labels", DTYPE_I32, ROWS - 5),
+                      *taken = tensor(&held, "labels", DTYPE_I32, 5);
+        int at = 0;
+        for (int32_t i = 0; i < ROWS; i++) { /* both in order, and every row in one of them */
+            if (at < 5 && taken[at] == i)
+                at++;
+            else
+                assert_int_equal(kept[i - at], i);
+        }
+        assert_int_equal(at, 5);
+        if (run == 1) assert_memory_equal(taken, former, sizeof former);
+        if (run == 2) assert_memory_not_equal(taken, former, sizeof former);
+        memcpy(former, taken, sizeof former);
+        safetensors_close(&rest), safetensors_close(&held);
+    }
+    buffer_free(&text);
+}
+
+static void refuses(const char *text, size_t size, DatasetOptions options, int exit_code, const char *expected)
+{
+    int code;
+    char *messages = tokenize(text, size, options, &code);
+    if (!messages || !strstr(messages, expected)) fail_msg("'%s' is not in: %s", expected, messages ? messages : "");
+    assert_int_equal(code, exit_code);
+    free(messages);
+}
+
+static void malformed_tables_are_refused_with_their_places(void **state)
+{
+    (void)state;
+    static const struct {
+        TableFormat format;
+        const char *text, *expected;
+    } cases[] = {
+        {TABLE_TSV, "", "holds no examples"},
+        {TABLE_TSV, "text\tlabel\n", "holds no examples"},
+        {TABLE_TSV, "review\tlabel\na\t1\n",
+         ":1: error: names no column 'text'\n    hint: the columns are review, label"},
+        {TABLE_TSV, "text\tlabel\ttext\na\t1\tb\n", ":1: error: names the column 'text' twice"},
+        {TABLE_TSV, "text\tlabel\na\n", ":2: error: has 1 columns where the first line has 2"},
+        {TABLE_TSV, "text\tlabel\na\t\n", ":2: error: has no label"},
+        {TABLE_TSV, "text\tlabel\na\t1\nb\tx\n", ":3: warning: 'x' is no number, as 1 of the 2"},
+        {TABLE_CSV, "text,label\na,\"1\nb,2\n", ":2:3: error: the quote that opens here is never closed"},
+        {TABLE_CSV, "text,label\n\"a\"b,1\n", ":2:4: error: text follows a closing quote"},
+        {TABLE_CSV, "text,label\na\"b\",1\n", ":2:2: error: a quote inside a field"},
+        {TABLE_CSV, "text,label\n\"a\n\nb\",1\nc\n", ":5: error: has 1 columns"},
+        {TABLE_CSV, "text,label\n\xff,1\n", ":2: error: is not UTF-8: byte 1"},
+        {TABLE_JSONL, "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"}\n", ":2: error: has no label"},
+        {TABLE_JSONL, "{\"label\": 1}\n", ":1: error: has no 'text'"},
+        {TABLE_JSONL, "{\"text\": null, \"label\": 1}\n", ":1: error: has no 'text'"},
+        {TABLE_JSONL, "{\"text\": [1], \"label\": 1}\n", ":1: error: 'text' is neither text nor a number"},
+        {TABLE_JSONL, "{\"text\": \"a\", \"text\": \"b\"}\n", ":1:20: error: duplicate object key"},
+        {TABLE_JSONL, "\n[1]\n", ":2: error: is no JSON object"},
+        {TABLE_JSONL, "{\"text\": \"a\"\n", ":1:12: error: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        DatasetOptions options = by_name;
+        options.format = cases[i].format;
+        refuses(cases[i].text, strlen(cases[i].text), options,
+                strstr(cases[i].expected, "warning") ? 0 : EXIT_BAD_INPUT, cases[i].expected);
+    }
+    DatasetOptions options = by_name;
+    refuses("text\tlabel\na\tx\0y\n", 17, options, EXIT_BAD_INPUT, ":2: error: the label contains a zero byte");
+    options.text_columns = "a,,b";
+    refuses("a\tb\n", 4, options, EXIT_USAGE, "--text takes the name of a column");
+    options = by_name;
+    options.regression = true;
+    refuses("text\tlabel\na\thigh\n", 18, options, EXIT_BAD_INPUT, ":2: error: the label 'high' is no number");
+    options = by_name;
+    options.holdout = 0.1;
+    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to hold out");
+    options.holdout = 2;
+    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to train on");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_gives_the_same_rows),
+        cmocka_unit_test(quotes_of_csv_are_taken_off),
+        cmocka_unit_test(numbers_that_are_not_whole_are_values),
+        cmocka_unit_test(labels_of_another_file_are_kept),
+        cmocka_unit_test(rows_are_held_out_by_the_seed),
+        cmocka_unit_test(malformed_tables_are_refused_with_their_places),
+    };
+    return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
+}

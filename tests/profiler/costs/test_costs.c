@@ -1,0 +1,176 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "profiler/costs/costs.h"
+#include "tests/common/scratch.h"
+
+static const char full[] =
+    "{\"format\":\"skycc.costs/1\",\"name\":\"tiny \\\"q\\\"\",\"microbatches\":4,"
+    "\"layers\":[{\"name\":\"a\",\"forward_s\":0.1,\"backward_s\":0.2,\"update_s\":0.001,\"memory_bytes\":7,\"output_"
+    "bytes\":9},"
+    "{\"name\":\"b\",\"forward_s\":0.3,\"backward_s\":0.5,\"state_bytes\":11,\"stash_bytes\":5,\"scratch_bytes\":3}],"
+    "\"devices\":[{\"name\":\"x\",\"slowdown\":2.5,\"memory_bytes\":100,\"region\":\"r\"},"
+    "{\"name\":\"y\",\"region\":\"s\",\"forward_s\":[1,2],\"backward_s\":[3,4]}],"
+    "\"links\":{\"regions\":[\"r\",\"s\"],\"latency_s\":[[0,0.1],[0.1,0]],\"bandwidth_Bps\":[[1e9,1e8],[1e8,1e9]]},"
+    "\"keep\":{\"inputs\":\"y\"}}";
+
+static bool parse_costs(Costs *costs, const char *text, Diagnostics *diagnostics)
+{
+    Scratch file = scratch_text(text);
+    bool ok = costs_read(costs, file.path, diagnostics);
+    unlink(file.path);
+    return ok;
+}
+
+static void costs_read_what_they_print(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    Costs costs, again;
+    assert_true(parse_costs(&costs, full, &diagnostics));
+    assert_int_equal(costs.microbatches, 4);
+    assert_string_equal(costs.name, "tiny \"q\"");
+    assert_true(costs.layers[0].resident);
+    assert_false(costs.layers[1].resident);
+    assert_int_equal(costs.layers[1].stash_bytes, 5);
+    assert_int_equal(costs.devices[1].region, 1);
+    assert_true(costs.devices[1].memory_bytes == COSTS_NO_LIMIT);
+    assert_true(costs_forward_s(&costs, 0, 1) == 2.5 * 0.3);
+    assert_true(costs_forward_s(&costs, 1, 1) == 2);
+    assert_string_equal(costs.keep_inputs, "y");
+    assert_null(costs.keep_labels);
+    Buffer first = {0}, second = {0};
+    costs_print(&costs, &first);
+    assert_true(parse_costs(&again, buffer_text(&first), &diagnostics));
+    costs_print(&again, &second);
+    assert_string_equal(buffer_text(&first), buffer_text(&second));
+    Hash a = costs_hash(&costs), b = costs_hash(&again);
+    assert_memory_equal(&a, &b, sizeof a);
+    buffer_free(&first);
+    buffer_free(&second);
+    costs_free(&costs);
+    costs_free(&again);
+    diagnostics_free(&diagnostics);
+}
+
+/* `full` with the first `from` replaced by `to`. */
+static const char rows[] = "\"microbatches\":4,\"rows\":{\"batch\":8,\"lines\":2,\"length\":10,\"slots\":3,"
+                           "\"microbatches\":[[2,3],[3,1]],\"lengths\":[[1,20],[10,12]]},";
+
+static void rows_come_back(void **state)
+{
+    (void)state;
+    Costs costs, again;
+    char text[2048];
+    Diagnostics diagnostics = {0};
+    Buffer first = {0};
+    const char *at = strstr(full, "\"microbatches\":4,");
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, rows, at + strlen("\"microbatches\":4,"));
+    assert_true(parse_costs(&costs, text, &diagnostics));
+    assert_int_equal(row_samples_steps(&costs.rows), 4);
+    assert_int_equal(row_samples_microbatches(&costs.rows), 9);
+    assert_int_equal(row_samples_worst(&costs.rows), 3);
+    assert_true(row_samples_mean(&costs.rows) == 2.25);
+    assert_true(fabs(row_samples_padding(&costs.rows) - (1 - 140 / (9 * 20.0))) < 1e-15);
+    assert_true(fabs(row_samples_padded(&costs.rows) - (1 - 140 / 320.0)) < 1e-15);
+    assert_int_equal(row_samples_rounds(&costs.rows, 4, 7), 9); /* 8.75 */
+    assert_int_equal(row_samples_rounds(&costs.rows, 4, 8), 10);
+    assert_int_equal(row_samples_rounds(&(RowSamples){0}, 4, 7), 21);
+    costs_print(&costs, &first);
+    assert_true(parse_costs(&again, buffer_text(&first), &diagnostics));
+    assert_true(row_samples_equal(&costs.rows, &again.rows));
+    again.rows.lengths[1].times++;
+    assert_false(row_samples_equal(&costs.rows, &again.rows));
+    buffer_free(&first);
+    costs_free(&costs);
+    costs_free(&again);
+}
+
+static void impossible_rows_are_refused(void **state)
+{
+    (void)state;
+    static const char *const changes[][2] = {
+        {"[2,3]", "[2,2]"},     /* three steps */
+        {"[3,1]", "[5,1]"},     /* more than fit */
+        {"[3,1]", "[2,1]"},     /* twice the same */
+        {"[2,3]", "[0,3]"},     /* a step of nothing */
+        {"[2,3]", "[2,3,4]"},   /* no pair */
+        {"[1,20]", "[1,19]"},   /* rows that are missing */
+        {"[10,12]", "[11,12]"}, /* longer than a line */
+        {"[1,20]", "[9,20]"},   /* more tokens than there is room for */
+        {"\"lines\":2", "\"lines\":1"},
+        {"\"slots\":3", "\"slots\":0"},
+        {"\"batch\":8", "\"batch\":-8"},
+        {"[[1,20],[10,12]]", "[]"},
+        {"\"length\":10,", ""},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char text[2048], changed[512];
+        Costs costs;
+        Diagnostics diagnostics = {0};
+        const char *at = strstr(full, "\"microbatches\":4,"), *from = strstr(rows, changes[i][0]);
+        assert_non_null(from);
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(from - rows), rows, changes[i][1],
+                 from + strlen(changes[i][0]));
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, changed, at + strlen("\"microbatches\":4,"));
+        if (parse_costs(&costs, text, &diagnostics)) fail_msg("%s for %s is taken", changes[i][1], changes[i][0]);
+        assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+        diagnostics_free(&diagnostics);
+    }
+}
+
+static void refuses(const char *from, const char *to)
+{
+    char text[2 * sizeof full];
+    const char *found = strstr(full, from);
+    assert_non_null(found);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(found - full), full, to, found + strlen(from));
+    Diagnostics diagnostics = {0};
+    Costs costs;
+    bool ok = parse_costs(&costs, text, &diagnostics);
+    if (ok) fail_msg("accepted %s", text);
+    assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+    diagnostics_free(&diagnostics);
+}
+
+static void bad_costs_are_refused(void **state)
+{
+    (void)state;
+    refuses("costs/1", "costs/2");
+    refuses("\"microbatches\":4", "\"microbatches\":0");
+    refuses("\"forward_s\":0.1", "\"forward_s\":-0.1");
+    refuses("\"forward_s\":0.1", "\"forward_s\":1e300");
+    refuses("\"memory_bytes\":7", "\"memory_bytes\":7,\"state_bytes\":1");
+    refuses("\"memory_bytes\":7", "\"memory_bytes\":-7");
+    refuses("\"memory_bytes\":7", "\"memory_bytes\":\"7\"");
+    refuses("[1,2]", "[1]");
+    refuses("[1,2]", "[1,null]");
+    refuses("\"slowdown\":2.5", "\"slowdown\":0");
+    refuses("\"region\":\"s\"", "\"region\":\"t\"");
+    refuses("\"region\":\"s\"", "\"other\":\"t\"");
+    refuses("\"name\":\"y\"", "\"name\":\"x\"");
+    refuses("[[1e9,1e8],", "[[1e9,0],");
+    refuses("[[1e9,1e8],", "[[1e9,1e8],[1,1],");
+    refuses("\"inputs\":\"y\"", "\"inputs\":\"z\"");
+    refuses("\"keep\":{\"inputs\":\"y\"}}", "\"keep\":{");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(costs_read_what_they_print),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(impossible_rows_are_refused),
+        cmocka_unit_test(bad_costs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,587 @@
+/* The parts of the runtime that need no other ranks. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "runtime/program/execute.h"
+#include "runtime/program/parallel.h"
+#include "runtime/program/step.h"
+#include "runtime/storage/dataset.h"
+#include "runtime/storage/parameters.h"
+#include "runtime/train/training_options.h"
+#include "tests/common/scratch.h"
+
+/* ---- Schedules and scalars ---- */
+
+static void learning_rates_rise_and_fall(void **state)
+{
+    (void)state;
+    LearningRateSchedule s = {.base = 8, .kind = SCHEDULE_LINEAR, .warmup = 4, .total = 12};
+    const double linear[] = {2, 4, 6, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+    for (int i = 0; i <= 12; i++) assert_true(fabs(learning_rate_at(&s, i) - linear[i]) < 1e-12);
+    s.kind = SCHEDULE_COSINE;
+    assert_true(fabs(learning_rate_at(&s, 4) - 8) < 1e-12);
+    assert_true(fabs(learning_rate_at(&s, 8) - 4) < 1e-12);
+    assert_true(learning_rate_at(&s, 11) > 0 && learning_rate_at(&s, 11) < 0.4);
+    assert_true(learning_rate_at(&s, 12) == 0);
+    s.kind = SCHEDULE_CONSTANT;
+    assert_true(learning_rate_at(&s, 1000) == 8);
+}
+
+static void step_scalars_have_two_groups(void **state)
+{
+    (void)state;
+    float scalars[SKY_STEP_SCALARS];
+    SkyOptimizer adam = {SKY_ADAMW, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f};
+    step_scalars(scalars, &adam, 1e-3, 0.01, 0);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 10) < 1e-5f);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION2] * (1 - 0.999f) - 1) < 1e-6f); /* of the float beta */
+    assert_true(scalars[SKY_STEP_WEIGHT_DECAY] == 0.01f);
+    assert_true(scalars[SKY_STEP_GROUP + SKY_STEP_WEIGHT_DECAY] == 0);
+    assert_true(scalars[SKY_STEP_GRADIENT_SCALE] == 1);
+    step_scalars(scalars, &adam, 1e-3, 0.01, 1);
+    assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 1 / 0.19f) < 1e-5f);
+    adam.kind = SKY_SGD;
+    step_scalars(scalars, &adam, 1e-3, 0.01, 0);
+    assert_true(scalars[SKY_STEP_CORRECTION1] == 1 && scalars[SKY_STEP_CORRECTION2] == 1);
+}
+
+static void losses_have_scales_of_their_own(void **state)
+{
+    (void)state;
+    float scalars[SKY_STEP_SCALARS] = {0};
+    const SkyProgram program = {.microbatch_count = 8, .label_count = 3};
+    step_scalars_losses(scalars, &program, (LabelCount[SKY_MOST_LABELS]){{.weight = 4}, {.weight = 0}, {.weight = 2}});
+    assert_true(scalars[SKY_STEP_SHARE] == 0.125f);
+    assert_true(scalars[loss_scale_element(0)] == 0.25f);
+    assert_true(scalars[loss_scale_element(1)] == 0);
+    assert_true(scalars[loss_scale_element(2)] == 0.5f);
+}
+
+/* ---- Data ---- */
+
+static void every_epoch_uses_each_row_once(void **state)
+{
+    (void)state;
+    enum { ROWS = 23, BATCH = 5 };
+    DataOrder order;
+    DataCursor cursor = {0, 0};
+    uint32_t rows[BATCH], first_epoch[4 * BATCH];
+    data_order_open(&order, 42, ROWS, BATCH, true);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int uses[ROWS] = {0}, differ = 0;
+        for (int batch = 0; batch < ROWS / BATCH; batch++) {
+            data_order_next(&order, &cursor, rows);
+            assert_int_equal(cursor.epoch, epoch);
+            assert_int_equal(data_order_at_epoch_end(&order, &cursor), batch == ROWS / BATCH - 1);
+            for (int i = 0; i < BATCH; i++) {
+                assert_int_equal(uses[rows[i]]++, 0);
+                if (epoch == 0) first_epoch[batch * BATCH + i] = rows[i];
+                differ += rows[i] != first_epoch[batch * BATCH + i];
+            }
+        }
+        assert_int_equal(epoch > 0, differ > 0);
+    }
+    /* From a cursor in the middle, the same rows as without the interruption. */
+    data_order_close(&order);
+    data_order_open(&order, 42, ROWS, BATCH, true);
+    cursor = (DataCursor){0, BATCH};
+    data_order_next(&order, &cursor, rows);
+    assert_memory_equal(rows, first_epoch + BATCH, sizeof rows);
+    data_order_close(&order);
+    data_order_open(&order, 42, ROWS, BATCH, false);
+    cursor = (DataCursor){7, BATCH};
+    data_order_next(&order, &cursor, rows);
+    for (uint32_t i = 0; i < BATCH; i++) assert_int_equal(rows[i], BATCH + i);
+    data_order_close(&order);
+}
+
+/* A program that reads `ids` [2,3] and `labels` [2] of the given types. */
+static SkyProgram *reading_program(DType ids, DType labels)
+{
+    static SkyTensor inputs[2];
+    static SkyStage stage;
+    static SkyProgram program;
+    static const SkyLabels label_inputs[] = {{.name = "other", .ignore_index = 2, .classes = 3},
+                                             {.name = "labels", .ignore_index = -100, .classes = 3}};
+    inputs[0] = (SkyTensor){.name = "ids", .dtype = ids, .rank = 2, .dim = {2, 3}, .value_limit = 10};
+    inputs[1] = (SkyTensor){.name = "labels", .dtype = labels, .rank = 1, .dim = {2}};
+    stage = (SkyStage){.inputs = inputs, .input_count = 2};
+    program = (SkyProgram){.stages = &stage,
+                           .stage_count = 1,
+                           .microbatch_size = 2,
+                           .microbatch_count = 1,
+                           .labels = label_inputs,
+                           .label_count = 2};
+    return &program;
+}
+
+static const char data_path[] = "data.safetensors";
+
+static void write_data(DType id_type, const void *ids, DType label_type, const void *labels)
+{
+    Diagnostics diagnostics = {0};
+    SafeTensorsWriter *writer = safetensors_writer();
+    safetensors_writer_add(writer, "ids", id_type, &(Shape){2, {4, 3}}, ids);
+    safetensors_writer_add(writer, "labels", label_type, &(Shape){1, {4}}, labels);
+    assert_true(safetensors_write(writer, data_path, &diagnostics));
+}
+
+static const int32_t good_ids[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1}, good_labels[] = {0, -100, 2, 1};
+
+static void rows_are_converted(void **state)
+{
+    (void)state;
+    const DType types[] = {DTYPE_I32, DTYPE_I64, DTYPE_F32, DTYPE_U8, DTYPE_I16};
+    write_data(DTYPE_I32, good_ids, DTYPE_I32, good_labels);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        SkyProgram *program = reading_program(types[t], DTYPE_I64);
+        Diagnostics diagnostics = {0};
+        Dataset data;
+        assert_true(dataset_open(&data, data_path, program, &diagnostics));
+        assert_int_equal(data.rows, 4);
+        const uint32_t rows[] = {3, 1}, padded[] = {2, DATASET_NO_ROW};
+        int64_t ids[6], labels[2];
+        dataset_fill(&data, program, &program->stages->inputs[0], rows, ids);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(element_as_integer(types[t], ids, i), good_ids[rows[i / 3] * 3 + (uint32_t)i % 3]);
+        dataset_fill(&data, program, &program->stages->inputs[1], padded, labels);
+        assert_int_equal(labels[0], 2);
+        assert_int_equal(labels[1], -100);
+        dataset_fill(&data, program, &program->stages->inputs[0], padded, ids);
+        assert_int_equal(element_as_integer(types[t], ids, 3), good_ids[0]);
+        LabelCount valid[SKY_MOST_LABELS];
+        for (int i = 0; i < 2; i++) {
+            dataset_count_labels(&data, program, i ? padded : rows, 2, valid);
+            assert_int_equal(valid[0].count, 0);
+            assert_int_equal(valid[1].count, 1);
+        }
+        dataset_close(&data);
+    }
+}
+
+static void refuse_data(SkyProgram *program, const char *expected)
+{
+    Diagnostics diagnostics = {0};
+    Dataset data;
+    assert_false(dataset_open(&data, data_path, program, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, expected);
+}
+
+static void values_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    float fractions[12] = {0.5f}, floats[4] = {0, 1, NAN, 2};
+    write_data(DTYPE_F32, fractions, DTYPE_I32, good_labels);
+    refuse_data(reading_program(DTYPE_I64, DTYPE_I64), "'ids': holds f32, but the model wants integers (i64)");
+    write_data(DTYPE_I32, good_ids, DTYPE_F32, floats);
+    refuse_data(reading_program(DTYPE_I64, DTYPE_F32), "'labels': element 2 is not finite");
+    int64_t wide[12] = {0, 0, 0, 0, 1LL << 32};
+    write_data(DTYPE_I64, wide, DTYPE_I32, good_labels);
+    SkyProgram *program = reading_program(DTYPE_I32, DTYPE_I64);
+    refuse_data(program, "row 1 holds 4294967296, which is not in 0 ... 9");
+    ((SkyTensor *)program->stages->inputs)[0].value_limit = 0; /* then the type is the limit */
+    refuse_data(program, "row 1 holds 4294967296, which is not in -2147483648 ... 2147483647");
+}
+
+/* Two positions a row, of which the first is compared with nothing; the second program reads them as probabilities. */
+static void labels_weigh_what_their_kind_says(void **state)
+{
+    (void)state;
+    static const float weights[] = {0.5f, 0, 4};
+    static const int32_t classes[] = {2, 0, 0, -100, 1, 1, 2, 2};
+    const float numbers[] = {0.5f, NAN, -100, 1, 0, 0.25f, NAN, NAN};
+    const Shape shape = {2, {4, 2}};
+    static const struct {
+        SkyLabels labels;
+        LabelCount expected; /* of rows 0 ... 3 */
+    } cases[] = {
+        {{.kind = SKY_LABELS_CLASSES, .ignore_index = -100}, {7, 7}},
+        {{.kind = SKY_LABELS_CLASSES, .ignore_index = -100, .shifted = 1}, {3, 3}},
+        {{.kind = SKY_LABELS_CLASSES, .ignore_index = -100, .weights = weights, .weight_count = 3}, {7, 13}},
+        {{.kind = SKY_LABELS_CLASSES, .ignore_index = 2, .weights = weights, .weight_count = 3, .shifted = 1},
+         {3, 1.5}},
+        {{.kind = SKY_LABELS_NUMBERS}, {5, 5}},
+        {{.kind = SKY_LABELS_PROBABILITIES, .ignore_index = -100}, {4, 4}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool number = cases[i].labels.kind != SKY_LABELS_CLASSES;
+        LabelCount count = {0};
+        const void *data = number ? (const void *)numbers : (const void *)classes;
+        labels_count(&cases[i].labels, number ? DTYPE_F32 : DTYPE_I32, &shape, data, 0, 4, &count);
+        assert_int_equal(count.count, cases[i].expected.count);
+        assert_true(count.weight == cases[i].expected.weight);
+    }
+}
+
+static void numbers_as_labels_are_checked_and_padded(void **state)
+{
+    (void)state;
+    const float good[4] = {0.5f, NAN, -100, 1}, bad[4] = {0.5f, 0, 3, 1};
+    const double infinite[4] = {0, 0, -INFINITY, 0};
+    SkyProgram *program = reading_program(DTYPE_I64, DTYPE_F32);
+    SkyLabels labels = {.name = "labels", .kind = SKY_LABELS_PROBABILITIES, .ignore_index = -100};
+    program->labels = &labels;
+    program->label_count = 1;
+    write_data(DTYPE_I32, good_ids, DTYPE_F32, bad);
+    refuse_data(program, "'labels': row 2 holds 3, which is not in 0 ... 1");
+    write_data(DTYPE_I32, good_ids, DTYPE_F32, good);
+    Diagnostics diagnostics = {0};
+    Dataset data;
+    LabelCount count[SKY_MOST_LABELS];
+    float filled[2];
+    const uint32_t rows[] = {0, 2, 1, 3}, padded[] = {3, DATASET_NO_ROW};
+    assert_true(dataset_open(&data, data_path, program, &diagnostics));
+    dataset_count_labels(&data, program, rows, 4, count);
+    assert_int_equal(count[0].count, 2);
+    dataset_fill(&data, program, &program->stages->inputs[1], padded, filled);
+    assert_true(filled[0] == 1 && isnan(filled[1]));
+    dataset_close(&data);
+    labels.kind = SKY_LABELS_NUMBERS;
+    write_data(DTYPE_I32, good_ids, DTYPE_F64, infinite);
+    refuse_data(program, "'labels': row 2 holds -inf, which is not finite");
+}
+
+/* ---- Execution ---- */
+
+enum { UNITS = 10007 };
+
+static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    int32_t *counts = operands[0];
+    int64_t *own = scratch;
+    *own = begin;
+    for (int64_t i = begin; i < end; i++) counts[i] += (uintptr_t)scratch % MEMORY_ALIGNMENT ? 100 : 1;
+    if (*own != begin) counts[begin] = -1; /* somebody else's scratch */
+}
+
+static bool reject(const void *kernel, void *const *operands, int64_t block)
+{
+    (void)operands, (void)block;
+    return *(const int *)kernel != 13;
+}
+
+static void calls_run_on_threads_and_slots(void **state)
+{
+    (void)state;
+    const SkyLocation operand = {.space = SKY_SPACE_SLOT, .offset = 64};
+    const int fine = 12, bad = 13;
+    const SkyCall forward[] = {{.kernel = count_units,
+                                .operands = &operand,
+                                .operand_count = 1,
+                                .units = UNITS,
+                                .nanoseconds = 1000000,
+                                .name = "count"}};
+    const SkyCall backward[] = {{.interpreted = &fine, .name = "fine"}, {.interpreted = &bad, .name = "the bad call"}};
+    SkyStage stage = {.slot_count = 3,
+                      .lists = {[SKY_LIST_FORWARD] = {.calls = forward, .count = 1},
+                                [SKY_LIST_BACKWARD] = {.calls = backward, .count = 2}},
+                      .thread_scratch_bytes = 8};
+    stage.space_bytes[SKY_SPACE_SLOT] = 64 + UNITS * sizeof(int32_t);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 3, reject, &diagnostics));
+    assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 1, &diagnostics));
+    assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 1, &diagnostics));
+    assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 2, &diagnostics));
+    for (uint32_t slot = 0; slot < 3; slot++) {
+        const int32_t *counts = execution_address(&execution, 0, slot, operand);
+        assert_int_equal((uintptr_t)counts % MEMORY_ALIGNMENT, 0);
+        const int expected[] = {0, 2, 1};
+        for (int i = 0; i < UNITS; i++) assert_int_equal(counts[i], expected[slot]);
+    }
+    assert_false(execution_run(&execution, 0, SKY_LIST_BACKWARD, 0, &diagnostics));
+    assert_int_equal(diagnostics.exit_code, EXIT_RUN_FAILED);
+    diagnostics_free(&diagnostics);
+    execution_close(&execution);
+}
+
+enum { ELEMENTS = 840, PIECE_COUNTS = 6, WALKED = 600 };
+
+/* to[i] = from[ELEMENTS - 1 - i] + 1, in as many pieces as the last operand says: wrong unless all of the last call is
+ * done and seen, and every piece is computed once. */
+static void mirror_and_add(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)scratch;
+    const int32_t *from = operands[0], *pieces = operands[2];
+    int32_t *to = operands[1];
+    for (int64_t i = ELEMENTS * begin / *pieces; i < ELEMENTS * end / *pieces; i++)
+        to[i] = to[i] > from[ELEMENTS - 1 - i] ? -1000000 : from[ELEMENTS - 1 - i] + 1;
+}
+
+/* On more threads than this machine may have processors, too; `fails`: an interpreted call in the middle. */
+static void walk_on(int threads, bool fails)
+{
+    static const int32_t pieces[PIECE_COUNTS] = {ELEMENTS, 1, 7, 2, 1, 1};
+    static const int bad = 13;
+    static SkyLocation operands[WALKED][3];
+    static SkyCall calls[WALKED];
+    for (uint32_t i = 0; i < WALKED; i++) {
+        uint32_t units = i * 7 / 3 % PIECE_COUNTS;
+        operands[i][i % 2] = (SkyLocation){.space = SKY_SPACE_STATE};
+        operands[i][1 - i % 2] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = ELEMENTS * sizeof(int32_t)};
+        operands[i][2] = (SkyLocation){.space = SKY_SPACE_CONSTANT, .offset = units * sizeof(int32_t)};
+        calls[i] = (SkyCall){.kernel = mirror_and_add,
+                             .operands = operands[i],
+                             .operand_count = 3,
+                             .units = pieces[units],
+                             .nanoseconds = i % 50 * 1000,
+                             .name = "walked"};
+    }
+    if (fails) calls[WALKED / 2] = (SkyCall){.interpreted = &bad, .name = "the bad call"};
+    SkyStage stage = {
+        .slot_count = 1, .lists[SKY_LIST_FORWARD] = {.calls = calls, .count = WALKED}, .constants = pieces};
+    stage.space_bytes[SKY_SPACE_STATE] = 2 * ELEMENTS * sizeof(int32_t);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, threads, reject, &diagnostics));
+    int32_t *values = execution_address(&execution, 0, 0, operands[0][0]);
+    for (int round = 0; round < 5; round++) {
+        memset(values, 0, 2 * ELEMENTS * sizeof *values);
+        assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 0, &diagnostics) != fails);
+        int32_t expected = fails ? WALKED / 2 : WALKED;
+        for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[i], expected);
+        for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[ELEMENTS + i], expected - 1);
+    }
+    diagnostics_free(&diagnostics);
+    execution_close(&execution);
+}
+
+static void calls_wait_for_each_other(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        if (threads == 4) setenv("OMP_WAIT_POLICY", "passive", 1);
+        walk_on(threads, false);
+        walk_on(threads, true);
+    }
+    unsetenv("OMP_WAIT_POLICY");
+}
+
+static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)begin, (void)end, (void)scratch;
+    *(float *)operands[0] = ((const float *)operands[1])[SKY_STEP_WEIGHT_DECAY];
+}
+
+static void parameters_start_and_decay_as_told(void **state)
+{
+    (void)state;
+    enum { COUNT = 300000 };
+    const SkyLocation operands[] = {{.space = SKY_SPACE_STATE, .offset = 4 * COUNT},
+                                    {.space = SKY_SPACE_STEP},
+                                    {.space = SKY_SPACE_STATE, .offset = 8 * COUNT},
+                                    {.space = SKY_SPACE_STEP}};
+    const SkyCall update[] = {
+        {.kernel = read_decay, .operands = operands, .operand_count = 2, .units = 1, .name = "a"},
+        {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"}};
+    SkyParameter parameters[2] = {
+        {.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT}, .initial_deviation = 2},
+        {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16},
+         .update = 1,
+         .decay_exempt_class = 1,
+         .initial_mean = 0.5f}};
+    parameters[0].value.location = parameters[0].gradient = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 0};
+    parameters[1].value.location = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 12 * COUNT};
+    SkyStage stage = {.parameters = parameters,
+                      .parameter_count = 2,
+                      .lists[SKY_LIST_UPDATE] = {.calls = update, .count = 2},
+                      .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = 12 * COUNT + 64;
+    const SkyProgram program = {.stages = &stage, .stage_count = 1, .seed = 9};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    double squares[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_true(execution_open(&execution, &program, threads, NULL, &diagnostics));
+        assert_true(parameters_initialize(&execution, ".", &diagnostics));
+        squares[threads - 1] = execution_gradient_square(&execution, 0, &parameters[0]); /* the gradient is the value */
+        if (threads == 1) execution_close(&execution);
+    }
+    assert_true(squares[0] == squares[1]);
+    assert_true(fabs(squares[0] / COUNT - 4) < 0.1);
+    static float drawn[COUNT];
+    parameter_draw("weight", 9, 0, 2, drawn, COUNT);
+    assert_memory_equal(drawn, execution_address(&execution, 0, 0, parameters[0].value.location), sizeof drawn);
+    const float *bias = execution_address(&execution, 0, 0, parameters[1].value.location);
+    for (int i = 0; i < 4; i++) assert_true(bias[i] == 0.5f);
+
+    step_scalars(execution.step, &program.optimizer, 1, 0.5, 0);
+    assert_true(execution_run(&execution, 0, SKY_LIST_UPDATE, 0, &diagnostics));
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0.5f);
+    execution_exempt_from_decay(&execution, 1u << 1);
+    assert_true(execution_run(&execution, 0, SKY_LIST_UPDATE, 0, &diagnostics));
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[0]) == 0.5f);
+    assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0);
+    execution_close(&execution);
+}
+
+/* Bytes, of a line of /proc/self/status; 0 where there is none. */
+static size_t own_memory(const char *line)
+{
+    size_t kilobytes = 0;
+    char text[256];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && !kilobytes && fgets(text, sizeof text, status))
+        if (strncmp(text, line, strlen(line)) == 0) kilobytes = strtoul(text + strlen(line), NULL, 10);
+    if (status) fclose(status);
+    return kilobytes << 10;
+}
+
+/* Lets VmHWM begin anew. */
+static bool forget_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return false;
+    bool ok = fputs("5", file) >= 0;
+    return fclose(file) == 0 && ok;
+}
+
+/* Of a file with a large value, only a piece is resident at a time. */
+static void initial_values_are_copied_in_pieces(void **state)
+{
+    (void)state;
+    enum { BYTES = 96 << 20, MOST = 24 << 20 };
+    if (!forget_peak() || !own_memory("VmHWM:")) {
+        printf("this system does not say how much memory a process had at most\n");
+        skip();
+    }
+    unsigned char *values = malloc(BYTES);
+    for (size_t i = 0; i < BYTES; i++) values[i] = (unsigned char)(i * 2654435761u >> 24);
+    Scratch scratch = scratch_file(values, BYTES);
+    SkyParameter parameter = {.value = {.name = "large", .rank = 1, .dim = {BYTES / 4}, .bytes = BYTES},
+                              .initial_file = scratch.path,
+                              .initial_check = hash_bytes(values, BYTES).low};
+    parameter.value.location = parameter.gradient = (SkyLocation){.space = SKY_SPACE_STATE};
+    SkyStage stage = {.parameters = &parameter, .parameter_count = 1, .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = BYTES;
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 1, NULL, &diagnostics));
+    unsigned char *place = execution_address(&execution, 0, 0, parameter.value.location);
+    memset(place, 1, BYTES);
+    forget_peak();
+    size_t before = own_memory("VmRSS:");
+    assert_true(parameters_initialize(&execution, ".", &diagnostics));
+    size_t most = own_memory("VmHWM:");
+    if (most > before + MOST) fail_msg("%zu bytes more than the %zu before", most - before, before);
+    assert_memory_equal(place, values, BYTES);
+    execution_close(&execution);
+    unlink(scratch.path);
+    free(values);
+}
+
+static void decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+{
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) ((volatile float *)operands[0])[i] *= 0.9f;
+}
+
+/* Whoever calls keeps its own way with them. */
+static void updates_leave_no_subnormal_numbers(void **state)
+{
+    (void)state;
+    const SkyLocation operand = {.space = SKY_SPACE_STATE};
+    const SkyCall call = {.kernel = decay,
+                          .operands = &operand,
+                          .operand_count = 1,
+                          .units = UNITS,
+                          .nanoseconds = 1000000,
+                          .name = "decay"};
+    SkyStage stage = {
+        .lists = {[SKY_LIST_FORWARD] = {.calls = &call, .count = 1}, [SKY_LIST_UPDATE] = {.calls = &call, .count = 1}},
+        .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = UNITS * sizeof(float);
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    Execution execution;
+    assert_true(execution_open(&execution, &program, 2, NULL, &diagnostics));
+    volatile float *moment = execution_address(&execution, 0, 0, operand);
+    for (int i = 0; i < UNITS; i++) moment[i] = 0x1p-130F;
+    assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 0, &diagnostics));
+    for (int i = 0; i < UNITS; i++) assert_true(moment[i] > 0);
+    assert_true(execution_run(&execution, 0, SKY_LIST_UPDATE, 0, &diagnostics));
+    for (int i = 0; i < UNITS; i++) assert_true(moment[i] == 0);
+    volatile float least = 0x1p-126F;
+    assert_true(least * 0.5F > 0);
+    execution_close(&execution);
+}
+
+static void shares_cover_everything_once(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads < 9; threads++)
+        for (int64_t count = 0; count < 40; count++) {
+            assert_int_equal(parallel_begin(count, 0, threads), 0);
+            assert_int_equal(parallel_begin(count, threads, threads), count);
+            for (int t = 0; t < threads; t++) {
+                int64_t size = parallel_begin(count, t + 1, threads) - parallel_begin(count, t, threads);
+                assert_true(size == count / threads || size == count / threads + 1);
+            }
+        }
+}
+
+/* ---- Options ---- */
+
+static void options_come_from_the_environment_too(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Diagnostics diagnostics = {0};
+    TrainingOptions options;
+    char *arguments[] = {"stage-00", "--steps", "7", "--warmup", "25%", NULL};
+    int count = 5;
+    setenv("SKYCC_OPTIONS", "--data\na file\n--steps\n3\n", 1);
+    char **all = training_options_with_environment(&arena, &count, arguments);
+    assert_true(training_options_parse(&options, count, all, &arena, &diagnostics));
+    assert_string_equal(options.data, "a file");
+    assert_int_equal(options.steps, 7); /* the command line has the last word */
+    assert_true(options.warmup_share == 0.25);
+    setenv("SKYCC_OPTIONS", "--data other --seed 18446744073709551615", 1);
+    count = 1;
+    all = training_options_with_environment(&arena, &count, arguments);
+    assert_true(training_options_parse(&options, count, all, &arena, &diagnostics));
+    assert_string_equal(options.data, "other");
+    assert_true(options.seed == UINT64_MAX);
+    unsetenv("SKYCC_OPTIONS");
+    arena_free(&arena);
+}
+
+static int set_up(void **state)
+{
+    unsetenv("OMP_NUM_THREADS");
+    return scratch_folder_enter(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_have_scales_of_their_own),
+        cmocka_unit_test(learning_rates_rise_and_fall),
+        cmocka_unit_test(step_scalars_have_two_groups),
+        cmocka_unit_test(every_epoch_uses_each_row_once),
+        cmocka_unit_test(rows_are_converted),
+        cmocka_unit_test(values_that_do_not_fit_are_refused),
+        cmocka_unit_test(labels_weigh_what_their_kind_says),
+        cmocka_unit_test(numbers_as_labels_are_checked_and_padded),
+        cmocka_unit_test(calls_run_on_threads_and_slots),
+        cmocka_unit_test(calls_wait_for_each_other),
+        cmocka_unit_test(parameters_start_and_decay_as_told),
+        cmocka_unit_test(initial_values_are_copied_in_pieces),
+        cmocka_unit_test(updates_leave_no_subnormal_numbers),
+        cmocka_unit_test(shares_cover_everything_once),
+        cmocka_unit_test(options_come_from_the_environment_too),
+    };
+    return cmocka_run_group_tests(tests, set_up, scratch_folder_leave);
+}

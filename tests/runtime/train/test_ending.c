@@ -1,0 +1,255 @@
+/* How runs end that do not reach their last step, by what goes wrong or because somebody wants it: the toy program of
+ * toy_program.c under mpiexec. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/common/command.h"
+#include "tests/common/scratch.h"
+#include "tests/runtime/train/toy_runs.h"
+
+/* ---- What goes wrong on the way ---- */
+
+/* Whoever kills ranks that are left must not decide whether a last word is read: ranks write theirs to a file. */
+static void assert_last_word(const char *stages, const char *fault, const char *options, const char *word)
+{
+    int code = run("rm -f errors; TOY_STAGES=%s TOY_FAULT='%s' timeout 120 mpiexec.mpich -n %d sh -c "
+                   "'exec %s --quiet %s 2>>errors'; code=$?; "
+                   "for i in $(seq 300); do grep -F '%s' errors && break; sleep 0.1; done; cat errors; exit $code",
+                   stages, fault, rank_count(stages), TOY_PROGRAM, options, word);
+    assert_int_not_equal(code, 0);
+    assert_printed(word);
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    (void)state;
+    assert_last_word("0,1,2,3", "kill 1 3", "--data data --steps 5", "rank 1 (toy), step 3: killed by signal 9");
+    assert_last_word("0,1,2,3", "orphan 2 4", "--data data --steps 5",
+                     "rank 2 (toy), step 4: killed by signal 9 (Killed)");
+    assert_null(strstr(printed, "rank 1 (toy)"));
+}
+
+static void a_file_that_is_cut_short_while_it_is_read_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run("cp data cut"), 0);
+    assert_last_word("0,1", "cut 0 3", "--data cut --steps 5",
+                     "rank 0 (toy), step 4: cut was cut short, or could not be read, while it was in use");
+}
+
+static void a_rank_that_hangs_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='hang 1 2'", "--data data --steps 5 --timeout 2"), 6);
+    assert_printed("rank 1");
+    assert_printed("has not answered for 2 seconds; waited for ");
+}
+
+/* A launcher takes no notice of what dies before it has called MPI_Init, where the others wait without a limit. */
+static void a_rank_that_never_starts_ends_the_run(void **state)
+{
+    (void)state;
+    assert_last_word("0,1,2,3", "kill-early 1 0", "--data data --steps 5", "rank 1 (toy), before training: killed");
+    assert_int_equal(train("0,1", "TOY_FAULT='kill-early 0 0'", "--data data --steps 5"), 6);
+    assert_last_word("0,1", "hang-early 1 0", "--data data --steps 5 --timeout 2",
+                     "rank 0 (toy), before training: not all ranks have started within --timeout");
+}
+
+/* MPICH over TCP often does not get out of MPI_Finalize. */
+static void a_run_over_tcp_ends(void **state)
+{
+    (void)state;
+    char *expected = reference("", "--data data --steps 3");
+    assert_int_equal(train("0,1,2,3", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data data --steps 3 --log log"), 0);
+    assert_losses("log", expected);
+    assert_int_equal(train("0,1", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data absent"), 1);
+    free(expected);
+}
+
+/* ---- Divergence ---- */
+
+static void a_loss_that_is_no_number_ends_the_run(void **state)
+{
+    (void)state;
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='surge 3 2'", "--data data --steps 5"), 7);
+    assert_printed("rank 3 (toy), step 2: the loss is nan");
+}
+
+/* In the step in which it happens, by the rank that has it, though nothing is saved and no norm is computed. */
+static void an_update_to_what_is_no_number_ends_the_run(void **state)
+{
+    (void)state;
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='nan 1 2'", "--data data --steps 5"), 7);
+    assert_printed("rank 1 (toy), step 2: 'layer.2.weight' (stage 1) is not finite after the update");
+}
+
+static void steps_without_a_finite_gradient_can_be_skipped(void **state)
+{
+    (void)state;
+    const char *options = "--data data --steps 8 --skip-nonfinite 2 --log log";
+    char *expected = reference("TOY_FAULT='spoil 0 3 2'", "--data data --steps 8 --skip-nonfinite 2");
+    char *other = reference("", "--data data --steps 8");
+    assert_string_not_equal(expected, other);
+    free(other);
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='spoil 2 3 2'", options), 0);
+    assert_printed(
+        "rank 2 (toy), step 4: the gradient of 'layer.4.weight' (stage 2) is not finite: the step is skipped "
+        "(2 of at most 2 in a row)");
+    assert_losses("log", expected);
+    /* Clipping at a norm that no gradient has changes nothing. */
+    assert_int_equal(
+        train("0,1", "TOY_FAULT='spoil 1 3 2'", "--data data --steps 8 --skip-nonfinite 2 --clip 1e9 --log log"), 0);
+    assert_losses("log", expected);
+    free(expected);
+    /* Nor does the loss of a skipped step end the run. */
+    assert_int_equal(train("0,1", "TOY_FAULT='surge 0 3 2'", options), 0);
+    assert_int_equal(run("grep -c nan log"), 0);
+    assert_string_equal(printed, "2\n");
+    assert_int_equal(train("0,1", "TOY_FAULT='spoil 1 3 3'", options), 7);
+    assert_printed(
+        "rank 1 (toy), step 5: the gradient of 'layer.4.weight' (stage 1) is not finite, nor were those of the "
+        "2 steps before, which were skipped");
+}
+
+static void what_diverged_replaces_no_checkpoint(void **state)
+{
+    (void)state;
+    const char *options = "--data data --steps 5 --checkpoint good --checkpoint-every 1 --keep 1";
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='nan 2 3'", options), 7);
+    assert_printed("rank 2 (toy), step 3: 'layer.4.weight' (stage 2) is not finite");
+    assert_int_equal(run("ls -d good/step-*/MANIFEST.json"), 0);
+    assert_string_equal(printed, "good/step-00000002/MANIFEST.json\n");
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='spoil 2 3'", "--data data --steps 5 --clip 1"), 7);
+    assert_printed("step 3: the gradient of 'layer.4.weight' (stage 2) is not finite;");
+    /* Starting again does not help. */
+    write_launch_files("diverging", NULL, NULL);
+    assert_int_equal(run("TOY_STAGES=0,1 TOY_FAULT='nan 1 2' diverging/train --data data --steps 5 --retries 3"), 7);
+    assert_null(strstr(printed, "starting it again"));
+}
+
+/* ---- Starting again ---- */
+
+static void a_failed_run_is_started_again(void **state)
+{
+    (void)state;
+    char *expected = reference("", "--data data --steps 8");
+    write_launch_files("again", NULL, NULL);
+    const char *options = "--data data --steps 8 --checkpoint saved --checkpoint-every 1 --log log --quiet";
+    assert_int_equal(run("TOY_STAGES=0,1 TOY_FAULT='kill 1 3' again/train %s --retries=2", options), 6);
+    assert_printed("rank 1 (toy), step 7: killed by signal 9");
+    assert_printed("starting it again (2 of 2)");
+    assert_int_equal(run("TOY_STAGES=0,1 TOY_FAULT='kill 1 3' again/train %s --resume --retries 1", options), 0);
+    assert_losses("log", expected);
+    free(expected);
+}
+
+/* ---- Ending early ---- */
+
+/* A shell's words: begins a long run in `name`, whose steps take 20 ms and more, waits until it trains, and leaves the
+ * launcher's number in $train. */
+#define BEGIN(name, environment, options)                                                                              \
+    "rm -f log; " environment " TOY_STAGES=0,1 TOY_LINK=0.005 timeout --foreground 100 " name                          \
+    "/train --data data --steps 100000 --emulate --log log --quiet " options " & guard=$!; "                           \
+    "until [ -f log ] && [ $(wc -l <log) -gt 3 ] || ! kill -0 $guard; do sleep 0.02; done; train=$(pgrep -P $guard); "
+
+static void signals_save_and_end(void **state)
+{
+    (void)state;
+    write_launch_files("ends", NULL, NULL);
+    assert_int_equal(
+        run(BEGIN("ends", "", "--checkpoint asked") "kill -USR1 $train; "
+                                                    "until ls asked/step-*/MANIFEST.json || ! kill -0 $train; "
+                                                    "do sleep 0.02; done; kill -TERM $train; wait $guard"),
+        143);
+    assert_int_equal(run("test $(ls asked | wc -l) = 2 && ls asked/step-*/MANIFEST.json | wc -l"), 0);
+    assert_string_equal(printed, "2\n");
+    /* What was done counts: nothing is lost between the two parts. */
+    assert_int_equal(run("tail -n 1 log | cut -d, -f1 && ls asked | sed -n '2s/step-0*//p'"), 0);
+    int rows, step;
+    assert_int_equal(sscanf(printed, "%d %d", &rows, &step), 2);
+    assert_int_equal(rows, step);
+    char options[128];
+    snprintf(options, sizeof options, "--data data --steps %d --schedule-steps 100000", step + 5);
+    char *expected = reference("", options);
+    snprintf(options, sizeof options, "--data data --steps %d --checkpoint asked --resume --log log", step + 5);
+    assert_int_equal(train("0,1,2,3", "", options), 0);
+    assert_losses("log", expected);
+    free(expected);
+    assert_int_equal(run(BEGIN("ends", "", "--checkpoint interrupted") "kill -INT $train; wait $guard"), 130);
+    assert_int_equal(run("ls interrupted/step-*/MANIFEST.json"), 0);
+    assert_int_equal(run(BEGIN("ends", "", "") "kill -TERM $train; wait $guard"), 143);
+}
+
+/* A rank that hangs agrees to nothing. Further interrupts do no harm: two that come too fast are taken for one. */
+static void the_second_interrupt_ends_at_once(void **state)
+{
+    (void)state;
+    write_launch_files("twice", NULL, NULL);
+    assert_int_equal(run(BEGIN("twice", "TOY_FAULT='hang 1 5'", "") "while kill -INT $train; do sleep 0.5; done; "
+                                                                    "wait $guard"),
+                     130);
+    /* The launcher may return before the last of them has died. */
+    assert_int_equal(run("for i in $(seq 300); do pgrep -f ^$PWD/twice/stage || exit 9; sleep 0.1; done"), 9);
+}
+
+/* Whoever of those above the ranks is killed, they are soon gone. */
+static void no_rank_survives_its_launcher(void **state)
+{
+    (void)state;
+    static const char *const victims[] = {"$train", "$(pgrep -P $train)", "$(pgrep -P $(pgrep -P $train))"};
+    write_launch_files("orphans", NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        int code = run(
+            BEGIN("orphans", "", "") "kill -KILL %s; for i in $(seq 300); do pgrep -f ^$PWD/orphans/stage || exit 9; "
+                                     "sleep 0.1; done; pkill -KILL -f ^$PWD/orphans/stage; exit 8",
+            victims[i]);
+        if (code != 9) fail_msg("ranks outlive %s: %s", victims[i], printed);
+    }
+}
+
+/* Of two runs on one directory the second waits for a while, as for one that is about to end, and is refused. */
+static void two_runs_do_not_share_their_checkpoints(void **state)
+{
+    (void)state;
+    write_launch_files("first", NULL, NULL);
+    const char *second = "--data data --steps 3 --checkpoint shared";
+    assert_int_equal(
+        run(BEGIN("first", "", "--checkpoint shared") "TOY_STAGES=0 %s %s --quiet; code=$?; "
+                                                      "(sleep 1; kill -TERM $train) & "
+                                                      "TOY_STAGES=0 %s %s --quiet || exit 99; wait $guard; "
+                                                      "exit $code",
+            TOY_PROGRAM, second, TOY_PROGRAM, second),
+        6);
+    assert_printed("shared: error: another run is using this directory for its checkpoints");
+    must_run("ls shared/step-00000003/MANIFEST.json; mkdir piped; mkfifo piped/.lock-run");
+    assert_int_equal(train("0,1", "", "--data data --steps 3 --checkpoint piped"), 1);
+    assert_printed("piped/.lock-run: error: cannot be made a lock: it is no regular file");
+}
+
+int main(void)
+{
+    setenv("OMP_NUM_THREADS", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_file_that_is_cut_short_while_it_is_read_is_named),
+        cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(a_rank_that_never_starts_ends_the_run),
+        cmocka_unit_test(a_run_over_tcp_ends),
+        cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
+        cmocka_unit_test(an_update_to_what_is_no_number_ends_the_run),
+        cmocka_unit_test(steps_without_a_finite_gradient_can_be_skipped),
+        cmocka_unit_test(what_diverged_replaces_no_checkpoint),
+        cmocka_unit_test(a_failed_run_is_started_again),
+        cmocka_unit_test(signals_save_and_end),
+        cmocka_unit_test(the_second_interrupt_ends_at_once),
+        cmocka_unit_test(no_rank_survives_its_launcher),
+        cmocka_unit_test(two_runs_do_not_share_their_checkpoints),
+    };
+    return cmocka_run_group_tests(tests, toy_set_up, scratch_folder_leave);
+}
