@@ -62,24 +62,39 @@ static void print_clean(FILE *stream, const char *text)
     }
 }
 
+static void print_one(const Diagnostic *d, FILE *stream)
+{
+    print_clean(stream, d->place.file ? d->place.file : "skycc");
+    if (d->place.line > 0) fprintf(stream, ":%d", d->place.line);
+    if (d->place.line > 0 && d->place.column > 0) fprintf(stream, ":%d", d->place.column);
+    fputs(d->is_error ? ": error: " : ": warning: ", stream);
+    if (d->place.object) {
+        print_clean(stream, d->place.object);
+        fputs(": ", stream);
+    }
+    print_clean(stream, d->message);
+    fputc('\n', stream);
+    if (d->hint) {
+        fputs("    hint: ", stream);
+        print_clean(stream, d->hint);
+        fputc('\n', stream);
+    }
+}
+
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
 {
     for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
-        print_clean(stream, d->place.file ? d->place.file : "skycc");
-        if (d->place.line > 0) fprintf(stream, ":%d", d->place.line);
-        if (d->place.line > 0 && d->place.column > 0) fprintf(stream, ":%d", d->place.column);
-        fputs(d->is_error ? ": error: " : ": warning: ", stream);
-        if (d->place.object) {
-            print_clean(stream, d->place.object);
-            fputs(": ", stream);
-        }
-        print_clean(stream, d->message);
-        fputc('\n', stream);
-        if (d->hint) {
-            fputs("    hint: ", stream);
-            print_clean(stream, d->hint);
-            fputc('\n', stream);
-        }
+        /* Standard error is not buffered, and several ranks share it: a message goes out whole, in one write, so that
+         * messages of two ranks do not mix letter by letter. */
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *whole = open_memstream(&text, &bytes);
+        if (whole) print_one(d, whole);
+        if (whole && fclose(whole) == 0)
+            fwrite(text, 1, bytes, stream);
+        else
+            print_one(d, stream);
+        free(text);
     }
 }
 
