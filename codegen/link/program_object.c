@@ -107,10 +107,11 @@ struct Record {
     X##_PLAIN(T, in total_stage_count) X##_PLAIN(T, in instruction_count) X##_PLAIN(T, in microbatch_count) \
     X##_PLAIN(T, in microbatch_size) X##_PLAIN(T, in sequence_length) X##_PLAIN(T, in threads) \
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
-    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
+    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
-    X##_ARRAY(T, in labels, labels, in label_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) X##_STRING(T, in model_hash) \
+    X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
+    X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) X##_STRING(T, in model_hash) \
     X##_STRING(T, in plan_hash) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.) \
     X##_PLAIN(T, in packing)
 
@@ -136,6 +137,7 @@ struct Record {
     static const Record name##_record = {sizeof(type), (const Field[]){FIELDS(ROW, type, ){FIELD_NONE, 0, NULL, 0}}}
 
 static const Record word_record = {sizeof(uint32_t), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
+static const Record text_record = {sizeof(char *), (const Field[]){{FIELD_STRING, 0, NULL, 0}, {FIELD_NONE, 0, NULL, 0}}};
 static const Record number_record = {sizeof(double), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
 RECORD(location, SkyLocation, LOCATION_FIELDS);
 RECORD(call, SkyCall, CALL_FIELDS);

@@ -85,6 +85,31 @@ static const char *hash_plan(const Plan *plan, Arena *arena)
     return arena_string(arena, hash);
 }
 
+/* The sites that have ranks, if they are several, numbered in the order of the cluster file. */
+static void set_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
+{
+    Arena *arena = &pipeline->arena;
+    uint32_t *rank_sites = arena_new_array(arena, uint32_t, (size_t)plan->rank_count);
+    const char **names = arena_new_array(arena, const char *, (size_t)cluster->site_count);
+    uint32_t count = 0;
+    for (int s = 0; s < cluster->site_count; s++) {
+        bool used = false;
+        for (int r = 0; r < plan->rank_count; r++) {
+            if (cluster->devices[cluster_find_device(cluster, plan->ranks[r].device)].site != s) continue;
+            rank_sites[r] = count;
+            used = true;
+        }
+        if (used) names[count++] = arena_string(arena, cluster->sites[s].name);
+    }
+    for (size_t r = 0; count > 1 && r < pipeline->rank_count; r++) {
+        SkyProgram *program = &pipeline->programs[r];
+        program->site = rank_sites[r];
+        program->site_count = count;
+        program->site_names = names;
+        program->rank_sites = rank_sites;
+    }
+}
+
 /* Of AdamW where nothing was said: models are fine-tuned with it, at a rate that larger ones survive. */
 static const float fine_tuning_rate = 5e-5F;
 
@@ -136,6 +161,7 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
     const char *plan_hash = hash_plan(plan, &pipeline->arena);
     for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, plan_hash, seed, clip);
+    set_sites(pipeline, plan, cluster);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* The cluster: devices, the links between them and the targets to compile for, from cluster.yaml.
  *
- * Devices that links treat alike form a zone: those of one region (or without region) that no link names for
- * themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links. */
+ * Devices that links treat alike form a zone: those of one region (or without region, of one site) that no link names
+ * for themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links. */
 #ifndef PROFILER_COSTS_CLUSTER_H
 #define PROFILER_COSTS_CLUSTER_H
 
@@ -11,7 +11,13 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 
-enum { CLUSTER_MAX_DEVICES = 1 << 14, CLUSTER_MAX_ZONES = 1 << 10, CLUSTER_MAX_THREADS = 1 << 12 };
+enum {
+    CLUSTER_MAX_DEVICES = 1 << 14,
+    CLUSTER_MAX_ZONES = 1 << 10,
+    CLUSTER_MAX_THREADS = 1 << 12,
+    CLUSTER_MAX_SITES = 1 << 8,
+    CLUSTER_KEY = 40 /* characters of a site's public key, in Z85 (https://rfc.zeromq.org/spec/32) */
+};
 
 #define CLUSTER_NO_LIMIT INT64_MAX
 
@@ -37,8 +43,16 @@ typedef struct ClusterDevice {
     double bandwidth_Bps; /* memory bandwidth, bytes per second, all threads together; 0: not given */
     double slowdown;      /* at least 1: how many times slower than this machine the device is emulated; 1: as it is */
     const char *region;   /* NULL: none */
+    int site;             /* index into sites; -1: the file names none */
     int zone;             /* index into zone_names */
 } ClusterDevice;
+
+/* One organisation's devices: started by itself, trusting the others only as far as their keys. */
+typedef struct ClusterSite {
+    const char *name;    /* unique; plain, as device names are */
+    const char *address; /* HOST:PORT, where the others reach it; NULL: it only connects outward */
+    const char *key;     /* its public key */
+} ClusterSite;
 
 typedef struct ClusterLink {
     double latency_s;     /* one way */
@@ -51,9 +65,11 @@ typedef struct Cluster {
     int target_count;
     ClusterDevice *devices;  /* in file order, `count` expanded: "edge-1" becomes "edge-1.0", "edge-1.1" ... */
     int device_count;        /* at least 1 */
+    ClusterSite *sites;      /* in file order */
+    int site_count;          /* 0: all devices trust each other, in one run of mpiexec */
     bool has_links;          /* false: the file names no link at all, communication is free */
-    const char **zone_names; /* unique: a region, or a device or group that a link names, or "" for devices without
-                                region */
+    const char **zone_names; /* unique: a region, or a device or group that a link names; for devices without region
+                                their site, or "" */
     int zone_count;
     ClusterLink *links;           /* [zone_count][zone_count], symmetric; the diagonal is the inside of a zone */
     int keep_inputs, keep_labels; /* the device that raw tensors must not leave; -1: none */
@@ -64,8 +80,10 @@ typedef struct Cluster {
  * *cluster is freed.
  *
  * Which link joins two devices: the most specific that names them or their regions (a device before a group with
- * `count`, a group before a region; of equally specific ones the last), else default_link, else none: free. A link of a
- * region with itself joins its devices among each other. */
+ * `count`, a group before a region, a region before a site; of equally specific ones the last), else default_link, else
+ * none: free. A link of a region or site with itself joins its devices among each other.
+ *
+ * Where there are sites, every device is in one, no region is in two, and of any two sites one has an address. */
 bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics);
 /* The same, and `count` devices more from the command line (see device_spec.h): what is wrong with those is
  * EXIT_USAGE. */

@@ -6,12 +6,12 @@
 #include "profiler/costs/cluster.h"
 
 /* From general to specific. A group is an entry of `devices` with `count`. */
-typedef enum ClusterLevel { CLUSTER_REGION, CLUSTER_GROUP, CLUSTER_DEVICE } ClusterLevel;
+typedef enum ClusterLevel { CLUSTER_SITE, CLUSTER_REGION, CLUSTER_GROUP, CLUSTER_DEVICE } ClusterLevel;
 
 typedef struct ClusterName {
     const char *name;
     ClusterLevel level;
-    int id; /* of the region, the entry of `devices`, or the device; of a region while names are still collected: the
+    int id; /* of the site, the region, the entry of `devices`, or the device; of a region while names are still collected: the
              * entry that names it */
     YamlNode *node;
 } ClusterName;
@@ -29,8 +29,19 @@ typedef struct ClusterReader {
     size_t device_count, device_capacity;
 } ClusterReader;
 
-/* NULL if there is no such region, group or device. */
+/* NULL if there is no such site, region, group or device. */
 const ClusterName *cluster_find_name(const ClusterReader *reader, const char *name);
+/* Where names become file names, arguments of mpiexec and words of a launch script, nothing may be special in them: a
+ * letter or digit first, then letters, digits and any of `also`. NULL: anything printable. Copies the text. */
+bool cluster_read_text(ClusterReader *reader, YamlNode *node, const char *object, const char *what, const char *also,
+                       const char **value);
+void cluster_add_name(ClusterReader *reader, const char *name, ClusterLevel level, int id, YamlNode *node);
+/* Reads `sites` (NULL: absent), before any device. */
+bool cluster_read_sites(ClusterReader *reader, YamlNode *sites);
+/* A device's site by name. */
+bool cluster_read_site_name(ClusterReader *reader, YamlNode *node, const char *object, int *site);
+/* Once devices and regions are known: that no region is in two sites. */
+bool cluster_check_sites(ClusterReader *reader);
 /* Reads `default_link` and `links` (NULL: absent), and fills in the cluster's zones and links. */
 bool cluster_read_links(ClusterReader *reader, YamlNode *default_link, YamlNode *links);
 

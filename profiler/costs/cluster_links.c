@@ -54,7 +54,7 @@ static bool read_end(ClusterReader *reader, YamlNode *node, LinkEnd *end)
     const ClusterName *name = cluster_find_name(reader, text);
     if (!name)
         return yaml_error(&reader->yaml, node, "link", "regions are those that devices name with 'region'",
-                          "unknown region or device '%s'", text);
+                          "unknown %sregion or device '%s'", reader->cluster->site_count ? "site, " : "", text);
     *end = (LinkEnd){name->level, name->id};
     return true;
 }
@@ -132,19 +132,21 @@ static int region_of(const Links *links, int device)
     return links->reader->entry_region[links->reader->device_entry[device]];
 }
 
-/* The most specific name of the device that a link uses; a region (or none: -1) in any case. */
+/* The most specific name of the device that a link uses; a region, or without one a site (or none: -1), in any case. */
 static LinkEnd zone_key(const Links *links, const bool *device_named, const bool *entry_named, int device)
 {
     int entry = links->reader->device_entry[device];
     if (device_named[device]) return (LinkEnd){CLUSTER_DEVICE, device};
     if (entry_named[entry]) return (LinkEnd){CLUSTER_GROUP, entry};
-    return (LinkEnd){CLUSTER_REGION, region_of(links, device)};
+    int region = region_of(links, device), site = links->reader->cluster->devices[device].site;
+    return region < 0 && site >= 0 ? (LinkEnd){CLUSTER_SITE, site} : (LinkEnd){CLUSTER_REGION, region};
 }
 
 static const char *zone_name(const Links *links, LinkEnd key, int device)
 {
     const ClusterDevice *devices = links->reader->cluster->devices;
     if (key.level == CLUSTER_DEVICE) return devices[device].name;
+    if (key.level == CLUSTER_SITE) return links->reader->cluster->sites[key.id].name;
     if (key.level == CLUSTER_REGION) return key.id < 0 ? "" : devices[device].region;
     const char *dot = strrchr(devices[device].name, '.'); /* the group's name is its devices' without the number */
     return arena_string_n(&links->reader->cluster->arena, devices[device].name, (size_t)(dot - devices[device].name));
@@ -189,6 +191,7 @@ static bool zone_is_within(const Links *links, int zone, LinkEnd end)
 {
     int device = links->zone_device[zone];
     switch (end.level) {
+    case CLUSTER_SITE: return links->reader->cluster->devices[device].site == end.id;
     case CLUSTER_REGION: return region_of(links, device) == end.id;
     case CLUSTER_GROUP: return links->reader->device_entry[device] == end.id;
     case CLUSTER_DEVICE: return links->zone_alone[zone] && device == end.id;

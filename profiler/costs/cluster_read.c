@@ -1,4 +1,5 @@
-/* Reads cluster files: targets, devices and who keeps raw tensors; cluster_links.c reads the links. */
+/* Reads cluster files: targets, devices and who keeps raw tensors; cluster_sites.c reads the sites, cluster_links.c the
+ * links. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Names become file names, arguments of mpiexec and words of a launch script, so nothing may be special there. */
 static bool is_plain_name(const char *text, const char *also)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -18,9 +18,8 @@ static bool is_plain_name(const char *text, const char *also)
     return true;
 }
 
-/* `also`: what the text may contain besides letters and digits; NULL: anything printable. */
-static bool read_text(ClusterReader *reader, YamlNode *node, const char *object, const char *what, const char *also,
-                      const char **value)
+bool cluster_read_text(ClusterReader *reader, YamlNode *node, const char *object, const char *what, const char *also,
+                       const char **value)
 {
     const char *text;
     if (!yaml_text(&reader->yaml, node, object, what, &text)) return false;
@@ -32,7 +31,7 @@ static bool read_text(ClusterReader *reader, YamlNode *node, const char *object,
     return true;
 }
 
-static void add_name(ClusterReader *reader, const char *name, ClusterLevel level, int id, YamlNode *node)
+void cluster_add_name(ClusterReader *reader, const char *name, ClusterLevel level, int id, YamlNode *node)
 {
     ClusterName entry = {name, level, id, node};
     array_push(reader->names, reader->name_count, reader->name_capacity, entry);
@@ -60,6 +59,11 @@ static bool sort_names(ClusterReader *reader)
         bool repeated = former && strcmp(former->name, name->name) == 0;
         if (repeated && former->level == CLUSTER_REGION && name->level == CLUSTER_REGION) {
             reader->entry_region[name->id] = former->id;
+        } else if (repeated && former->level == CLUSTER_SITE) {
+            ok = yaml_error(
+                &reader->yaml, name->node, NULL,
+                name->level == CLUSTER_REGION ? "devices of a site need no region: links may name the site" : NULL,
+                "'%s' names both a site and a %s", name->name, name->level == CLUSTER_REGION ? "region" : "device");
         } else if (repeated) {
             bool both = former->level == CLUSTER_REGION || name->level == CLUSTER_REGION;
             ok = yaml_error(&reader->yaml, name->node, NULL, NULL,
@@ -101,7 +105,7 @@ static bool read_target(ClusterReader *reader, YamlNode *node, ClusterTarget *ta
         *values[i] = "";
         /* All but the names may be left empty on purpose. */
         if (!value || (i > TRIPLE && value->type == YAML_SCALAR_NODE && value->data.scalar.length == 0)) continue;
-        ok &= read_text(reader, value, "target", members[i].key, i <= CPU ? "._-" : NULL, values[i]);
+        ok &= cluster_read_text(reader, value, "target", members[i].key, i <= CPU ? "._-" : NULL, values[i]);
     }
     return ok;
 }
@@ -156,7 +160,21 @@ static bool read_bandwidth(ClusterReader *reader, YamlNode *node, const char *ob
 }
 
 /* LIKE is for added devices only. */
-enum { NAME, HOST, TARGET, THREADS, MEMORY, GFLOPS, BANDWIDTH, SLOWDOWN, REGION, DEVICE_COUNT, LIKE, DEVICE_MEMBERS };
+enum {
+    NAME,
+    HOST,
+    TARGET,
+    THREADS,
+    MEMORY,
+    GFLOPS,
+    BANDWIDTH,
+    SLOWDOWN,
+    REGION,
+    SITE,
+    DEVICE_COUNT,
+    LIKE,
+    DEVICE_MEMBERS
+};
 
 /* The device that another is like; NULL after reporting that there is none. */
 static const ClusterDevice *find_like(ClusterReader *reader, YamlNode *node, const char *object)
@@ -175,7 +193,8 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     const YamlFile *yaml = &reader->yaml;
     const ClusterDevice *like = NULL;
     bool ok = true;
-    *device = (ClusterDevice){.host = "localhost", .memory_bytes = CLUSTER_NO_LIMIT, .slowdown = 1, .threads = 1};
+    *device =
+        (ClusterDevice){.host = "localhost", .memory_bytes = CLUSTER_NO_LIMIT, .slowdown = 1, .threads = 1, .site = -1};
     if (members[LIKE].value) {
         like = find_like(reader, members[LIKE].value, object);
         if (like)
@@ -184,7 +203,8 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
             ok = false;
     }
     int64_t threads = device->threads;
-    if (members[HOST].value) ok &= read_text(reader, members[HOST].value, object, "host", "._-:%", &device->host);
+    if (members[HOST].value)
+        ok &= cluster_read_text(reader, members[HOST].value, object, "host", "._-:%", &device->host);
     if (members[TARGET].value) ok &= read_target_name(reader, members[TARGET].value, object, &device->target);
     if (members[THREADS].value)
         ok &= yaml_integer(yaml, members[THREADS].value, object, "threads", 1, CLUSTER_MAX_THREADS, &threads);
@@ -199,7 +219,9 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
         ok &= read_bandwidth(reader, members[BANDWIDTH].value, object, &device->bandwidth_Bps);
     if (members[SLOWDOWN].value)
         ok &= yaml_number(yaml, members[SLOWDOWN].value, object, "slowdown", 1, &device->slowdown);
-    if (members[REGION].value) ok &= read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
+    if (members[REGION].value)
+        ok &= cluster_read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
+    if (members[SITE].value) ok &= cluster_read_site_name(reader, members[SITE].value, object, &device->site);
     return ok;
 }
 
@@ -208,7 +230,7 @@ static bool add_device(ClusterReader *reader, ClusterDevice device, int entry, Y
     Cluster *cluster = reader->cluster;
     if (reader->device_count == CLUSTER_MAX_DEVICES)
         return yaml_error(&reader->yaml, node, NULL, NULL, "more than %d devices", CLUSTER_MAX_DEVICES);
-    add_name(reader, device.name, CLUSTER_DEVICE, cluster->device_count, node);
+    cluster_add_name(reader, device.name, CLUSTER_DEVICE, cluster->device_count, node);
     array_push(reader->device_entry, reader->device_count, reader->device_capacity, entry);
     cluster->devices[cluster->device_count++] = device;
     return true;
@@ -226,6 +248,7 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
                                           [BANDWIDTH] = {"bandwidth", false, NULL},
                                           [SLOWDOWN] = {"slowdown", false, NULL},
                                           [REGION] = {"region", false, NULL},
+                                          [SITE] = {"site", false, NULL},
                                           [DEVICE_COUNT] = {"count", false, NULL},
                                           [LIKE] = {"like", false, NULL}};
     bool ok = yaml_members(&reader->yaml, node, "device", members, reader->adding ? DEVICE_MEMBERS : LIKE);
@@ -233,20 +256,23 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
     ClusterDevice device;
     int64_t count = 0;
     if (members[NAME].value) {
-        ok &= read_text(reader, members[NAME].value, "device", "name", "._-", &name);
+        ok &= cluster_read_text(reader, members[NAME].value, "device", "name", "._-", &name);
         if (name) object = arena_format(arena, "device '%s'", name);
     }
     ok &= read_specs(reader, members, object, &device);
+    if (ok && device.site < 0 && reader->cluster->site_count)
+        ok = yaml_error(&reader->yaml, node, object, "add for instance site: NAME", "is in none of the sites");
     if (members[DEVICE_COUNT].value)
         ok &= yaml_integer(&reader->yaml, members[DEVICE_COUNT].value, object, "count", 1, CLUSTER_MAX_DEVICES, &count);
     if (!name) return false;
     if (device.region)
-        add_name(reader, device.region, CLUSTER_REGION, entry, members[members[REGION].value ? REGION : LIKE].value);
+        cluster_add_name(reader, device.region, CLUSTER_REGION, entry,
+                         members[members[REGION].value ? REGION : LIKE].value);
     if (count == 0) {
         device.name = name;
         return add_device(reader, device, entry, members[NAME].value) && ok;
     }
-    add_name(reader, name, CLUSTER_GROUP, entry, members[NAME].value);
+    cluster_add_name(reader, name, CLUSTER_GROUP, entry, members[NAME].value);
     for (int64_t i = 0; i < count; i++) {
         device.name = arena_format(arena, "%s.%lld", name, (long long)i);
         if (!add_device(reader, device, entry, members[NAME].value)) return false;
@@ -324,18 +350,16 @@ static bool read_keep(ClusterReader *reader, YamlNode *node)
 
 static bool read_cluster(ClusterReader *reader)
 {
-    YamlMember members[] = {{"targets", false, NULL},
-                            {"devices", true, NULL},
-                            {"default_link", false, NULL},
-                            {"links", false, NULL},
-                            {"keep", false, NULL}};
+    YamlMember members[] = {{"targets", false, NULL},      {"sites", false, NULL}, {"devices", true, NULL},
+                            {"default_link", false, NULL}, {"links", false, NULL}, {"keep", false, NULL}};
     bool ok = yaml_members(&reader->yaml, reader->yaml.root, NULL, members, COUNT(members));
     if (reader->yaml.root->type != YAML_MAPPING_NODE) return false;
     ok &= read_targets(reader, members[0].value);
-    /* Without devices every name in links and keep would be unknown: that would only confuse. */
-    if (!members[1].value || !read_devices(reader, members[1].value)) return false;
-    ok &= cluster_read_links(reader, members[2].value, members[3].value);
-    return read_keep(reader, members[4].value) && ok;
+    /* Without sites or devices every name in what follows would be unknown: that would only confuse. */
+    if (!cluster_read_sites(reader, members[1].value)) return false;
+    if (!members[2].value || !read_devices(reader, members[2].value) || !cluster_check_sites(reader)) return false;
+    ok &= cluster_read_links(reader, members[3].value, members[4].value);
+    return read_keep(reader, members[5].value) && ok;
 }
 
 static bool read_file(ClusterReader *reader, const char *path, Diagnostics *diagnostics)

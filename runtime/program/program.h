@@ -13,7 +13,7 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 9, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 10, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -229,6 +229,8 @@ typedef struct SkyProgram {
     uint32_t
         label_count; /* label inputs, at most SKY_MOST_LABELS; 0 if the model computes its own loss from its inputs */
     uint32_t block_count; /* of the model; 0: names do not say */
+    uint32_t site;        /* of this rank, as site_names counts; 0 where there are no sites */
+    uint32_t site_count;  /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
     float clip;           /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
     uint64_t seed;        /* of initial values that are drawn */
     double slowdown;      /* emulated with --emulate: every piece of work takes this many times as long */
@@ -238,6 +240,8 @@ typedef struct SkyProgram {
     const SkyLink
         *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
     const SkyLabels *labels;
+    const char *const *site_names; /* per site; in the order of the cluster file */
+    const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */
     const char *device_name;
     const char *low_rank;               /* --lora, as it was given; "": without */
     const char *model_hash, *plan_hash; /* all ranks must carry the same */

@@ -256,6 +256,95 @@ static void bad_links_targets_and_keeps_are_refused(void **state)
 #undef TWO
 }
 
+#define KEY_A "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+#define KEY_B "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6"
+#define KEY_C "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+#define PARIS "- {name: paris, address: \"paris.example:7400\", key: \"" KEY_A "\"}\n"
+#define TOKYO "- {name: tokyo, key: \"" KEY_B "\"}\n"
+#define SITES "sites:\n" PARIS TOKYO
+
+static void sites_are_read(void **state)
+{
+    (void)state;
+    Cluster cluster =
+        read_good(SITES "- {name: lima, address: \"[2001:db8::7]:9\", key: \"" KEY_C "\"}\n"
+                        "devices:\n- {name: a, site: paris}\n- {name: b, site: tokyo, count: 2, region: hall}\n"
+                        "- {name: c, site: tokyo}\n- {name: d, site: lima}\n"
+                        "links:\n"
+                        "- {between: [paris, tokyo], latency: 20ms, bandwidth: 8Mbit}\n"
+                        "- {between: [paris, hall], latency: 21ms, bandwidth: 8Mbit}\n"
+                        "- {between: [tokyo, tokyo], latency: 1ms, bandwidth: 8Mbit}\n"
+                        "- {between: [lima, paris], latency: 50ms, bandwidth: 8Mbit}\n"
+                        "- {between: [lima, tokyo], latency: 60ms, bandwidth: 8Mbit}\n"
+                        "- {between: [lima, b.1], latency: 61ms, bandwidth: 8Mbit}\n",
+                  0);
+    assert_int_equal(cluster.site_count, 3);
+    assert_string_equal(cluster.sites[0].name, "paris");
+    assert_string_equal(cluster.sites[0].address, "paris.example:7400");
+    assert_string_equal(cluster.sites[0].key, KEY_A);
+    assert_null(cluster.sites[1].address);
+    assert_string_equal(cluster.sites[2].address, "[2001:db8::7]:9");
+    const int site_of[] = {0, 1, 1, 1, 2};
+    for (int d = 0; d < cluster.device_count; d++) assert_int_equal(cluster.devices[d].site, site_of[d]);
+    expect_link(&cluster, "a", "c", 20e-3, 1e6);
+    expect_link(&cluster, "a", "b.0", 21e-3, 1e6);
+    expect_link(&cluster, "b.0", "b.1", 1e-3, 1e6);
+    expect_link(&cluster, "b.1", "c", 1e-3, 1e6);
+    expect_link(&cluster, "d", "a", 50e-3, 1e6);
+    expect_link(&cluster, "d", "b.0", 60e-3, 1e6);
+    expect_link(&cluster, "d", "b.1", 61e-3, 1e6);
+    cluster_free(&cluster);
+    cluster = read_good("devices: [{name: a}]", 0);
+    assert_int_equal(cluster.site_count, 0);
+    assert_int_equal(cluster.devices[0].site, -1);
+    cluster_free(&cluster);
+}
+
+static void bad_sites_are_refused(void **state)
+{
+    (void)state;
+#define DEVICE "devices: [{name: a, site: paris}]\n"
+    refuses("sites: 3\n" DEVICE, ":1:8: error: sites: must be a list");
+    refuses("sites: []\n" DEVICE, "'sites' is empty");
+    refuses("sites:\n- {name: paris}\n" DEVICE, ":2:3: error: site: key 'key' is missing");
+    refuses("sites:\n- {key: \"" KEY_A "\"}\n" DEVICE, "site: key 'name' is missing");
+    refuses("sites:\n- {name: a b, key: \"" KEY_A "\"}\n" DEVICE, ":2:10: error: site: name 'a b' may have letters");
+    refuses("sites:\n- {name: ../up, key: \"" KEY_A "\"}\n" DEVICE, "name '../up' may have letters");
+    refuses("sites:\n- {name: paris, key: abc}\n" DEVICE, ":2:22: error: site 'paris': key must be a public key");
+    refuses("sites:\n- {name: paris, key: \"~q:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"}\n" DEVICE, "key must be");
+    refuses("sites:\n- {name: paris, key: \"" KEY_A "x\"}\n" DEVICE, "key must be");
+    /* Five digits that are more than 32 bits. */
+    refuses("sites:\n- {name: paris, key: \"#####M>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\"}\n" DEVICE, "key must be");
+    static const char *const addresses[] = {"paris",        "paris:",      ":7400",       "paris:0",
+                                            "paris:65536",  "paris:7400x", "pa ris:7400", "2001:db8::7:9",
+                                            "[paris]:7400", "[]:7400",     "-paris:7400", "paris:-7400"};
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "sites:\n- {name: paris, address: \"%s\", key: \"%s\"}\n%s", addresses[i], KEY_A,
+                 DEVICE);
+        refuses(text, ":2:26: error: site 'paris': address '");
+    }
+    refuses(SITES "- {name: paris, address: \"x:1\", key: \"" KEY_C "\"}\n" DEVICE,
+            ":4:10: error: two sites are named 'paris'");
+    refuses(SITES "- {name: lima, address: \"x:1\", key: \"" KEY_A "\"}\n" DEVICE, "is that of site 'paris', too");
+    refuses(SITES "- {name: lima, address: \"paris.example:7400\", key: \"" KEY_C "\"}\n" DEVICE,
+            "site 'lima': address 'paris.example:7400' is that of site 'paris', too");
+    refuses(SITES "- {name: lima, key: \"" KEY_C "\"}\n" DEVICE,
+            ":4:3: error: site 'lima': has no address, nor has site 'tokyo'");
+    refuses(SITES "- {name: lima, address: none, key: \"" KEY_C "\"}\n" DEVICE, "has no address, nor has site 'tokyo'");
+    refuses(SITES "devices:\n- {name: a, site: rome}\n", ":5:19: error: device 'a': unknown site 'rome'");
+    refuses("devices: [{name: a, site: rome}]\n", "device 'a': unknown site 'rome'");
+    refuses(SITES "devices:\n- {name: a, site: tokyo}\n- {name: b, count: 3}\n",
+            ":6:3: error: device 'b': is in none of the sites");
+    refuses(SITES "devices: [{name: paris, site: tokyo}]\n", "'paris' names both a site and a device");
+    refuses(SITES "devices: [{name: a, site: tokyo, region: paris}]\n", "'paris' names both a site and a region");
+    refuses(SITES "devices:\n- {name: a, site: paris, region: r}\n- {name: b, site: tokyo, region: r}\n",
+            ":5:34: error: region 'r' is in two sites: 'a' is in 'paris', and 'b' in 'tokyo'");
+    refuses(SITES DEVICE "links: [{between: [paris, rome], latency: 1ms, bandwidth: 1Gbit}]\n",
+            "unknown site, region or device 'rome'");
+#undef DEVICE
+}
+
 static void all_errors_are_reported_at_once(void **state)
 {
     (void)state;
@@ -348,6 +437,8 @@ int main(void)
         cmocka_unit_test(what_is_no_cluster_file_is_refused),
         cmocka_unit_test(bad_devices_are_refused),
         cmocka_unit_test(bad_links_targets_and_keeps_are_refused),
+        cmocka_unit_test(sites_are_read),
+        cmocka_unit_test(bad_sites_are_refused),
         cmocka_unit_test(all_errors_are_reported_at_once),
         cmocka_unit_test(damaged_files_are_survived),
         cmocka_unit_test(hostile_depth_and_breadth_are_survived),
