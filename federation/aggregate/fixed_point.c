@@ -1,0 +1,44 @@
+#include "federation/aggregate/fixed_point.h"
+
+#include <math.h>
+
+bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int *exponent)
+{
+    float most = 0;
+    bool finite = true;
+    for (size_t i = 0; i < count; i++) {
+        float size = fabsf(values[i]);
+        finite &= size < INFINITY;
+        most = size > most ? size : most;
+    }
+    /* frexp says 2^(e - 1) <= x < 2^e of a positive x. */
+    *exponent = FIXED_POINT_LEAST;
+    if (finite && most > 0 && weight > 0) frexp((double)most * (double)weight, exponent);
+    return finite;
+}
+
+static double limit_of(int sites) { return floor((double)INT32_MAX / sites); }
+
+void fixed_point_encode(uint32_t *words, const float *values, size_t count, int64_t weight, int exponent, int sites)
+{
+    double factor = ldexp((double)weight, -exponent), limit = limit_of(sites);
+    for (size_t i = 0; i < count; i++) words[i] = (uint32_t)(int32_t)nearbyint((double)values[i] * factor * limit);
+}
+
+void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t total_weight, int exponent, int sites)
+{
+    double factor = ldexp(1 / limit_of(sites), exponent) / (double)total_weight;
+    for (size_t i = 0; i < count; i++) mean[i] = (float)((double)(int32_t)sums[i] * factor);
+}
+
+void fixed_point_put_weight(uint32_t words[FIXED_POINT_WEIGHT_WORDS], int64_t weight)
+{
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) words[i] = (uint32_t)(weight >> (16 * i)) & 0xffff;
+}
+
+int64_t fixed_point_get_weight(const uint32_t words[FIXED_POINT_WEIGHT_WORDS])
+{
+    int64_t weight = 0;
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) weight += (int64_t)words[i] << (16 * i);
+    return weight;
+}

@@ -1,0 +1,188 @@
+#include "federation/aggregate/sum_round.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+
+#include "base/diagnostics.h"
+#include "federation/aggregate/fixed_point.h"
+
+void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t word_count)
+{
+    if (sodium_init() < 0) bug("libsodium finds no random numbers");
+    if (sites > SUM_MOST_SITES || sites < (secure ? SUM_FEWEST_SITES : 1)) bug("a sum of %d sites", sites);
+    *round = (SumRound){.sites = sites, .secure = secure, .exponent = FIXED_POINT_LEAST, .word_count = word_count};
+    round->least = secure && least < sum_threshold(sites) ? sum_threshold(sites) : least < 1 ? 1 : least;
+    randombytes_buf(round->session, SESSION_BYTES);
+    round->members = memory_allocate((size_t)sites * sizeof *round->members);
+    round->words = memory_allocate(word_count * sizeof *round->words);
+}
+
+void sum_round_close(SumRound *round)
+{
+    for (int i = 0; i < round->sites && round->members; i++) {
+        if (round->members[i].shares) sodium_memzero(round->members[i].shares, sum_reveal_bytes(round->sites));
+        free(round->members[i].shares);
+        free(round->members[i].sealed);
+    }
+    free(round->members);
+    free(round->words);
+    *round = (SumRound){0};
+}
+
+/* ---- Answers ---- */
+
+static bool has_answered(const SumMember *member, SumPhase phase)
+{
+    switch (phase) {
+    case SUM_OFFERS: return member->offered;
+    case SUM_SHARES: return member->shared;
+    case SUM_VALUES: return member->counted;
+    case SUM_REVEALS: return member->revealed;
+    default: return false;
+    }
+}
+
+bool sum_round_has_answered(const SumRound *round, int site)
+{
+    return has_answered(&round->members[site], round->phase);
+}
+
+bool sum_round_is_in(const SumRound *round, int site)
+{
+    const SumMember *member = &round->members[site];
+    switch (round->phase) {
+    case SUM_OFFERS: return true;
+    case SUM_SHARES: return member->offered;
+    case SUM_VALUES: return round->secure ? member->shared : member->offered;
+    default: return member->counted;
+    }
+}
+
+int sum_round_answers(const SumRound *round)
+{
+    int count = 0;
+    for (int i = 0; i < round->sites; i++) count += sum_round_has_answered(round, i);
+    return count;
+}
+
+int sum_round_awaited(const SumRound *round)
+{
+    int count = 0;
+    for (int i = 0; i < round->sites; i++) count += sum_round_is_in(round, i);
+    return count;
+}
+
+static size_t answer_bytes(const SumRound *round, SumPhase phase)
+{
+    switch (phase) {
+    case SUM_OFFERS: return SUM_OFFER_BYTES;
+    case SUM_SHARES: return sum_shares_bytes(round->sites);
+    case SUM_VALUES: return round->word_count * sizeof *round->words;
+    default: return sum_reveal_bytes(round->sites);
+    }
+}
+
+static bool refuse(SumProblem *problem, int site, const char *text)
+{
+    *problem = (SumProblem){site, text};
+    return false;
+}
+
+static unsigned char *copy(const unsigned char *bytes, size_t size)
+{
+    return memcpy(memory_allocate(size), bytes, size);
+}
+
+static bool take_offer(SumRound *round, int site, const unsigned char *bytes, SumProblem *problem)
+{
+    SumMember *member = &round->members[site];
+    int exponent = (int)(int32_t)get_u32(bytes);
+    if (exponent < FIXED_POINT_LEAST || exponent > FIXED_POINT_MOST)
+        return refuse(problem, site, "offers a scale that is out of range");
+    for (int i = 0; i < round->sites && round->secure; i++)
+        if (round->members[i].offered && (memcmp(round->members[i].share_public, bytes + 4, KEY_BYTES) == 0 ||
+                                          memcmp(round->members[i].mask_public, bytes + 4 + KEY_BYTES, KEY_BYTES) == 0))
+            return refuse(problem, site, "offers the keys of another site");
+    memcpy(member->share_public, bytes + 4, KEY_BYTES);
+    memcpy(member->mask_public, bytes + 4 + KEY_BYTES, KEY_BYTES);
+    if (exponent > round->exponent) round->exponent = exponent;
+    member->offered = true;
+    return true;
+}
+
+static void take_values(SumRound *round, int site, const unsigned char *bytes)
+{
+    for (size_t i = 0; i < round->word_count; i++) {
+        uint32_t word;
+        memcpy(&word, bytes + 4 * i, 4);
+        round->words[i] += word;
+    }
+    round->members[site].counted = true;
+}
+
+bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned char *bytes, size_t size,
+                    SumProblem *problem)
+{
+    SumMember *member = &round->members[site];
+    if (phase < round->phase) return refuse(problem, site, "is late");
+    if (phase != round->phase || phase == SUM_DONE) return refuse(problem, site, "is ahead of its time");
+    if (!sum_round_is_in(round, site)) return refuse(problem, site, "is not in this session");
+    if (has_answered(member, phase)) return refuse(problem, site, "has sent this before");
+    if (size != answer_bytes(round, phase)) return refuse(problem, site, "sent an update of the wrong size");
+    switch (phase) {
+    case SUM_OFFERS: return take_offer(round, site, bytes, problem);
+    case SUM_SHARES:
+        memcpy(member->commitment, bytes, COMMITMENT_BYTES);
+        member->sealed = copy(bytes + SUM_SHARES_HEAD, size - SUM_SHARES_HEAD);
+        return member->shared = true;
+    case SUM_VALUES: take_values(round, site, bytes); return true;
+    default: member->shares = copy(bytes, size); return member->revealed = true;
+    }
+}
+
+/* ---- What comes next ---- */
+
+bool sum_round_advance(SumRound *round, SumProblem *problem)
+{
+    if (round->phase == SUM_DONE) bug("the sum is made");
+    /* Sums have at least `least` sites; to take the masks out, the threshold is enough. */
+    int needed = round->phase == SUM_REVEALS ? sum_threshold(round->sites) : round->least;
+    if (sum_round_answers(round) < needed) return refuse(problem, -1, "too few sites have answered");
+    if (round->phase == SUM_REVEALS && !sum_round_unmask(round, problem)) return false;
+    bool skips = !round->secure && (round->phase == SUM_OFFERS || round->phase == SUM_VALUES);
+    round->phase += skips ? 2 : 1;
+    return true;
+}
+
+static void tell_roster(const SumRound *round, Buffer *message)
+{
+    unsigned char head[SUM_ROSTER_HEAD];
+    put_u32(head, (uint32_t)round->exponent);
+    buffer_append(message, head, sizeof head);
+    for (int i = 0; i < round->sites; i++) {
+        const SumMember *member = &round->members[i];
+        unsigned char entry[SUM_ROSTER_ENTRY] = {member->offered};
+        memcpy(entry + 1, member->share_public, KEY_BYTES);
+        memcpy(entry + 1 + KEY_BYTES, member->mask_public, KEY_BYTES);
+        buffer_append(message, entry, sizeof entry);
+    }
+}
+
+static void tell_delivery(const SumRound *round, int site, Buffer *message)
+{
+    for (int i = 0; i < round->sites; i++) {
+        unsigned char entry[SUM_DELIVERY_ENTRY] = {round->members[i].shared};
+        if (entry[0]) memcpy(entry + 1, round->members[i].sealed + (size_t)site * SEALED_BYTES, SEALED_BYTES);
+        buffer_append(message, entry, sizeof entry);
+    }
+}
+
+void sum_round_tell(const SumRound *round, int site, Buffer *message)
+{
+    if (round->phase == SUM_SHARES || (round->phase == SUM_VALUES && !round->secure))
+        tell_roster(round, message);
+    else if (round->phase == SUM_VALUES)
+        tell_delivery(round, site, message);
+    for (int i = 0; i < round->sites && round->phase == SUM_REVEALS; i++)
+        buffer_append(message, &(unsigned char){round->members[i].counted}, 1);
+}
