@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/parts.h"
 
 /* ---- What --lora says ---- */
 
@@ -61,10 +62,7 @@ static bool matches(const char *target, const char *name)
 {
     if (!name) return false;
     if (strpbrk(target, "*?[")) return fnmatch(target, name, 0) == 0;
-    size_t length = strlen(target);
-    for (const char *at = name; (at = strstr(at, target)); at++)
-        if ((at == name || at[-1] == '.') && (!at[length] || at[length] == '.')) return true;
-    return false;
+    return text_has_part(name, target, ".");
 }
 
 bool low_rank_target_matches(const char *target, const char *name, const char *alias)
@@ -137,14 +135,6 @@ static const char *last_component(ImportedModel *model, const ImportedParameter 
     return dot && dot[1] ? dot + 1 : module;
 }
 
-static bool names_listed(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)); at++)
-        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ',')) return true;
-    return false;
-}
-
 static bool refuse_target(const char *target, const Graph *graph, ImportedModel *model, Diagnostics *diagnostics)
 {
     enum { MOST_LISTED = 40 };
@@ -153,7 +143,7 @@ static bool refuse_target(const char *target, const Graph *graph, ImportedModel 
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ProductWeight weight = product_weight(graph, model->parameters[i].value);
         const char *name = last_component(model, &model->parameters[i]);
-        if (!weight.in || names_listed(names.size ? buffer_text(&names) : "", name)) continue;
+        if (!weight.in || text_has_part(names.size ? buffer_text(&names) : "", name, ", ")) continue;
         if (++listed <= MOST_LISTED) buffer_print(&names, "%s%s", names.size ? ", " : "", name);
     }
     if (listed > MOST_LISTED) buffer_print(&names, " and %d more (skycc check -v)", listed - MOST_LISTED);

@@ -6,23 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "runtime/storage/checkpoint_files.h"
-
-/* Whether the name stands in the list of names, a line each. */
-static bool lists(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)); at++)
-        if ((at == list || at[-1] == '\n') && (!at[length] || at[length] == '\n')) return true;
-    return false;
-}
 
 /* Whether it was not trained: then its value may not even be there. */
 static bool is_frozen(const TrainedValues *values, const char *name)
 {
     for (size_t i = 0; i < values->count; i++) {
         const char *frozen = safetensors_metadata(&values->files[i], "frozen");
-        if (frozen && lists(frozen, name)) return true;
+        if (frozen && text_has_part(frozen, name, "\n")) return true;
     }
     return false;
 }

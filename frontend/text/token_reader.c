@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/parts.h"
+
 static bool refuse(TokenReader *r, int exit_code, const char *place, const char *reason)
 {
     return diagnostics_error(r->diagnostics, exit_code, (Place){.file = r->path, .object = place}, NULL, "%s", reason);
@@ -28,11 +30,8 @@ bool reader_check_members(TokenReader *r, json_t *object, const char *place, con
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        size_t length = strlen(key);
-        bool found = false;
-        for (const char *at = known; !found && (at = strstr(at, key)); at++)
-            found = (at == known || at[-1] == ' ') && (at[length] == ' ' || !at[length]);
-        if (!found && !json_is_null(value)) return reader_unsupported(r, reader_place(r, place, key), "this member");
+        if (!text_has_part(known, key, " ") && !json_is_null(value))
+            return reader_unsupported(r, reader_place(r, place, key), "this member");
     }
     return true;
 }

@@ -6,15 +6,13 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/parts.h"
 
 static bool matches(const char *pattern, const char *name)
 {
     if (!name) return false;
     if (strpbrk(pattern, "*?[")) return fnmatch(pattern, name, 0) == 0;
-    size_t length = strlen(pattern);
-    for (const char *at = name; (at = strstr(at, pattern)); at++)
-        if ((at == name || at[-1] == '.') && (!at[length] || at[length] == '.')) return true;
-    return false;
+    return text_has_part(name, pattern, ".");
 }
 
 static bool rule_matches(const RateRule *rule, const SkyParameter *parameter)

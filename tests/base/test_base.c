@@ -12,6 +12,7 @@
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "base/parts.h"
 #include "tests/common/limits.h"
 
 static void arena_gives_zeroed_separate_memory(void **state)
@@ -85,6 +86,19 @@ static void sixteen_bit_floats_round_to_nearest_even(void **state)
     }
 }
 
+static void parts_stand_between_separators(void **state)
+{
+    (void)state;
+    assert_true(text_has_part("layer.0.query", "layer", "."));
+    assert_true(text_has_part("layer.0.query", "0.query", "."));
+    assert_true(text_has_part("subquery.query", "query", "."));
+    assert_false(text_has_part("layer.0.query", "quer", "."));
+    assert_false(text_has_part("layer.0.query", "ayer", "."));
+    assert_false(text_has_part("layer", "layer.0", "."));
+    assert_false(text_has_part("layer. ", "", ".")); /* once read beyond the end */
+    assert_false(text_has_part("", "", "."));
+}
+
 static void hashes_separate_and_chain(void **state)
 {
     (void)state;
@@ -114,6 +128,7 @@ int main(void)
         cmocka_unit_test(diagnostics_count_and_keep_the_first_exit_code),
         cmocka_unit_test(shapes_refuse_overflow),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
+        cmocka_unit_test(parts_stand_between_separators),
         cmocka_unit_test(hashes_separate_and_chain),
         cmocka_unit_test(buffers_grow_and_align),
     };
