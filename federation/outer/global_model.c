@@ -1,0 +1,121 @@
+#include "federation/outer/global_model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/safetensors.h"
+
+static const char momentum_prefix[] = "momentum/";
+
+void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
+                       bool momentum)
+{
+    *model = (GlobalModel){.identity = identity, .tensor_count = count};
+    model->tensors = arena_new_array(&model->arena, GlobalTensor, count);
+    model->tensor_elements = arena_new_array(&model->arena, size_t, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t elements = (size_t)shape_elements(&shapes[i]);
+        model->tensors[i] = (GlobalTensor){arena_string(&model->arena, names[i]), shapes[i], model->elements, elements};
+        model->tensor_elements[i] = elements;
+        model->elements += elements;
+    }
+    model->values = memory_allocate(model->elements * sizeof *model->values);
+    if (momentum) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
+}
+
+void global_model_free(GlobalModel *model)
+{
+    free(model->values);
+    free(model->momentum);
+    arena_free(&model->arena);
+    *model = (GlobalModel){0};
+}
+
+/* ---- On disk ---- */
+
+bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics)
+{
+    SafeTensorsWriter *writer = safetensors_writer();
+    Arena names = {0};
+    char hash[33];
+    safetensors_writer_metadata(writer, "format", "skycc.global/1");
+    safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
+    safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const GlobalTensor *tensor = &model->tensors[i];
+        safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
+        if (!model->momentum) continue;
+        const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
+        safetensors_writer_add(writer, name, DTYPE_F32, &tensor->shape, model->momentum + tensor->first);
+    }
+    bool ok = safetensors_write(writer, path, diagnostics);
+    arena_free(&names);
+    return ok;
+}
+
+static bool read_tensor(const SafeTensors *file, const char *path, const char *name, const GlobalTensor *tensor,
+                        float *values, Diagnostics *diagnostics)
+{
+    const SafeTensor *found = safetensors_find(file, name);
+    Place place = {.file = path, .object = name};
+    if (!found) return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "the tensor is missing");
+    if (found->dtype != DTYPE_F32 || !shape_equal(&found->shape, &tensor->shape))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL,
+                                 "the tensor has another type or shape than the federation's model");
+    memcpy(values, found->data, found->bytes);
+    for (size_t i = 0; i < tensor->elements; i++)
+        if (!isfinite(values[i]))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "element %zu is not finite", i);
+    return true;
+}
+
+static bool read_head(GlobalModel *model, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
+{
+    char hash[33], *end = NULL;
+    const char *identity = safetensors_metadata(file, "federation"), *round = safetensors_metadata(file, "round");
+    if (!identity || strcmp(identity, hash_format(model->identity, hash)) != 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "was skycc federate run again since?",
+                                 "is not of this federation");
+    model->round = round ? strtoll(round, &end, 10) : -1;
+    if (model->round >= 0 && model->round < (int64_t)1 << 53 && end && !*end) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "does not say which round is next");
+}
+
+bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics)
+{
+    SafeTensors file;
+    Arena names = {0};
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    bool ok = read_head(model, &file, path, diagnostics);
+    for (size_t i = 0; i < model->tensor_count && ok; i++) {
+        const GlobalTensor *tensor = &model->tensors[i];
+        ok = read_tensor(&file, path, tensor->name, tensor, model->values + tensor->first, diagnostics);
+        if (!ok || !model->momentum) continue;
+        const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
+        ok = read_tensor(&file, path, name, tensor, model->momentum + tensor->first, diagnostics);
+    }
+    arena_free(&names);
+    safetensors_close(&file);
+    return ok;
+}
+
+/* ---- Rounds ---- */
+
+FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments)
+{
+    size_t count = fragments_most(model->tensor_count, fragments);
+    FragmentRange tensors =
+        fragment_range(model->tensor_elements, model->tensor_count, count, fragment_of_round(round, count));
+    size_t end = tensors.end < model->tensor_count ? model->tensors[tensors.end].first : model->elements;
+    return (FragmentRange){tensors.first < model->tensor_count ? model->tensors[tensors.first].first : end, end};
+}
+
+void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)
+{
+    FragmentRange part = global_model_part(model, model->round, fragments);
+    outer_step(rule, model->values + part.first, model->momentum ? model->momentum + part.first : NULL, mean,
+               part.end - part.first);
+    model->round++;
+}

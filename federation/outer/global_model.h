@@ -1,0 +1,45 @@
+/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes next.
+ * On disk it is one safetensors file that is replaced whole: NAME, and momentum/NAME, so that skycc export and predict
+ * take it as it is. */
+#ifndef FEDERATION_OUTER_GLOBAL_MODEL_H
+#define FEDERATION_OUTER_GLOBAL_MODEL_H
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "federation/outer/fragments.h"
+#include "federation/outer/outer_optimizer.h"
+
+typedef struct GlobalTensor {
+    const char *name;
+    Shape shape;
+    size_t first, elements; /* in values and momentum */
+} GlobalTensor;
+
+typedef struct GlobalModel {
+    Arena arena;
+    int64_t round; /* which is next; as many have been */
+    Hash identity; /* what the federation is called (federation/description.h); another one is not read */
+    size_t tensor_count, elements;
+    GlobalTensor *tensors;
+    size_t *tensor_elements;  /* of each, for fragments */
+    float *values, *momentum; /* malloc'ed; momentum is NULL where none is kept */
+} GlobalModel;
+
+/* Makes room for tensors of these names and shapes, all zero. Names are copied. */
+void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
+                       bool momentum);
+void global_model_free(GlobalModel *model);
+
+/* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses nothing. */
+bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics);
+/* Fills values, momentum and round. Errors: a file of another federation, or with other tensors; values that are not
+ * finite. */
+bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
+
+/* The elements, first and end, that meet in the round, with the model in `fragments` fragments. */
+FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments);
+/* The outer step of model->round on that part, whose mean pseudo-gradient this is; the next round is next. */
+void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean);
+
+#endif
