@@ -1,6 +1,8 @@
 /* skycc probe: measures this machine, a model's kernels on it and, started by mpiexec, all devices and their links. */
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_model.h"
@@ -137,12 +139,26 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
     return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics);
 }
 
+/* All processes read the same files and find the same in them, as a rule: what is said once is left of it. */
+static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!stream) memory_exhausted();
+    diagnostics_print(diagnostics, stream);
+    fclose(stream);
+    if (!probe_world_speaks(world, hash_bytes(text, bytes))) diagnostics_free(diagnostics);
+    free(text);
+}
+
 int probe_command(const Options *options, Diagnostics *diagnostics)
 {
     Probe probe = {.options = options};
     probe_world_open(&probe.world);
     bool ok = load(&probe, diagnostics) && check_processes(&probe, diagnostics);
     int code = probe_world_agree(&probe.world, ok ? EXIT_OK : diagnostics->exit_code);
+    say_once(&probe.world, diagnostics);
     if (!code) code = probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics);
     profile_free(&probe.profile);
     planned_model_free(&probe.planned);

@@ -41,6 +41,19 @@ int probe_world_agree(const ProbeWorld *world, int code)
     return greatest;
 }
 
+bool probe_world_speaks(const ProbeWorld *world, Hash said)
+{
+    if (!world->distributed) return true;
+    Hash *all = memory_allocate((size_t)world->size * sizeof *all);
+    MPI_Request request;
+    MPI_Iallgather(&said, sizeof said, MPI_BYTE, all, sizeof said, MPI_BYTE, MPI_COMM_WORLD, &request);
+    wait_asleep(&request);
+    bool alone = true;
+    for (int rank = 0; rank < world->rank; rank++) alone = alone && !hash_equal(all[rank], said);
+    free(all);
+    return alone;
+}
+
 static void receive_asleep(void *data, int bytes, int from, int tag)
 {
     MPI_Request request;

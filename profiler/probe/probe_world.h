@@ -3,6 +3,7 @@
 #ifndef PROFILER_PROBE_PROBE_WORLD_H
 #define PROFILER_PROBE_PROBE_WORLD_H
 
+#include "base/hash.h"
 #include "profiler/costs/cluster.h"
 #include "profiler/costs/profile.h"
 
@@ -16,6 +17,8 @@ void probe_world_open(ProbeWorld *world);
 void probe_world_close(ProbeWorld *world);
 /* The greatest exit code of all processes: all go on, or all stop. */
 int probe_world_agree(const ProbeWorld *world, int code);
+/* Whether no process of a lower rank says what has the same hash: it is said once. Collective. */
+bool probe_world_speaks(const ProbeWorld *world, Hash said);
 
 /* Between the two no other process with a device on the same host measures. */
 void probe_world_begin_turn(const ProbeWorld *world, const Cluster *cluster);

@@ -56,6 +56,12 @@ END
 
 # What cannot be.
 expect 2 'describes 3 devices, but the launcher started 2' -- mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json
+said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json 2>&1) && die "two processes for three devices"
+[ "$(grep -c 'error:' <<<"$said")" = 1 ] || die "is not said once: $said"
+# What only one of them finds, it says.
+said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o three.json : -n 1 "$skycc" probe -d missing.yaml -o three.json 2>&1) &&
+    die "a process without a cluster file"
+grep -q 'missing.yaml: error:' <<<"$said" || die "the process that found no cluster file is silent: $said"
 sed 's/"between": \["a"/"between": [7/' all.json >broken.json
 expect 1 'broken.json: error: links\[0\]' -- \
     "$skycc" plan "$model" -d cluster.yaml --profile broken.json "${dimensions[@]}"
