@@ -17,6 +17,7 @@
 #include "base/diagnostics.h"
 #include "base/file.h"
 #include "runtime/train/interrupts.h"
+#include "runtime/train/last_words.h"
 
 enum { FINALIZE_SECONDS = 3 };
 
@@ -47,10 +48,9 @@ static bool leave_launcher(void)
  * the others would wait there for ever. */
 static void abort_launched(int exit_code)
 {
-    enum { FORWARDING_MILLISECONDS = 100 }; /* for the launcher to read the last words before */
     char message[48];
     int length = snprintf(message, sizeof message, "cmd=abort exitcode=%d\n", exit_code);
-    poll(NULL, 0, FORWARDING_MILLISECONDS);
+    last_words_await_reader();
     send(launcher_descriptor(), message, (size_t)length, MSG_NOSIGNAL); /* it may be gone */
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "runtime/train/last_words.h"
 
 /* Tags of the control communicator. */
 enum { TAG_QUESTION = 1, TAG_ANSWER };
@@ -21,9 +22,8 @@ enum { ABORT_SECONDS = 3 };
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
 static const double most_bell_sleep =
-    4e-3;                                  /* what does not ring: answers of large messages, collectives, other hosts */
-static const double forwarding_time = 0.1; /* for the launcher to read a message before it is told to end everything */
-static const double asking_time = 0.25;    /* share of the time-out after which a peer is asked whether it is alive */
+    4e-3;                               /* what does not ring: answers of large messages, collectives, other hosts */
+static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
 
 static void sleep_for(double seconds)
 {
@@ -48,7 +48,7 @@ static _Noreturn void end_all(const World *world, int exit_code, const char *for
         *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
     fprintf(stderr, "skycc: error: rank %d (%s), %s: %s\n", world->rank, world->device, place, reason);
     fflush(NULL);
-    sleep_for(forwarding_time);
+    last_words_await_reader();
     last_exit_code = exit_code;
     signal(SIGALRM, leave);
     alarm(ABORT_SECONDS);

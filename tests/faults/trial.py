@@ -17,8 +17,8 @@ import safetensors_files  # noqa: E402
 STEPS, ROWS, LENGTH = 24, 28, 8
 PLANS = ("one", "two", "three")
 TRAINING = ["--steps", str(STEPS), "--clip", "1", "--schedule-lr", "linear", "--warmup", "4", "--seed", "5", "--quiet"]
-LONGEST = 100  # seconds: what takes longer hangs
-LINGERING = 15  # seconds that processes may take to end after the launcher did, on a busy machine
+LONGEST = 300  # seconds: what takes longer hangs
+LINGERING = 60  # seconds that processes may take to end after the launcher did, on a busy machine
 
 
 class Wrong(Exception):

@@ -15,15 +15,37 @@
 
 /* ---- What goes wrong on the way ---- */
 
-/* Whoever kills ranks that are left must not decide whether a last word is read: ranks write theirs to a file. */
+/* Whoever kills ranks that are left must not decide whether a last word is read: ranks write theirs to a file. Returns
+ * the exit code; `attempts` tenths of a second are waited for the word. */
+static int run_to_last_word(const char *stages, const char *fault, const char *options, const char *word, int attempts)
+{
+    return run("rm -f errors; TOY_STAGES=%s TOY_FAULT='%s' timeout 300 mpiexec.mpich -n %d sh -c "
+               "'exec %s --quiet %s 2>>errors'; code=$?; "
+               "for i in $(seq %d); do grep -F '%s' errors && break; sleep 0.1; done; cat errors; exit $code",
+               stages, fault, rank_count(stages), TOY_PROGRAM, options, attempts, word);
+}
+
 static void assert_last_word(const char *stages, const char *fault, const char *options, const char *word)
 {
-    int code = run("rm -f errors; TOY_STAGES=%s TOY_FAULT='%s' timeout 120 mpiexec.mpich -n %d sh -c "
-                   "'exec %s --quiet %s 2>>errors'; code=$?; "
-                   "for i in $(seq 300); do grep -F '%s' errors && break; sleep 0.1; done; cat errors; exit $code",
-                   stages, fault, rank_count(stages), TOY_PROGRAM, options, word);
-    assert_int_not_equal(code, 0);
+    assert_int_not_equal(run_to_last_word(stages, fault, options, word, 600), 0);
     assert_printed(word);
+}
+
+/* Rank 1 hangs: the others name it. On a busy machine a short time-out may be over before ranks that are well have
+ * started, or have answered: then it is tried with a longer one. */
+static void assert_named_for_hanging(int timeout)
+{
+    char options[64], of_stage[96], of_rank[96];
+    snprintf(options, sizeof options, "--data data --steps 5 --timeout %d", timeout);
+    snprintf(of_stage, sizeof of_stage, "rank 1 (stage 1) has not answered for %d seconds; waited for ", timeout);
+    snprintf(of_rank, sizeof of_rank, "rank 1 has not answered for %d seconds; waited for ", timeout);
+    int code = run_to_last_word("0,1,2,3", "hang 1 2", options, "has not answered", 20);
+    if (strstr(printed, of_stage) || strstr(printed, of_rank))
+        assert_int_equal(code, 6);
+    else if (timeout < 50)
+        assert_named_for_hanging(5 * timeout);
+    else
+        fail_msg("rank 1 is not named: %s", printed);
 }
 
 static void a_rank_that_dies_is_named(void **state)
@@ -46,9 +68,7 @@ static void a_file_that_is_cut_short_while_it_is_read_is_named(void **state)
 static void a_rank_that_hangs_is_named(void **state)
 {
     (void)state;
-    assert_int_equal(train("0,1,2,3", "TOY_FAULT='hang 1 2'", "--data data --steps 5 --timeout 2"), 6);
-    assert_printed("rank 1");
-    assert_printed("has not answered for 2 seconds; waited for ");
+    assert_named_for_hanging(2);
 }
 
 /* A launcher takes no notice of what dies before it has called MPI_Init, where the others wait without a limit. */
@@ -58,7 +78,7 @@ static void a_rank_that_never_starts_ends_the_run(void **state)
     assert_last_word("0,1,2,3", "kill-early 1 0", "--data data --steps 5", "rank 1 (toy), before training: killed");
     assert_int_equal(train("0,1", "TOY_FAULT='kill-early 0 0'", "--data data --steps 5"), 6);
     assert_last_word("0,1", "hang-early 1 0", "--data data --steps 5 --timeout 2",
-                     "rank 0 (toy), before training: not all ranks have started within --timeout");
+                     "(toy), before training: not all ranks have started within --timeout");
 }
 
 /* MPICH over TCP often does not get out of MPI_Finalize. */
@@ -154,7 +174,7 @@ static void a_failed_run_is_started_again(void **state)
 /* A shell's words: begins a long run in `name`, whose steps take 20 ms and more, waits until it trains, and leaves the
  * launcher's number in $train. */
 #define BEGIN(name, environment, options)                                                                              \
-    "rm -f log; " environment " TOY_STAGES=0,1 TOY_LINK=0.005 timeout --foreground 100 " name                          \
+    "rm -f log; " environment " TOY_STAGES=0,1 TOY_LINK=0.005 timeout --foreground 300 " name                          \
     "/train --data data --steps 100000 --emulate --log log --quiet " options " & guard=$!; "                           \
     "until [ -f log ] && [ $(wc -l <log) -gt 3 ] || ! kill -0 $guard; do sleep 0.02; done; train=$(pgrep -P $guard); "
 
@@ -195,7 +215,7 @@ static void the_second_interrupt_ends_at_once(void **state)
                                                                     "wait $guard"),
                      130);
     /* The launcher may return before the last of them has died. */
-    assert_int_equal(run("for i in $(seq 300); do pgrep -f ^$PWD/twice/stage || exit 9; sleep 0.1; done"), 9);
+    assert_int_equal(run("for i in $(seq 600); do pgrep -f ^$PWD/twice/stage || exit 9; sleep 0.1; done"), 9);
 }
 
 /* Whoever of those above the ranks is killed, they are soon gone. */
@@ -206,24 +226,27 @@ static void no_rank_survives_its_launcher(void **state)
     write_launch_files("orphans", NULL, NULL);
     for (int i = 0; i < 3; i++) {
         int code = run(
-            BEGIN("orphans", "", "") "kill -KILL %s; for i in $(seq 300); do pgrep -f ^$PWD/orphans/stage || exit 9; "
+            BEGIN("orphans", "", "") "kill -KILL %s; for i in $(seq 600); do pgrep -f ^$PWD/orphans/stage || exit 9; "
                                      "sleep 0.1; done; pkill -KILL -f ^$PWD/orphans/stage; exit 8",
             victims[i]);
         if (code != 9) fail_msg("ranks outlive %s: %s", victims[i], printed);
     }
 }
 
-/* Of two runs on one directory the second waits for a while, as for one that is about to end, and is refused. */
+/* Of two runs on one directory the second waits for a while, as for one that is about to end, and is refused. How long
+ * the first takes to end is up to the machine: the second is started until it is let in. */
 static void two_runs_do_not_share_their_checkpoints(void **state)
 {
     (void)state;
     write_launch_files("first", NULL, NULL);
     const char *second = "--data data --steps 3 --checkpoint shared";
     assert_int_equal(
-        run(BEGIN("first", "", "--checkpoint shared") "TOY_STAGES=0 %s %s --quiet; code=$?; "
-                                                      "(sleep 1; kill -TERM $train) & "
-                                                      "TOY_STAGES=0 %s %s --quiet || exit 99; wait $guard; "
-                                                      "exit $code",
+        run(BEGIN("first", "",
+                  "--checkpoint shared") "begin=$(date +%%s); TOY_STAGES=0 %s %s --quiet; code=$?; "
+                                         "[ $(($(date +%%s) - begin)) -ge 5 ] || exit 98; "
+                                         "(sleep 1; kill -TERM $train) & "
+                                         "for i in $(seq 20); do TOY_STAGES=0 %s %s --quiet && break; done; "
+                                         "wait $guard; exit $code",
             TOY_PROGRAM, second, TOY_PROGRAM, second),
         6);
     assert_printed("shared: error: another run is using this directory for its checkpoints");

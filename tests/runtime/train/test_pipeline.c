@@ -123,7 +123,7 @@ static void an_emulation_without_enough_cores_says_so(void **state)
     must_run("TOY_STAGES=0,1,2,3 TOY_WORK=0.02 %s mpiexec.mpich -n 4 %s --data data --steps 5 --emulate", pinned,
              TOY_PROGRAM);
     assert_printed("the emulation could not keep pace: for want of cores, rank ");
-    must_run("TOY_STAGES=0 TOY_WORK=0.02 TOY_SLOWDOWN=20 %s %s --data data --steps 2 --emulate", pinned, TOY_PROGRAM);
+    must_run("TOY_STAGES=0 TOY_WORK=0.004 TOY_SLOWDOWN=500 %s %s --data data --steps 1 --emulate", pinned, TOY_PROGRAM);
     assert_null(strstr(printed, "keep pace"));
 }
 
@@ -216,7 +216,7 @@ static void every_host_removes_its_old_checkpoints(void **state)
                            "host2/saved:\nstep-00000006\nstep-00000008\n";
     must_run("mkdir host0 host1 host2; mkdir -p host1/saved/step-00000003; "
              "touch host1/saved/step-00000003/MANIFEST.json"); /* some other run's */
-    must_run("TOY_STAGES=0,1,2 TOY_HOST=host-%% timeout 120 mpiexec.mpich -n 3 sh -c 'cd host$PMI_RANK && exec %s "
+    must_run("TOY_STAGES=0,1,2 TOY_HOST=host-%% timeout 300 mpiexec.mpich -n 3 sh -c 'cd host$PMI_RANK && exec %s "
              "--data ../data --steps 8 --checkpoint saved --checkpoint-every 2 --keep 2 --quiet'",
              TOY_PROGRAM);
     must_run("ls host0/saved host1/saved host2/saved");

@@ -37,7 +37,7 @@ static void ranks_that_were_told_otherwise_do_not_train(void **state)
                                             {"--warmup 10%", "--warmup"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *usual = i == 1 ? "" : "--steps 3";
-        assert_int_equal(run("TOY_STAGES=0,1 timeout 60 mpiexec.mpich -n 1 %s --data data --steps 3 --quiet : "
+        assert_int_equal(run("TOY_STAGES=0,1 timeout 300 mpiexec.mpich -n 1 %s --data data --steps 3 --quiet : "
                              "-n 1 %s --data data %s %s --quiet",
                              TOY_PROGRAM, TOY_PROGRAM, usual, others[i][0]),
                          2);
@@ -50,7 +50,7 @@ static void ranks_that_were_told_otherwise_do_not_train(void **state)
 /* Two ranks, each with its own file. */
 static int train_on(const char *first, const char *second, const char *environment)
 {
-    return run("TOY_STAGES=0,1 %s timeout 60 mpiexec.mpich -n 1 %s --data %s --steps 3 --quiet --log log : "
+    return run("TOY_STAGES=0,1 %s timeout 300 mpiexec.mpich -n 1 %s --data %s --steps 3 --quiet --log log : "
                "-n 1 %s --data %s --steps 3 --quiet",
                environment, TOY_PROGRAM, first, TOY_PROGRAM, second);
 }
@@ -111,8 +111,8 @@ static void launch_files_work_from_anywhere(void **state)
     assert_string_equal(printed, "first -bind-to\nfirst -n\nfirst -n\nfirst -bind-to\n");
     /* What others put in the place of the lock is neither followed nor waited for. */
     assert_int_equal(run("XDG_RUNTIME_DIR=$PWD MPIEXEC=$PWD/echo-first; export XDG_RUNTIME_DIR MPIEXEC; "
-                         "lock=skycc-bind-$(id -u); rmdir $lock; mkfifo $lock; timeout 10 'a place/bound'; rm $lock; "
-                         "ln -s victim $lock; timeout 10 'a place/bound'; rm $lock; test ! -e victim"),
+                         "lock=skycc-bind-$(id -u); rmdir $lock; mkfifo $lock; timeout 60 'a place/bound'; rm $lock; "
+                         "ln -s victim $lock; timeout 60 'a place/bound'; rm $lock; test ! -e victim"),
                      0);
     assert_string_equal(printed, "first -bind-to\nfirst -bind-to\n");
     assert_int_equal(run("sh -n 'a place/run.sbatch' && cat 'a place/run.conf'"), 0);
@@ -137,7 +137,7 @@ static void launch_files_reach_other_hosts(void **state)
                          "chmod +x launcher"),
                      0);
     assert_int_equal(run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
-                         "TOY_STAGES=0,1 timeout 120 far/train --data $PWD/data --steps 3 --log $PWD/log"),
+                         "TOY_STAGES=0,1 timeout 300 far/train --data $PWD/data --steps 3 --log $PWD/log"),
                      0);
     assert_losses("log", expected);
     free(expected);

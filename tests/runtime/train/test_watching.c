@@ -18,7 +18,7 @@
 /* As train(), but with what is said on the way. */
 static int train_aloud(const char *stages, const char *options)
 {
-    return run("TOY_STAGES=%s timeout 120 mpiexec.mpich -n %d %s %s", stages, rank_count(stages), TOY_PROGRAM, options);
+    return run("TOY_STAGES=%s timeout 300 mpiexec.mpich -n %d %s %s", stages, rank_count(stages), TOY_PROGRAM, options);
 }
 
 /* The step and all metrics of every step of the log. */

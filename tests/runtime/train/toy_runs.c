@@ -25,7 +25,7 @@ int rank_count(const char *stages)
 
 int train(const char *stages, const char *environment, const char *options)
 {
-    return run("TOY_STAGES=%s %s timeout 120 mpiexec.mpich -n %d %s --quiet %s", stages, environment,
+    return run("TOY_STAGES=%s %s timeout 300 mpiexec.mpich -n %d %s --quiet %s", stages, environment,
                rank_count(stages), TOY_PROGRAM, options);
 }
 
