@@ -95,6 +95,11 @@
     OPERATOR(ScaleLoss, scale_loss, 2, 2, 1) /* x, scalars -> x / micro-batches; with labels: x / what those weigh */ \
     /* binary_cross_entropy.c */ \
     OPERATOR(BinaryCrossEntropy, binary_cross_entropy, 2, 2, 1) /* logits, probabilities of the same shape */ \
+    /* coding.c: rows of the last dimension; codec: its name (base/codec.h) */ \
+    OPERATOR(Encode, encode, 1, 4, 1) /* x, key, scalars, first -> bytes; with a key stochastically, elements numbered as \
+        Dropout's: row: elements of one row of the batch, or `first`, int64 that broadcast to the rows of x: the numbers \
+        of their first elements */ \
+    OPERATOR(Decode, decode, 1, 1, 1) /* bytes -> x; columns */ \
     /* optimizer.c: effects on parameters and their state, in place */ \
     OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 2) /* contribution -> accumulated gradient, added to it; parts */ \
     OPERATOR(SgdUpdate, sgd_update, 3, 3, 0) /* parameter, gradient, scalars */ \

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "codegen/kernels/cache.h"
+#include "codegen/kernels/coding.h"
 #include "codegen/kernels/emit.h"
 #include "codegen/kernels/gemm.h"
 #include "codegen/kernels/loop.h"
@@ -18,10 +19,11 @@
 /* ---- One kernel ---- */
 
 typedef struct KernelPlan {
-    enum { PLAN_LOOP, PLAN_GEMM, PLAN_PACKED, PLAN_PAIRS } kind;
+    enum { PLAN_LOOP, PLAN_GEMM, PLAN_PACKED, PLAN_PAIRS, PLAN_CODING } kind;
     GemmPlan gemm;
     PackedPlan packed;
     PairPlan pairs;
+    CodingPlan coding;
     LoopPlan loop;
 } KernelPlan;
 
@@ -30,7 +32,11 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
     compiled->hash = kernel_hash(kernel);
     char digits[33];
     snprintf(compiled->symbol, sizeof compiled->symbol, "sky_k_%s", hash_format(compiled->hash, digits));
-    if (packed_plan(&plan->packed, kernel, target)) {
+    if (coding_plan(&plan->coding, kernel, target)) {
+        plan->kind = PLAN_CODING;
+        compiled->units = plan->coding.units.total;
+        compiled->nanoseconds = plan->coding.nanoseconds;
+    } else if (packed_plan(&plan->packed, kernel, target)) {
         const PackedPlan *packed = &plan->packed;
         plan->kind = PLAN_PACKED;
         compiled->units = packed->units.total;
@@ -75,6 +81,7 @@ static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan
     case PLAN_LOOP: loop_emit(emit, kernel, &plan->loop, compiled->symbol); break;
     case PLAN_GEMM: gemm_emit(emit, kernel, &plan->gemm, compiled->symbol); break;
     case PLAN_PACKED: packed_emit(emit, kernel, &plan->packed, compiled->symbol); break;
+    case PLAN_CODING: coding_emit(emit, kernel, &plan->coding, compiled->symbol); break;
     case PLAN_PAIRS: pair_emit(emit, kernel, &plan->pairs, compiled->symbol); break;
     }
 }

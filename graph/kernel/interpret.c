@@ -7,6 +7,7 @@
 
 #include "base/diagnostics.h"
 #include "base/random.h"
+#include "graph/kernel/codec_rows.h"
 #include "graph/kernel/interpret.h"
 
 static void fill_double(double *lanes, double value, int count)
@@ -406,8 +407,31 @@ bool interpret_lanes(Interpreter *run, const KernelPhase *phase, int axis, int64
     return true;
 }
 
+/* A row at once; rows stand densely. */
+static void interpret_coding(Interpreter *run, const KernelInstruction *coding)
+{
+    int bytes_operand = kernel_coding_bytes(coding);
+    float *row = (float *)run->address[coding->operand] + run->position[coding->operand];
+    uint8_t *bytes = (uint8_t *)run->address[bytes_operand] + run->position[bytes_operand];
+    int64_t columns = kernel_inner_extent(run->kernel);
+    CodecRounding rounding = {.stochastic = coding->a != 0};
+    if (rounding.stochastic) {
+        rounding.key = (uint64_t)run->lanes[coding->a].integer[0];
+        rounding.first = (uint64_t)run->lanes[coding->b].integer[0];
+    }
+    if (coding->op == KERNEL_ENCODE)
+        codec_encode_row(kernel_coding_codec(coding), row, columns, rounding, bytes);
+    else
+        codec_decode_row(kernel_coding_codec(coding), bytes, columns, row);
+}
+
 static bool interpret_inner_phase(Interpreter *run, const KernelPhase *phase)
 {
+    const KernelInstruction *first = &run->kernel->instructions[phase->first - 1];
+    if (kernel_op_is_coding(first->op)) {
+        interpret_coding(run, first);
+        return true;
+    }
     int axis = run->kernel->axis_count - 1;
     int64_t extent = run->kernel->extent[axis];
     int width = extent < STRIP ? (int)extent : STRIP;

@@ -130,6 +130,30 @@ Register kernel_random(Kernel *kernel, int operand, Register key, Register first
             .op = KERNEL_RANDOM, .type = DTYPE_BOOL, .operand = (uint16_t)operand, .a = key, .b = first, .c = bound});
 }
 
+static void append_coding(Kernel *kernel, KernelInstruction instruction, Codec codec, int bytes)
+{
+    instruction.type = DTYPE_F32;
+    instruction.constant.integer = kernel_coding(codec, bytes);
+    KernelOperand *row = &kernel->operands[instruction.operand], *coded = &kernel->operands[bytes];
+    bool encodes = instruction.op == KERNEL_ENCODE;
+    row->read |= encodes, row->written |= !encodes;
+    coded->read |= !encodes, coded->written |= encodes;
+    coded->elements = codec_row_bytes(codec, kernel_inner_extent(kernel));
+    kernel_begin_phase(kernel, true);
+    append(kernel, instruction);
+}
+
+void kernel_encode(Kernel *kernel, Codec codec, int operand, int bytes, Register key, Register first)
+{
+    KernelInstruction encode = {.op = KERNEL_ENCODE, .operand = (uint16_t)operand, .a = key, .b = first};
+    append_coding(kernel, encode, codec, bytes);
+}
+
+void kernel_decode(Kernel *kernel, Codec codec, int operand, int bytes)
+{
+    append_coding(kernel, (KernelInstruction){.op = KERNEL_DECODE, .operand = (uint16_t)operand}, codec, bytes);
+}
+
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a)
 {
     DType type = op == KERNEL_IS_NAN ? DTYPE_BOOL : kernel_type(kernel, a);
@@ -174,7 +198,7 @@ static void verify_use(const Verifier *verifier, Register r, Register used)
     REQUIRE(used && used < r, "uses a register that is not computed yet");
     int from = verifier->phase_of[used];
     KernelOp op = (KernelOp)kernel_instruction(verifier->kernel, used)->op;
-    REQUIRE(!kernel_op_is_store(op), "uses the result of a store");
+    REQUIRE(!kernel_op_is_store(op) && !kernel_op_is_coding(op), "uses the result of a store");
     if (from == verifier->phase)
         REQUIRE(!kernel_op_is_reduction(op), "uses a reduction in its own phase");
     else
@@ -217,6 +241,30 @@ static void verify_random(const Verifier *verifier, Register r, const KernelInst
     verify_use(verifier, r, instruction->c);
     REQUIRE(instruction->type == DTYPE_BOOL && type_of(verifier, instruction->a) == DTYPE_I64 &&
                 type_of(verifier, instruction->b) == DTYPE_I64 && type_of(verifier, instruction->c) == DTYPE_I64,
+            "its types do not fit");
+}
+
+static void verify_coding(const Verifier *verifier, Register r, const KernelInstruction *instruction)
+{
+    const Kernel *kernel = verifier->kernel;
+    const KernelPhase *phase = &kernel->phases[verifier->phase];
+    int inner = kernel->axis_count - 1, bytes = kernel_coding_bytes(instruction);
+    Codec codec = kernel_coding_codec(instruction);
+    REQUIRE(instruction->operand < kernel->operand_count && bytes < kernel->operand_count, "there is no such operand");
+    const KernelOperand *row = &kernel->operands[instruction->operand], *coded = &kernel->operands[bytes];
+    bool encodes = instruction->op == KERNEL_ENCODE;
+    REQUIRE(phase->inner && phase->count == 1 && verifier->phase == kernel->phase_count - 1,
+            "a coding is an inner phase, the last one");
+    REQUIRE(codec > CODEC_NONE && codec < CODEC_COUNT, "there is no such codec");
+    REQUIRE(row->dtype == DTYPE_F32 && coded->dtype == DTYPE_U8, "its operands are not float32 and bytes");
+    REQUIRE(encodes ? row->read && coded->written : row->written && coded->read, "its operands are not marked so");
+    REQUIRE((row->stride[inner] == 1 || kernel->extent[inner] <= 1) && !coded->stride[inner], "its rows are not dense");
+    REQUIRE(coded->elements == codec_row_bytes(codec, kernel->extent[inner]), "its rows have other bytes");
+    REQUIRE(!instruction->a == !instruction->b && (encodes || !instruction->a), "it draws without a number");
+    if (!instruction->a) return;
+    verify_use(verifier, r, instruction->a);
+    verify_use(verifier, r, instruction->b);
+    REQUIRE(type_of(verifier, instruction->a) == DTYPE_I64 && type_of(verifier, instruction->b) == DTYPE_I64,
             "its types do not fit");
 }
 
@@ -264,6 +312,8 @@ static void verify_instruction(const Verifier *verifier, Register r)
     case KERNEL_STORE:
     case KERNEL_STORE_ADD: verify_access(verifier, r, instruction); break;
     case KERNEL_RANDOM: verify_random(verifier, r, instruction); break;
+    case KERNEL_ENCODE:
+    case KERNEL_DECODE: verify_coding(verifier, r, instruction); break;
     default: verify_arithmetic(verifier, r, instruction);
     }
 }

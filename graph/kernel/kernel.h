@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/codec.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 
@@ -38,6 +39,11 @@ typedef enum KernelOp {
                      at plus register b elements if b is set */
     KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
                          hit the same element: they add in ascending order of the inner index */
+    /* Codings (graph/kernel/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32
+     * tensor, at once. Operand kernel_coding_bytes, of U8, holds the row's bytes one after another; its `elements` say how many
+     * they are, and its inner stride is 0. They stand in an inner phase of their own. */
+    KERNEL_ENCODE, /* the row of `operand` into bytes; stochastically if a is set: key a, first number b (I64) */
+    KERNEL_DECODE, /* bytes into the row of `operand` */
     /* Reductions over the inner axis; inner phases only. */
     KERNEL_SUM,
     KERNEL_PRODUCT,
@@ -98,12 +104,20 @@ typedef struct KernelInstruction {
     } constant;
 } KernelInstruction;
 
+/* constant.integer of a coding. */
+static inline int64_t kernel_coding(Codec codec, int bytes) { return (int64_t)codec | (int64_t)bytes << 8; }
+static inline Codec kernel_coding_codec(const KernelInstruction *coding)
+{
+    return (Codec)(coding->constant.integer & 0xff);
+}
+static inline int kernel_coding_bytes(const KernelInstruction *coding) { return (int)(coding->constant.integer >> 8); }
+
 typedef struct KernelOperand {
     DType dtype;
     bool read, written;
     int64_t stride[KERNEL_MAX_AXES]; /* elements per step of each axis, the inner axis last; 0 broadcasts */
-    int64_t elements; /* of the buffer that register-indexed accesses may touch, from the operand's address on; 0 if all
-                         accesses are strided */
+    int64_t elements; /* of the buffer that register-indexed accesses may touch, from the operand's address on, or of a
+                         coded row; 0 if all accesses are strided */
 } KernelOperand;
 
 typedef struct KernelPhase {
@@ -126,6 +140,7 @@ typedef enum KernelClass {
     KERNEL_CLASS_LOOP,    /* maps and reductions */
     KERNEL_CLASS_GEMM,    /* C[m][n] = epilogue(sum over k of A[m][k] * B[k][n]), with batch axes */
     KERNEL_CLASS_SCATTER, /* register-indexed stores: the inner axis runs in order */
+    KERNEL_CLASS_CODING,  /* codings of rows */
 } KernelClass;
 
 static inline int64_t kernel_inner_extent(const Kernel *kernel) { return kernel->extent[kernel->axis_count - 1]; }
@@ -156,6 +171,9 @@ void kernel_store_add(Kernel *kernel, int operand, Register value);
 void kernel_store_add_at(Kernel *kernel, int operand, Register value, Register offset, int64_t elements);
 Register kernel_reduce(Kernel *kernel, KernelOp op, Register a);
 Register kernel_random(Kernel *kernel, int operand, Register key, Register first, Register bound);
+/* Append a phase that codes rows of `operand`. key 0: to the nearest. */
+void kernel_encode(Kernel *kernel, Codec codec, int operand, int bytes, Register key, Register first);
+void kernel_decode(Kernel *kernel, Codec codec, int operand, int bytes);
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a);
 Register kernel_binary(Kernel *kernel, KernelOp op, Register a, Register b);
 Register kernel_select(Kernel *kernel, Register condition, Register a, Register b);
@@ -169,8 +187,12 @@ DType kernel_register_type(DType dtype);
 static inline bool kernel_op_is_reduction(KernelOp op) { return op >= KERNEL_SUM && op <= KERNEL_MINIMUM_OF; }
 static inline bool kernel_op_is_store(KernelOp op) { return op == KERNEL_STORE || op == KERNEL_STORE_ADD; }
 static inline bool kernel_op_is_access(KernelOp op) { return op == KERNEL_LOAD || kernel_op_is_store(op); }
+static inline bool kernel_op_is_coding(KernelOp op) { return op == KERNEL_ENCODE || op == KERNEL_DECODE; }
 /* Whether instructions of that kind name an operand, if only to say where an element stands. */
-static inline bool kernel_op_has_operand(KernelOp op) { return kernel_op_is_access(op) || op == KERNEL_RANDOM; }
+static inline bool kernel_op_has_operand(KernelOp op)
+{
+    return kernel_op_is_access(op) || kernel_op_is_coding(op) || op == KERNEL_RANDOM;
+}
 /* The register that an access adds to its strided position; 0: none. */
 static inline Register kernel_access_offset(const KernelInstruction *access)
 {
@@ -187,6 +209,8 @@ bool kernel_is_map(const Kernel *kernel);
  * of its axes and elements, it computes the same of them. */
 bool kernel_is_elementwise(const Kernel *kernel);
 KernelClass kernel_classify(const Kernel *kernel);
+/* The coding of a kernel of class CODING; NULL: it has none. */
+const KernelInstruction *kernel_coding_of(const Kernel *kernel);
 
 /* The parts of a kernel of class GEMM. Axis numbers count in `extent`; row or column axis is -1 when that extent is 1
  * and was merged away. Every other outer axis is a batch axis. */

@@ -221,6 +221,8 @@ static double operation_flops(const KernelInstruction *instruction)
     case KERNEL_NORMAL_BELOW: return 24;
     case KERNEL_POWER: return 32;
     case KERNEL_RANDOM: return 8;
+    case KERNEL_ENCODE: return instruction->a ? 28 : 16;
+    case KERNEL_DECODE: return 14;
     case KERNEL_SQRT:
     case KERNEL_DIVIDE:
     case KERNEL_RECIPROCAL:
@@ -260,6 +262,11 @@ double kernel_bytes(const Kernel *kernel)
     for (int phase = 0; phase < kernel->phase_count; phase++)
         for (int i = 0; i < kernel->phases[phase].count; i++) {
             const KernelInstruction *instruction = &kernel->instructions[kernel->phases[phase].first - 1 + i];
+            if (kernel_op_is_coding(instruction->op)) {
+                touched[instruction->operand] = iterations(kernel, all);
+                int bytes = kernel_coding_bytes(instruction);
+                touched[bytes] = iterations(kernel, outer) * (double)kernel->operands[bytes].elements;
+            }
             if (!kernel_op_is_access(instruction->op)) continue;
             const KernelOperand *operand = &kernel->operands[instruction->operand];
             unsigned axes = kernel->phases[phase].inner ? all : outer, moving = 0;

@@ -36,7 +36,7 @@ bool kernel_is_map(const Kernel *kernel)
         if (!kernel->phases[i].inner) return false;
     for (int i = 0; i < kernel->instruction_count; i++) {
         const KernelInstruction *instruction = &kernel->instructions[i];
-        if (kernel_op_is_reduction(instruction->op)) return false;
+        if (kernel_op_is_reduction(instruction->op) || kernel_op_is_coding(instruction->op)) return false;
         if (kernel_op_is_store(instruction->op) && instruction->b) return false;
     }
     return !kernel_inner_axis_is_sequential(kernel);
@@ -117,8 +117,15 @@ bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm)
     return true;
 }
 
+const KernelInstruction *kernel_coding_of(const Kernel *kernel)
+{
+    const KernelInstruction *last = kernel_instruction(kernel, (Register)kernel->instruction_count);
+    return kernel->instruction_count && kernel_op_is_coding(last->op) ? last : NULL;
+}
+
 KernelClass kernel_classify(const Kernel *kernel)
 {
+    if (kernel_coding_of(kernel)) return KERNEL_CLASS_CODING;
     for (int i = 0; i < kernel->instruction_count; i++)
         if (kernel_op_is_store(kernel->instructions[i].op) && kernel->instructions[i].b) return KERNEL_CLASS_SCATTER;
     KernelGemm gemm;

@@ -9,6 +9,8 @@ static const char *const names[KERNEL_OP_COUNT] = {
     [KERNEL_RANDOM] = "random",
     [KERNEL_STORE] = "store",
     [KERNEL_STORE_ADD] = "store_add",
+    [KERNEL_ENCODE] = "encode",
+    [KERNEL_DECODE] = "decode",
     [KERNEL_SUM] = "sum",
     [KERNEL_PRODUCT] = "product",
     [KERNEL_MAXIMUM_OF] = "maximum_of",
@@ -64,7 +66,11 @@ static void print_instruction(Buffer *buffer, const Kernel *kernel, Register r)
 {
     const KernelInstruction *instruction = kernel_instruction(kernel, r);
     bool store = kernel_op_is_store(instruction->op);
-    if (store)
+    if (kernel_op_is_coding(instruction->op))
+        buffer_print(buffer, "    %s.%s operand%d operand%d", names[instruction->op],
+                     codec_name(kernel_coding_codec(instruction)), instruction->operand,
+                     kernel_coding_bytes(instruction));
+    else if (store)
         buffer_print(buffer, "    %s", names[instruction->op]);
     else
         buffer_print(buffer, "    r%d = %s.%s", r, names[instruction->op], dtype_name((DType)instruction->type));

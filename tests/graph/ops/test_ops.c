@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
+#include "graph/kernel/codec_rows.h"
 #include "graph/ops/autodiff.h"
 #include "runtime/program/program.h"
 #include "tests/common/graph_evaluator.h"
@@ -373,6 +374,62 @@ static void updates_match_their_definitions(void **state)
     check_update(OP_LambUpdate, false);
 }
 
+/* ---- Codings ---- */
+
+enum { CODED_ROWS = 6, CODED_COLUMNS = 70 };
+
+/* A tensor [3, 2, 70], in either layout, in a micro-batch that begins with row 5: bytes and what comes back, against
+ * rows coded one by one. */
+static void check_coding(Codec codec, bool stochastic, bool transposed)
+{
+    static const InputSpec spec = {REAL, SHAPE(3, 2, CODED_COLUMNS), -2, 2};
+    static const InputSpec key_spec = {KNOWN, SHAPE(1), -99, 99},
+                           scalars_spec = {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1};
+    const Case test = {.op = OP_Encode, .inputs = {spec, key_spec, scalars_spec}};
+    Subject subject = {.test = &test, .dtype = DTYPE_F32, .transposed = transposed};
+    Graph *graph = &subject.graph;
+    graph_init(graph, "test");
+    ValueId inputs[3], bytes, back;
+    for (; subject.input_count < 3; subject.input_count++)
+        inputs[subject.input_count] = add_input(&subject, subject.input_count);
+    Attribute attributes[] = {attribute_string("codec", codec_name(codec)),
+                              attribute_integer(stochastic ? "row" : "columns", stochastic ? 140 : CODED_COLUMNS)};
+    NodeOrigin origin = {.name = "subject"};
+    assert_true(graph_add_node(graph, OP_Encode, origin, inputs, stochastic ? 3 : 1, attributes, 2, &bytes, 1,
+                               &subject.diagnostics));
+    attributes[1] = attribute_integer("columns", CODED_COLUMNS);
+    assert_true(graph_add_node(graph, OP_Decode, origin, &bytes, 1, attributes, 2, &back, 1, &subject.diagnostics));
+    seen[OP_Encode] = seen[OP_Decode] = true;
+    Evaluator evaluator;
+    evaluator_init(&evaluator, graph);
+    int64_t first_row = 5, step_key = 77;
+    float *scalars = evaluator.buffer[inputs[2]];
+    memcpy(&scalars[SKY_STEP_FIRST_ROW], &first_row, sizeof first_row);
+    memcpy(&scalars[SKY_STEP_RANDOM_KEY], &step_key, sizeof step_key);
+    assert_true(evaluator_run(&evaluator));
+    int64_t row_bytes = codec_row_bytes(codec, CODED_COLUMNS);
+    for (int r = 0; r < CODED_ROWS; r++) {
+        float row[CODED_COLUMNS], decoded[CODED_COLUMNS];
+        uint8_t coded[4 * CODED_COLUMNS];
+        for (int i = 0; i < CODED_COLUMNS; i++) row[i] = (float)subject.input[0].data[r * CODED_COLUMNS + i];
+        CodecRounding rounding = {stochastic, (uint64_t)((int64_t)subject.input[1].data[0] + step_key),
+                                  (uint64_t)(first_row * 2 + r) * CODED_COLUMNS};
+        codec_encode_row(codec, row, CODED_COLUMNS, rounding, coded);
+        codec_decode_row(codec, coded, CODED_COLUMNS, decoded);
+        assert_memory_equal((char *)evaluator.buffer[bytes] + r * row_bytes, coded, (size_t)row_bytes);
+        assert_memory_equal((float *)evaluator.buffer[back] + r * CODED_COLUMNS, decoded, sizeof decoded);
+    }
+    evaluator_free(&evaluator);
+    destroy(&subject);
+}
+
+static void codings_code_row_by_row(void **state)
+{
+    (void)state;
+    for (int codec = CODEC_BF16; codec < CODEC_COUNT; codec++)
+        for (int way = 0; way < 4; way++) check_coding((Codec)codec, way & 1, way & 2);
+}
+
 static void every_operator_was_checked(void **state)
 {
     (void)state;
@@ -383,9 +440,8 @@ static void every_operator_was_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_match_the_references),
-        cmocka_unit_test(gradients_match_finite_differences),
-        cmocka_unit_test(updates_match_their_definitions),
+        cmocka_unit_test(results_match_the_references),    cmocka_unit_test(gradients_match_finite_differences),
+        cmocka_unit_test(updates_match_their_definitions), cmocka_unit_test(codings_code_row_by_row),
         cmocka_unit_test(every_operator_was_checked),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

@@ -1,0 +1,30 @@
+/* Codecs: how tensors travel over links between devices. Which ones there are, what they are called, and how many bytes
+ * they make of a tensor; graph/kernel/codec_rows.h says what the bytes mean.
+ *
+ * Activations and gradients of float32 alone are coded; everything else travels as it is. */
+#ifndef BASE_CODEC_H
+#define BASE_CODEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum Codec {
+    CODEC_NONE, /* as it is */
+    CODEC_BF16, /* the upper half of every float32 */
+    CODEC_Q8,   /* tiles of 64 rotated channels with one scale, so many bits a channel */
+    CODEC_Q6,
+    CODEC_Q4,
+    CODEC_Q3,
+    CODEC_COUNT
+} Codec;
+
+enum { CODEC_TILE = 64 }; /* channels that share a scale */
+
+const char *codec_name(Codec codec);                  /* "none", "bf16", "q8" ... */
+bool codec_from_name(const char *name, Codec *codec); /* false if there is none of that name */
+/* Bits of one channel of a tile; 0 where there are no tiles. */
+int codec_bits(Codec codec);
+/* Bytes of one row of `columns` float32 channels. The last tile of a row may be partly filled: it is as long as any. */
+int64_t codec_row_bytes(Codec codec, int64_t columns);
+
+#endif
