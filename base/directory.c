@@ -18,7 +18,8 @@ static const char list_head[] = "skycc output/1\n";
 
 typedef struct Entry {
     char *name;
-    bool own; /* a regular file that the list names, or the list */
+    bool own;    /* a regular file that the list names, or the list; or a directory that it names */
+    bool nested; /* a directory that the list names: what is in it has a list of its own */
 } Entry;
 
 typedef struct Entries {
@@ -55,15 +56,23 @@ static char *read_list(const char *directory)
     return text;
 }
 
-/* Whether a line of the list is the name. */
-static bool is_listed(const char *list, const char *name)
+/* Whether a line of the list is the name, followed by `mark`. */
+static bool is_listed(const char *list, const char *name, const char *mark)
 {
-    size_t length = strlen(name);
+    size_t length = strlen(name), marks = strlen(mark);
     for (const char *line = list; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, length) == 0 && line[length] == '\n') return true;
+        if (strncmp(line, name, length) == 0 && strncmp(line + length, mark, marks) == 0 &&
+            line[length + marks] == '\n')
+            return true;
     }
     return false;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(((const Entry *)a)->name, ((const Entry *)b)->name); }
@@ -79,10 +88,11 @@ static bool list_entries(const char *path, Entries *entries)
     for (struct dirent *item; (item = readdir(stream));) {
         struct stat status;
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0) continue;
-        bool named = list && (is_listed(list, item->d_name) || strcmp(item->d_name, DIRECTORY_LIST) == 0);
-        bool own =
-            named && fstatat(descriptor, item->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
-        Entry entry = {strdup(item->d_name), own};
+        bool file = list && (is_listed(list, item->d_name, "") || strcmp(item->d_name, DIRECTORY_LIST) == 0);
+        bool folder = list && is_listed(list, item->d_name, "/");
+        bool known = (file || folder) && fstatat(descriptor, item->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+        bool nested = known && folder && S_ISDIR(status.st_mode);
+        Entry entry = {strdup(item->d_name), nested || (known && file && S_ISREG(status.st_mode)), nested};
         if (!entry.name) memory_exhausted();
         array_push(entries->items, entries->count, entries->capacity, entry);
     }
@@ -92,11 +102,25 @@ static bool list_entries(const char *path, Entries *entries)
     return true;
 }
 
-static const char *first_stranger(const Entries *entries)
+/* The first that is not skycc's, here or in a directory that a list names, as a path from here; free() it. NULL: none.
+ */
+static char *first_stranger(const Entries *entries, const char *directory)
 {
-    for (size_t i = 0; i < entries->count; i++)
-        if (!entries->items[i].own) return entries->items[i].name;
-    return NULL;
+    char *stranger = NULL;
+    for (size_t i = 0; i < entries->count && !stranger; i++) {
+        const Entry *entry = &entries->items[i];
+        if (!entry->own) stranger = strdup(entry->name);
+        if (!entry->own && !stranger) memory_exhausted();
+        if (!entry->nested) continue;
+        char *path = join(directory, entry->name);
+        Entries inner;
+        char *found = list_entries(path, &inner) ? first_stranger(&inner, path) : strdup("?");
+        if (found) stranger = join(entry->name, found);
+        free(found);
+        free(path);
+        entries_free(&inner);
+    }
+    return stranger;
 }
 
 /* ---- Building ---- */
@@ -117,11 +141,12 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
     Entries entries;
     if (lstat(name, &status) != 0 && errno == ENOENT) return true;
     if (!list_entries(name, &entries)) return file_error(diagnostics, directory->path, "cannot be replaced");
-    const char *stranger = first_stranger(&entries);
+    char *stranger = first_stranger(&entries, name);
     bool ok = !stranger || directory->keep_others ||
               diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory->path),
                                 "name another directory; with --force, what is there stays beside the output",
                                 "exists and holds what was not written by skycc: '%s'", stranger);
+    free(stranger);
     entries_free(&entries);
     return ok;
 }
@@ -148,9 +173,16 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
     Buffer text = {0};
     if (!list_entries(directory, &entries)) return file_error(diagnostics, directory, "cannot list");
     buffer_print(&text, "%s", list_head);
-    for (size_t i = 0; i < entries.count; i++) buffer_print(&text, "%s\n", entries.items[i].name);
+    bool ok = true;
+    for (size_t i = 0; i < entries.count && ok; i++) {
+        char *inner = join(directory, entries.items[i].name);
+        bool nested = is_directory(inner);
+        if (nested) ok = write_list(inner, diagnostics);
+        buffer_print(&text, "%s%s\n", entries.items[i].name, nested ? "/" : "");
+        free(inner);
+    }
     char *path = join(directory, DIRECTORY_LIST);
-    bool ok = file_write_part(path, text.bytes, text.size, diagnostics);
+    ok = ok && file_write_part(path, text.bytes, text.size, diagnostics);
     free(path);
     buffer_free(&text);
     entries_free(&entries);
@@ -159,42 +191,64 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
 
 /* ---- Replacing ---- */
 
-/* Moves what is not skycc's from `from` to `to`; returns the name of the first that cannot be moved, or NULL. */
-static const char *move_others(const Entries *entries, const char *from, const char *to)
+/* Moves what is not skycc's from `from` to `to`, which is made if anything is. False, with errno set and *stuck what
+ * cannot be moved, to be freed, as soon as something cannot. */
+static bool move_others(const char *from, const char *to, char **stuck)
 {
-    const char *stuck = NULL;
-    for (size_t i = 0; i < entries->count && !stuck; i++) {
-        char *old_path = join(from, entries->items[i].name), *new_path = join(to, entries->items[i].name);
-        if (!entries->items[i].own && rename(old_path, new_path) != 0) stuck = entries->items[i].name;
+    Entries entries;
+    bool ok = list_entries(from, &entries);
+    for (size_t i = 0; i < entries.count && ok; i++) {
+        const Entry *entry = &entries.items[i];
+        char *old_path = join(from, entry->name), *new_path = join(to, entry->name);
+        if (entry->nested)
+            ok = move_others(old_path, new_path, stuck);
+        else if (!entry->own)
+            ok = (mkdir(to, 0777) == 0 || errno == EEXIST) && rename(old_path, new_path) == 0;
+        if (!ok && !*stuck) *stuck = strdup(entry->name);
         free(old_path);
         free(new_path);
     }
-    return stuck;
+    entries_free(&entries);
+    return ok;
 }
 
 /* Removes what is skycc's, and the directory if nothing else is in it. */
-static void remove_own(const Entries *entries, const char *directory)
+static void remove_own(const char *directory)
 {
-    for (size_t i = 0; i < entries->count; i++) {
-        char *path = join(directory, entries->items[i].name);
-        if (entries->items[i].own) unlink(path);
+    Entries entries;
+    if (!list_entries(directory, &entries)) return;
+    for (size_t i = 0; i < entries.count; i++) {
+        char *path = join(directory, entries.items[i].name);
+        if (entries.items[i].nested)
+            remove_own(path);
+        else if (entries.items[i].own)
+            unlink(path);
         free(path);
     }
+    entries_free(&entries);
     rmdir(directory);
 }
 
-/* Whether the new directory has a file of the name of something there that is not skycc's. */
-static bool check_names(const OutputDirectory *directory, const Entries *former, Diagnostics *diagnostics)
+/* Whether the new directory has something where there is what is not skycc's. */
+static bool check_names(const char *former, const char *temporary, const char *called, Diagnostics *diagnostics)
 {
-    bool ok = true;
-    for (size_t i = 0; i < former->count && ok; i++) {
-        char *path = join(directory->temporary, former->items[i].name);
-        if (!former->items[i].own && access(path, F_OK) == 0)
-            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT,
-                                   (Place){.file = directory->path, .object = former->items[i].name},
+    Entries entries;
+    bool ok = list_entries(former, &entries) || file_error(diagnostics, called, "cannot list");
+    for (size_t i = 0; i < entries.count && ok; i++) {
+        const Entry *entry = &entries.items[i];
+        char *path = join(temporary, entry->name), *inner = join(former, entry->name);
+        char *inner_called = join(called, entry->name);
+        bool there = access(path, F_OK) == 0;
+        if (entry->nested && there && is_directory(path))
+            ok = check_names(inner, path, inner_called, diagnostics);
+        else if (!entry->own && there)
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = called, .object = entry->name},
                                    "name another directory, or move it", "stands where a file of the output goes");
         free(path);
+        free(inner);
+        free(inner_called);
     }
+    entries_free(&entries);
     return ok;
 }
 
@@ -221,26 +275,26 @@ static bool exchange(const char *temporary, const char *name)
 
 /* Puts the new directory in the place of the former one, and back into it what is not skycc's. What cannot be moved
  * stays, under the temporary name, which is told. */
-static bool replace_former(OutputDirectory *directory, const char *name, const Entries *former,
-                           Diagnostics *diagnostics)
+static bool replace_former(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
-    if (!check_names(directory, former, diagnostics)) return false;
+    char *stuck = NULL;
+    if (!check_names(name, directory->temporary, directory->path, diagnostics)) return false;
     if (!exchange(directory->temporary, name))
         return file_error(diagnostics, directory->path, "cannot rename into place");
-    const char *stuck = move_others(former, directory->temporary, name);
-    if (stuck)
+    bool moved = move_others(directory->temporary, name, &stuck);
+    if (!moved)
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = directory->temporary, .object = stuck}, NULL,
                           "cannot be moved to %s: %s", name, strerror(errno));
     else
-        remove_own(former, directory->temporary);
+        remove_own(directory->temporary);
+    free(stuck);
     pending_drop(directory->temporary);
     directory->temporary = NULL;
-    return !stuck;
+    return moved;
 }
 
 static bool move_into_place(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
-    Entries former;
     if (rename(directory->temporary, name) == 0) { /* nothing there, or an empty directory */
         pending_drop(directory->temporary);
         directory->temporary = NULL;
@@ -249,10 +303,7 @@ static bool move_into_place(OutputDirectory *directory, const char *name, Diagno
     if (errno != ENOTEMPTY && errno != EEXIST)
         return file_error(diagnostics, directory->path, "cannot rename into place");
     if (!check_replaceable(directory, name, diagnostics)) return false; /* what came since it was created */
-    if (!list_entries(name, &former)) return file_error(diagnostics, directory->path, "cannot list");
-    bool ok = replace_former(directory, name, &former, diagnostics);
-    entries_free(&former);
-    return ok;
+    return replace_former(directory, name, diagnostics);
 }
 
 bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)

@@ -8,8 +8,9 @@
 #define DIRECTORY_LIST ".skycc-files"
 
 /* A directory of files, built under a temporary name beside `path`; directory_commit lists its files in DIRECTORY_LIST
- * and renames it. A former output is replaced: of it, only regular files that its list names are removed. What else
- * lies there stays, and is a reason to refuse unless `keep_others`. */
+ * and renames it. A former output is replaced: of it, only regular files that its lists name are removed. What else
+ * lies there stays, and is a reason to refuse unless `keep_others`. It may hold directories, which have lists of their
+ * own. */
 typedef struct OutputDirectory {
     const char *path;
     bool keep_others;

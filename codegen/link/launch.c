@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "codegen/link/launch_internal.h"
 
 static bool is_elsewhere(const LaunchRank *rank) { return rank->host && strcmp(rank->host, "localhost") != 0; }
 
@@ -83,10 +84,12 @@ static const char train_head[] =
     "\n"
     "# The options that concern the launcher; the programs check all of them.\n"
     "retries=0 checkpoint='' expected=''\n"
+    "@SITE_DEFAULTS@"
     "for argument; do\n"
     "    case $expected in\n"
     "    retries) retries=$argument ;;\n"
     "    checkpoint) checkpoint=$argument ;;\n"
+    "@SITE_EXPECTED@"
     "    esac\n"
     "    expected=''\n"
     "    case $argument in\n"
@@ -94,6 +97,7 @@ static const char train_head[] =
     "    --retries=*) retries=${argument#*=} ;;\n"
     "    --checkpoint) expected=checkpoint ;;\n"
     "    --checkpoint=*) checkpoint=${argument#*=} ;;\n"
+    "@SITE_OPTIONS@"
     "    --help) exec \"$directory\"/@FIRST@ --help ;;\n"
     "    esac\n"
     "done\n"
@@ -143,6 +147,7 @@ static const char train_tail[] =
     "apart=''\n"
     "command -v setsid >/dev/null && apart=setsid\n"
     "setpriv --pdeathsig TERM true 2>/dev/null && apart=\"setpriv --pdeathsig TERM $apart\"\n"
+    "@SITE_GATEWAY@"
     "\n"
     "# USR1 saves a checkpoint; TERM and the first INT save one and end; the second INT ends at once.\n"
     "running='' ended='' interrupts=0\n"
@@ -153,6 +158,7 @@ static const char train_tail[] =
     "\n"
     "attempt=0\n"
     "while :; do\n"
+    "@SITE_BEGIN@"
     "    launch \"$@\" </dev/null &\n"
     "    running=$!\n"
     "    while :; do\n"
@@ -161,6 +167,7 @@ static const char train_tail[] =
     "        kill -0 \"$running\" 2>/dev/null || break\n"
     "    done\n"
     "    running=''\n"
+    "@SITE_END@"
     "    if [ $interrupts -gt 1 ]; then exit 130; fi\n"
     "    # mpiexec that passed on a signal may forget what the programs ended with.\n"
     "    case $code in 0) exit ${ended:-0} ;; 1 | 2 | 7 | 70 | 130 | 143) exit $code ;; esac\n"
@@ -174,30 +181,44 @@ static const char train_tail[] =
     "    if [ -n \"$checkpoint\" ]; then set -- \"$@\" --resume; fi\n"
     "done\n";
 
-/* Appends a template, with @NAME@ replaced. */
+static const char site_defaults[] = "key=${SKYCC_SITE_KEY:-@SITE@.key} site_timeout=0 audit=''\n";
+
+static void print_mark(Buffer *text, const char *name, size_t length, const LaunchPlan *plan);
+
+/* Appends a template, with marks @NAME@ replaced; "$@" is none. */
 static void print_template(Buffer *text, const char *template, const LaunchPlan *plan)
 {
-    while (*template) {
-        const char *mark = strchr(template, '@');
-        size_t plain = mark ? (size_t)(mark - template) : strlen(template);
-        buffer_append(text, template, plain);
-        template += plain;
-        if (strncmp(template, "@FIRST@", 7) == 0) {
-            buffer_print(text, "%s", plan->ranks[0].program);
-            template += 7;
-        } else if (strncmp(template, "@RANKS@", 7) == 0) {
-            buffer_print(text, "%d", plan->rank_count);
-            template += 7;
-        } else if (strncmp(template, "@THREADS@", 9) == 0) {
-            if (threads_are_known(plan))
-                buffer_print(text, "%d", most_threads(plan));
-            else
-                buffer_print(text, "$(nproc)");
-            template += 9;
-        } else if (*template) { /* "$@" */
-            buffer_append(text, template ++, 1);
-        }
+    for (const char *mark; (mark = strchr(template, '@'));) {
+        size_t length = strspn(mark + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        bool is_mark = length && mark[length + 1] == '@';
+        buffer_append(text, template, (size_t)(mark - template) + !is_mark);
+        template = mark + (is_mark ? length + 2 : 1);
+        if (is_mark) print_mark(text, mark + 1, length, plan);
     }
+    buffer_print(text, "%s", template);
+}
+
+/* Names of sites are plain words, so that a script may have them unquoted. */
+static void print_mark(Buffer *text, const char *name, size_t length, const LaunchPlan *plan)
+{
+    static const struct {
+        const char *name, *part;
+    } parts[] = {{"SITE_DEFAULTS", site_defaults},      {"SITE_EXPECTED", launch_site_expected},
+                 {"SITE_OPTIONS", launch_site_options}, {"SITE_GATEWAY", launch_site_gateway},
+                 {"SITE_BEGIN", launch_site_begin},     {"SITE_END", launch_site_end}};
+    char word[32];
+    snprintf(word, sizeof word, "%.*s", (int)length, name);
+    if (strcmp(word, "FIRST") == 0) buffer_print(text, "%s", plan->ranks[0].program);
+    if (strcmp(word, "RANKS") == 0) buffer_print(text, "%d", plan->rank_count);
+    if (strcmp(word, "SITE") == 0) buffer_print(text, "%s", plan->site);
+    if (strcmp(word, "THREADS") == 0) {
+        if (threads_are_known(plan))
+            buffer_print(text, "%d", most_threads(plan));
+        else
+            buffer_print(text, "$(nproc)");
+    }
+    for (size_t i = 0; plan->site && i < sizeof parts / sizeof *parts; i++)
+        if (strcmp(word, parts[i].name) == 0) print_template(text, parts[i].part, plan);
 }
 
 static void print_train(Buffer *text, const LaunchPlan *plan)

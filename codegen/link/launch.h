@@ -15,6 +15,8 @@ typedef struct LaunchRank {
 typedef struct LaunchPlan {
     const LaunchRank *ranks; /* in order */
     int rank_count;
+    const char
+        *site; /* whose ranks these are, reached by those of other sites through its gateway; NULL: all of a run */
 } LaunchPlan;
 
 /* Writes the files into `directory`; they name programs relative to where they lie. Errors: a host or prefix that a

@@ -24,6 +24,10 @@ static const char *own_runtime(Arena *arena)
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
+/* What pulls the wire out of the runtime, and what it needs in turn. */
+static const char wire_symbol[] = "-Wl,-u,world_bridge", wire_libraries[] = "-lzmq";
+static const char foreign_wire_libraries[] = "-l:libzmq.so.5";
+
 /* On another architecture: the libraries as their run-time packages name them, because development packages of two
  * architectures cannot be installed side by side; what they need in turn is looked for where the program runs. */
 static const char foreign_libraries[] =
@@ -123,7 +127,9 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     begin_command(&words, &arena, options);
     const char *command = words.items[0];
     add_output(&words, output, objects, object_count);
+    if (options->sites) add_word(&words, wire_symbol);
     add_word(&words, runtime);
+    if (options->sites) add_words(&words, &arena, options->foreign ? foreign_wire_libraries : wire_libraries);
     add_words(&words, &arena, options->foreign ? foreign_libraries : SKYCC_LINK_LIBRARIES);
     add_word(&words, NULL);
 
@@ -134,6 +140,35 @@ bool link_program(const char *output, const char *const *objects, size_t object_
                                                command, buffer_text(&said));
     buffer_free(&said);
     free(words.items);
+    arena_free(&arena);
+    return ok;
+}
+
+/* `gateway` in the directory of the archive. */
+static const char *gateway_beside(Arena *arena, const char *runtime)
+{
+    const char *slash = strrchr(runtime, '/');
+    return slash ? arena_format(arena, "%.*s/gateway", (int)(slash - runtime), runtime) : "gateway";
+}
+
+bool link_gateway(const char *output, const LinkOptions *options, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
+    const char *path = runtime ? gateway_beside(&arena, runtime) : "gateway";
+    Diagnostics unread = {0};
+    MappedFile file;
+    bool ok = file_map(&file, path, &unread);
+    diagnostics_free(&unread);
+    if (ok) {
+        ok = file_write_part(output, file.bytes, file.size, diagnostics) &&
+             (chmod(output, 0755) == 0 || file_error(diagnostics, output, "cannot set its mode"));
+        file_unmap(&file);
+    } else {
+        diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
+                          "it is built and installed beside libskyrt.a, for the target of each site's first device",
+                          "the gateway between sites is not found");
+    }
     arena_free(&arena);
     return ok;
 }

@@ -9,12 +9,16 @@ typedef struct LinkOptions {
     const char *sysroot; /* "": none */
     const char *runtime; /* libskyrt.a; "": the one that belongs to this skycc */
     bool foreign;        /* Target.foreign */
+    bool sites;          /* ranks of other sites are reached by the wire, which is linked in for that */
 } LinkOptions;
 
 /* Links the objects and the runtime into the executable `output`. On failure (EXIT_TOOLCHAIN) the diagnostic holds what
  * the linker said. */
 bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
                   Diagnostics *diagnostics);
+
+/* Copies the gateway that belongs to the runtime, from beside it, to `output`. Errors: EXIT_TOOLCHAIN. */
+bool link_gateway(const char *output, const LinkOptions *options, Diagnostics *diagnostics);
 
 /* Joins objects into one that programs can be linked from. False, without a word, if
  * this linker does not do that. */

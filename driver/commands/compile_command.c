@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "base/directory.h"
-#include "codegen/link/launch.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/emit_programs.h"
+#include "driver/compile/launch_files.h"
 #include "driver/compile/packed_check.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/stage_programs.h"
@@ -69,20 +69,18 @@ static bool emit_phase(Compilation *compilation, Diagnostics *diagnostics)
     return emit_text(options, &text, diagnostics);
 }
 
-static bool write_launch_files(Compilation *compilation, Diagnostics *diagnostics)
+/* A site that the plan leaves out gets no folder, which whoever looks for it is to know. */
+static void tell_unused_sites(const Compilation *compilation, Diagnostics *diagnostics)
 {
     const Cluster *cluster = &compilation->planned.cluster;
     const StagePrograms *pipeline = &compilation->pipeline;
-    LaunchRank *ranks = arena_new_array(&compilation->arena, LaunchRank, pipeline->rank_count);
-    for (size_t r = 0; r < pipeline->rank_count; r++) {
-        const ClusterDevice *device = stage_programs_device(pipeline, cluster, r);
-        ranks[r] = (LaunchRank){.program = arena_format(&compilation->arena, "stage-%02zu", r),
-                                .host = device->host,
-                                .threads = device->threads,
-                                .prefix = cluster->targets[device->target].launch};
+    for (int s = 0; s < cluster->site_count && pipeline->in_folders; s++) {
+        bool used = false;
+        for (size_t k = 0; k < pipeline->site_count; k++) used |= pipeline->sites[k] == &cluster->sites[s];
+        if (!used)
+            diagnostics_warning(diagnostics, PLACE_FILE(compilation->options->plan.cluster), NULL,
+                                "site '%s' has no stage in this plan, and so no folder", cluster->sites[s].name);
     }
-    LaunchPlan plan = {.ranks = ranks, .rank_count = (int)pipeline->rank_count};
-    return launch_files_write(&plan, compilation->directory.temporary, diagnostics);
 }
 
 static bool write_text(Compilation *compilation, const char *name, Buffer *text, Diagnostics *diagnostics)
@@ -168,7 +166,7 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     const Options *options = compilation->options;
     PlannedModel *planned = &compilation->planned;
     if (!directory_create(&compilation->directory, options->output, options->force, diagnostics)) return false;
-    WeightOptions weights = {compilation->directory.temporary, options->output, options->init};
+    WeightOptions weights = {compilation->directory.temporary, options->output, options->init, false};
     if (!stage_programs_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
                               options->seed, options->clip, diagnostics))
         return false;
@@ -177,8 +175,11 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     EmitTimes times;
     if (!stage_programs_emit(&compilation->pipeline, &planned->cluster, &emit, &times, diagnostics)) return false;
     tell_emission(compilation, &times);
+    tell_unused_sites(compilation, diagnostics);
     bool launches = !options->emit; /* else there is nothing to start */
-    if ((launches && !write_launch_files(compilation, diagnostics)) || !write_reports(compilation, diagnostics))
+    if ((launches && !launch_files_make(&compilation->pipeline, &planned->cluster, compilation->directory.temporary,
+                                        diagnostics)) ||
+        !write_reports(compilation, diagnostics))
         return false;
     bool ok = write_depfile(compilation, diagnostics) && directory_commit(&compilation->directory, diagnostics);
     tell_time(compilation, "reports");

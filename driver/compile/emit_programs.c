@@ -49,7 +49,8 @@ static LinkOptions link_options(const Emission *emission)
     return (LinkOptions){.linker = target->linker,
                          .sysroot = target->sysroot,
                          .runtime = target->runtime,
-                         .foreign = emission->target.foreign};
+                         .foreign = emission->target.foreign,
+                         .sites = emission->pipeline->site_count > 1};
 }
 
 /* Puts the objects into one, so that not every program's link reads and joins them all. Where the target's linker
@@ -99,6 +100,13 @@ static bool emit_text(Emission *emission, const char *base, const SkyProgram *pr
     return ok;
 }
 
+/* DIRECTORY/stage-NN, or in the folder of its site. */
+static const char *rank_base(const Emission *emission, Arena *arena, size_t rank)
+{
+    const char *folder = stage_programs_folder(emission->pipeline, arena, emission->options->directory, rank);
+    return arena_format(arena, "%s/stage-%02zu", folder, rank);
+}
+
 static bool link_rank(const Emission *emission, const char *base, const char *tables, Diagnostics *diagnostics)
 {
     const char **objects = memory_allocate((emission->object_count + 1) * sizeof *objects);
@@ -115,7 +123,7 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
 {
     SkyProgram *program = &emission->pipeline->programs[rank];
     Arena arena = {0};
-    const char *base = arena_format(&arena, "%s/stage-%02zu", emission->options->directory, rank);
+    const char *base = rank_base(emission, &arena, rank);
     const char *tables = arena_format(&arena, "%s.o", base);
     kernels_bind(emission->compiled, NULL, program);
     Buffer object = {0};
@@ -157,7 +165,7 @@ static bool emit_ranks(Emission *emission, Diagnostics *diagnostics)
 static bool emit_texts(Emission *emission, Diagnostics *diagnostics)
 {
     for (size_t r = 0; r < emission->pipeline->rank_count; r++) {
-        const char *base = arena_format(&emission->arena, "%s/stage-%02zu", emission->options->directory, r);
+        const char *base = rank_base(emission, &emission->arena, r);
         if (runs_on_target(emission, r) && !emit_text(emission, base, &emission->pipeline->programs[r], diagnostics))
             return false;
     }

@@ -1,8 +1,59 @@
 #include "driver/compile/stage_programs.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include "base/file.h"
 #include "driver/compile/local_program.h"
+
+/* The sites that have ranks. */
+static void find_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
+{
+    Arena *arena = &pipeline->arena;
+    pipeline->in_folders = cluster->site_count > 1;
+    pipeline->rank_sites = arena_new_array(arena, uint32_t, (size_t)plan->rank_count);
+    pipeline->sites = arena_new_array(arena, const ClusterSite *, (size_t)cluster->site_count);
+    for (int s = 0; s < cluster->site_count && pipeline->in_folders; s++) {
+        bool used = false;
+        for (int r = 0; r < plan->rank_count; r++) {
+            if (cluster->devices[cluster_find_device(cluster, plan->ranks[r].device)].site != s) continue;
+            pipeline->rank_sites[r] = (uint32_t)pipeline->site_count;
+            used = true;
+        }
+        if (used) pipeline->sites[pipeline->site_count++] = &cluster->sites[s];
+    }
+}
+
+const char *stage_programs_folder(const StagePrograms *pipeline, Arena *arena, const char *directory, size_t rank)
+{
+    if (!pipeline->in_folders) return directory;
+    return arena_format(arena, "%s/%s", directory, pipeline->sites[pipeline->rank_sites[rank]]->name);
+}
+
+static bool make_folders(StagePrograms *pipeline, const char *directory, Diagnostics *diagnostics)
+{
+    for (size_t s = 0; s < pipeline->site_count; s++) {
+        const char *path = arena_format(&pipeline->arena, "%s/%s", directory, pipeline->sites[s]->name);
+        if (mkdir(path, 0777) != 0) return file_error(diagnostics, path, "cannot create");
+    }
+    return true;
+}
+
+/* One site is none: MPI reaches all. */
+static void set_sites(StagePrograms *pipeline)
+{
+    if (pipeline->site_count < 2) return;
+    const char **names = arena_new_array(&pipeline->arena, const char *, pipeline->site_count);
+    for (size_t s = 0; s < pipeline->site_count; s++)
+        names[s] = arena_string(&pipeline->arena, pipeline->sites[s]->name);
+    for (size_t r = 0; r < pipeline->rank_count; r++) {
+        SkyProgram *program = &pipeline->programs[r];
+        program->site = pipeline->rank_sites[r];
+        program->site_count = (uint32_t)pipeline->site_count;
+        program->site_names = names;
+        program->rank_sites = pipeline->rank_sites;
+    }
+}
 
 static SkyInstruction instruction_of(const PlanInstruction *from)
 {
@@ -56,7 +107,11 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
         stage_build_indexed(code, index, planned->first_layer, planned->last_layer, form);
         code->stage.index = (uint32_t)s;
         code->stage.slot_count = (uint32_t)planned->in_flight;
-        if (weights) ok &= weights_reference(code, model, weights, diagnostics);
+        if (!weights) continue;
+        WeightOptions here = *weights;
+        here.alone = pipeline->in_folders;
+        here.directory = stage_programs_folder(pipeline, &pipeline->arena, weights->directory, (size_t)planned->rank);
+        ok &= weights_reference(code, model, &here, diagnostics);
     }
     stage_index_free(index);
     check_memory(pipeline, plan, cluster);
@@ -83,31 +138,6 @@ static const char *hash_plan(const Plan *plan, Arena *arena)
     hash_format(hash_bytes(text.bytes, text.size), hash);
     buffer_free(&text);
     return arena_string(arena, hash);
-}
-
-/* The sites that have ranks, if they are several, numbered in the order of the cluster file. */
-static void set_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
-{
-    Arena *arena = &pipeline->arena;
-    uint32_t *rank_sites = arena_new_array(arena, uint32_t, (size_t)plan->rank_count);
-    const char **names = arena_new_array(arena, const char *, (size_t)cluster->site_count);
-    uint32_t count = 0;
-    for (int s = 0; s < cluster->site_count; s++) {
-        bool used = false;
-        for (int r = 0; r < plan->rank_count; r++) {
-            if (cluster->devices[cluster_find_device(cluster, plan->ranks[r].device)].site != s) continue;
-            rank_sites[r] = count;
-            used = true;
-        }
-        if (used) names[count++] = arena_string(arena, cluster->sites[s].name);
-    }
-    for (size_t r = 0; count > 1 && r < pipeline->rank_count; r++) {
-        SkyProgram *program = &pipeline->programs[r];
-        program->site = rank_sites[r];
-        program->site_count = count;
-        program->site_names = names;
-        program->rank_sites = rank_sites;
-    }
 }
 
 /* Of AdamW where nothing was said: models are fine-tuned with it, at a rate that larger ones survive. */
@@ -156,12 +186,14 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
                           const WeightOptions *weights, uint64_t seed, double clip, Diagnostics *diagnostics)
 {
     *pipeline = (StagePrograms){0};
+    find_sites(pipeline, plan, cluster);
+    if (weights && !make_folders(pipeline, weights->directory, diagnostics)) return false;
     if (!build_stages(pipeline, model, plan, cluster, weights, diagnostics)) return false;
     pipeline->rank_count = (size_t)plan->rank_count;
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
     const char *plan_hash = hash_plan(plan, &pipeline->arena);
     for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, plan_hash, seed, clip);
-    set_sites(pipeline, plan, cluster);
+    set_sites(pipeline);
     return true;
 }
 

@@ -147,7 +147,7 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
         const Value *value = graph_value(&model->graph, code->parameter_values[i]);
         if (options->init.drawn && !is_low_rank(model, code->parameter_values[i])) continue;
         const ImportedParameter *source = own_name(&model->imported, code->parameter_values[i]);
-        const char *file = source && source->file && strcmp(source->file, "-") != 0
+        const char *file = source && source->file && !options->alone && strcmp(source->file, "-") != 0
                                ? reference_to(&code->arena, options, source->file)
                                : NULL;
         if (value->data) parameters[i].initial_check = hash_bytes(value->data, parameters[i].value.bytes).low;

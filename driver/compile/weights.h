@@ -22,6 +22,7 @@ typedef struct WeightOptions {
     const char *directory;       /* where files are written now */
     const char *final_directory; /* the name that directory will have: references are relative to it */
     WeightInit init;
+    bool alone; /* no references: the directory is copied to where the model is not */
 } WeightOptions;
 
 /* Fills the initial_* fields of the stage's parameters, writing

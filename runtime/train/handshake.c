@@ -110,8 +110,9 @@ static int64_t bits_of_rates(const TrainingOptions *options)
     return (int64_t)hash.low;
 }
 
-bool handshake_options(World *world, const TrainingOptions *options, Diagnostics *diagnostics)
+bool handshake_options(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics)
 {
+    bool several = program->site_count > 1;
     const int64_t mine[] = {options->steps,
                             options->epochs,
                             bits_of(options->until_loss),
@@ -145,9 +146,11 @@ bool handshake_options(World *world, const TrainingOptions *options, Diagnostics
     int64_t *all = memory_allocate((size_t)world->size * sizeof mine);
     world_allgather(world, mine, sizeof mine, all, "agreement on options");
     bool ok = true;
-    for (int r = 1; r < world->size; r++)
+    for (int r = 0; r < world->size; r++)
         for (int i = 0; i < TOLD; i++)
-            if (all[r * TOLD + i] != all[i])
+            if (several && strcmp(told[i], "--resume") == 0)
+                options->resume |= all[r * TOLD + i] != 0;
+            else if (all[r * TOLD + i] != all[i])
                 ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options",
                                        "%s of rank %d is not that of rank 0", told[i], r);
     free(all);

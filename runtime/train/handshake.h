@@ -10,8 +10,9 @@
  * carries another plan or model than rank 0. Reports with EXIT_RUN_FAILED. */
 bool handshake(World *world, const SkyProgram *program, Diagnostics *diagnostics);
 
-/* Collective. Reports options of any rank that must be those of rank 0 and are not: the same on every rank. */
-bool handshake_options(World *world, const TrainingOptions *options, Diagnostics *diagnostics);
+/* Collective. Reports options of any rank that must be those of rank 0 and are not: the same on every rank. Of several
+ * sites, all resume if one does: one that was lost comes back to others that go on. */
+bool handshake_options(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those that
  * do not, the same on every rank. `path` is for the message. */
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path,

@@ -6,7 +6,7 @@
 #include "runtime/train/supervise.h"
 #include "runtime/train/train.h"
 
-static int run(const TrainingOptions *options, Diagnostics *diagnostics, RunState *state)
+static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *state)
 {
     World world;
     int exit_code = EXIT_OK;
@@ -16,7 +16,7 @@ static int run(const TrainingOptions *options, Diagnostics *diagnostics, RunStat
     if (ok && options->help) {
         if (world.rank == 0) training_options_print_help(stdout);
     } else if (ok) {
-        if (handshake(&world, &sky_program, diagnostics)) handshake_options(&world, options, diagnostics);
+        if (handshake(&world, &sky_program, diagnostics)) handshake_options(&world, &sky_program, options, diagnostics);
         if (world_agree(&world, diagnostics, &exit_code)) {
             char *directory = file_program_directory();
             exit_code = train(&world, &sky_program, options, directory);
@@ -35,7 +35,8 @@ int main(int argument_count, char **arguments)
     Arena arena = {0};
     TrainingOptions options;
     arguments = training_options_with_environment(&arena, &argument_count, arguments);
-    training_options_parse(&options, argument_count, arguments, &arena, &diagnostics);
+    if (training_options_parse(&options, argument_count, arguments, &arena, &diagnostics) && !options.help)
+        training_options_suit(&options, &sky_program, &diagnostics);
     state->timeout = options.timeout;
     MPI_Init(NULL, NULL);
     int exit_code = run(&options, &diagnostics, state);

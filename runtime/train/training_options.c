@@ -213,6 +213,17 @@ static const Option rows[] = {
      .help = "fail when another rank does not answer for so long; 0: never"},
     {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
      .help = "start a failed run again up to N times, from its newest checkpoint"},
+    {"key", 0, "FILE", TRAIN, OPTION_FILE, FIELD(key),
+     .help = "of several sites: this one's secret key (default: SITE.key here, or what SKYCC_SITE_KEY names)",
+     .detail = "Of several sites: the secret key of this one, as *skycc key* made it. By default _SITE.key_ in the "
+               "current directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
+    {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout),
+     .help = "of several sites: end when another has been away for so long; 0: wait for it (default)"},
+    {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit),
+     .help = "of several sites: write what crossed from this one to others, and from them",
+     .detail = "Of several sites: write to _FILE_, at the end, what crossed from this one to others and from them: per "
+               "tensor of the plan's list, and per kind of message beside them, how often and how many bytes. *skycc "
+               "verify --audit* compares it with the plan."},
     {"quiet", 0, NULL, TRAIN, OPTION_FLAG, FIELD(quiet), .help = "print nothing but errors"},
     {"help", 0, NULL, TRAIN, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
@@ -262,6 +273,20 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "--stop-after needs --checkpoint DIR, to go on from";
     if (!problem) return true;
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
+}
+
+bool training_options_suit(const TrainingOptions *options, const SkyProgram *program, Diagnostics *diagnostics)
+{
+    if (program->site_count < 2) {
+        const char *given = options->key ? "--key" : options->site_timeout > 0 ? "--site-timeout" : NULL;
+        if (!given && options->audit) given = "--audit";
+        return !given || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "the cluster file names sites",
+                                           "%s needs several sites, and these programs are of one", given);
+    }
+    return (options->checkpoint && options->checkpoint_every) ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                             "when a site is lost, all go on from the newest checkpoint that every site has",
+                             "several sites need --checkpoint DIR and --checkpoint-every N");
 }
 
 bool training_options_parse(TrainingOptions *options, int argument_count, char **arguments, Arena *arena,

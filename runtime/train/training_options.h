@@ -37,7 +37,10 @@ typedef struct TrainingOptions {
     int64_t patience;               /* evaluations; 0: without end */
     int64_t retries;                /* DIR/train's own matter: programs only check it */
     bool resume, emulate, quiet, help, no_shuffle;
-    double timeout; /* seconds; 0: wait for ever */
+    double timeout;      /* seconds; 0: wait for ever */
+    const char *key;     /* and the next: DIR/SITE/train's own matter */
+    double site_timeout; /* seconds; 0: wait for ever */
+    const char *audit;
 } TrainingOptions;
 
 /* What the environment variable SKYCC_OPTIONS holds goes before the command line: words separated by blanks or, if it
@@ -47,6 +50,8 @@ extern const OptionSet training_option_set;
 /* Reports every problem with EXIT_USAGE; `arguments` are kept, not copied. True, too, if only help is wanted. */
 bool training_options_parse(TrainingOptions *options, int argument_count, char **arguments, Arena *arena,
                             Diagnostics *diagnostics);
+/* Whether they are options for this program: some are for one of several sites, which in turn need some. EXIT_USAGE. */
+bool training_options_suit(const TrainingOptions *options, const SkyProgram *program, Diagnostics *diagnostics);
 void training_options_print_help(FILE *stream);
 
 #endif

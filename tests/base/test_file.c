@@ -90,6 +90,52 @@ static void the_list_is_not_trusted_with_more_than_files(void **state)
     must_run("rm -r out");
 }
 
+/* Writes out/first, out/NAME/inner and out/NAME/more. */
+static bool write_nested(const char *name, const char *text, bool keep_others, Diagnostics *diagnostics)
+{
+    OutputDirectory output;
+    if (!directory_create(&output, "out", keep_others, diagnostics)) return false;
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", output.temporary, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/%s/inner", output.temporary, name);
+    write_text(path, text);
+    snprintf(path, sizeof path, "%s/%s/more", output.temporary, name);
+    write_text(path, text);
+    snprintf(path, sizeof path, "%s/first", output.temporary);
+    write_text(path, text);
+    return directory_commit(&output, diagnostics);
+}
+
+static void directories_in_it_have_lists_of_their_own(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    assert_true(write_nested("paris", "1", false, &diagnostics));
+    assert_holds("out/" DIRECTORY_LIST, "skycc output/1\nfirst\nparis/\n");
+    assert_holds("out/paris/" DIRECTORY_LIST, "skycc output/1\ninner\nmore\n");
+    assert_true(write_nested("paris", "2", false, &diagnostics));
+    assert_holds("out/paris/inner", "2");
+    write_text("out/paris/secret.key", "mine");
+    assert_false(write_nested("oslo", "3", false, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'paris/secret.key'");
+    assert_holds("out/paris/inner", "2");
+    assert_true(write_nested("oslo", "3", true, &diagnostics));
+    assert_holds("out/paris/secret.key", "mine");
+    assert_int_not_equal(access("out/paris/inner", F_OK), 0);
+    assert_holds("out/oslo/inner", "3");
+    assert_no_leftovers();
+    /* What is a stranger's directory now is not written into. */
+    assert_false(write_nested("paris", "4", true, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "paris: stands where a file of the output goes");
+    must_run("rm -r out/paris && mv out/oslo/inner out/kept && ln -s ../kept out/oslo/inner");
+    assert_false(write_nested("oslo", "5", true, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "inner: stands where a file of the output goes");
+    assert_holds("out/kept", "3");
+    assert_no_leftovers();
+    must_run("rm -r out");
+}
+
 static void what_comes_meanwhile_is_kept(void **state)
 {
     (void)state;
@@ -133,6 +179,7 @@ int main(void)
         cmocka_unit_test(a_former_output_is_replaced),
         cmocka_unit_test(what_others_wrote_is_kept),
         cmocka_unit_test(the_list_is_not_trusted_with_more_than_files),
+        cmocka_unit_test(directories_in_it_have_lists_of_their_own),
         cmocka_unit_test(what_comes_meanwhile_is_kept),
         cmocka_unit_test(temporary_files_do_not_follow_links),
     };

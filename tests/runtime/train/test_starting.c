@@ -148,12 +148,12 @@ static void hosts_that_no_launcher_understands_are_refused(void **state)
     (void)state;
     Diagnostics diagnostics = {0};
     const LaunchRank bad[] = {{"stage-00", "a;b", 1, NULL}, {"stage-00", "-x", 1, NULL}, {"stage-00", NULL, 1, "a'b"}};
-    for (int i = 0; i < 3; i++) assert_false(launch_files_write(&(LaunchPlan){&bad[i], 1}, ".", &diagnostics));
+    for (int i = 0; i < 3; i++) assert_false(launch_files_write(&(LaunchPlan){&bad[i], 1, NULL}, ".", &diagnostics));
     assert_int_equal(diagnostics.errors, 3);
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
     const LaunchRank far[] = {{"stage-00", "one.example", 4, NULL}, {"stage-01", NULL, 0, "emulator -x"}};
-    assert_true(launch_files_write(&(LaunchPlan){far, 2}, ".", &diagnostics));
+    assert_true(launch_files_write(&(LaunchPlan){far, 2, NULL}, ".", &diagnostics));
     assert_int_equal(run("cat run.mpi train"), 0);
     assert_printed(
         "-hosts one.example:1,localhost:1 -n 1 -env OMP_NUM_THREADS 4 ./stage-00\n-n 1 emulator -x ./stage-01\n");

@@ -1,0 +1,127 @@
+#include "driver/compile/launch_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "codegen/kernels/target.h"
+#include "codegen/link/launch.h"
+#include "codegen/link/link.h"
+
+/* The largest tensor that one rank may have to send to another. */
+static uint64_t largest_message(const StagePrograms *pipeline)
+{
+    uint64_t largest = 0;
+    for (size_t s = 0; s < pipeline->stage_count; s++) {
+        const SkyStage *stage = &pipeline->stages[s].stage;
+        for (uint32_t i = 0; i < stage->send_forward_count; i++)
+            if (stage->send_forward[i].bytes > largest) largest = stage->send_forward[i].bytes;
+        for (uint32_t i = 0; i < stage->send_backward_count; i++)
+            if (stage->send_backward[i].bytes > largest) largest = stage->send_backward[i].bytes;
+        for (uint32_t i = 0; i < stage->parameter_count; i++) /* gradients of shared ones are added up */
+            if (stage->parameters[i].use_count && stage->parameters[i].value.bytes > largest)
+                largest = stage->parameters[i].value.bytes;
+    }
+    return largest;
+}
+
+/* Of what must be the same for sites to train together, and of who they are. */
+static void print_run(const StagePrograms *pipeline, Buffer *text)
+{
+    const SkyProgram *program = &pipeline->programs[0];
+    char hash[33];
+    Buffer run = {0};
+    buffer_print(&run, "%u %s %s %s %llu %a ", program->version, program->model_hash, program->plan_hash,
+                 program->low_rank, (unsigned long long)program->seed, (double)program->clip);
+    buffer_append(&run, &program->optimizer, sizeof program->optimizer);
+    for (size_t s = 0; s < pipeline->site_count; s++) {
+        const ClusterSite *site = pipeline->sites[s];
+        buffer_print(&run, "\n%s %s %s", site->name, site->key, site->address ? site->address : "");
+    }
+    json_print_string(text, hash_format(hash_bytes(run.bytes, run.size), hash));
+    buffer_free(&run);
+}
+
+static void print_site_file(const StagePrograms *pipeline, size_t site, Buffer *text)
+{
+    buffer_print(text, "{\"format\":\"skycc.site/1\",\n \"run\":");
+    print_run(pipeline, text);
+    buffer_print(text, ",\n \"site\":");
+    json_print_string(text, pipeline->sites[site]->name);
+    buffer_print(text, ",\n \"sites\":[");
+    for (size_t s = 0; s < pipeline->site_count; s++) {
+        buffer_print(text, "%s\n  {\"name\":", s ? "," : "");
+        json_print_string(text, pipeline->sites[s]->name);
+        buffer_print(text, ",\"address\":");
+        if (pipeline->sites[s]->address)
+            json_print_string(text, pipeline->sites[s]->address);
+        else
+            buffer_print(text, "null");
+        buffer_print(text, ",\"key\":");
+        json_print_string(text, pipeline->sites[s]->key);
+        buffer_print(text, "}");
+    }
+    buffer_print(text, "],\n \"rank_sites\":[");
+    for (size_t r = 0; r < pipeline->rank_count; r++) buffer_print(text, "%s%u", r ? "," : "", pipeline->rank_sites[r]);
+    buffer_print(text, "],\n \"largest_message_bytes\":%llu}\n", (unsigned long long)largest_message(pipeline));
+}
+
+static bool write_site_file(const StagePrograms *pipeline, size_t site, const char *path, Diagnostics *diagnostics)
+{
+    Buffer text = {0};
+    print_site_file(pipeline, site, &text);
+    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
+    buffer_free(&text);
+    return ok;
+}
+
+/* The gateway runs where `train` does: beside the site's first rank. */
+static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, size_t rank, const char *path,
+                        Diagnostics *diagnostics)
+{
+    const ClusterTarget *target = &cluster->targets[stage_programs_device(pipeline, cluster, rank)->target];
+    return link_gateway(path, &(LinkOptions){.runtime = target->runtime}, diagnostics);
+}
+
+/* Of the ranks in `members`, which all are of one folder. */
+static bool make_folder(const StagePrograms *pipeline, const Cluster *cluster, const size_t *members, size_t count,
+                        const char *directory, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    LaunchRank *ranks = arena_new_array(&arena, LaunchRank, count);
+    const char *folder = stage_programs_folder(pipeline, &arena, directory, members[0]);
+    size_t site = pipeline->rank_sites[members[0]];
+    bool among_others = pipeline->site_count > 1;
+    for (size_t i = 0; i < count; i++) {
+        const ClusterDevice *device = stage_programs_device(pipeline, cluster, members[i]);
+        ranks[i] = (LaunchRank){.program = arena_format(&arena, "stage-%02zu", members[i]),
+                                .host = device->host,
+                                .threads = device->threads,
+                                .prefix = cluster->targets[device->target].launch};
+    }
+    LaunchPlan plan = {ranks, (int)count, among_others ? pipeline->sites[site]->name : NULL};
+    bool ok = launch_files_write(&plan, folder, diagnostics);
+    if (ok && among_others)
+        ok = write_site_file(pipeline, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
+             add_gateway(pipeline, cluster, members[0], arena_format(&arena, "%s/gateway", folder), diagnostics);
+    arena_free(&arena);
+    return ok;
+}
+
+bool launch_files_make(const StagePrograms *pipeline, const Cluster *cluster, const char *directory,
+                       Diagnostics *diagnostics)
+{
+    size_t folders = pipeline->in_folders ? pipeline->site_count : 1;
+    size_t *members = memory_allocate(pipeline->rank_count * sizeof *members);
+    bool ok = true;
+    for (size_t f = 0; f < folders && ok; f++) {
+        size_t count = 0;
+        for (size_t r = 0; r < pipeline->rank_count; r++)
+            if (pipeline->rank_sites[r] == f) members[count++] = r;
+        ok = make_folder(pipeline, cluster, members, count, directory, diagnostics);
+    }
+    free(members);
+    return ok;
+}
