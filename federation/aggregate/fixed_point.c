@@ -2,6 +2,9 @@
 
 #include <math.h>
 
+/* The sum of 2^8 words of 16 bits. */
+static const uint32_t most_weight_word = 0xffff << 8;
+
 bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int *exponent)
 {
     float most = 0;
@@ -39,6 +42,9 @@ void fixed_point_put_weight(uint32_t words[FIXED_POINT_WEIGHT_WORDS], int64_t we
 int64_t fixed_point_get_weight(const uint32_t words[FIXED_POINT_WEIGHT_WORDS])
 {
     int64_t weight = 0;
-    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) weight += (int64_t)words[i] << (16 * i);
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) {
+        if (words[i] > most_weight_word) return -1;
+        weight += (int64_t)words[i] << (16 * i);
+    }
     return weight;
 }

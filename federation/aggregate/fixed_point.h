@@ -19,7 +19,7 @@ void fixed_point_encode(uint32_t *words, const float *values, size_t count, int6
 /* The weighted mean, from sums; total_weight > 0. */
 void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t total_weight, int exponent, int sites);
 
-/* A weight, 0 ... 2^48 - 1, as words whose sums are that of the weights: at most 2^16 sites. */
+/* A weight, 0 ... 2^48 - 1, as words whose sums are that of the weights: at most 2^8 sites. -1: no sum of weights. */
 void fixed_point_put_weight(uint32_t words[FIXED_POINT_WEIGHT_WORDS], int64_t weight);
 int64_t fixed_point_get_weight(const uint32_t words[FIXED_POINT_WEIGHT_WORDS]);
 

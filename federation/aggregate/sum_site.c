@@ -18,7 +18,7 @@ typedef struct Peer {
 } Peer;
 
 struct SumSite {
-    int site, sites;
+    int site, sites, exponent; /* the least that suits this site's values */
     bool secure, revealed;
     SiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
@@ -64,6 +64,7 @@ void sum_site_offer(SumSite *site, int exponent, unsigned char offer[SUM_OFFER_B
 {
     if (site->state > SITE_OFFERED) bug("an offer comes first");
     site->state = SITE_OFFERED;
+    site->exponent = exponent;
     put_u32(offer, (uint32_t)exponent);
     memcpy(offer + 4, site->share_pair.public_key, KEY_BYTES);
     memcpy(offer + 4 + KEY_BYTES, site->mask_pair.public_key, KEY_BYTES);
@@ -159,8 +160,8 @@ bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, i
     if (site->state != SITE_OFFERED) return refuse(site, problem, -1, "the roster came at the wrong time");
     if (bytes != sum_roster_bytes(site->sites)) return refuse(site, problem, -1, "the roster has the wrong size");
     *exponent = (int)(int32_t)get_u32(roster);
-    if (*exponent < FIXED_POINT_LEAST || *exponent > FIXED_POINT_MOST)
-        return refuse(site, problem, -1, "the scale is out of range");
+    if (*exponent < site->exponent || *exponent > FIXED_POINT_MOST) /* below its own, its words would wrap */
+        return refuse(site, problem, -1, "the scale does not suit this site's values");
     if (!read_roster(site, roster + SUM_ROSTER_HEAD, problem)) return false;
     site->state = site->secure ? SITE_SHARED : SITE_DELIVERED;
     return !site->secure || make_shares(site, shares, problem);

@@ -43,6 +43,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     safetensors_writer_metadata(writer, "format", "skycc.global/1");
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
     safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
+    if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
     for (size_t i = 0; i < model->tensor_count; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
@@ -71,15 +72,25 @@ static bool read_tensor(const SafeTensors *file, const char *path, const char *n
     return true;
 }
 
+/* A count in the file's metadata; -1: it is none. */
+static int64_t read_count(const SafeTensors *file, const char *key)
+{
+    const char *text = safetensors_metadata(file, key);
+    char *end = NULL;
+    int64_t count = text ? strtoll(text, &end, 10) : 0;
+    return text && (end == text || *end || count < 0 || count >= (int64_t)1 << 53) ? -1 : count;
+}
+
 static bool read_head(GlobalModel *model, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
-    char hash[33], *end = NULL;
-    const char *identity = safetensors_metadata(file, "federation"), *round = safetensors_metadata(file, "round");
+    char hash[33];
+    const char *identity = safetensors_metadata(file, "federation");
     if (!identity || strcmp(identity, hash_format(model->identity, hash)) != 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "was skycc federate run again since?",
                                  "is not of this federation");
-    model->round = round ? strtoll(round, &end, 10) : -1;
-    if (model->round >= 0 && model->round < (int64_t)1 << 53 && end && !*end) return true;
+    model->round = read_count(file, "round");
+    model->step = read_count(file, "step");
+    if (safetensors_metadata(file, "round") && model->round >= 0 && model->step >= 0) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "does not say which round is next");
 }
 
@@ -99,6 +110,35 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
     arena_free(&names);
     safetensors_close(&file);
     return ok;
+}
+
+bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, bool momentum,
+                            Diagnostics *diagnostics)
+{
+    SafeTensors file;
+    Arena arena = {0};
+    *model = (GlobalModel){0};
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    const char **names = arena_new_array(&arena, const char *, file.count);
+    Shape *shapes = arena_new_array(&arena, Shape, file.count);
+    size_t count = 0;
+    bool has_momentum = false;
+    for (size_t i = 0; i < file.count; i++) {
+        bool is_momentum = strncmp(file.tensors[i].name, momentum_prefix, strlen(momentum_prefix)) == 0;
+        has_momentum |= is_momentum;
+        if (is_momentum) continue;
+        names[count] = arena_string(&arena, file.tensors[i].name);
+        shapes[count++] = file.tensors[i].shape;
+    }
+    safetensors_close(&file);
+    global_model_open(model, identity, names, shapes, count, momentum && has_momentum);
+    arena_free(&arena);
+    if (!global_model_read(model, path, diagnostics)) return false;
+    if (momentum && !has_momentum && model->round > 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                 "is of round %" PRId64 " and without the outer optimiser's momentum", model->round);
+    if (momentum && !has_momentum) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
+    return true;
 }
 
 /* ---- Rounds ---- */

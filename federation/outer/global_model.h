@@ -19,6 +19,7 @@ typedef struct GlobalTensor {
 typedef struct GlobalModel {
     Arena arena;
     int64_t round; /* which is next; as many have been */
+    int64_t step;  /* of a site: how many steps it had made when it took this model */
     Hash identity; /* what the federation is called (federation/description.h); another one is not read */
     size_t tensor_count, elements;
     GlobalTensor *tensors;
@@ -31,10 +32,15 @@ void global_model_open(GlobalModel *model, Hash identity, const char *const *nam
                        bool momentum);
 void global_model_free(GlobalModel *model);
 
+/* The same, with the tensors, values, momentum and round of a file. Of a file of round 0 momentum may be missing: it is
+ * zero then. Errors as those of global_model_read. Free the model in any case. */
+bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, bool momentum,
+                            Diagnostics *diagnostics);
+
 /* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses nothing. */
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics);
-/* Fills values, momentum and round. Errors: a file of another federation, or with other tensors; values that are not
- * finite. */
+/* Fills values, momentum, round and step. Errors: a file of another federation, or with other tensors; values that are
+ * not finite. */
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
 
 /* The elements, first and end, that meet in the round, with the model in `fragments` fragments. */

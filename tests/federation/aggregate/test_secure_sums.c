@@ -376,6 +376,25 @@ static void a_coordinator_that_passes_on_other_keys_is_found_out(void **state)
     stop(&federation);
 }
 
+static void a_scale_that_lets_values_wrap_is_refused(void **state)
+{
+    (void)state;
+    SumRound round;
+    SumProblem problem = {0};
+    Buffer roster = {0};
+    unsigned char shares[4 * SEALED_BYTES + SUM_SHARES_HEAD];
+    int exponent;
+    run_until(&round, 4, SUM_SHARES);
+    sum_round_tell(&round, 3, &roster);
+    put_u32((unsigned char *)roster.bytes, (uint32_t)(federation.exponent[3] - 1));
+    assert_false(
+        sum_site_roster(federation.site[3], (unsigned char *)roster.bytes, roster.size, &exponent, shares, &problem));
+    assert_string_equal(problem.text, "the scale does not suit this site's values");
+    buffer_free(&roster);
+    sum_round_close(&round);
+    stop(&federation);
+}
+
 static void shares_that_were_changed_are_refused(void **state)
 {
     (void)state;
@@ -496,6 +515,7 @@ int main(void)
         cmocka_unit_test(masked_words_look_random),
         cmocka_unit_test(the_generator_is_chacha20),
         cmocka_unit_test(a_coordinator_that_passes_on_other_keys_is_found_out),
+        cmocka_unit_test(a_scale_that_lets_values_wrap_is_refused),
         cmocka_unit_test(shares_that_were_changed_are_refused),
         cmocka_unit_test(the_coordinator_refuses_what_is_wrong_late_or_sent_again),
         cmocka_unit_test(two_sites_with_one_key_are_refused),

@@ -106,6 +106,16 @@ static void what_is_written_is_read_and_goes_on_bit_for_bit(void **state)
         assert_memory_equal(model.values, again.values, sizeof mean);
         assert_memory_equal(model.momentum, again.momentum, sizeof mean);
     }
+    global_model_free(&again);
+    model.step = 77;
+    assert_true(global_model_write(&model, "model.safetensors", &diagnostics));
+    assert_true(global_model_open_file(&again, identity, "model.safetensors", true, &diagnostics));
+    assert_int_equal(again.round, 6);
+    assert_int_equal(again.step, 77);
+    assert_int_equal(again.tensor_count, 3);
+    assert_string_equal(again.tensors[2].name, "scalar");
+    assert_memory_equal(model.values, again.values, sizeof mean);
+    assert_memory_equal(model.momentum, again.momentum, sizeof mean);
     FragmentRange even = global_model_part(&model, 0, 2), odd = global_model_part(&model, 1, 2);
     assert_int_equal(even.first, 0);
     assert_int_equal(even.end, odd.first);

@@ -1,0 +1,335 @@
+#include "federation/coordinator.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "federation/aggregate/fixed_point.h"
+
+static const double retry_seconds = 2;
+
+static void say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const Coordinator *coordinator, const char *format, ...)
+{
+    va_list arguments;
+    if (!coordinator->console) return;
+    va_start(arguments, format);
+    vfprintf(coordinator->console, format, arguments);
+    va_end(arguments);
+    fflush(coordinator->console);
+}
+
+static const char *name_of(const Coordinator *coordinator, int site)
+{
+    return coordinator->federation->sites[site].name;
+}
+
+static FragmentRange part_of(const Coordinator *coordinator)
+{
+    return global_model_part(&coordinator->model, coordinator->model.round, (size_t)coordinator->federation->fragments);
+}
+
+static void begin_session(Coordinator *coordinator)
+{
+    const Federation *federation = coordinator->federation;
+    FragmentRange part = part_of(coordinator);
+    sum_round_close(&coordinator->sum);
+    sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
+                   part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
+    coordinator->phase_since = coordinator->round_since = INFINITY;
+    coordinator->said_waiting = false;
+}
+
+static void begin_round(Coordinator *coordinator)
+{
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        coordinator->sites[s].left_out = false;
+        coordinator->sites[s].refusal = NULL;
+        coordinator->sites[s].metrics = (SiteMetrics){0};
+    }
+    coordinator->round_bytes_in = coordinator->round_bytes_out = 0;
+    begin_session(coordinator);
+}
+
+static char *path_of_model(const char *directory)
+{
+    Buffer path = {0};
+    buffer_print(&path, "%s/model.safetensors", directory);
+    return path.bytes;
+}
+
+void coordinator_begin(Coordinator *coordinator, const Federation *federation, GlobalModel *model,
+                       const char *directory, FILE *console, FILE *log)
+{
+    *coordinator = (Coordinator){.federation = federation,
+                                 .model = *model,
+                                 .model_path = path_of_model(directory),
+                                 .console = console,
+                                 .log = log,
+                                 .durable = true};
+    *model = (GlobalModel){0};
+    coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
+    begin_round(coordinator);
+}
+
+bool coordinator_open(Coordinator *coordinator, const Federation *federation, const char *directory, FILE *console,
+                      FILE *log, Diagnostics *diagnostics)
+{
+    GlobalModel model;
+    char *path = path_of_model(directory);
+    bool momentum = outer_keeps_momentum(federation->outer.kind);
+    *coordinator = (Coordinator){0};
+    bool ok = global_model_open_file(&model, federation->compiled.identity, path, momentum, diagnostics);
+    if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
+    if (!ok) global_model_free(&model);
+    free(path);
+    return ok;
+}
+
+void coordinator_free(Coordinator *coordinator)
+{
+    sum_round_close(&coordinator->sum);
+    global_model_free(&coordinator->model);
+    free(coordinator->sites);
+    free(coordinator->model_path);
+    *coordinator = (Coordinator){0};
+}
+
+bool coordinator_is_done(const Coordinator *coordinator)
+{
+    return coordinator->durable && coordinator->model.round >= coordinator->federation->rounds;
+}
+
+size_t coordinator_largest_request(const Coordinator *coordinator)
+{
+    const Federation *federation = coordinator->federation;
+    size_t largest = sum_shares_bytes(federation->site_count);
+    for (int64_t f = 0; f < federation->fragments; f++) {
+        FragmentRange part = global_model_part(&coordinator->model, f, (size_t)federation->fragments);
+        size_t bytes = 4 * (part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
+        if (bytes > largest) largest = bytes;
+    }
+    return REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + largest;
+}
+
+/* ---- The end of a round ---- */
+
+static void try_to_write(Coordinator *coordinator, double now)
+{
+    Diagnostics diagnostics = {0};
+    coordinator->durable = global_model_write(&coordinator->model, coordinator->model_path, &diagnostics);
+    if (coordinator->durable) {
+        begin_round(coordinator);
+    } else {
+        if (coordinator->console) diagnostics_print(&diagnostics, coordinator->console);
+        say(coordinator, "the model of round %" PRId64 " is not on disk: trying again until it is\n",
+            coordinator->model.round);
+        coordinator->retry_at = now + retry_seconds;
+    }
+    diagnostics_free(&diagnostics);
+}
+
+static void give_up_session(Coordinator *coordinator, const char *why)
+{
+    say(coordinator, "round %" PRId64 " begins anew: %s\n", coordinator->model.round, why);
+    begin_session(coordinator);
+}
+
+static void end_round(Coordinator *coordinator, double now)
+{
+    const Federation *federation = coordinator->federation;
+    SumRound *sum = &coordinator->sum;
+    size_t count = sum->word_count - FIXED_POINT_WEIGHT_WORDS;
+    int64_t weight = fixed_point_get_weight(sum->words + count);
+    int sites = 0;
+    if (weight < 0) {
+        give_up_session(coordinator, "a site sent a weight that is none");
+        return;
+    }
+    for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
+    float *mean = memory_allocate(count * sizeof *mean);
+    /* Without any weight nothing is added to the model, but the round has been. */
+    if (weight > 0) fixed_point_mean(mean, sum->words, count, weight, sum->exponent, federation->site_count);
+    global_model_step(&coordinator->model, &federation->outer, (size_t)federation->fragments, mean);
+    free(mean);
+    coordinator_report_round(coordinator, sites, weight, now);
+    try_to_write(coordinator, now);
+}
+
+/* ---- Phases ---- */
+
+static const char *const phase_names[] = {"offers", "shares", "updates", "shares to take the masks out", ""};
+
+/* The phase is over as far as its sites go: what follows, or why nothing can. */
+static void leave_phase(Coordinator *coordinator, double now)
+{
+    SumRound *sum = &coordinator->sum;
+    SumProblem problem = {-1, ""};
+    if (!sum_round_advance(sum, &problem)) {
+        if (problem.site >= 0) {
+            coordinator->sites[problem.site].left_out = true;
+            say(coordinator, "site '%s' %s: it is left out of this round\n", name_of(coordinator, problem.site),
+                problem.text);
+        }
+        give_up_session(coordinator, "the masks do not come out");
+        return;
+    }
+    coordinator->phase_since = now;
+    if (sum->phase == SUM_DONE) end_round(coordinator, now);
+}
+
+static int sites_awaited(const Coordinator *coordinator)
+{
+    int awaited = 0;
+    for (int s = 0; s < coordinator->federation->site_count; s++)
+        awaited += !coordinator->sites[s].left_out && sum_round_is_in(&coordinator->sum, s);
+    return awaited;
+}
+
+static bool phase_times_out(Coordinator *coordinator, int answers, double now)
+{
+    SumRound *sum = &coordinator->sum;
+    int needed = sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
+    if (!(now - coordinator->phase_since > coordinator->federation->round_timeout_s)) return false;
+    if (answers >= needed) return true;
+    if (sum->phase != SUM_OFFERS) {
+        char why[128];
+        snprintf(why, sizeof why, "only %d of the %d sites that it takes gave %s in time", answers, needed,
+                 phase_names[sum->phase]);
+        give_up_session(coordinator, why);
+    } else if (!coordinator->said_waiting) {
+        coordinator->said_waiting = true;
+        for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* rather them than nobody */
+        say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that it takes\n",
+            coordinator->model.round, needed - answers, needed);
+    }
+    return false;
+}
+
+void coordinator_tick(Coordinator *coordinator, double now)
+{
+    if (!coordinator->durable && now >= coordinator->retry_at) try_to_write(coordinator, now);
+    while (coordinator->durable && !coordinator_is_done(coordinator)) {
+        int answers = sum_round_answers(&coordinator->sum), awaited = sites_awaited(coordinator);
+        bool complete = answers > 0 && answers == awaited && answers >= coordinator->sum.least;
+        if (!complete && !phase_times_out(coordinator, answers, now)) return;
+        leave_phase(coordinator, now);
+    }
+}
+
+/* ---- Requests ---- */
+
+static void put(Coordinator *coordinator, ReplyKind kind, const void *payload, size_t size, Buffer *reply)
+{
+    /* A model that is not on disk yet is nobody's. */
+    uint64_t round = (uint64_t)coordinator->model.round - !coordinator->durable;
+    Reply message = {.kind = kind, .phase = coordinator->sum.phase, .round = round, .payload = payload, .size = size};
+    memcpy(message.session, coordinator->sum.session, SESSION_BYTES);
+    reply_put(reply, &message);
+}
+
+static void refuse(Coordinator *coordinator, int site, const char *why, Buffer *reply)
+{
+    SiteState *state = &coordinator->sites[site];
+    state->refused++;
+    if (state->refusal != why)
+        say(coordinator, "site '%s' %s: that message is left out\n", name_of(coordinator, site), why);
+    state->refusal = why;
+    put(coordinator, REPLY_REFUSED, why, strlen(why), reply);
+}
+
+static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
+{
+    const SumRound *sum = &coordinator->sum;
+    bool current = coordinator->durable && request->round == (uint64_t)coordinator->model.round;
+    Buffer told = {0};
+    if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
+        !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {
+        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        return;
+    }
+    sum_round_tell(sum, site, &told);
+    put(coordinator, REPLY_TELL, told.bytes, told.size, reply);
+    buffer_free(&told);
+}
+
+static bool take_metrics(Coordinator *coordinator, int site, Request *request)
+{
+    SiteMetrics metrics;
+    if (request->phase != SUM_OFFERS) return true;
+    if (!metrics_get(&metrics, request->payload, request->size)) return false;
+    coordinator->sites[site].metrics = metrics;
+    request->payload += METRICS_BYTES;
+    request->size -= METRICS_BYTES;
+    return true;
+}
+
+static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
+{
+    SumRound *sum = &coordinator->sum;
+    SumProblem problem;
+    if (!coordinator->durable || request->round != (uint64_t)coordinator->model.round) {
+        refuse(coordinator, site, "sent an update of another round", reply);
+        return;
+    }
+    if (memcmp(request->session, sum->session, SESSION_BYTES) != 0) {
+        refuse(coordinator, site, "sent an answer of another session", reply);
+        return;
+    }
+    if (coordinator->sites[site].left_out) {
+        refuse(coordinator, site, "is left out of this round", reply);
+        return;
+    }
+    SiteMetrics before = coordinator->sites[site].metrics;
+    if (!take_metrics(coordinator, site, request)) {
+        refuse(coordinator, site, "sent metrics that are none", reply);
+    } else if (!sum_round_take(sum, site, request->phase, request->payload, request->size, &problem)) {
+        coordinator->sites[site].metrics = before;
+        refuse(coordinator, site, problem.text, reply);
+    } else {
+        if (coordinator->phase_since == INFINITY) coordinator->phase_since = now;
+        if (coordinator->round_since == INFINITY) coordinator->round_since = now;
+        put(coordinator, REPLY_TAKEN, NULL, 0, reply);
+    }
+}
+
+static void give_model(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
+{
+    const GlobalModel *model = &coordinator->model;
+    if (!coordinator->durable) {
+        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        return;
+    }
+    uint64_t first = request->size == 16 ? get_u64(request->payload) : UINT64_MAX;
+    uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
+    if (first > model->elements || count > model->elements - first || count > MODEL_PIECE)
+        refuse(coordinator, site, "asked for what the model does not have", reply);
+    else
+        put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);
+}
+
+void coordinator_handle(Coordinator *coordinator, int site, const unsigned char *bytes, size_t size, double now,
+                        Buffer *reply)
+{
+    Request request;
+    size_t before = reply->size;
+    if (!request_get(&request, bytes, size)) {
+        refuse(coordinator, site, "sent what is no message of a federation", reply);
+        return;
+    }
+    Traffic *traffic = &coordinator->traffic[request.kind][request.phase];
+    if (!hash_equal(request.federation, coordinator->federation->compiled.identity))
+        refuse(coordinator, site, "trains another model, or was compiled for another federation", reply);
+    else if (request.kind == REQUEST_ASK)
+        answer_ask(coordinator, site, &request, reply);
+    else if (request.kind == REQUEST_MODEL)
+        give_model(coordinator, site, &request, reply);
+    else
+        take_answer(coordinator, site, &request, now, reply);
+    traffic->messages++;
+    traffic->bytes_in += (int64_t)size;
+    traffic->bytes_out += (int64_t)(reply->size - before);
+    coordinator->round_bytes_in += (int64_t)size;
+    coordinator->round_bytes_out += (int64_t)(reply->size - before);
+}

@@ -1,0 +1,67 @@
+/* The coordinator of a federation: rounds, from offers of sites to the next global model on disk. It knows nothing of
+ * connections: requests and the time come in, replies go out (serve.h).
+ *
+ * A round is a session of aggregation over the fragment whose turn it is. A phase ends when all sites that are in it have
+ * answered, or after the round's timeout with those that have, if they are enough. If they are not, offers wait for more,
+ * and any later phase begins the round anew, with new keys: nothing was learned from what came. The next round begins once
+ * the model is on disk; a disk that is full is tried again. What is wrong with a message is answered with the reason, and
+ * the round goes on. */
+#ifndef FEDERATION_COORDINATOR_H
+#define FEDERATION_COORDINATOR_H
+
+#include <stdio.h>
+
+#include "federation/federation.h"
+#include "federation/messages.h"
+#include "federation/outer/global_model.h"
+
+typedef struct SiteState {
+    SiteMetrics metrics; /* of this round's offer */
+    bool left_out;       /* of this round: its secrets did not fit its shares */
+    int64_t refused;     /* requests, in all */
+    const char *refusal; /* the last that was said on the console in this round, so that no site can fill it */
+} SiteState;
+
+typedef struct Traffic {
+    int64_t messages, bytes_in, bytes_out;
+} Traffic;
+
+typedef struct Coordinator {
+    const Federation *federation;
+    GlobalModel model; /* model.round is the current round while `durable` */
+    SumRound sum;      /* of the current round */
+    SiteState *sites;
+    Traffic traffic[REQUEST_KINDS][SUM_DONE + 1]; /* since the start, by what it was for */
+    char *model_path;
+    FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */
+    double round_since, phase_since; /* when the first offer came, when the phase began */
+    double retry_at;                 /* while the model is not on disk */
+    int64_t round_bytes_in, round_bytes_out;
+    bool durable, said_waiting;
+} Coordinator;
+
+/* Reads DIR/model.safetensors, which must be the federation's, and begins its next round. `federation`, `console` and
+ * `log` must outlive it. Free it in any case. */
+bool coordinator_open(Coordinator *coordinator, const Federation *federation, const char *directory, FILE *console,
+                      FILE *log, Diagnostics *diagnostics);
+/* The same with a model at hand, which it takes over and writes to that place. */
+void coordinator_begin(Coordinator *coordinator, const Federation *federation, GlobalModel *model,
+                       const char *directory, FILE *console, FILE *log);
+void coordinator_free(Coordinator *coordinator);
+
+/* Replies to a request of a site, whose number its key has proved; time in seconds. Appends the reply. */
+void coordinator_handle(Coordinator *coordinator, int site, const unsigned char *bytes, size_t size, double now,
+                        Buffer *reply);
+/* What time alone brings about. To be called now and then, and behind every request. */
+void coordinator_tick(Coordinator *coordinator, double now);
+/* All rounds have been, and their model is on disk. */
+bool coordinator_is_done(const Coordinator *coordinator);
+/* The greatest request that is not refused for its size. */
+size_t coordinator_largest_request(const Coordinator *coordinator);
+
+/* coordinator_report.c: the line of a round that has ended, on console and log; and what crossed, by kind. */
+void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now);
+void coordinator_report_traffic(const Coordinator *coordinator);
+void coordinator_log_header(const Federation *federation, FILE *log);
+
+#endif

@@ -1,0 +1,104 @@
+/* What the coordinator says of its rounds: a line each, a row of CSV each, and what crossed in all. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "federation/coordinator.h"
+#include "federation/outer/privacy.h"
+
+/* Over the sites of the sum that tell it, weighted by rows where they tell them. NAN: none does. */
+static double mean_loss(const Coordinator *coordinator)
+{
+    double sum = 0, weight = 0;
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        const SiteMetrics *metrics = &coordinator->sites[s].metrics;
+        if (!coordinator->sum.members[s].counted || !metrics->has_loss) continue;
+        double rows = metrics->has_rows ? (double)metrics->rows : 1;
+        sum += rows * metrics->loss;
+        weight += rows;
+    }
+    return weight > 0 ? sum / weight : NAN;
+}
+
+/* After this round; NAN without privacy. */
+static double epsilon_of(const Coordinator *coordinator)
+{
+    const FederationPrivacy *privacy = &coordinator->federation->privacy;
+    if (!(privacy->clip > 0)) return NAN;
+    return privacy_epsilon(1, privacy->noise, coordinator->model.round, privacy->delta, NULL);
+}
+
+void coordinator_log_header(const Federation *federation, FILE *log)
+{
+    fprintf(log, "round,sites,weight,loss,bytes_in,bytes_out,seconds,epsilon");
+    for (int s = 0; s < federation->site_count; s++)
+        fprintf(log, ",rows_%s,loss_%s", federation->sites[s].name, federation->sites[s].name);
+    fprintf(log, "\n");
+    fflush(log);
+}
+
+static void log_number(FILE *log, double number)
+{
+    if (isnan(number))
+        fprintf(log, ",");
+    else
+        fprintf(log, ",%.9g", number);
+}
+
+static void log_round(const Coordinator *coordinator, int sites, int64_t weight, double seconds)
+{
+    FILE *log = coordinator->log;
+    fprintf(log, "%" PRId64 ",%d,%" PRId64, coordinator->model.round, sites, weight);
+    log_number(log, mean_loss(coordinator));
+    fprintf(log, ",%" PRId64 ",%" PRId64 ",%.3f", coordinator->round_bytes_in, coordinator->round_bytes_out, seconds);
+    log_number(log, epsilon_of(coordinator));
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        const SiteMetrics *metrics = &coordinator->sites[s].metrics;
+        bool counted = coordinator->sum.members[s].counted;
+        log_number(log, counted && metrics->has_rows ? (double)metrics->rows : NAN);
+        log_number(log, counted && metrics->has_loss ? metrics->loss : NAN);
+    }
+    fprintf(log, "\n");
+    fflush(log);
+}
+
+void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now)
+{
+    const Federation *federation = coordinator->federation;
+    double seconds = now - coordinator->round_since, loss = mean_loss(coordinator), epsilon = epsilon_of(coordinator);
+    if (coordinator->log) log_round(coordinator, sites, weight, seconds);
+    if (!coordinator->console) return;
+    Buffer line = {0};
+    buffer_print(&line, "round %" PRId64 " of %" PRId64 ": %d of %d sites", coordinator->model.round,
+                 federation->rounds, sites, federation->site_count);
+    if (!isnan(loss)) buffer_print(&line, ", loss %.4f (", loss);
+    for (int s = 0, before = 0; s < federation->site_count && !isnan(loss); s++) {
+        const SiteMetrics *metrics = &coordinator->sites[s].metrics;
+        if (!coordinator->sum.members[s].counted || !metrics->has_loss) continue;
+        buffer_print(&line, "%s%s %.4f", before++ ? ", " : "", federation->sites[s].name, metrics->loss);
+    }
+    if (!isnan(loss)) buffer_print(&line, ")");
+    buffer_print(&line, ", %.3g MB in, %.3g MB out, %.1f s", (double)coordinator->round_bytes_in / 1e6,
+                 (double)coordinator->round_bytes_out / 1e6, seconds);
+    if (!isnan(epsilon)) buffer_print(&line, ", epsilon %.3g at delta %g", epsilon, federation->privacy.delta);
+    fprintf(coordinator->console, "%s\n", buffer_text(&line));
+    fflush(coordinator->console);
+    buffer_free(&line);
+}
+
+void coordinator_report_traffic(const Coordinator *coordinator)
+{
+    static const char *const kinds[REQUEST_KINDS] = {"questions", NULL, "the model"};
+    static const char *const answers[] = {"offers: scale, public keys, metrics", "sealed shares", "updates",
+                                          "shares to take the masks out", "nothing"};
+    if (!coordinator->console) return;
+    fprintf(coordinator->console, "what crossed                          messages      bytes in     bytes out\n");
+    for (int kind = 0; kind < REQUEST_KINDS; kind++)
+        for (int phase = 0; phase <= SUM_DONE; phase++) {
+            const Traffic *traffic = &coordinator->traffic[kind][phase];
+            if (!traffic->messages) continue;
+            fprintf(coordinator->console, "%-36s %10" PRId64 " %13" PRId64 " %13" PRId64 "\n",
+                    kinds[kind] ? kinds[kind] : answers[phase], traffic->messages, traffic->bytes_in,
+                    traffic->bytes_out);
+        }
+    fflush(coordinator->console);
+}

@@ -1,0 +1,97 @@
+#include "federation/federation.h"
+
+#include <string.h>
+
+#include "base/json.h"
+
+void federation_free(Federation *federation)
+{
+    arena_free(&federation->arena);
+    *federation = (Federation){0};
+}
+
+int federation_find_site(const Federation *federation, const char *name)
+{
+    for (int s = 0; s < federation->site_count; s++)
+        if (strcmp(federation->sites[s].name, name) == 0) return s;
+    return -1;
+}
+
+/* JSON's strings and numbers are YAML's, too. */
+static void print_text(Buffer *text, const char *key, const char *value)
+{
+    buffer_print(text, "%s: ", key);
+    json_print_string(text, value);
+}
+
+static void print_number(Buffer *text, const char *key, double value)
+{
+    buffer_print(text, "%s: ", key);
+    json_print_number(text, value);
+}
+
+static void print_sites(const Federation *federation, Buffer *text)
+{
+    buffer_print(text, "sites:\n");
+    for (int s = 0; s < federation->site_count; s++) {
+        const FederationSite *site = &federation->sites[s];
+        print_text(text, "  - {name", site->name);
+        print_text(text, ", key", site->key);
+        buffer_print(text, ", rows_per_step: %lld}\n", (long long)site->rows_per_step);
+    }
+}
+
+static void print_rules(const Federation *federation, Buffer *text)
+{
+    buffer_print(text, "rounds: %lld\nlocal_steps: %lld\nouter: {optimizer: %s", (long long)federation->rounds,
+                 (long long)federation->local_steps, outer_names[federation->outer.kind]);
+    if (federation->outer.kind != OUTER_AVERAGE) print_number(text, ", lr", federation->outer.rate);
+    if (outer_keeps_momentum(federation->outer.kind)) print_number(text, ", momentum", federation->outer.momentum);
+    buffer_print(text, "}\naggregate: %s\nmin_sites: %d\n", federation->secure ? "secure" : "plain", federation->least);
+    print_number(text, "round_timeout", federation->round_timeout_s);
+    buffer_print(text, "s\nfragments: %lld\n", (long long)federation->fragments);
+    if (federation->clip_update > 0) {
+        print_number(text, "clip_update", federation->clip_update);
+        buffer_print(text, "\n");
+    }
+    if (federation->privacy.clip > 0) {
+        print_number(text, "dp: {clip", federation->privacy.clip);
+        print_number(text, ", noise", federation->privacy.noise);
+        print_number(text, ", delta", federation->privacy.delta);
+        buffer_print(text, "}\n");
+    }
+    if (federation->hide_metrics) buffer_print(text, "hide_metrics: true\n");
+}
+
+void federation_print(const Federation *federation, Buffer *text)
+{
+    const FederationCompiled *compiled = &federation->compiled;
+    char hash[33];
+    print_sites(federation, text);
+    print_text(text, "coordinator: {address", federation->address);
+    print_text(text, ", key", federation->key);
+    buffer_print(text, "}\n");
+    print_rules(federation, text);
+    buffer_print(text, "compiled:\n  federation: \"%s\"\n", hash_format(compiled->identity, hash));
+    if (compiled->site >= 0) {
+        print_text(text, "  site", federation->sites[compiled->site].name);
+        buffer_print(text, "\n");
+    }
+    print_text(text, "  model", compiled->model_hash);
+    buffer_print(text, "\n  optimizer: %lld\n  states: %lld\n", (long long)compiled->optimizer,
+                 (long long)compiled->states);
+    if (*compiled->low_rank) {
+        print_text(text, "  lora", compiled->low_rank);
+        buffer_print(text, "\n");
+    }
+}
+
+Hash federation_hash(const Federation *federation, Hash model)
+{
+    Buffer text = {0};
+    print_sites(federation, &text);
+    print_rules(federation, &text);
+    Hash hash = hash_extend(model, text.bytes, text.size);
+    buffer_free(&text);
+    return hash;
+}

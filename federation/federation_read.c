@@ -1,0 +1,376 @@
+/* Reads federation.yaml, as a person wrote it and as skycc federate did. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "federation/aggregate/sum_messages.h"
+#include "federation/federation.h"
+
+enum { MOST_NAME = 64, MOST_FRAGMENTS = 1 << 16 };
+#define MOST_COUNT ((int64_t)1 << 40)
+#define MOST_ROWS_PER_STEP ((int64_t)1 << 24)
+
+typedef struct Reader {
+    YamlFile yaml;
+    Federation *federation;
+    bool compiled;
+} Reader;
+
+/* ---- Values ---- */
+
+static bool read_text(Reader *reader, YamlNode *node, const char *object, const char *what, const char **text)
+{
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, object, what, text)) return false;
+    *text = arena_string(&reader->federation->arena, *text);
+    return true;
+}
+
+static bool read_integer(Reader *reader, YamlNode *node, const char *object, const char *what, int64_t most,
+                         int64_t *value)
+{
+    return !node || yaml_integer(&reader->yaml, node, object, what, 1, most, value);
+}
+
+/* Greater than 0 and at most `most`. */
+static bool read_positive(Reader *reader, YamlNode *node, const char *object, const char *what, double most,
+                          double *value)
+{
+    if (!node) return true;
+    if (!yaml_number(&reader->yaml, node, object, what, 0, value)) return false;
+    return (*value > 0 && *value <= most) ||
+           yaml_error(&reader->yaml, node, object, NULL, "%s must be greater than 0 and at most %g", what, most);
+}
+
+static bool is_plain(const char *text)
+{
+    static const char plain[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
+    return strspn(text, plain) == strlen(text) && *text != '.' && *text != '-' && strlen(text) <= MOST_NAME;
+}
+
+/* 40 digits to the base 85, of which five at a time say four bytes. */
+static bool is_key(const char *text)
+{
+    static const char digits[] =
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+    uint64_t word = 0;
+    if (strlen(text) != FEDERATION_KEY) return false;
+    for (int i = 0; i < FEDERATION_KEY; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (!digit) return false;
+        word = (i % 5 ? word * 85 : 0) + (uint64_t)(digit - digits);
+        if (word > UINT32_MAX) return false;
+    }
+    return true;
+}
+
+static bool read_key(Reader *reader, YamlNode *node, const char *object, const char **key)
+{
+    if (!node) return true;
+    if (!read_text(reader, node, object, "key", key)) return false;
+    return is_key(*key) || yaml_error(&reader->yaml, node, object, "skycc key NAME makes one; put quotes around it",
+                                      "key must be a public key of %d characters in Z85", FEDERATION_KEY);
+}
+
+/* ---- Sites and the coordinator ---- */
+
+/* What two sites may not have in common. */
+static bool check_former_sites(Reader *reader, YamlNode *name, YamlNode *key, const FederationSite *site)
+{
+    for (const FederationSite *former = reader->federation->sites; former < site; former++) {
+        if (former->name && site->name && strcmp(former->name, site->name) == 0)
+            return yaml_error(&reader->yaml, name, NULL, NULL, "two sites are named '%s'", site->name);
+        if (former->key && site->key && strcmp(former->key, site->key) == 0)
+            return yaml_error(&reader->yaml, key, NULL, "every site makes a key of its own with skycc key NAME",
+                              "the key of site '%s' is that of site '%s', too", site->name, former->name);
+    }
+    return true;
+}
+
+static bool read_site(Reader *reader, YamlNode *node)
+{
+    enum { NAME, KEY, ROWS, CLUSTER, COUNT };
+    YamlMember members[] = {[NAME] = {"name", true, NULL},
+                            [KEY] = {"key", true, NULL},
+                            [ROWS] = {"rows_per_step", reader->compiled, NULL},
+                            [CLUSTER] = {"cluster", true, NULL}};
+    Federation *federation = reader->federation;
+    FederationSite *site = &federation->sites[federation->site_count++];
+    const char *object = "site";
+    bool ok = yaml_members(&reader->yaml, node, object, members, reader->compiled ? CLUSTER : COUNT);
+    ok &= read_text(reader, members[NAME].value, object, "name", &site->name);
+    if (site->name) object = arena_format(&federation->arena, "site '%s'", site->name);
+    if (site->name && (!is_plain(site->name) || strcmp(site->name, "coordinator") == 0))
+        ok = yaml_error(&reader->yaml, members[NAME].value, NULL, NULL,
+                        "the name of a site is a plain word of at most %d characters, and not coordinator", MOST_NAME);
+    ok &= read_key(reader, members[KEY].value, object, &site->key);
+    ok &= read_integer(reader, members[ROWS].value, object, "rows_per_step", MOST_ROWS_PER_STEP, &site->rows_per_step);
+    ok &= read_text(reader, members[CLUSTER].value, object, "cluster", &site->cluster);
+    return ok && check_former_sites(reader, members[NAME].value, members[KEY].value, site);
+}
+
+static bool read_sites(Reader *reader, YamlNode *node)
+{
+    size_t count;
+    if (!node || !yaml_sequence(&reader->yaml, node, "sites", &count)) return false;
+    if (count < 1 || count > SUM_MOST_SITES)
+        return yaml_error(&reader->yaml, node, NULL, NULL, "a federation has 1 to %d sites", SUM_MOST_SITES);
+    reader->federation->sites = arena_new_array(&reader->federation->arena, FederationSite, count);
+    bool ok = true;
+    for (size_t s = 0; s < count; s++) ok &= read_site(reader, yaml_item(&reader->yaml, node, s));
+    return ok;
+}
+
+/* HOST:PORT or [IPv6]:PORT. */
+static bool is_address(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text || strlen(text) > 300 || strpbrk(text, " \t/")) return false;
+    size_t digits = strspn(colon + 1, "0123456789");
+    return digits > 0 && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) >= 1 && atoi(colon + 1) <= 65535;
+}
+
+static bool read_coordinator(Reader *reader, YamlNode *node)
+{
+    enum { ADDRESS, KEY, COUNT };
+    YamlMember members[] = {[ADDRESS] = {"address", true, NULL}, [KEY] = {"key", true, NULL}};
+    Federation *federation = reader->federation;
+    const char *object = "coordinator";
+    if (!node) return false;
+    bool ok = yaml_members(&reader->yaml, node, object, members, COUNT);
+    ok &= read_text(reader, members[ADDRESS].value, object, "address", &federation->address);
+    ok &= read_key(reader, members[KEY].value, object, &federation->key);
+    if (federation->address && !is_address(federation->address))
+        ok = yaml_error(&reader->yaml, members[ADDRESS].value, object, NULL,
+                        "address '%s' is not HOST:PORT, with a port from 1 to 65535", federation->address);
+    for (int s = 0; s < federation->site_count && ok; s++)
+        if (federation->sites[s].key && strcmp(federation->sites[s].key, federation->key) == 0)
+            ok = yaml_error(&reader->yaml, members[KEY].value, object,
+                            "the coordinator has a key of its own, also where it runs beside a site",
+                            "its key is that of site '%s', too", federation->sites[s].name);
+    return ok;
+}
+
+/* ---- Rules ---- */
+
+static bool read_outer(Reader *reader, YamlNode *node)
+{
+    enum { OPTIMIZER, RATE, MOMENTUM, COUNT };
+    YamlMember members[] = {
+        [OPTIMIZER] = {"optimizer", true, NULL}, [RATE] = {"lr", false, NULL}, [MOMENTUM] = {"momentum", false, NULL}};
+    OuterRule *rule = &reader->federation->outer;
+    const char *object = "outer", *name;
+    *rule = outer_rule_default(OUTER_NESTEROV);
+    if (!node) return true;
+    if (!yaml_members(&reader->yaml, node, object, members, COUNT) ||
+        !yaml_text(&reader->yaml, members[OPTIMIZER].value, object, "optimizer", &name))
+        return false;
+    OuterKind kind = 0;
+    while (kind < OUTER_KIND_COUNT && strcmp(name, outer_names[kind]) != 0) kind++;
+    if (kind == OUTER_KIND_COUNT)
+        return yaml_error(&reader->yaml, members[OPTIMIZER].value, object, "average, sgd or nesterov",
+                          "unknown outer optimiser '%s'", name);
+    *rule = outer_rule_default(kind);
+    if (members[RATE].value && kind == OUTER_AVERAGE)
+        return yaml_error(&reader->yaml, members[RATE].value, object, "sgd has one", "plain averaging has no lr");
+    if (members[MOMENTUM].value && !outer_keeps_momentum(kind))
+        return yaml_error(&reader->yaml, members[MOMENTUM].value, object, "nesterov has one", "%s has no momentum",
+                          name);
+    bool ok = read_positive(reader, members[RATE].value, object, "lr", 1000, &rule->rate);
+    return read_positive(reader, members[MOMENTUM].value, object, "momentum", 0.9999, &rule->momentum) && ok;
+}
+
+static bool read_privacy(Reader *reader, YamlNode *node)
+{
+    enum { CLIP, NOISE, DELTA, COUNT };
+    YamlMember members[] = {
+        [CLIP] = {"clip", true, NULL}, [NOISE] = {"noise", true, NULL}, [DELTA] = {"delta", false, NULL}};
+    FederationPrivacy *privacy = &reader->federation->privacy;
+    if (!node) return true;
+    privacy->delta = 1e-5;
+    bool ok = yaml_members(&reader->yaml, node, "dp", members, COUNT);
+    ok &= read_positive(reader, members[CLIP].value, "dp", "clip", 1e30, &privacy->clip);
+    ok &= read_positive(reader, members[NOISE].value, "dp", "noise", 1e6, &privacy->noise);
+    return read_positive(reader, members[DELTA].value, "dp", "delta", 0.5, &privacy->delta) && ok;
+}
+
+static bool read_choice(Reader *reader, YamlNode *node, const char *what, const char *no, const char *yes, bool *value)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, NULL, what, &text)) return false;
+    *value = strcmp(text, yes) == 0;
+    return *value || strcmp(text, no) == 0 ||
+           yaml_error(&reader->yaml, node, NULL, NULL, "%s is %s or %s, not '%s'", what, yes, no, text);
+}
+
+static bool read_timeout(Reader *reader, YamlNode *node)
+{
+    const char *text;
+    double *seconds = &reader->federation->round_timeout_s;
+    *seconds = 600;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, NULL, "round_timeout", &text)) return false;
+    return (units_parse_seconds(text, seconds) && *seconds > 0 && *seconds <= 1e9) ||
+           yaml_error(&reader->yaml, node, NULL, UNITS_SECONDS_HINT, "round_timeout '%s' is no time", text);
+}
+
+enum {
+    SITES,
+    COORDINATOR,
+    ROUNDS,
+    LOCAL_STEPS,
+    OUTER,
+    AGGREGATE,
+    THRESHOLD,
+    MIN_SITES,
+    ROUND_TIMEOUT,
+    FRAGMENTS,
+    CODEC,
+    CLIP_UPDATE,
+    DP,
+    HIDE_METRICS,
+    COMPILED,
+    MEMBERS
+};
+
+/* How many sites a sum has at least. */
+static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
+{
+    Federation *federation = reader->federation;
+    int sites = federation->site_count, needed = federation->secure ? sum_threshold(sites) : 1;
+    int64_t given = needed, least = needed;
+    if (federation->secure && sites < SUM_FEWEST_SITES)
+        return yaml_error(&reader->yaml, reader->yaml.root, NULL, "aggregate: plain shows updates to the coordinator",
+                          "secure aggregation needs at least %d sites", SUM_FEWEST_SITES);
+    if (!read_integer(reader, threshold, NULL, "threshold", sites, &given) ||
+        !read_integer(reader, min_sites, NULL, "min_sites", sites, &least))
+        return false;
+    if (given < needed)
+        return yaml_error(&reader->yaml, threshold, NULL, "two thirds of the sites, and one",
+                          "threshold must be at least %d for %d sites", needed, sites);
+    federation->least = (int)(given > least ? given : least);
+    return true;
+}
+
+static bool read_steps(Reader *reader, YamlNode *node)
+{
+    const char *text;
+    if (!node) return false;
+    if (yaml_text(&reader->yaml, node, NULL, "local_steps", &text) && strcmp(text, "auto") == 0)
+        return yaml_error(&reader->yaml, node, NULL, "DiLoCo takes 100 to 500",
+                          "local_steps: auto is not there yet; give a number");
+    return read_integer(reader, node, NULL, "local_steps", MOST_COUNT, &reader->federation->local_steps);
+}
+
+static bool read_codec(Reader *reader, YamlNode *node)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, NULL, "codec", &text)) return false;
+    return strcmp(text, "none") == 0 ||
+           yaml_error(&reader->yaml, node, NULL, "updates travel as 32-bit words", "codec '%s' is not there yet", text);
+}
+
+static bool read_rules(Reader *reader, const YamlMember *members)
+{
+    Federation *federation = reader->federation;
+    federation->secure = true;
+    federation->fragments = 1;
+    bool ok = read_integer(reader, members[ROUNDS].value, NULL, "rounds", MOST_COUNT, &federation->rounds);
+    ok &= read_steps(reader, members[LOCAL_STEPS].value);
+    ok &= read_outer(reader, members[OUTER].value);
+    ok &= read_choice(reader, members[AGGREGATE].value, "aggregate", "plain", "secure", &federation->secure);
+    ok &= read_timeout(reader, members[ROUND_TIMEOUT].value);
+    ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
+    ok &= read_codec(reader, members[CODEC].value);
+    ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
+    ok &= read_privacy(reader, members[DP].value);
+    ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
+    if (ok && federation->privacy.clip > 0 && !federation->secure)
+        ok = yaml_error(&reader->yaml, members[DP].value, "dp", "aggregate: secure adds it up unseen",
+                        "each site adds a part of the noise, which protects sums only");
+    return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value) && ok;
+}
+
+/* ---- What is compiled ---- */
+
+static bool read_identity(Reader *reader, YamlNode *node, Hash *hash)
+{
+    const char *text;
+    unsigned long long high, low;
+    int used = 0;
+    if (!node || !yaml_text(&reader->yaml, node, "compiled", "federation", &text)) return false;
+    if (strlen(text) != 32 || sscanf(text, "%16llx%16llx%n", &high, &low, &used) != 2 || used != 32)
+        return yaml_error(&reader->yaml, node, "compiled", NULL, "federation must be 32 hexadecimal digits");
+    *hash = (Hash){high, low};
+    return true;
+}
+
+static bool read_compiled(Reader *reader, YamlNode *node)
+{
+    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, COUNT };
+    YamlMember members[] = {[IDENTITY] = {"federation", true, NULL}, [MODEL] = {"model", true, NULL},
+                            [OPTIMIZER] = {"optimizer", true, NULL}, [STATES] = {"states", true, NULL},
+                            [SITE] = {"site", false, NULL},          [LORA] = {"lora", false, NULL}};
+    FederationCompiled *compiled = &reader->federation->compiled;
+    const char *object = "compiled", *site = NULL;
+    compiled->site = -1;
+    compiled->low_rank = "";
+    if (!node || !yaml_members(&reader->yaml, node, object, members, COUNT)) return false;
+    bool ok = read_identity(reader, members[IDENTITY].value, &compiled->identity);
+    ok &= read_text(reader, members[MODEL].value, object, "model", &compiled->model_hash);
+    ok &= read_text(reader, members[LORA].value, object, "lora", &compiled->low_rank);
+    ok &= read_text(reader, members[SITE].value, object, "site", &site);
+    ok &= yaml_integer(&reader->yaml, members[OPTIMIZER].value, object, "optimizer", 0, 4, &compiled->optimizer);
+    ok &= yaml_integer(&reader->yaml, members[STATES].value, object, "states", 0, 2, &compiled->states);
+    if (!ok || !site) return ok;
+    compiled->site = federation_find_site(reader->federation, site);
+    return compiled->site >= 0 ||
+           yaml_error(&reader->yaml, members[SITE].value, object, NULL, "site '%s' is none of the sites", site);
+}
+
+static bool read_all(Reader *reader)
+{
+    YamlMember members[MEMBERS] = {[SITES] = {"sites", true, NULL},
+                                   [COORDINATOR] = {"coordinator", true, NULL},
+                                   [ROUNDS] = {"rounds", true, NULL},
+                                   [LOCAL_STEPS] = {"local_steps", true, NULL},
+                                   [OUTER] = {"outer", false, NULL},
+                                   [AGGREGATE] = {"aggregate", false, NULL},
+                                   [THRESHOLD] = {"threshold", false, NULL},
+                                   [MIN_SITES] = {"min_sites", false, NULL},
+                                   [ROUND_TIMEOUT] = {"round_timeout", false, NULL},
+                                   [FRAGMENTS] = {"fragments", false, NULL},
+                                   [CODEC] = {"codec", false, NULL},
+                                   [CLIP_UPDATE] = {"clip_update", false, NULL},
+                                   [DP] = {"dp", false, NULL},
+                                   [HIDE_METRICS] = {"hide_metrics", false, NULL},
+                                   [COMPILED] = {"compiled", true, NULL}};
+    bool ok = yaml_members(&reader->yaml, reader->yaml.root, NULL, members, reader->compiled ? MEMBERS : COMPILED);
+    if (!read_sites(reader, members[SITES].value)) return false;
+    ok &= read_coordinator(reader, members[COORDINATOR].value);
+    ok &= read_rules(reader, members);
+    return (!reader->compiled || read_compiled(reader, members[COMPILED].value)) && ok;
+}
+
+static bool read(Federation *federation, const char *path, bool compiled, Diagnostics *diagnostics)
+{
+    Reader reader = {.federation = federation, .compiled = compiled};
+    *federation = (Federation){.compiled.site = -1};
+    if (!yaml_read(&reader.yaml, path, diagnostics)) return false;
+    bool ok = read_all(&reader);
+    yaml_close(&reader.yaml);
+    if (!ok) federation_free(federation);
+    return ok;
+}
+
+bool federation_read(Federation *federation, const char *path, Diagnostics *diagnostics)
+{
+    return read(federation, path, false, diagnostics);
+}
+
+bool federation_read_compiled(Federation *federation, const char *path, Diagnostics *diagnostics)
+{
+    return read(federation, path, true, diagnostics);
+}

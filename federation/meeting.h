@@ -1,0 +1,54 @@
+/* A site's part in a round, from its update to the round's end: what to ask the coordinator, what to answer. The caller
+ * brings messages there and back. */
+#ifndef FEDERATION_MEETING_H
+#define FEDERATION_MEETING_H
+
+#include "federation/federation.h"
+#include "federation/messages.h"
+
+/* Sends a request and appends the reply; false if there is none for now, which is no error. */
+typedef bool Exchange(void *context, const Buffer *request, Buffer *reply);
+
+typedef struct MeetingKeys {
+    unsigned char secret[KEY_BYTES];
+    unsigned char publics[SUM_MOST_SITES * KEY_BYTES]; /* of all sites */
+} MeetingKeys;
+
+typedef struct Meeting {
+    const Federation *federation; /* compiled.site is this one */
+    const MeetingKeys *keys;      /* without masks unused */
+    Exchange *exchange;
+    void *context;
+    int64_t round;
+    const float *update; /* pseudo-gradient of the round's fragment, finite; lives as long as the meeting */
+    size_t count;
+    int64_t weight; /* 0 ... 2^48 - 1 */
+    SiteMetrics metrics;
+    int exponent; /* the least that suits the update */
+    /* Of the session that goes on. */
+    SumSite *sum;
+    unsigned char session[SESSION_BYTES];
+    int shared_exponent;
+    Buffer answer; /* the last one, which is sent again if it did not arrive */
+    SumPhase answered;
+    bool has_answered;
+    /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
+    SumProblem problem;
+} Meeting;
+
+typedef enum MeetingState {
+    MEETING_WAITS,   /* ask again in a while */
+    MEETING_GOES_ON, /* ask again at once */
+    MEETING_OVER,    /* the round has ended, with this update or without */
+    MEETING_REFUSED  /* the coordinator will never take this site's updates: problem says why */
+} MeetingState;
+
+/* False if the update is not finite: nothing is sent. Close it in any case. */
+bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingKeys *keys, int64_t round,
+                  const float *update, size_t count, int64_t weight);
+void meeting_close(Meeting *meeting);
+/* One question and what follows from it. meeting->problem.text is set where something was wrong. *round becomes the
+ * coordinator's, where it said one. */
+MeetingState meeting_step(Meeting *meeting, int64_t *round);
+
+#endif

@@ -1,0 +1,78 @@
+/* What crosses between a site and the coordinator: a request by the site and one reply. Numbers are little-endian.
+ *
+ *   request   "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, payload
+ *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
+ *
+ * Requests: ask (no payload), answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front),
+ * model (u64 first element, u64 count). Replies: wait; tell (answer this phase; payload what it takes); taken; refused
+ * (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
+ * missed a round, and takes the model. */
+#ifndef FEDERATION_MESSAGES_H
+#define FEDERATION_MESSAGES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "federation/aggregate/sum_round.h"
+
+typedef enum RequestKind { REQUEST_ASK, REQUEST_ANSWER, REQUEST_MODEL, REQUEST_KINDS } RequestKind;
+typedef enum ReplyKind { REPLY_WAIT, REPLY_TELL, REPLY_TAKEN, REPLY_REFUSED, REPLY_MODEL, REPLY_KINDS } ReplyKind;
+
+enum {
+    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 8,
+    REPLY_HEAD = 8 + SESSION_BYTES + 8,
+    METRICS_BYTES = 4 + 8 + 8,
+    MODEL_PIECE = 1 << 20 /* elements of a reply, at most */
+};
+
+#define ROUND_NONE UINT64_MAX /* of a site that has no update */
+
+typedef struct Request {
+    RequestKind kind;
+    SumPhase phase;
+    Hash federation;
+    unsigned char session[SESSION_BYTES];
+    uint64_t round;
+    const unsigned char *payload;
+    size_t size;
+} Request;
+
+typedef struct Reply {
+    ReplyKind kind;
+    SumPhase phase;
+    unsigned char session[SESSION_BYTES];
+    uint64_t round;
+    const unsigned char *payload;
+    size_t size;
+} Reply;
+
+/* What a site tells of a round beside its update. */
+typedef struct SiteMetrics {
+    bool has_rows, has_loss;
+    int64_t rows;
+    double loss;
+} SiteMetrics;
+
+/* Append; payloads are copied. */
+void request_put(Buffer *message, const Request *request);
+void reply_put(Buffer *message, const Reply *reply);
+void metrics_put(Buffer *message, const SiteMetrics *metrics);
+/* False for what is none. Payloads point into the message. */
+bool request_get(Request *request, const unsigned char *message, size_t size);
+bool reply_get(Reply *reply, const unsigned char *message, size_t size);
+bool metrics_get(SiteMetrics *metrics, const unsigned char *bytes, size_t size);
+
+static inline void put_u64(unsigned char *bytes, uint64_t value)
+{
+    put_u32(bytes, (uint32_t)value);
+    put_u32(bytes + 4, (uint32_t)(value >> 32));
+}
+
+static inline uint64_t get_u64(const unsigned char *bytes)
+{
+    return get_u32(bytes) | (uint64_t)get_u32(bytes + 4) << 32;
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* federation.yaml: what is read, what is refused and where, and that what is printed is read again. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "federation/federation.h"
+#include "tests/common/scratch.h"
+
+#define KEY_A "\"Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID\""
+#define KEY_B "\"D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs\""
+#define KEY_C "\"rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\""
+#define KEY_D "\"JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6\""
+#define SITES                                                                                                          \
+    "sites:\n"                                                                                                         \
+    "  - {name: paris, cluster: paris.yaml, key: " KEY_A ", rows_per_step: 32}\n"                                      \
+    "  - {name: oslo, cluster: oslo.yaml, key: " KEY_B "}\n"                                                           \
+    "  - {name: lima, cluster: lima.yaml, key: " KEY_C "}\n"
+#define COORDINATOR "coordinator: {address: \"example.org:4711\", key: " KEY_D "}\n"
+#define STEPS "rounds: 10\nlocal_steps: 50\n"
+
+static void all_that_may_be_said_is_read(void **state)
+{
+    (void)state;
+    Federation federation;
+    Diagnostics diagnostics = {0};
+    Scratch file = scratch_text(SITES COORDINATOR STEPS
+                                "outer: {optimizer: nesterov, lr: 0.4, momentum: 0.8}\naggregate: secure\n"
+                                "threshold: 3\nmin_sites: 3\nround_timeout: 90s\nfragments: 4\ncodec: none\n"
+                                "clip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: 1e-6}\nhide_metrics: true\n");
+    assert_true(federation_read(&federation, file.path, &diagnostics));
+    assert_int_equal(federation.site_count, 3);
+    assert_string_equal(federation.sites[0].cluster, "paris.yaml");
+    assert_int_equal(federation.sites[0].rows_per_step, 32);
+    assert_int_equal(federation.sites[1].rows_per_step, 0);
+    assert_string_equal(federation.address, "example.org:4711");
+    assert_true(federation.outer.kind == OUTER_NESTEROV && federation.outer.rate == 0.4);
+    assert_true(federation.secure && federation.hide_metrics && federation.round_timeout_s == 90);
+    assert_int_equal(federation.least, 3);
+    assert_true(federation.privacy.noise == 1.1 && federation.privacy.delta == 1e-6);
+    assert_int_equal(federation_find_site(&federation, "lima"), 2);
+    unlink(file.path);
+
+    federation.compiled = (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*"};
+    for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8 + s;
+    Buffer text = {0}, again = {0};
+    federation_print(&federation, &text);
+    file = scratch_text(buffer_text(&text));
+    Federation read;
+    assert_true(federation_read_compiled(&read, file.path, &diagnostics));
+    federation_print(&read, &again);
+    assert_string_equal(buffer_text(&text), buffer_text(&again));
+    assert_int_equal(read.compiled.site, 1);
+    assert_string_equal(read.sites[0].key, federation.sites[0].key);
+    assert_true(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 2})));
+    assert_false(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 3})));
+    read.outer.rate = 0.5;
+    assert_false(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 2})));
+    unlink(file.path);
+    buffer_free(&text);
+    buffer_free(&again);
+    federation_free(&read);
+    federation_free(&federation);
+}
+
+static void what_is_not_said_has_its_default(void **state)
+{
+    (void)state;
+    Federation federation;
+    Diagnostics diagnostics = {0};
+    Scratch file = scratch_text(SITES COORDINATOR STEPS);
+    assert_true(federation_read(&federation, file.path, &diagnostics));
+    assert_true(federation.outer.kind == OUTER_NESTEROV && federation.outer.rate == 0.7 &&
+                federation.outer.momentum == 0.9);
+    assert_true(federation.secure && !federation.hide_metrics && federation.fragments == 1);
+    assert_int_equal(federation.least, 3);
+    assert_true(federation.round_timeout_s == 600 && federation.clip_update == 0 && federation.privacy.clip == 0);
+    unlink(file.path);
+    federation_free(&federation);
+}
+
+static void refuse(const char *text, const char *expected)
+{
+    Federation federation;
+    Diagnostics diagnostics = {0};
+    Scratch file = scratch_text(text);
+    assert_false(federation_read(&federation, file.path, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, expected);
+    assert_null(federation.sites);
+    unlink(file.path);
+}
+
+static void what_is_wrong_is_refused_at_its_place(void **state)
+{
+    (void)state;
+    refuse("sites: []\n" COORDINATOR STEPS, "1:8: error: a federation has 1 to 255 sites");
+    refuse("sites:\n  - {name: a, cluster: a.yaml, key: " KEY_A "}\n  - {name: b, cluster: b.yaml, key: " KEY_A
+           "}\n  - {name: c, cluster: c.yaml, key: " KEY_B "}\n" COORDINATOR STEPS,
+           "3:37: error: the key of site 'b' is that of site 'a', too");
+    refuse("sites:\n  - {name: a, cluster: a.yaml, key: " KEY_A "}\n  - {name: a, cluster: b.yaml, key: " KEY_B
+           "}\n" COORDINATOR STEPS,
+           "two sites are named 'a'");
+    refuse("sites:\n  - {name: a/b, cluster: a.yaml, key: " KEY_A "}\n" COORDINATOR STEPS, "is a plain word");
+    refuse("sites:\n  - {name: a, cluster: a.yaml, key: short}\n" COORDINATOR STEPS,
+           "key must be a public key of 40 characters in Z85");
+    refuse(SITES "coordinator: {address: \"h:1\", key: " KEY_B "}\n" STEPS, "its key is that of site 'oslo', too");
+    refuse(SITES "coordinator: {address: nowhere, key: " KEY_D "}\n" STEPS, "address 'nowhere' is not HOST:PORT");
+    refuse(SITES COORDINATOR STEPS "threshold: 2\n", "threshold must be at least 3 for 3 sites");
+    refuse(SITES COORDINATOR STEPS "min_sites: 4\n", "min_sites must be from 1 to 3, not 4");
+    refuse(SITES COORDINATOR STEPS "outer: {optimizer: adam}\n", "unknown outer optimiser 'adam'");
+    refuse(SITES COORDINATOR STEPS "outer: {optimizer: average, lr: 1}\n", "plain averaging has no lr");
+    refuse(SITES COORDINATOR STEPS "outer: {optimizer: sgd, momentum: 0.9}\n", "sgd has no momentum");
+    refuse(SITES COORDINATOR STEPS "aggregate: mixed\n", "aggregate is secure or plain, not 'mixed'");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\ndp: {clip: 1, noise: 1}\n", "which protects sums only");
+    refuse(SITES COORDINATOR STEPS "round_timeout: soon\n", "round_timeout 'soon' is no time");
+    refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not there yet");
+    refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: auto\n", "local_steps: auto is not there yet");
+    refuse(SITES COORDINATOR STEPS "clip_update: 0\n", "clip_update must be greater than 0");
+    refuse(SITES COORDINATOR STEPS "quorum: 3\n", "unknown key 'quorum'");
+    refuse(SITES COORDINATOR "rounds: 3\n", "key 'local_steps' is missing");
+    refuse("sites:\n  - {name: a, cluster: a.yaml, key: " KEY_A "}\n" COORDINATOR STEPS,
+           "secure aggregation needs at least 3 sites");
+    refuse("rounds: 3\n", "key 'sites' is missing");
+    refuse("- 3\n", "must be a mapping");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_may_be_said_is_read),
+        cmocka_unit_test(what_is_not_said_has_its_default),
+        cmocka_unit_test(what_is_wrong_is_refused_at_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
