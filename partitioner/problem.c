@@ -155,7 +155,7 @@ static void fill_memory(Problem *p)
     p->boundary_out = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     for (int l = 0; l < n; l++) {
         p->fixed_bytes[l + 1] = p->fixed_bytes[l] + layers[l].memory_bytes + layers[l].state_bytes;
-        p->stash_bytes[l + 1] = p->stash_bytes[l] + layers[l].stash_bytes;
+        p->stash_bytes[l + 1] = p->stash_bytes[l] + layers[l].stash_bytes - layers[l].shared_bytes;
         p->kept_bytes[l + 1] = p->kept_bytes[l] + layers[l].kept_bytes;
         stash |= layers[l].stash_bytes > 0;
         if (l > 0 && !layers[l].resident) p->boundary_in[l] = BUFFERS_PER_CUT * layers[l - 1].output_bytes;
@@ -279,17 +279,23 @@ static int64_t sum_bytes(const Problem *problem, int start, int end, int in_flig
     return total;
 }
 
+/* What the last layer would share with the next it keeps for itself. */
+static int64_t stage_stash(const Problem *problem, int start, int end)
+{
+    return problem->stash_bytes[end] - problem->stash_bytes[start] + problem->costs->layers[end - 1].shared_bytes;
+}
+
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight)
 {
-    return sum_bytes(problem, start, end, in_flight, problem->stash_bytes[end] - problem->stash_bytes[start], 0);
+    return sum_bytes(problem, start, end, in_flight, stage_stash(problem, start, end), 0);
 }
 
 /* Received and sent tensors of both directions stay in the slot; one of each kind of what boundary buffers hold. */
 int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int in_flight)
 {
-    int64_t each = problem->kept_bytes[end] - problem->kept_bytes[start], stash = problem->stash_bytes[end];
+    int64_t each = problem->kept_bytes[end] - problem->kept_bytes[start];
     each += (problem->boundary_in[start] + problem->boundary_out[end]) / (BUFFERS_PER_CUT / 2);
-    return sum_bytes(problem, start, end, in_flight, each, stash - problem->stash_bytes[start]);
+    return sum_bytes(problem, start, end, in_flight, each, stage_stash(problem, start, end));
 }
 
 int64_t problem_least_bytes(const Problem *problem, int start, int end, int in_flight)

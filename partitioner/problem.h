@@ -47,7 +47,7 @@ typedef struct Problem {
     bool has_update;
 
     /* Memory. Resident bytes do not depend on the schedule; levels is how many different in-flight counts matter. */
-    int64_t *fixed_bytes, *stash_bytes;  /* [cut], prefix sums of resident + state, and of stash */
+    int64_t *fixed_bytes, *stash_bytes;  /* [cut], prefix sums of resident + state, and of stash that is not shared */
     int64_t *kept_bytes;                 /* [cut], prefix sums of what recomputation keeps */
     int64_t *scratch_bytes;              /* [power][layer]: sparse table of range maxima; NULL if all are 0 */
     int64_t *boundary_in, *boundary_out; /* [cut]: buffers of a stage that starts, or ends, there */

@@ -94,6 +94,8 @@ void rules_add_layer(const Rules *r, StageMemory *memory, int layer)
     const LayerCost *cost = &r->costs->layers[layer];
     memory->fixed += (__int128)cost->memory_bytes + cost->state_bytes;
     memory->stash += cost->stash_bytes;
+    if (memory->layers > 0) memory->stash -= (layer < memory->lowest ? cost : cost - 1)->shared_bytes;
+    if (memory->layers++ == 0 || layer < memory->lowest) memory->lowest = layer;
     memory->kept += cost->kept_bytes;
     if (cost->scratch_bytes > memory->scratch) memory->scratch = cost->scratch_bytes;
 }

@@ -17,10 +17,11 @@ typedef struct Rules {
     int64_t **work, **update; /* [device][cut] prefix sums */
 } Rules;
 
-/* What a stage needs, layer by layer. */
+/* What a stage needs, layer by layer, each a neighbour of those before. */
 typedef struct StageMemory {
     __int128 fixed, stash, kept;
     int64_t scratch;
+    int lowest, layers; /* which have been added */
 } StageMemory;
 
 /* False after reporting what of the plan does not go with the costs. Free in any case. */

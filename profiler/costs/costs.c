@@ -119,6 +119,7 @@ static bool read_layer(const CostsReading *r, const json_t *object, int index)
            json_optional_integer(r->json, object, path, "memory_bytes", &layer->memory_bytes) &&
            json_optional_integer(r->json, object, path, "state_bytes", &layer->state_bytes) &&
            json_optional_integer(r->json, object, path, "stash_bytes", &layer->stash_bytes) &&
+           json_optional_integer(r->json, object, path, "shared_bytes", &layer->shared_bytes) &&
            json_optional_integer(r->json, object, path, "scratch_bytes", &layer->scratch_bytes) &&
            json_optional_integer(r->json, object, path, "kept_bytes", &layer->kept_bytes) &&
            json_optional_integer(r->json, object, path, "split_bytes", &layer->split_bytes) &&
@@ -291,6 +292,10 @@ static bool check_layer(Checking *c, const Costs *costs, int i)
            check_bytes(c, object, "memory_bytes", l->memory_bytes) &&
            check_bytes(c, object, "state_bytes", l->state_bytes) &&
            check_bytes(c, object, "stash_bytes", l->stash_bytes) &&
+           check_bytes(c, object, "shared_bytes", l->shared_bytes) &&
+           (!l->shared_bytes ||
+            (i + 1 < costs->layer_count && l->shared_bytes <= l->stash_bytes && l->shared_bytes <= l[1].stash_bytes) ||
+            wrong(c, object, "shared_bytes must not be more than the stash of the layer or of the next")) &&
            check_bytes(c, object, "scratch_bytes", l->scratch_bytes) &&
            check_bytes(c, object, "kept_bytes", l->kept_bytes) &&
            check_bytes(c, object, "split_bytes", l->split_bytes) &&
@@ -407,6 +412,7 @@ static void print_layer(Buffer *buffer, const LayerCost *layer)
     else
         buffer_print(buffer, ",\"state_bytes\":%lld,\"stash_bytes\":%lld,\"scratch_bytes\":%lld",
                      (long long)layer->state_bytes, (long long)layer->stash_bytes, (long long)layer->scratch_bytes);
+    if (layer->shared_bytes > 0) buffer_print(buffer, ",\"shared_bytes\":%lld", (long long)layer->shared_bytes);
     if (layer->kept_bytes > 0) buffer_print(buffer, ",\"kept_bytes\":%lld", (long long)layer->kept_bytes);
     if (layer->split_bytes > 0) buffer_print(buffer, ",\"split_bytes\":%lld", (long long)layer->split_bytes);
     buffer_print(buffer, ",\"output_bytes\":%lld", (long long)layer->output_bytes);

@@ -39,9 +39,12 @@ typedef struct LayerCost {
      * that follow (memory_bytes being 0). */
     bool resident;
     int64_t memory_bytes;
-    int64_t state_bytes;   /* weights, gradients and optimiser state */
-    int64_t stash_bytes;   /* kept by each micro-batch between its forward and its backward, the layer's input included
+    int64_t state_bytes;  /* weights, gradients and optimiser state */
+    int64_t stash_bytes;  /* kept by each micro-batch between its forward and its backward, the layer's input included
                               where backward reads it */
+    int64_t shared_bytes; /* of the stash of this layer and the next together: what a stage that has both does not keep,
+                              as the tensor between them is there once and its gradient is scratch. At most the stash of
+                              either, so that a longer stage never keeps less */
     int64_t scratch_bytes; /* working memory that the layers of a stage share */
     int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
     int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */

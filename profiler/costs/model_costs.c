@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "codegen/stage/memory_layout.h"
+
 /* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what
  * matters is that all unspecified devices get the same. */
 static const double default_gflops_per_thread = 60, default_bandwidth_per_thread = 12e9;
@@ -57,6 +59,14 @@ static int64_t tensors_bytes(const SkyTensor *tensors, uint32_t count)
     return bytes;
 }
 
+/* The same as they are laid out. */
+static int64_t placed_bytes(const SkyTensor *tensors, uint32_t count)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) bytes += (int64_t)align_bytes(tensors[i].bytes);
+    return bytes;
+}
+
 /* What a stage that recomputes keeps of the layer beside its boundaries: inputs, outputs, the loss, and what aligning
  * those and four boundaries may take. */
 static int64_t kept_bytes(const SkyStage *stage)
@@ -74,8 +84,18 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
     layer->output_bytes = tensors_bytes(stage->send_forward, stage->send_forward_count);
     /* In a longer stage the gradient that passes between two of its layers is scratch, not a boundary. */
     layer->scratch_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SCRATCH] +
-                           tensors_bytes(stage->receive_backward, stage->receive_backward_count) +
-                           tensors_bytes(stage->send_backward, stage->send_backward_count);
+                           placed_bytes(stage->receive_backward, stage->receive_backward_count) +
+                           placed_bytes(stage->send_backward, stage->send_backward_count);
+}
+
+/* What the layer, laid out by itself as `stage`, has in common with the layer before: what that one hands on is in the
+ * slots of both, and so are the gradients that come back, which a stage of both has in its scratch. */
+static void share_stash(LayerCost *before, const LayerCost *layer, const SkyStage *stage)
+{
+    int64_t shared = placed_bytes(stage->receive_forward, stage->receive_forward_count) +
+                     2 * placed_bytes(stage->send_backward, stage->send_backward_count);
+    if (shared > before->stash_bytes) shared = before->stash_bytes;
+    before->shared_bytes = shared < layer->stash_bytes ? shared : layer->stash_bytes;
 }
 
 /* Groups of calls run on as many threads as a device has, each with room for a block of its own. A stage needs that of
@@ -100,7 +120,8 @@ static void layer_tensors(Costs *costs, LayerCost *layer, const SkyStage *stage)
         layer->output = arena_string(&costs->arena, stage->send_forward[0].name);
 }
 
-/* What splitting the layer's backward puts off, and keeps until then. */
+/* What splitting the layer's backward puts off, and keeps until then: of a gradient that comes from the next layer of
+ * the same stage, too. */
 static void layer_split(LayerCost *layer, const StageCode *code, const MachineProfile *measured, Speed speed)
 {
     size_t ignored = 0;
@@ -112,6 +133,8 @@ static void layer_split(LayerCost *layer, const StageCode *code, const MachinePr
                                     wave_roofline_s(&calls[i], NULL, speed);
     if (layer->weight_gradient_s > layer->backward_s) layer->weight_gradient_s = layer->backward_s; /* rounding */
     layer->split_bytes = (int64_t)code->split_bytes;
+    if (layer->weight_gradient_s > 0)
+        layer->split_bytes += placed_bytes(code->stage.receive_backward, code->stage.receive_backward_count);
 }
 
 /* Measured, else specified, else assumed. Both arguments may be NULL. */
@@ -215,6 +238,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
         layer_memory(layer, &code.stage);
+        if (l > 0) share_stash(layer - 1, layer, &code.stage);
         if (code.stage.space_bytes[SKY_SPACE_BLOCK] > block_bytes)
             block_bytes = code.stage.space_bytes[SKY_SPACE_BLOCK];
         layer_tensors(costs, layer, &code.stage);

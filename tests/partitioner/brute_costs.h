@@ -29,8 +29,9 @@ static inline int64_t brute_stage_bytes(const Costs *costs, PlanSchedule schedul
     int n = costs->microbatches, in_flight = schedule == PLAN_GPIPE || n < to_end ? n : to_end;
     int64_t bytes = 0, scratch = 0, buffers = again ? 4 + 2 * in_flight : 4;
     for (int l = start; l < end; l++) {
+        int64_t stash = layers[l].stash_bytes - (l + 1 < end ? layers[l].shared_bytes : 0);
         bytes += layers[l].memory_bytes + layers[l].state_bytes;
-        bytes += again ? layers[l].stash_bytes + in_flight * layers[l].kept_bytes : in_flight * layers[l].stash_bytes;
+        bytes += again ? stash + in_flight * layers[l].kept_bytes : in_flight * stash;
         if (layers[l].scratch_bytes > scratch) scratch = layers[l].scratch_bytes;
     }
     if (start > 0 && !layers[start].resident) bytes += buffers * layers[start - 1].output_bytes;

@@ -84,6 +84,11 @@ static inline void random_costs_sized(Costs *costs, int variant, uint64_t seed, 
         }
     }
     for (int i = 0; i < costs->layer_count; i++) random_layer(costs, i, variant);
+    for (int i = 0; i + 1 < costs->layer_count; i++) { /* nothing, half or all of what can be */
+        LayerCost *layer = &costs->layers[i];
+        int64_t most = layer->stash_bytes < layer[1].stash_bytes ? layer->stash_bytes : layer[1].stash_bytes;
+        layer->shared_bytes = most * (int64_t)((seed + (uint64_t)i) % 3) / 2;
+    }
     for (int i = 0; i < costs->device_count; i++) random_device(costs, i, variant);
 }
 

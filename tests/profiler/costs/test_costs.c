@@ -142,6 +142,25 @@ static void refuses(const char *from, const char *to)
     diagnostics_free(&diagnostics);
 }
 
+static void shared_stash_comes_back(void **state)
+{
+    (void)state;
+    char text[2 * sizeof full];
+    const char *memory = "\"memory_bytes\":7", *found = strstr(full, memory);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(found - full), full,
+             "\"state_bytes\":7,\"stash_bytes\":9,\"shared_bytes\":5", found + strlen(memory));
+    Diagnostics diagnostics = {0};
+    Costs costs;
+    Buffer printed = {0};
+    assert_true(parse_costs(&costs, text, &diagnostics));
+    assert_int_equal(costs.layers[0].shared_bytes, 5);
+    costs_print(&costs, &printed);
+    assert_non_null(strstr(buffer_text(&printed), "\"stash_bytes\":9,\"scratch_bytes\":0,\"shared_bytes\":5"));
+    buffer_free(&printed);
+    costs_free(&costs);
+    diagnostics_free(&diagnostics);
+}
+
 static void bad_costs_are_refused(void **state)
 {
     (void)state;
@@ -152,6 +171,9 @@ static void bad_costs_are_refused(void **state)
     refuses("\"memory_bytes\":7", "\"memory_bytes\":7,\"state_bytes\":1");
     refuses("\"memory_bytes\":7", "\"memory_bytes\":-7");
     refuses("\"memory_bytes\":7", "\"memory_bytes\":\"7\"");
+    refuses("\"memory_bytes\":7", "\"state_bytes\":7,\"stash_bytes\":4,\"shared_bytes\":5");
+    refuses("\"memory_bytes\":7", "\"state_bytes\":7,\"stash_bytes\":9,\"shared_bytes\":6");
+    refuses("\"stash_bytes\":5", "\"stash_bytes\":5,\"shared_bytes\":1");
     refuses("[1,2]", "[1]");
     refuses("[1,2]", "[1,null]");
     refuses("\"slowdown\":2.5", "\"slowdown\":0");
@@ -167,9 +189,8 @@ static void bad_costs_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_read_what_they_print),
-        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(impossible_rows_are_refused),
+        cmocka_unit_test(costs_read_what_they_print),  cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(impossible_rows_are_refused), cmocka_unit_test(shared_stash_comes_back),
         cmocka_unit_test(bad_costs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
