@@ -11,6 +11,7 @@ enum {
     EXIT_TOOLCHAIN = 5,            /* code generation or linking failed */
     EXIT_RUN_FAILED = 6,           /* a training run failed */
     EXIT_DIVERGED = 7,             /* a training run diverged: starting it again does not help */
+    EXIT_SITE_RETURNED = 8,        /* another site of a run began anew: start again, from a checkpoint that all have */
     EXIT_INTERNAL = 70             /* a bug in skycc */
 };
 

@@ -11,6 +11,7 @@ static RunCommand *const commands[COMMAND_COUNT] = {
     [COMMAND_DIFF] = diff_command,     [COMMAND_VERIFY] = verify_command, [COMMAND_PLOT] = plot_command,
     [COMMAND_RUN] = run_command,       [COMMAND_EXPORT] = export_command, [COMMAND_TOKENIZE] = tokenize_command,
     [COMMAND_IMPORT] = import_command, [COMMAND_HEAD] = head_command,     [COMMAND_PREDICT] = predict_command,
+    [COMMAND_KEY] = key_command,
 };
 
 static void print_help(FILE *stream)

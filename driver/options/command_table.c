@@ -109,4 +109,11 @@ const CommandText command_texts[COMMAND_COUNT] = {
           "skycc predict MODEL [CHECKPOINT] --data TABLE --text COL[,COL] [options]"},
          "Says what a classifier of texts, or a model that gives them a number, makes of a text, a pair of texts or "
          "many of\nthem, as CSV. MODEL is an ONNX graph, or the folder of a Hugging Face model.\n"},
+    [COMMAND_KEY] =
+        {"key",
+         "make the key of a site",
+         {"skycc key NAME"},
+         "Writes NAME.key, the secret key that stays with the site, and NAME.pub, and prints the public key, "
+         "which the others\nput in the cluster file (sites: [{name: ..., key: ...}]). Neither file may "
+         "exist.\n"},
 };

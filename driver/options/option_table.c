@@ -35,6 +35,7 @@ enum {
     IMPORT = 1 << COMMAND_IMPORT,
     HEAD = 1 << COMMAND_HEAD,
     PREDICT = 1 << COMMAND_PREDICT,
+    KEY = 1 << COMMAND_KEY,
     PLANNING = COMPILE | PLAN,
     TRAINING = COMPILE | PROBE | PLAN | RUN, /* those that derive a training program */
     EVERY = (1 << COMMAND_COUNT) - 1
@@ -57,6 +58,7 @@ static const Option rows[] = {
     {"table", 0, "TABLE", TOKENIZE, OPTION_FILE, FIELD(table), .positional = true, .required = TOKENIZE},
     {"inputs", 0, "FILE", RUN, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},
     {"folder", 0, "FOLDER", IMPORT, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = IMPORT},
+    {"name", 0, "NAME", KEY, OPTION_TEXT, FIELD(key), .positional = true, .required = KEY},
 
     /* The size of a BERT */
     {"layers", 0, "L", BERT, OPTION_INTEGER, 1, 10000, FIELD(bert.layers), .required = BERT, .help = "encoder layers"},

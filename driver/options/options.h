@@ -28,6 +28,7 @@ typedef enum Command {
     COMMAND_IMPORT,
     COMMAND_HEAD,
     COMMAND_PREDICT,
+    COMMAND_KEY,
     COMMAND_COUNT
 } Command;
 
@@ -63,6 +64,7 @@ typedef struct Options {
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;
+    const char *key; /* the name of a pair of keys */
 } Options;
 
 typedef struct CommandText {

@@ -1,0 +1,12 @@
+/* skycc key: the pair of keys by which the other sites of a run know one. */
+#include "driver/commands/commands.h"
+#include "runtime/wire/keys.h"
+
+int key_command(const Options *options, Diagnostics *diagnostics)
+{
+    WireKeys keys;
+    if (!wire_keys_write(&keys, options->key, diagnostics)) return diagnostics->exit_code;
+    printf("%s\n", keys.public_key);
+    wire_keys_forget(&keys);
+    return EXIT_OK;
+}

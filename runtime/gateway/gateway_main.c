@@ -1,0 +1,93 @@
+/* DIR/SITE/gateway: started by DIR/SITE/train, beside the site's ranks, and ends when it does. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/options.h"
+#include "runtime/wire/gateway.h"
+
+typedef struct GatewayCommand {
+    const char *site, *key, *local, *bind;
+    double site_timeout;
+    bool help;
+} GatewayCommand;
+
+#define FIELD(field) OPTION_FIELD(GatewayCommand, field)
+
+enum { GATEWAY = 1 };
+
+static const Option rows[] = {
+    {"site", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(site), .required = GATEWAY, .help = "site.json of the site"},
+    {"key", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(key), .required = GATEWAY, .help = "the site's secret key"},
+    {"local", 0, "PLACE", GATEWAY, OPTION_TEXT, FIELD(local), .required = GATEWAY,
+     .help = "where the site's ranks connect: ipc://PATH or tcp://HOST:PORT"},
+    {"bind", 0, "PLACE", GATEWAY, OPTION_TEXT, FIELD(bind),
+     .help = "where to listen for other sites: tcp://ADDRESS:PORT (default: the port of the site's address)"},
+    {"site-timeout", 0, "SECONDS", GATEWAY, OPTION_NUMBER, 0, 1e9, FIELD(site_timeout), .initial = "0",
+     .help = "how long to wait for a site that is away; 0: for ever"},
+    {"help", 'h', NULL, GATEWAY, OPTION_FLAG, FIELD(help), .help = "print this"},
+};
+
+static const OptionSet set = {rows, sizeof rows / sizeof *rows, GATEWAY, "gateway --help lists the options"};
+
+/* Readable once the gateway is to end. */
+static int open_stop_signals(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* before ZeroMQ's threads are there */
+    int descriptor = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (descriptor < 0) memory_exhausted();
+    return descriptor;
+}
+
+static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnostics)
+{
+    WireSiteFile file;
+    WireKeys keys;
+    if (!wire_site_file_read(&file, command->site, diagnostics)) return false;
+    bool ok = wire_keys_read(&keys, command->key, diagnostics);
+    if (ok) {
+        const WireGatewayOptions options = {&file, &keys, command->local, command->bind, command->site_timeout};
+        WireGateway *gateway = wire_gateway_open(&options, diagnostics);
+        ok = gateway != NULL;
+        if (gateway) {
+            wire_gateway_run(gateway, stop);
+            wire_gateway_close(gateway);
+        }
+        wire_keys_forget(&keys);
+    }
+    wire_site_file_free(&file);
+    return ok;
+}
+
+int main(int argument_count, char **arguments)
+{
+    Diagnostics diagnostics = {0};
+    Arena arena = {0};
+    GatewayCommand command = {.help = false};
+    pid_t parent = getppid();
+    int stop = open_stop_signals();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) return EXIT_RUN_FAILED;
+    signal(SIGPIPE, SIG_IGN);
+    bool ok = options_parse(&set, argument_count, arguments, &command, &arena, &diagnostics);
+    if (command.help) {
+        puts("usage: gateway --site FILE --key FILE --local PLACE [options]\n");
+        options_print_help(&set, stdout);
+        diagnostics_free(&diagnostics);
+        arena_free(&arena);
+        return EXIT_OK;
+    }
+    ok = ok && serve(&command, stop, &diagnostics);
+    diagnostics_print(&diagnostics, stderr);
+    int exit_code = ok ? EXIT_OK : diagnostics.exit_code;
+    diagnostics_free(&diagnostics);
+    arena_free(&arena);
+    return exit_code;
+}

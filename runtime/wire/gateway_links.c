@@ -1,0 +1,311 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "runtime/wire/gateway_parts.h"
+#include "runtime/wire/zap.h"
+
+static const double life_sign_period = 2, greeting_period = 3, silence_limit = 10; /* seconds */
+
+static void change_state(Link *link, WireState state)
+{
+    if (link->state == state) return;
+    link->state = state;
+    link->since = monotonic_seconds();
+    wire_ranks_tell(link->gateway, link);
+}
+
+static void lose(Link *link, const char *how)
+{
+    wire_peer_lost(&link->peer);
+    link->route.size = 0;
+    if (link->state != WIRE_UP) return;
+    change_state(link, WIRE_DOWN);
+    if (!link->finished) wire_gateway_say(link->gateway, "lost site %s (%s); waiting for it", link->site->name, how);
+}
+
+/* ---- What peers ask of the gateway ---- */
+
+static bool send_to_site(void *context, int site, WireChunk *chunk)
+{
+    WireGateway *gateway = context;
+    Link *link = &gateway->links[site];
+    if (link->connects) return wire_socket_send(link->socket, NULL, 0, chunk);
+    if (link->route.size) return wire_socket_send(gateway->listener, link->route.bytes, link->route.size, chunk);
+    wire_chunk_release(chunk);
+    return false;
+}
+
+static void deliver(void *context, int site, const WireFrame *message)
+{
+    WireGateway *gateway = context;
+    Link *link = &gateway->links[site];
+    if (message->to != WIRE_GATEWAY) {
+        WireFrame frame = {.kind = WIRE_MESSAGE,
+                           .from = message->from,
+                           .to = message->to,
+                           .tag = message->tag,
+                           .total = message->size,
+                           .payload = message->payload,
+                           .size = message->size};
+        wire_ranks_deliver(gateway, message->to, wire_chunk_make(&frame));
+    } else if (message->tag == WIRE_FINISHED) {
+        link->finished = true;
+    } else if (link->state != WIRE_ENDED) {
+        size_t size = message->size < sizeof link->why ? message->size : sizeof link->why - 1;
+        for (size_t i = 0; i < size; i++) {
+            char c = ((const char *)message->payload)[i];
+            link->why[i] = c; /* printed by others: no terminal's commands */
+            if (c < ' ' || c > '~') link->why[i] = '?';
+        }
+        link->why[size] = '\0';
+        link->end_code = message->tag;
+        wire_gateway_say(gateway, "site %s ended the run: %s", link->site->name, link->why);
+        change_state(link, WIRE_ENDED);
+    }
+}
+
+/* ---- Opening ---- */
+
+static void open_link(WireGateway *gateway, int site)
+{
+    const WireSiteFile *file = gateway->file;
+    Link *link = &gateway->links[site];
+    const WirePeerPlace place = {.context = gateway,
+                                 .site = site,
+                                 .run = file->run,
+                                 .incarnation = gateway->incarnation,
+                                 .largest_message = (uint64_t)file->largest_message_bytes,
+                                 .rank_count = file->rank_count,
+                                 .rank_sites = file->rank_sites,
+                                 .own_site = file->site,
+                                 .send = send_to_site,
+                                 .deliver = deliver};
+    link->gateway = gateway;
+    link->site = &file->sites[site];
+    link->connects = !wire_listens(file, file->site, site);
+    link->since = monotonic_seconds();
+    wire_peer_open(&link->peer, &place);
+}
+
+static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnostics)
+{
+    char place[320];
+    snprintf(place, sizeof place, "tcp://%s", link->site->address);
+    link->socket = wire_socket(gateway->context, ZMQ_DEALER);
+    wire_socket_between_sites(link->socket);
+    wire_socket_option(link->socket, ZMQ_IPV6, 1);
+    wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
+    wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
+    int number = (int)(link - gateway->links);
+    link->watch = wire_socket_watch(gateway->context, link->socket,
+                                    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED, number);
+    if (zmq_connect(link->socket, place) == 0) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "cannot connect to site %s at %s: %s",
+                             link->site->name, link->site->address, zmq_strerror(zmq_errno()));
+}
+
+/* Everywhere at the port of the site's address; only on this host where the address says this host. */
+static const char *listening_place(const WireGateway *gateway, Arena *arena)
+{
+    if (gateway->options.bind) return gateway->options.bind;
+    const char *address = gateway->file->sites[gateway->file->site].address;
+    bool is_loopback = strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost:", 10) == 0;
+    return is_loopback ? arena_format(arena, "tcp://%s", address)
+                       : arena_format(arena, "tcp://*%s", strrchr(address, ':'));
+}
+
+static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
+{
+    enum {
+        FAILURES =
+            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH
+    };
+    Arena arena = {0};
+    const char *place = listening_place(gateway, &arena);
+    gateway->listener = wire_socket(gateway->context, ZMQ_ROUTER);
+    wire_socket_between_sites(gateway->listener);
+    wire_socket_option(gateway->listener, ZMQ_ROUTER_MANDATORY, 1);
+    wire_socket_guard(gateway->listener, gateway->options.keys, WIRE_ZAP_SITES);
+    gateway->listener_watch =
+        wire_socket_watch(gateway->context, gateway->listener, FAILURES, gateway->file->site_count);
+    wire_socket_option(gateway->listener, ZMQ_IPV6, 1);
+    bool ok = zmq_bind(gateway->listener, place) == 0;
+    if (!ok) { /* a kernel without IPv6 */
+        wire_socket_option(gateway->listener, ZMQ_IPV6, 0);
+        ok = zmq_bind(gateway->listener, place) == 0;
+    }
+    size_t size = sizeof gateway->place;
+    if (ok && zmq_getsockopt(gateway->listener, ZMQ_LAST_ENDPOINT, gateway->place, &size) == 0)
+        wire_gateway_say(gateway, "listens on %s", gateway->place);
+    if (!ok)
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "--bind names another address or port",
+                          "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
+    arena_free(&arena);
+    return ok;
+}
+
+bool wire_links_open(WireGateway *gateway, Diagnostics *diagnostics)
+{
+    const WireSiteFile *file = gateway->file;
+    gateway->links = memory_allocate((size_t)file->site_count * sizeof *gateway->links);
+    for (int s = 0; s < file->site_count; s++)
+        if (s != file->site) open_link(gateway, s);
+    if (wire_is_connected_to(file, file->site) && !listen_for_sites(gateway, diagnostics)) return false;
+    for (int s = 0; s < file->site_count; s++)
+        if (s != file->site && gateway->links[s].connects && !connect_link(gateway, &gateway->links[s], diagnostics))
+            return false;
+    return true;
+}
+
+static void close_socket(void *socket, void *watch)
+{
+    if (socket) zmq_socket_monitor(socket, NULL, 0);
+    if (watch) zmq_close(watch);
+    if (!socket) return;
+    wire_socket_option(socket, ZMQ_LINGER, 1000); /* the last acknowledgements */
+    zmq_close(socket);
+}
+
+void wire_links_close(WireGateway *gateway)
+{
+    for (int s = 0; gateway->links && s < gateway->file->site_count; s++) {
+        close_socket(gateway->links[s].socket, gateway->links[s].watch);
+        if (gateway->links[s].gateway) wire_peer_close(&gateway->links[s].peer);
+    }
+    free(gateway->links);
+    close_socket(gateway->listener, gateway->listener_watch);
+}
+
+/* ---- Working ---- */
+
+static void react(Link *link, WireEvent event)
+{
+    const char *name = link->site->name;
+    if (event == WIRE_GREETED && link->state != WIRE_UP && link->state != WIRE_ENDED) {
+        bool is_back = link->state != WIRE_NEVER_MET;
+        change_state(link, WIRE_UP);
+        wire_gateway_say(link->gateway, is_back ? "site %s is back" : "site %s is connected", name);
+    }
+    if (event == WIRE_NEW_INCARNATION && link->state != WIRE_ENDED) {
+        wire_gateway_say(link->gateway, "site %s has started again: so must this one", name);
+        change_state(link, WIRE_RETURNED);
+    }
+    bool other_run = link->peer.counters.dropped[WIRE_DROP_RUN] > 0 && link->state == WIRE_NEVER_MET;
+    if (other_run && !link->other_run)
+        wire_gateway_say(link->gateway,
+                         "site %s carries another run: all sites need directories of the same compilation", name);
+    link->other_run = link->other_run || other_run;
+}
+
+/* The number of the site, other than this one, in whose name libzmq took the message; -1: none. */
+static int author(const WireGateway *gateway, WireMessage *message)
+{
+    const char *user = zmq_msg_gets(&message->body, "User-Id");
+    int site = user && *user ? atoi(user) : -1;
+    return site >= 0 && site < gateway->file->site_count && site != gateway->file->site ? site : -1;
+}
+
+static void take_at_listener(WireGateway *gateway, WireMessage *message)
+{
+    WireFrame frame;
+    int site = author(gateway, message);
+    if (site < 0 || gateway->links[site].connects) {
+        gateway->odd++;
+        return;
+    }
+    Link *link = &gateway->links[site];
+    const void *bytes = zmq_msg_data(&message->body), *route = zmq_msg_data(&message->route);
+    size_t size = zmq_msg_size(&message->body), route_size = zmq_msg_size(&message->route);
+    bool is_hello = wire_frame_read(&frame, bytes, size) && frame.kind == WIRE_HELLO && route_size <= WIRE_MOST_ROUTE;
+    bool is_current = route_size == link->route.size && memcmp(route, link->route.bytes, route_size) == 0;
+    if (!is_hello && !is_current) {
+        link->peer.counters.dropped[WIRE_DROP_STALE]++;
+        return;
+    }
+    const Route before = link->route;
+    if (is_hello) { /* it is answered where it came from */
+        memcpy(link->route.bytes, route, route_size);
+        link->route.size = route_size;
+    }
+    WireEvent event = wire_peer_take(&link->peer, bytes, size, true);
+    if (is_hello && event != WIRE_GREETED) link->route = before; /* only the newest that is welcome holds */
+    if (!is_hello || event == WIRE_GREETED) link->heard = monotonic_seconds();
+    react(link, event);
+}
+
+static void work_at_listener(WireGateway *gateway)
+{
+    enum { AT_ONCE = 256 };
+    WireMessage message;
+    bool odd;
+    while (wire_socket_event(gateway->listener_watch)) gateway->strangers++;
+    for (int i = 0; i < AT_ONCE && wire_socket_receive(gateway->listener, true, &message, &odd); i++) {
+        if (odd)
+            gateway->odd++;
+        else
+            take_at_listener(gateway, &message);
+        wire_message_close(&message);
+    }
+}
+
+static void greet(Link *link)
+{
+    link->greeted = monotonic_seconds();
+    wire_peer_greet(&link->peer);
+}
+
+static void work_on_link(Link *link)
+{
+    enum { AT_ONCE = 256 };
+    WireMessage message;
+    bool odd;
+    for (int event; (event = wire_socket_event(link->watch));) {
+        lose(link, "its connection broke");
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) greet(link);
+    }
+    for (int i = 0; i < AT_ONCE && wire_socket_receive(link->socket, false, &message, &odd); i++) {
+        link->heard = monotonic_seconds();
+        if (odd)
+            link->peer.counters.dropped[WIRE_DROP_MALFORMED]++;
+        else
+            react(link, wire_peer_take(&link->peer, zmq_msg_data(&message.body), zmq_msg_size(&message.body), false));
+        wire_message_close(&message);
+    }
+}
+
+void wire_links_work(WireGateway *gateway)
+{
+    if (gateway->listener) work_at_listener(gateway);
+    for (int s = 0; s < gateway->file->site_count; s++)
+        if (s != gateway->file->site && gateway->links[s].connects) work_on_link(&gateway->links[s]);
+}
+
+void wire_links_acknowledge(WireGateway *gateway)
+{
+    for (int s = 0; s < gateway->file->site_count; s++)
+        if (s != gateway->file->site) wire_peer_acknowledge(&gateway->links[s].peer, false);
+}
+
+static void tick(Link *link, double now)
+{
+    double limit = link->gateway->options.site_timeout;
+    bool is_away = link->state == WIRE_NEVER_MET || link->state == WIRE_DOWN;
+    if (link->peer.up && now - link->heard > silence_limit) lose(link, "it is silent");
+    if (link->state == WIRE_UP && !link->peer.up) lose(link, "its connection broke");
+    if (now - link->life_sign > life_sign_period) {
+        wire_peer_acknowledge(&link->peer, true);
+        link->life_sign = now;
+    }
+    if (link->connects && !link->peer.up && now - link->greeted > greeting_period) greet(link);
+    if (limit > 0 && is_away && !link->finished && now - link->since > limit) {
+        wire_gateway_say(link->gateway, "site %s has been away for %g seconds: given up", link->site->name, limit);
+        change_state(link, WIRE_GIVEN_UP);
+    }
+}
+
+void wire_links_tick(WireGateway *gateway, double now)
+{
+    for (int s = 0; s < gateway->file->site_count; s++)
+        if (s != gateway->file->site) tick(&gateway->links[s], now);
+}

@@ -1,0 +1,76 @@
+/* What the files gateway*.c share. */
+#ifndef RUNTIME_WIRE_GATEWAY_PARTS_H
+#define RUNTIME_WIRE_GATEWAY_PARTS_H
+
+#include "runtime/wire/gateway.h"
+#include "runtime/wire/sockets.h"
+
+enum { WIRE_MOST_ROUTE = 256 };
+
+/* Where a ROUTER sends to. */
+typedef struct Route {
+    uint8_t bytes[WIRE_MOST_ROUTE];
+    size_t size; /* 0: nowhere */
+} Route;
+
+/* The link to another site. */
+typedef struct Link {
+    WireGateway *gateway;
+    WirePeer peer;
+    const WireSite *site;
+    bool connects;        /* it has a socket of its own; else the other site connects to the listener */
+    void *socket, *watch; /* of a link that connects */
+    Route route;          /* in the listener: of the newest connection that greeted */
+    WireState state;
+    double since;          /* when the state began */
+    double heard, greeted; /* when a frame came last; when it was greeted last */
+    double life_sign;      /* when it was told last that this site lives */
+    int end_code;          /* WIRE_ENDED */
+    bool finished;         /* its ranks are done */
+    bool other_run;        /* it was said that it carries another run */
+    char why[512];         /* WIRE_ENDED: as its rank said */
+} Link;
+
+/* A rank of this site. */
+typedef struct LocalRank {
+    Route route;
+    bool joined, left;
+    WireChunk **waiting; /* until it joins */
+    size_t waiting_count, waiting_capacity;
+} LocalRank;
+
+struct WireGateway {
+    WireGatewayOptions options;
+    const WireSiteFile *file;
+    uint64_t incarnation;
+    void *context, *zap, *ranks, *listener, *listener_watch;
+    Link *links;      /* per site; this one's own is unused */
+    LocalRank *local; /* per rank of the run; those of other sites are unused */
+    char place[320];  /* where the listener is */
+    int local_count, left_count;
+    uint64_t strangers, odd; /* handshakes that failed; frames of known sites or ranks that are none */
+};
+
+/* gateway_links.c */
+bool wire_links_open(WireGateway *gateway, Diagnostics *diagnostics);
+void wire_links_close(WireGateway *gateway);
+/* Takes what has come in from other sites. */
+void wire_links_work(WireGateway *gateway);
+/* What is due by time, about twice a second. */
+void wire_links_tick(WireGateway *gateway, double now);
+/* Acknowledges what came in. */
+void wire_links_acknowledge(WireGateway *gateway);
+
+/* gateway_ranks.c */
+bool wire_ranks_open(WireGateway *gateway, Diagnostics *diagnostics);
+void wire_ranks_close(WireGateway *gateway);
+void wire_ranks_work(WireGateway *gateway);
+/* Takes over the chunk. */
+void wire_ranks_deliver(WireGateway *gateway, int rank, WireChunk *chunk);
+/* Tells all ranks of this site how a link is. */
+void wire_ranks_tell(WireGateway *gateway, const Link *link);
+
+/* "skycc: site paris: ..." on standard error. */
+void wire_gateway_say(const WireGateway *gateway, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
