@@ -196,7 +196,7 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     load.train = !options->emit || strcmp(options->emit, "graph") != 0 || load.last_pass;
     if (!planned_model_load(planned, &options->plan, options->model, &load, diagnostics)) return false;
     tell_time(compilation, "import and differentiation");
-    planned_model_tell_packing(planned, options->quiet);
+    if (options->emit) planned_model_tell_packing(planned, options->quiet); /* else the report says it */
     if (planned->model.graph.packing.slots && !options->emit) {
         if (!packed_model_check(&planned->packed, options->model, diagnostics)) return false;
         tell_time(compilation, "packed and padded rows compared");

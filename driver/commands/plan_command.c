@@ -45,7 +45,6 @@ static bool load(const Options *options, PlannedModel *planned, Diagnostics *dia
     load.train = true;
     load.import.no_weights = true; /* their values do not matter here */
     if (!planned_model_load(planned, &options->plan, options->model, &load, diagnostics)) return false;
-    planned_model_tell_packing(planned, options->quiet);
     return planned_model_costs(planned, &options->plan, diagnostics);
 }
 

@@ -29,7 +29,7 @@ typedef struct Trial {
 typedef struct Check {
     Arena arena;
     const char *path;
-    int64_t length;
+    int64_t length, line_length;
     int32_t lengths[ROWS];
     Trial padded, packed;
     Dataset data;
@@ -223,7 +223,8 @@ static int64_t packed_element(const Check *check, const SkyTensor *output, bool 
 {
     const RowPlace *place = &check->batch.packer.places[row];
     int64_t elements = (int64_t)(output->bytes / dtype_size((DType)output->dtype));
-    if (of_tokens) return (place->line * check->length + place->offset + token) * (elements / (LINES * check->length));
+    if (of_tokens)
+        return (place->line * check->line_length + place->offset + token) * (elements / (LINES * check->line_length));
     return (place->line * SLOTS + place->slot) * (elements / (LINES * SLOTS));
 }
 
@@ -231,12 +232,12 @@ static void compare_output(Check *check, const SkyTensor *padded, const SkyTenso
 {
     int64_t all = (int64_t)(padded->bytes / dtype_size((DType)padded->dtype));
     int64_t packed_all = (int64_t)(packed->bytes / dtype_size((DType)packed->dtype));
-    bool of_tokens = all % (LINES * check->length) == 0 && packed_all == all;
+    bool of_tokens = all % (LINES * check->length) == 0 && packed_all * check->length == all * check->line_length;
     bool of_rows = all % LINES == 0 && packed_all == all * SLOTS;
     if (!dtype_is_float((DType)padded->dtype) || !(of_tokens || of_rows) || !padded->rank) return;
     bool rows_first =
-        packed->dim[0] == LINES || packed->dim[0] == LINES * SLOTS || packed->dim[0] == LINES * check->length;
-    bool tokens_next = packed->rank > 1 && packed->dim[0] == LINES && packed->dim[1] == check->length;
+        packed->dim[0] == LINES || packed->dim[0] == LINES * SLOTS || packed->dim[0] == LINES * check->line_length;
+    bool tokens_next = packed->rank > 1 && packed->dim[0] == LINES && packed->dim[1] == check->line_length;
     if (!rows_first || (of_tokens && packed->dim[0] == LINES && !tokens_next)) return;
     const void *b = execution_address(&check->packed.execution, 0, 0, packed->location);
     int64_t each = of_tokens ? all / (LINES * check->length) : all / LINES;
@@ -284,8 +285,10 @@ static void compare(Check *check)
 
 static void choose_rows(Check *check, const ModelOptions *load)
 {
-    int64_t longest = load->packing.length;
+    const SkyPacking *packing = &load->packing;
+    int64_t longest = packing->longest;
     check->length = longest < LEAST_LENGTH ? LEAST_LENGTH : longest < LENGTH ? longest : LENGTH;
+    check->line_length = check->length + (packing->length > packing->longest ? check->length / 2 : 0);
     const int64_t parts[ROWS] = {check->length,     check->length - check->length / 2,
                                  check->length / 2, check->length / 3,
                                  check->length / 3, check->length / 4};
@@ -306,7 +309,7 @@ static bool not_tried(const Check *check, const char *why, Diagnostics *diagnost
 static bool run_check(Check *check, const ModelOptions *load, Diagnostics *diagnostics)
 {
     static const double tolerated = 1e-4;
-    const SkyPacking packing = {LINES, (uint32_t)check->length, SLOTS, ROWS};
+    const SkyPacking packing = {LINES, (uint32_t)check->line_length, SLOTS, ROWS, (uint32_t)check->length};
     double least = INFINITY;
     const char *worst = NULL;
     if (!load_trial(check, &check->padded, load, (SkyPacking){0}) || !load_trial(check, &check->packed, load, packing))

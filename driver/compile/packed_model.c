@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "graph/passes/pack_rows.h"
 #include "runtime/program/row_packer.h"
 #include "runtime/storage/row_lengths.h"
 
@@ -63,19 +64,24 @@ static Samples draw_samples(const RowLengths *lengths, int64_t rows)
     return samples;
 }
 
-/* Lines of all samples together; of each the micro-batches, if wanted. */
-static int64_t count_lines(const Samples *samples, const SkyPacking *packing, int32_t *microbatches)
+/* Lines of all samples together, and of each. */
+static int64_t count_lines(const Samples *samples, const SkyPacking *packing, uint32_t lines[PACKING_SAMPLES])
 {
     RowPacker packer;
-    int64_t lines = 0;
+    int64_t all = 0;
     row_packer_open(&packer, packing);
     for (int s = 0; s < PACKING_SAMPLES; s++) {
-        uint32_t count = row_packer_place(&packer, samples->lengths + s * samples->rows);
-        if (microbatches) microbatches[s] = (int32_t)count;
-        lines += packer.lines;
+        row_packer_place(&packer, samples->lengths + s * samples->rows);
+        lines[s] = packer.lines;
+        all += packer.lines;
     }
     row_packer_close(&packer);
-    return lines;
+    return all;
+}
+
+static uint32_t microbatches_of(uint32_t lines, const SkyPacking *packing)
+{
+    return (lines + packing->lines - 1) / packing->lines;
 }
 
 static int by_number(const void *a, const void *b)
@@ -90,12 +96,13 @@ static int by_number(const void *a, const void *b)
 static uint32_t choose_slots(const Samples *samples, SkyPacking packing)
 {
     static const double tolerated = 1.002;
+    uint32_t lines[PACKING_SAMPLES];
     packing.slots = packing.length < samples->rows ? packing.length : (uint32_t)samples->rows;
-    int64_t least = count_lines(samples, &packing, NULL);
+    int64_t least = count_lines(samples, &packing, lines);
     for (uint32_t slots = 2; slots < packing.slots; slots += slots < 8 ? 1 : slots / 4) {
         SkyPacking fewer = packing;
         fewer.slots = slots;
-        if ((double)count_lines(samples, &fewer, NULL) <= tolerated * (double)least) return slots;
+        if ((double)count_lines(samples, &fewer, lines) <= tolerated * (double)least) return slots;
     }
     return packing.slots;
 }
@@ -103,42 +110,82 @@ static uint32_t choose_slots(const Samples *samples, SkyPacking packing)
 /* What a micro-batch costs beside its tokens, in tokens: reading and accumulating weights once more. */
 enum { MICROBATCH_TOKENS = 24 };
 
-/* Of the numbers of lines with little padding the one that costs the least; if there is none, the one with the least
- * padding. */
-static void choose_lines(const Samples *samples, SkyPacking *packing)
+/* The length of a line at which attention takes as long as everything else: it grows with the square. */
+enum { ATTENTION_TOKENS = 1024 };
+
+/* What a form comes to over the samples. */
+typedef struct Rating {
+    SkyPacking form;
+    double cost;         /* in tokens */
+    double padding;      /* the share of the tokens computed that no row has */
+    double microbatches; /* of a step */
+} Rating;
+
+static Rating rate_form(const Samples *samples, const uint32_t *lines, SkyPacking form)
+{
+    double count = 0;
+    for (int s = 0; s < PACKING_SAMPLES; s++) count += microbatches_of(lines[s], &form);
+    double tokens = count * form.lines * form.length;
+    return (Rating){.form = form,
+                    .cost = tokens * (1 + (double)form.length / ATTENTION_TOKENS) + count * MICROBATCH_TOKENS,
+                    .padding = 1 - (double)samples->tokens / tokens,
+                    .microbatches = count / PACKING_SAMPLES};
+}
+
+typedef struct Choice {
+    double wanted;       /* micro-batches of a step, at least, so that there is something to be piped */
+    Rating best, frugal; /* the least cost; and that of the forms with little padding */
+    Rating most;         /* micro-batches, for where no form has as many as are wanted */
+} Choice;
+
+static void consider(Choice *choice, const Rating *rating)
 {
     static const double little = 0.12;
-    enum { MOST_LINES = 64 };
-    double least_cost = INFINITY, least_tokens = INFINITY;
-    for (uint32_t lines = 2; lines <= MOST_LINES && (lines == 2 || lines <= packing->rows); lines++) {
-        int32_t microbatches[PACKING_SAMPLES];
-        SkyPacking candidate = *packing;
-        candidate.lines = lines;
-        count_lines(samples, &candidate, microbatches);
-        double count = 0, least_padded = (double)samples->tokens / (1 - little);
-        for (int s = 0; s < PACKING_SAMPLES; s++) count += microbatches[s];
-        double tokens = count * lines * packing->length, cost = tokens + count * MICROBATCH_TOKENS;
-        if (tokens > least_padded) cost = INFINITY;
-        if (cost > least_cost || (cost == least_cost && tokens >= least_tokens)) continue;
-        least_cost = cost;
-        least_tokens = tokens;
-        packing->lines = lines;
+    if (rating->microbatches > choice->most.microbatches) choice->most = *rating;
+    if (rating->microbatches < choice->wanted) return;
+    if (rating->cost < choice->best.cost) choice->best = *rating;
+    if (rating->padding <= little && rating->cost < choice->frugal.cost) choice->frugal = *rating;
+}
+
+/* The form that costs the least; or one with little padding, if it costs hardly more: how much a micro-batch costs anew
+ * is not known exactly. Lines are shorter than two of the longest rows: longer ones do what more lines do. */
+static SkyPacking choose_form(const Samples *samples, SkyPacking form, int microbatches)
+{
+    enum { MOST_LINES = 64, LENGTHS = 16, TOKENS_APART = 8 };
+    static const double hardly_more = 1.1;
+    Choice choice = {.wanted = microbatches, .best.cost = INFINITY, .frugal.cost = INFINITY};
+    uint32_t apart = (form.longest + LENGTHS * TOKENS_APART - 1) / (LENGTHS * TOKENS_APART) * TOKENS_APART;
+    for (form.length = form.longest; form.length < 2 * form.longest; form.length += apart - form.length % apart) {
+        uint32_t lines[PACKING_SAMPLES];
+        form.lines = 1;
+        form.slots = form.length < form.rows ? form.length : form.rows;
+        count_lines(samples, &form, lines);
+        for (; form.lines <= MOST_LINES && form.lines <= form.rows; form.lines++) {
+            const Rating rating = rate_form(samples, lines, form);
+            consider(&choice, &rating);
+        }
     }
+    const Rating *chosen = choice.frugal.cost <= hardly_more * choice.best.cost ? &choice.frugal : &choice.best;
+    form = isfinite(chosen->cost) ? chosen->form : choice.most.form;
+    form.slots = choose_slots(samples, form);
+    return form;
 }
 
 /* Sorts the samples' lengths. */
 static void count_samples(RowSamples *counted, const Samples *samples, Arena *arena)
 {
+    uint32_t lines[PACKING_SAMPLES];
     int32_t microbatches[PACKING_SAMPLES];
     size_t rows = (size_t)samples->rows * PACKING_SAMPLES;
-    count_lines(samples, &counted->packing, microbatches);
+    count_lines(samples, &counted->packing, lines);
+    for (int s = 0; s < PACKING_SAMPLES; s++) microbatches[s] = (int32_t)microbatches_of(lines[s], &counted->packing);
     qsort(microbatches, PACKING_SAMPLES, sizeof *microbatches, by_number);
     qsort(samples->lengths, rows, sizeof *samples->lengths, by_number);
     counted->microbatches = sample_counts(microbatches, PACKING_SAMPLES, &counted->microbatch_kinds, arena);
     counted->lengths = sample_counts(samples->lengths, rows, &counted->length_kinds, arena);
 }
 
-bool packing_choose(RowSamples *counted, const LengthOptions *options, int64_t rows, Arena *arena,
+bool packing_choose(RowSamples *counted, const LengthOptions *options, int64_t rows, int microbatches, Arena *arena,
                     Diagnostics *diagnostics)
 {
     enum { MOST_ROWS = 1 << 20, MOST_LENGTH = 1 << 20 };
@@ -155,9 +202,9 @@ bool packing_choose(RowSamples *counted, const LengthOptions *options, int64_t r
     Samples samples = draw_samples(&lengths, rows);
     SkyPacking *packing = &counted->packing;
     *counted = (RowSamples){0};
-    *packing = (SkyPacking){.lines = 2, .length = (uint32_t)options->list[options->count - 1], .rows = (uint32_t)rows};
-    packing->slots = choose_slots(&samples, *packing);
-    choose_lines(&samples, packing);
+    uint32_t longest = (uint32_t)options->list[options->count - 1];
+    *packing =
+        choose_form(&samples, (SkyPacking){.lines = 1, .rows = (uint32_t)rows, .longest = longest}, microbatches);
     count_samples(counted, &samples, arena);
     free(samples.lengths);
     row_lengths_free(&lengths);
@@ -203,7 +250,7 @@ static void bind_lines(ModelOptions *load, const char *name, Arena *arena)
 {
     ImportOptions *import = &load->import;
     DimensionBinding *all = arena_new_array(arena, DimensionBinding, import->dimension_count + 1);
-    all[0] = (DimensionBinding){name, load->packing.lines};
+    all[0] = (DimensionBinding){name, packing_graph_rows(&load->packing)};
     size_t count = 1;
     for (size_t i = 0; i < import->dimension_count; i++)
         if (strcmp(import->dimensions[i].name, name) != 0) all[count++] = import->dimensions[i];
@@ -220,7 +267,7 @@ bool packed_model_prepare(ModelOptions *load, RowSamples *samples, const char *p
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write the model to a file",
                                  "with several lengths the model is read twice, which standard input cannot be");
     if (!find_batch(load, path, arena, &name, &rows, diagnostics) ||
-        !packing_choose(samples, &load->lengths, rows * microbatches, arena, diagnostics))
+        !packing_choose(samples, &load->lengths, rows * microbatches, microbatches, arena, diagnostics))
         return false;
     load->packing = samples->packing;
     load->lengths.batch = name;

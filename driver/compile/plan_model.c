@@ -50,11 +50,11 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
     const RowSamples *rows = &planned->rows;
     if (!packing->slots || quiet) return;
     fprintf(stderr,
-            "rows are packed: %u lines of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
+            "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
             "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
             "every row were padded)\n",
-            packing->lines, packing->length, packing->slots, packing->rows, row_samples_mean(rows),
-            rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+            packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
+            row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
             100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
 }
 

@@ -153,7 +153,7 @@ static void build_program(StagePrograms *pipeline, const TrainingModel *model, c
     program_describe(program, arena, model);
     bool adam = model->optimizer.kind == OPTIMIZER_ADAM || model->optimizer.kind == OPTIMIZER_ADAMW;
     if (adam && !model->optimizer.rate_given) program->optimizer.learning_rate = fine_tuning_rate;
-    program->clip = (float)clip;
+    program->clip = clip;
     program->rank = (uint32_t)rank;
     program->rank_count = (uint32_t)plan->rank_count;
     program->total_stage_count = (uint32_t)plan->stage_count;

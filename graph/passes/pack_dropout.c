@@ -87,7 +87,7 @@ static Numbering number_atoms(const Layout *layout, const int64_t *positions, in
             numbering.row = stride;
             strides[i] = 0;
         }
-        if (atom->kind != ATOM_SLOT) stride *= atom->extent;
+        stride *= atom->before;
     }
     numbering.unit = greatest_divisor(greatest_divisor(numbering.row, numbering.query), numbering.key);
     return numbering;

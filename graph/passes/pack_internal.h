@@ -15,6 +15,7 @@ typedef enum AtomKind {
 typedef struct Atom {
     AtomKind kind;
     int64_t extent; /* after packing */
+    int64_t before; /* packing */
     int axis;
 } Atom;
 
@@ -47,7 +48,10 @@ typedef struct Packer {
 
 /* ---- pack_layout.c: no graph ---- */
 
-void layout_add(Layout *layout, AtomKind kind, int64_t extent, int axis); /* behind those that there are */
+/* Behind those that there are. */
+void layout_add(Layout *layout, Atom atom);
+void layout_add_plain(Layout *layout, int64_t extent, int axis);
+void layout_add_slots(Layout *layout, int64_t slots, int axis);
 /* The only atom of the axis if it is of that kind, else -1. */
 int layout_find(const Layout *layout, int axis, AtomKind kind);
 int layout_find_kind(const Layout *layout, AtomKind kind); /* the first atom of that kind; -1: none */
@@ -96,6 +100,8 @@ ValueId pack_mask_pairs(Packer *packer, const Packed *x, int query, int key, dou
 /* A value that is the same for all rows, read along `axis` at every token's position; its rank is that of `layout`, in
  * which the tokens stand at that axis. 0 if the layout is too intricate. */
 ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout);
+/* A value that depends, of places along two axes, on their difference alone: as many places as lines have. */
+ValueId pack_widen_pairs(Packer *packer, ValueId value, int query, int key);
 /* The same with a dimension for every atom, if one had several. Atoms keep their numbers. */
 Packed pack_apart(Packer *packer, const Packed *x);
 /* [lines, tokens or slots] in a shape that broadcasts to the layout's, in which every atom has a dimension; `query`: the

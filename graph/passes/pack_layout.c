@@ -1,15 +1,32 @@
 #include "graph/passes/pack_internal.h"
 
-void layout_add(Layout *layout, AtomKind kind, int64_t extent, int axis)
+void layout_add(Layout *layout, Atom atom)
 {
-    if (kind == ATOM_PLAIN && extent == 1) return;
+    if (atom.kind == ATOM_PLAIN && atom.extent == 1) return;
     Atom *last = layout->count ? &layout->atoms[layout->count - 1] : NULL;
-    if (last && kind == ATOM_PLAIN && last->kind == ATOM_PLAIN && last->axis == axis) {
-        last->extent *= extent;
+    if (last && atom.kind == ATOM_PLAIN && last->kind == ATOM_PLAIN && last->axis == atom.axis) {
+        last->extent *= atom.extent;
+        last->before *= atom.before;
         return;
     }
     if (layout->count == LAYOUT_MOST_ATOMS) bug("a value of rank %d has too many factors", layout->rank);
-    layout->atoms[layout->count++] = (Atom){kind, extent, axis};
+    layout->atoms[layout->count++] = atom;
+}
+
+void layout_add_plain(Layout *layout, int64_t extent, int axis)
+{
+    layout_add(layout, (Atom){ATOM_PLAIN, extent, extent, axis});
+}
+
+void layout_add_slots(Layout *layout, int64_t slots, int axis)
+{
+    layout_add(layout, (Atom){ATOM_SLOT, slots, 1, axis});
+}
+
+static void add_at(Layout *layout, Atom atom, int axis)
+{
+    atom.axis = axis;
+    layout_add(layout, atom);
 }
 
 int layout_find_kind(const Layout *layout, AtomKind kind)
@@ -67,7 +84,7 @@ bool layout_same_axis(const Layout *a, int axis_of_a, const Layout *b, int axis_
 void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis)
 {
     int count, first = first_of_axis(from, from_axis, &count);
-    for (int i = 0; i < count; i++) layout_add(to, from->atoms[first + i].kind, from->atoms[first + i].extent, axis);
+    for (int i = 0; i < count; i++) add_at(to, from->atoms[first + i], axis);
 }
 
 Shape layout_shape(const Layout *layout)
@@ -107,7 +124,7 @@ static bool place_plain(Regrouping *r, int64_t extent)
         if (!find_room(r)) return false;
         int64_t part = extent < r->left ? extent : r->left;
         if (extent % part || r->left % part) return false;
-        layout_add(r->to, ATOM_PLAIN, part, r->axis);
+        layout_add_plain(r->to, part, r->axis);
         extent /= part;
         r->left /= part;
     }
@@ -116,9 +133,9 @@ static bool place_plain(Regrouping *r, int64_t extent)
 
 static bool place_whole(Regrouping *r, const Atom *atom)
 {
-    if (!find_room(r) || r->left % atom->extent) return false;
-    layout_add(r->to, atom->kind, atom->extent, r->axis);
-    r->left /= atom->extent;
+    if (!find_room(r) || r->left % atom->before) return false;
+    add_at(r->to, *atom, r->axis);
+    r->left /= atom->before;
     return true;
 }
 
@@ -133,10 +150,10 @@ static bool place_slots(Regrouping *r, const Layout *from, int i)
     if (free_dimension && !(behind_lines && layout_is_merged(from))) {
         r->axis = next;
         r->left = 1;
-        layout_add(r->to, ATOM_SLOT, atom->extent, next);
+        add_at(r->to, *atom, next);
         return true;
     }
-    if (behind_lines) layout_add(r->to, ATOM_SLOT, atom->extent, last->axis);
+    if (behind_lines) add_at(r->to, *atom, last->axis);
     return behind_lines;
 }
 

@@ -142,7 +142,7 @@ static bool join(Packer *packer, int first, int count, int rank, int axes, Layou
         if (from >= 0)
             layout_copy_axis(joined, axis, layout_of(packer, from), axis_of_input(packer, from, rank, axis));
         else
-            layout_add(joined, ATOM_PLAIN, plain, axis);
+            layout_add_plain(joined, plain, axis);
     }
     return true;
 }
@@ -162,11 +162,12 @@ static void find_pairs(Packer *packer, int first, int count, Layout *joined)
             for (int other = 0; other < joined->rank; other++) {
                 int query = axis_of_input(packer, i, joined->rank, other);
                 int atom = layout_find(joined, other, ATOM_PLAIN);
-                if (query < 0 || atom < 0 || joined->atoms[atom].extent != packer->form.length ||
+                if (query < 0 || atom < 0 || joined->atoms[atom].extent != packer->form.longest ||
                     layout_count_kind(joined, ATOM_TOKEN) > 1 || value_is_uniform(packer->graph, input, query) ||
                     !value_is_toeplitz(packer->graph, input, query, key))
                     continue;
                 joined->atoms[atom].kind = ATOM_TOKEN;
+                joined->atoms[atom].extent = packer->form.length;
             }
         }
     }
@@ -200,12 +201,15 @@ static bool fit(Packer *packer, int i, const Layout *joined, int axes)
     }
     ValueId input = packer->node.inputs[i];
     int lead = rank - shape_before(packer, i)->rank;
-    if (count == 0 || (count == 2 && value_is_toeplitz(packer->graph, input, tokens[0] - lead, tokens[1] - lead)))
-        return true;
+    if (count == 0) return true;
+    if (count == 2 && value_is_toeplitz(packer->graph, input, tokens[0] - lead, tokens[1] - lead)) {
+        packer->node.inputs[i] = pack_widen_pairs(packer, input, tokens[0] - lead, tokens[1] - lead);
+        return true; /* nobody asks for its layout any more */
+    }
     if (count > 1 || layout_of(packer, i)->of_data)
         return pack_refuse(packer, "input %d depends on places in the sequence in a way that lines do not keep", i);
     ValueId gathered = axes == rank ? pack_gather_positions(packer, input, tokens[0], joined) : 0;
-    if (gathered) packer->node.inputs[i] = gathered; /* nobody asks for its layout any more */
+    if (gathered) packer->node.inputs[i] = gathered;
     return gathered || pack_refuse(packer, "input %d depends on positions", i);
 }
 
@@ -287,7 +291,7 @@ static bool pack_expand(Packer *packer)
         if (at >= 0)
             layout_copy_axis(&to, axis, from, at);
         else
-            layout_add(&to, ATOM_PLAIN, wanted->dim[axis], axis);
+            layout_add_plain(&to, wanted->dim[axis], axis);
     }
     Shape shape = layout_shape(&to);
     set_shape_attribute(packer, &shape);
@@ -302,7 +306,7 @@ static bool pack_concat(Packer *packer)
     normalize_axis(&joined_axis, shape->rank, false);
     for (int axis = 0; axis < shape->rank; axis++) {
         if (axis == joined_axis) {
-            layout_add(&to, ATOM_PLAIN, shape->dim[axis], axis);
+            layout_add_plain(&to, shape->dim[axis], axis);
             continue;
         }
         for (int i = 1; i < packer->node.input_count; i++)
@@ -333,7 +337,7 @@ static bool pack_slice(Packer *packer)
         }
         cuts++;
         if (!layout_labelled(&x.layout, axis)) {
-            layout_add(&to, ATOM_PLAIN, after->dim[axis], axis);
+            layout_add_plain(&to, after->dim[axis], axis);
             continue;
         }
         token = layout_find(&x.layout, axis, ATOM_TOKEN);
@@ -381,7 +385,7 @@ static bool gather_from_data(Packer *packer, int axis)
     for (int i = 0; i < to.rank; i++) {
         bool indexed = i >= axis && i < axis + index_rank;
         if (indexed)
-            layout_add(&to, ATOM_PLAIN, indices->shape.dim[i - axis], i);
+            layout_add_plain(&to, indices->shape.dim[i - axis], i);
         else
             layout_copy_axis(&to, i, &x.layout, i < axis ? i : i - index_rank + 1);
     }
@@ -399,7 +403,7 @@ static bool pack_gather(Packer *packer)
         if (i >= axis && i < axis + indices->rank)
             layout_copy_axis(&to, i, layout_of(packer, 1), i - (int)axis);
         else
-            layout_add(&to, ATOM_PLAIN, data->dim[i < axis ? i : i - indices->rank + 1], i);
+            layout_add_plain(&to, data->dim[i < axis ? i : i - indices->rank + 1], i);
     }
     return finish(packer, &to);
 }

@@ -8,7 +8,7 @@ void pack_set_plain(Packer *packer, ValueId value)
 {
     const Shape *shape = &packer->shapes[value];
     Layout plain = {.rank = shape->rank};
-    for (int axis = 0; axis < plain.rank; axis++) layout_add(&plain, ATOM_PLAIN, shape->dim[axis], axis);
+    for (int axis = 0; axis < plain.rank; axis++) layout_add_plain(&plain, shape->dim[axis], axis);
     packer->layouts[value] = plain;
 }
 
@@ -21,21 +21,20 @@ void pack_note(Packer *packer, const Packed *value)
     Shape before = {.rank = value->layout.rank};
     for (int i = 0; i < before.rank; i++) before.dim[i] = 1;
     for (int i = 0; i < value->layout.count; i++)
-        if (value->layout.atoms[i].kind != ATOM_SLOT)
-            before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].extent;
+        before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].before;
     packer->layouts[value->value] = value->layout;
     packer->shapes[value->value] = before;
 }
 
-/* [lines, length, ...] are tokens, [lines, ...] rows. */
+/* [rows, longest, ...] are tokens, [rows, ...] rows. */
 static bool pack_graph_input(Packer *packer, ValueId id)
 {
     Value *input = graph_value(packer->graph, id);
     const Shape shape = input->shape;
     Layout layout = {.of_data = true, .rank = shape.rank};
-    bool of_tokens = shape.rank > 1 && shape.dim[1] == packer->form.length;
+    bool of_tokens = shape.rank > 1 && shape.dim[1] == packer->form.longest;
     char object[256], text[256];
-    if (!shape.rank || shape.dim[0] != packer->form.lines) {
+    if (!shape.rank || shape.dim[0] != packing_graph_rows(&packer->form)) {
         snprintf(object, sizeof object, "input '%.200s'", input->name);
         return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT,
                                  (Place){.file = packer->graph->file, .object = object},
@@ -44,13 +43,12 @@ static bool pack_graph_input(Packer *packer, ValueId id)
                                  "rows of a micro-batch, it has shape %s",
                                  shape_format(&shape, text));
     }
-    layout_add(&layout, ATOM_LINE, shape.dim[0], 0);
+    layout_add(&layout, (Atom){ATOM_LINE, packer->form.lines, shape.dim[0], 0});
     if (of_tokens)
-        layout_add(&layout, ATOM_TOKEN, shape.dim[1], 1);
+        layout_add(&layout, (Atom){ATOM_TOKEN, packer->form.length, shape.dim[1], 1});
     else
-        layout_add(&layout, ATOM_SLOT, packer->form.slots, 0);
-    for (int axis = of_tokens ? 2 : 1; axis < shape.rank; axis++)
-        layout_add(&layout, ATOM_PLAIN, shape.dim[axis], axis);
+        layout_add_slots(&layout, packer->form.slots, 0);
+    for (int axis = of_tokens ? 2 : 1; axis < shape.rank; axis++) layout_add_plain(&layout, shape.dim[axis], axis);
     packer->layouts[id] = layout;
     input->shape = layout_shape(&layout);
     input->fill = of_tokens ? SKY_FILL_TOKENS : SKY_FILL_SLOTS;
@@ -72,7 +70,7 @@ static bool prepare(Packer *packer)
     if (ok && !has_tokens)
         return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), NULL,
                                  "rows of several lengths cannot be packed: no input has a dimension of %u",
-                                 packer->form.length);
+                                 packer->form.longest);
     if (ok && graph->loss && !graph->loss_is_summed)
         return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
                                  "name a loss by --loss, or bind the dimension to one length",

@@ -1,5 +1,6 @@
-/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of `lines` rows of
- * `length` tokens becomes one in which every line holds up to `slots` rows, one behind the other.
+/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of packing_graph_rows
+ * rows of `longest` tokens becomes one of `lines` lines of `length` tokens, in which every line holds up to `slots` rows,
+ * one behind the other.
  *
  * What is computed token by token stays as it is. Only where tokens meet does something change:
  *   - softmax and products over pairs of tokens see pairs of one row alone (tokens without a row: of those),
@@ -19,7 +20,10 @@
 
 #include "graph/graph.h"
 
-/* Inputs of shape [lines, length, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
+/* Of the graph that is to be packed: a dimension of one row could not be told from those that broadcast. */
+static inline uint32_t packing_graph_rows(const SkyPacking *packing) { return packing->lines < 2 ? 2 : packing->lines; }
+
+/* Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
  * does what is computed of them. Sets graph->packing and what fills each input. `rows`: of a batch. */
 bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics);
 

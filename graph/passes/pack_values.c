@@ -215,8 +215,8 @@ Packed pack_merge_slots(Packer *packer, const Packed *x)
     for (int i = 0; i < x->layout.count; i++) {
         const Atom *atom = &x->layout.atoms[i];
         if (i == slot) continue;
-        layout_add(&merged.layout, atom->kind, atom->extent, atom->axis);
-        if (i == line) layout_add(&merged.layout, ATOM_SLOT, x->layout.atoms[slot].extent, atom->axis);
+        layout_add(&merged.layout, *atom);
+        if (i == line) layout_add_slots(&merged.layout, x->layout.atoms[slot].extent, atom->axis);
     }
     merged.value = atoms_first(packer, x, (int[]){line, slot}, 2);
     merged.value = atoms_back(
@@ -229,8 +229,7 @@ Packed pack_take_first(Packer *packer, const Packed *x, int token)
 {
     int order[] = {layout_find_kind(&x->layout, ATOM_LINE), token};
     Packed taken = {.layout = x->layout};
-    taken.layout.atoms[token].kind = ATOM_SLOT;
-    taken.layout.atoms[token].extent = packer->form.slots;
+    taken.layout.atoms[token] = (Atom){ATOM_SLOT, packer->form.slots, 1, x->layout.atoms[token].axis};
     ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
     tokens = gather_rows(packer, tokens, pack_input(packer, SKY_FILL_FIRST));
     taken.value = atoms_back(packer, tokens, &taken.layout, order, 2);
@@ -264,8 +263,8 @@ Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
         const Atom *atom = &x->layout.atoms[i];
         int at = atom->axis - (!keep && atom->axis > axis);
         if (i == token) continue;
-        layout_add(&sums.layout, atom->kind, atom->extent, at);
-        if (i == line) layout_add(&sums.layout, ATOM_SLOT, packer->form.slots, at);
+        layout_add(&sums.layout, (Atom){atom->kind, atom->extent, atom->before, at});
+        if (i == line) layout_add_slots(&sums.layout, packer->form.slots, at);
     }
     ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
     Shape shape = *shape_of(packer, tokens), flat = {1, {shape.dim[0]}};
@@ -345,7 +344,7 @@ ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Lay
     int line_atom = layout_find_kind(layout, ATOM_LINE), rank = layout->rank;
     if (line_atom < 0) return 0;
     int line = layout->atoms[line_atom].axis;
-    Shape shape = *shape_of(packer, value), full = {.rank = rank}, rows = {.rank = 1, {packer->form.length}};
+    Shape shape = *shape_of(packer, value), full = {.rank = rank}, rows = {.rank = 1, {packer->form.longest}};
     int lead = rank - shape.rank;
     for (int i = 0; i < rank; i++) full.dim[i] = i < lead ? 1 : shape.dim[i - lead];
     if (line == axis || full.dim[line] != 1 || layout_find(layout, line, ATOM_LINE) < 0) return 0;
@@ -360,4 +359,33 @@ ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Lay
     int64_t back[MAX_RANK];
     for (int i = 0, next = 2; i < rank; i++) back[i] = i == line ? 0 : i == axis ? 1 : next++;
     return pack_transpose(packer, value, back);
+}
+
+/* Row and column of pairs as far apart as those of the longer lines; 0, 0 for those that no row has. */
+static int64_t *places_of_pairs(int64_t length, int64_t longest)
+{
+    int64_t *places = memory_allocate((size_t)(length * length) * sizeof *places);
+    for (int64_t query = 0; query < length; query++)
+        for (int64_t key = 0; key < length; key++) {
+            int64_t row = query > key ? query - key : 0, column = key > query ? key - query : 0;
+            places[query * length + key] = row < longest && column < longest ? row * longest + column : 0;
+        }
+    return places;
+}
+
+ValueId pack_widen_pairs(Packer *packer, ValueId value, int query, int key)
+{
+    int64_t length = packer->form.length, longest = packer->form.longest;
+    Shape from = *shape_of(packer, value), pairs = {.rank = 1, {longest * longest}}, square = {2, {length, length}};
+    int64_t perm[MAX_RANK] = {query, key}, back[MAX_RANK];
+    if (length == longest) return value;
+    for (int i = 0, next = 2; i < from.rank; i++)
+        if (i != query && i != key) perm[next++] = i;
+    for (int i = 2; i < from.rank; i++) pairs.dim[pairs.rank++] = from.dim[perm[i]];
+    for (int i = 0; i < from.rank; i++) back[perm[i]] = i;
+    int64_t *places = places_of_pairs(length, longest);
+    ValueId indices = graph_add_constant(packer->graph, NULL, DTYPE_I64, &square, places);
+    free(places);
+    value = pack_reshape(packer, pack_transpose(packer, value, perm), &pairs);
+    return pack_transpose(packer, gather_rows(packer, value, indices), back);
 }

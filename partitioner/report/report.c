@@ -148,15 +148,16 @@ const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
     text[0] = '\0';
     if (!rows->microbatch_kinds) return text;
     add(text,
-        "Rows share lines: %u lines of %u tokens a micro-batch; a step of %u rows takes %.1f micro-batches (%d to %d "
+        "Rows share lines: %u line%s of %u tokens a micro-batch; a step of %u rows takes %.1f micro-batches (%d to %d "
         "in "
         "%d samples, at most %d). ",
-        rows->packing.lines, rows->packing.length, rows->packing.rows, row_samples_mean(rows),
-        rows->microbatches[0].value, row_samples_worst(rows), row_samples_steps(rows), plan->microbatches);
+        rows->packing.lines, rows->packing.lines > 1 ? "s" : "", rows->packing.length, rows->packing.rows,
+        row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), row_samples_steps(rows),
+        plan->microbatches);
     if (!plan->infeasible)
-        add(text, "The step to expect is %s, the worst sampled %s, and %s if every row were padded to %u tokens. ",
+        add(text, "The step to expect is %s, the worst sampled %s, and %s if every row had %u tokens. ",
             report_seconds(plan->step_ns, step), report_seconds(plan->worst_step_ns, worst),
-            report_seconds(plan->padded_step_ns, padded), rows->packing.length);
+            report_seconds(plan->padded_step_ns, padded), rows->packing.longest);
     add(text, "Of what is computed %.1f%% is padding, of padded rows %.1f%% would be.", 100 * row_samples_padding(rows),
         100 * row_samples_padded(rows));
     return text;
@@ -165,7 +166,7 @@ const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
 int report_lengths(const Plan *plan, ReportBin bins[static REPORT_BINS])
 {
     const RowSamples *rows = &plan->rows;
-    int longest = (int)rows->packing.length, count = longest < REPORT_BINS ? longest : REPORT_BINS, bin = 0;
+    int longest = (int)rows->packing.longest, count = longest < REPORT_BINS ? longest : REPORT_BINS, bin = 0;
     int64_t all = (int64_t)row_samples_steps(rows) * rows->packing.rows;
     if (!rows->length_kinds) return 0;
     for (int i = 0; i < count; i++)

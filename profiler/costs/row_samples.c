@@ -62,7 +62,7 @@ double row_samples_padding(const RowSamples *samples)
 double row_samples_padded(const RowSamples *samples)
 {
     double rows = (double)sum_times(samples->lengths, samples->length_kinds);
-    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / (rows * samples->packing.length);
+    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / (rows * samples->packing.longest);
 }
 
 int64_t row_samples_rounds(const RowSamples *samples, int microbatches, int64_t period)
@@ -81,6 +81,7 @@ bool row_samples_equal(const RowSamples *a, const RowSamples *b)
 {
     const SkyPacking *x = &a->packing, *y = &b->packing;
     return x->lines == y->lines && x->length == y->length && x->slots == y->slots && x->rows == y->rows &&
+           x->longest == y->longest &&
            counts_equal(a->microbatches, a->microbatch_kinds, b->microbatches, b->microbatch_kinds) &&
            counts_equal(a->lengths, a->length_kinds, b->lengths, b->length_kinds);
 }
@@ -110,18 +111,19 @@ const char *row_samples_fault(const RowSamples *samples, int microbatches)
     const SkyPacking *packing = &samples->packing;
     int64_t steps = sum_times(samples->microbatches, samples->microbatch_kinds);
     if (!samples->microbatch_kinds) return NULL;
-    if (packing->lines < 1 || packing->length < 1 || packing->slots < 1 || packing->rows < 1 ||
-        packing->lines > MOST_EXTENT || packing->length > MOST_EXTENT || packing->slots > MOST_EXTENT ||
-        packing->rows > MOST_EXTENT)
-        return "batch, lines, length and slots must be between 1 and 1048576";
+    const uint32_t extents[] = {packing->rows, packing->lines, packing->length, packing->slots, packing->longest};
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
+        if (extents[i] < 1 || extents[i] > MOST_EXTENT)
+            return "batch, lines, length, slots and longest must be between 1 and 1048576";
+    if (packing->longest > packing->length) return "lines must be as long as the longest row";
     if ((int64_t)(packing->rows + packing->lines - 1) / packing->lines != microbatches)
         return "microbatches must be those that the rows of a batch need at most";
     if (!counts_sound(samples->microbatches, samples->microbatch_kinds, 1, microbatches))
         return "microbatches must ascend, within what there is room for";
     if (steps > MOST_STEPS || (steps & (steps - 1)) != 0)
         return "the number of sampled steps must be a power of two, at most 1024";
-    if (!counts_sound(samples->lengths, samples->length_kinds, 0, (int)packing->length))
-        return "lengths must ascend, up to that of a line";
+    if (!counts_sound(samples->lengths, samples->length_kinds, 0, (int)packing->longest))
+        return "lengths must ascend, up to the longest";
     if (sum_times(samples->lengths, samples->length_kinds) != steps * packing->rows)
         return "lengths must be those of all rows of the sampled steps";
     if ((double)sum_values(samples->lengths, samples->length_kinds) > tokens_computed(samples))
@@ -142,8 +144,8 @@ void row_samples_print(const RowSamples *samples, Buffer *buffer)
 {
     const SkyPacking *packing = &samples->packing;
     if (!samples->microbatch_kinds) return;
-    buffer_print(buffer, ",\n \"rows\":{\"batch\":%u,\"lines\":%u,\"length\":%u,\"slots\":%u", packing->rows,
-                 packing->lines, packing->length, packing->slots);
+    buffer_print(buffer, ",\n \"rows\":{\"batch\":%u,\"lines\":%u,\"length\":%u,\"slots\":%u,\"longest\":%u",
+                 packing->rows, packing->lines, packing->length, packing->slots, packing->longest);
     print_counts(buffer, "microbatches", samples->microbatches, samples->microbatch_kinds);
     print_counts(buffer, "lengths", samples->lengths, samples->length_kinds);
     buffer_print(buffer, "}");
@@ -155,6 +157,13 @@ static bool read_extent(JsonReader reader, const json_t *object, const char *key
     if (!json_get_integer(reader, object, "rows", key, &value)) return false;
     *extent = value < 0 || value > MOST_EXTENT ? 0 : (uint32_t)value; /* which is refused */
     return true;
+}
+
+/* Where it is absent lines are as long as the longest row. */
+static bool read_longest(JsonReader reader, const json_t *object, SkyPacking *packing)
+{
+    packing->longest = packing->length;
+    return !json_object_get(object, "longest") || read_extent(reader, object, "longest", &packing->longest);
 }
 
 static bool read_counts(JsonReader reader, const json_t *object, const char *key, SampleCount **counts, int *kinds,
@@ -186,7 +195,7 @@ bool row_samples_read(RowSamples *samples, JsonReader reader, const json_t *root
     if (!json_get_object(reader, root, "", "rows", &rows) || !read_extent(reader, rows, "batch", &packing->rows) ||
         !read_extent(reader, rows, "lines", &packing->lines) ||
         !read_extent(reader, rows, "length", &packing->length) ||
-        !read_extent(reader, rows, "slots", &packing->slots) ||
+        !read_extent(reader, rows, "slots", &packing->slots) || !read_longest(reader, rows, packing) ||
         !read_counts(reader, rows, "microbatches", &samples->microbatches, &samples->microbatch_kinds, arena) ||
         !read_counts(reader, rows, "lengths", &samples->lengths, &samples->length_kinds, arena))
         return false;

@@ -1,8 +1,8 @@
 /* Rows of several lengths that share lines of tokens (runtime/program/packing.h): what sampled steps over them came to.
  * A step has as many micro-batches as its rows need, at most one per `lines` rows, as if all were padded.
  *
- * In costs.json and plan.json the member "rows": {"batch", "lines", "length", "slots", "microbatches": [[number, steps],
- * ...], "lengths": [[tokens, rows], ...]}, ascending; of steps there are 1, 2, 4 ... 1024, so that their mean is
+ * In costs.json and plan.json the member "rows": {"batch", "lines", "length", "slots", "longest", "microbatches": [[number,
+ * steps], ...], "lengths": [[tokens, rows], ...]}, ascending; of steps there are 1, 2, 4 ... 1024, so that their mean is
  * exact in doubles. Absent where all steps are alike. */
 #ifndef PROFILER_COSTS_ROW_SAMPLES_H
 #define PROFILER_COSTS_ROW_SAMPLES_H

@@ -13,7 +13,7 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 10, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 11, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -231,7 +231,8 @@ typedef struct SkyProgram {
     uint32_t block_count; /* of the model; 0: names do not say */
     uint32_t site;        /* of this rank, as site_names counts; 0 where there are no sites */
     uint32_t site_count;  /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
-    float clip;           /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
+    SkyPacking packing;   /* slots 0: every row has a line of its own */
+    double clip;          /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
     uint64_t seed;        /* of initial values that are drawn */
     double slowdown;      /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
@@ -247,7 +248,6 @@ typedef struct SkyProgram {
     const char *model_hash, *plan_hash; /* all ranks must carry the same */
     const double *predicted_step_s;     /* one element: what the plan predicts; reported beside the measured time */
     SkyOptimizer optimizer;
-    SkyPacking packing; /* slots 0: every row has a line of its own */
 } SkyProgram;
 
 /* Rows of a step. */

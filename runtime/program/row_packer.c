@@ -13,7 +13,7 @@ void row_packer_open(RowPacker *packer, const SkyPacking *packing)
                           .order = memory_allocate(rows * sizeof *packer->order),
                           .tokens = memory_allocate(rows * sizeof *packer->tokens),
                           .row_count = memory_allocate(rows * sizeof *packer->row_count),
-                          .begin = memory_allocate((packing->length + 1) * sizeof *packer->begin)};
+                          .begin = memory_allocate((packing->longest + 1) * sizeof *packer->begin)};
 }
 
 void row_packer_close(RowPacker *packer)
@@ -29,7 +29,7 @@ void row_packer_close(RowPacker *packer)
 /* By counting, the longest first. Returns how many have tokens. */
 static uint32_t sort_rows(RowPacker *packer, const int32_t *lengths)
 {
-    uint32_t *begin = packer->begin, length = packer->packing.length, count = 0;
+    uint32_t *begin = packer->begin, length = packer->packing.longest, count = 0;
     memset(begin, 0, (length + 1) * sizeof *begin);
     for (uint32_t r = 0; r < packer->packing.rows; r++) begin[lengths[r]]++;
     for (uint32_t l = length; l > 0; l--) {

@@ -26,7 +26,7 @@ typedef struct RowPacker {
 void row_packer_open(RowPacker *packer, const SkyPacking *packing);
 void row_packer_close(RowPacker *packer);
 
-/* Places packing.rows rows; lengths are 0 (no row) to packing.length. The longest first, each in the first line with
+/* Places packing.rows rows; lengths are 0 (no row) to packing.longest. The longest first, each in the first line with
  * room for its tokens and one more slot (first-fit decreasing: Johnson 1973), rows of one length in their order: never
  * more lines than rows. Returns the number of micro-batches that have rows. */
 uint32_t row_packer_place(RowPacker *packer, const int32_t *lengths);

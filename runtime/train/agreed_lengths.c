@@ -48,11 +48,11 @@ static bool check(const LengthsCard *card, const SkyProgram *program, const char
     if (card->rows != rows)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "has %lld lengths for %lld rows",
                                  (long long)card->rows, (long long)rows);
-    if (program->packing.slots && card->longest > program->packing.length)
+    if (program->packing.slots && card->longest > program->packing.longest)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
                                  "tokenise with that --max-length, or compile with another --dim",
                                  "has rows of %lld tokens, but the program was compiled for at most %u",
-                                 (long long)card->longest, program->packing.length);
+                                 (long long)card->longest, program->packing.longest);
     return true;
 }
 

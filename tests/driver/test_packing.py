@@ -33,9 +33,9 @@ def run(*command, code=0):
     return done.stdout
 
 
-def make_data():
-    lengths = random.integers(3, LONGEST + 1, ROWS)
-    lengths[:8] = LONGEST  # some rows fill a line
+def make_data(longest=LONGEST, full=8):
+    lengths = random.integers(3, longest + 1, ROWS)
+    lengths[:full] = LONGEST  # some rows are as long as may be
     behind = np.arange(LONGEST) >= lengths[:, None]
     ids = np.where(behind, 0, random.integers(5, 256, (ROWS, LONGEST)))
     tensors = {"input_ids": ids, "attention_mask": ~behind, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)}
@@ -74,12 +74,27 @@ def close(a, b):
     return abs(float(a) - float(b)) <= 1e-6 * abs(float(b))
 
 
+def compile_packed(directory, form):
+    said = compile_model(directory, 1, f"auto:{LONGEST}", "--dropout", "0.2", "--optimizer", "sgd:lr=1")
+    expect(f"Rows share lines: {form} tokens a micro-batch" in said, said)
+
+
+def compare_losses(packed_program, lengths):
+    a, b = train("padded", "--lr", "0.05"), train(packed_program, "--lr", "0.05")
+    for old, new in zip(a, b):
+        expect(close(new["loss"], old["loss"]), f"loss {new['loss']}, padded {old['loss']}")
+        expect(int(old["tokens"]) == 8 * LONGEST and int(new["tokens"]) <= int(old["tokens"]), "tokens computed")
+        expect(old["tokens_valid"] == new["tokens_valid"], "valid tokens")
+    expect(close(b[-1]["eval_loss"], a[-1]["eval_loss"]) and a[-1]["eval_accuracy"] == b[-1]["eval_accuracy"],
+           f"evaluation: {b[-1]}, padded {a[-1]}")
+    expect(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
+    expect(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
+
+
 def test_padded_and_packed(lengths):
     """One step of plain descent shows the gradient."""
-    options = ("--dropout", "0.2", "--optimizer", "sgd:lr=1")
-    said = compile_model("packed", 1, f"auto:{LONGEST}", *options)
-    expect("rows are packed" in said, said)
-    compile_model("padded", 1, str(LONGEST), *options)
+    compile_packed("packed", "3 lines of 16")
+    compile_model("padded", 1, str(LONGEST), "--dropout", "0.2", "--optimizer", "sgd:lr=1")
     for directory in "padded", "packed":
         train(directory, "--checkpoint", f"{directory}.ckpt", steps=1)
     padded, packed = parameters("padded.ckpt"), parameters("packed.ckpt")
@@ -92,15 +107,16 @@ def test_padded_and_packed(lengths):
             expect(worst <= 1e-4 * gradient + 1e-6, f"{name}: the gradient {gradient:g} differs by {worst:g}")
     for directory in "padded", "packed":
         os.remove(f"{directory}.csv")
-    a, b = train("padded", "--lr", "0.05"), train("packed", "--lr", "0.05")
-    for old, new in zip(a, b):
-        expect(close(new["loss"], old["loss"]), f"loss {new['loss']}, padded {old['loss']}")
-        expect(int(old["tokens"]) == 8 * LONGEST and int(new["tokens"]) <= int(old["tokens"]), "tokens computed")
-        expect(old["tokens_valid"] == new["tokens_valid"], "valid tokens")
-    expect(close(b[-1]["eval_loss"], a[-1]["eval_loss"]) and a[-1]["eval_accuracy"] == b[-1]["eval_accuracy"],
-           f"evaluation: {b[-1]}, padded {a[-1]}")
-    expect(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
-    expect(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
+    compare_losses("packed", lengths)
+
+
+def test_one_long_line():
+    """Of short rows a micro-batch is one line, longer than the longest of them."""
+    data, lengths = make_data(longest=6, full=2)
+    write("data.safetensors", data)
+    compile_packed("long", "1 line of 24")
+    os.remove("padded.csv")
+    compare_losses("long", lengths)
 
 
 def test_any_cut():
@@ -161,4 +177,5 @@ with tempfile.TemporaryDirectory() as scratch:
     test_any_cut()
     test_lengths_of_data(data, lengths)
     test_refused()
+    test_one_long_line()
 sys.exit(failures > 0)

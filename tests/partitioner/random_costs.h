@@ -100,7 +100,7 @@ static inline void random_samples(Costs *costs)
     RowSamples *rows = &costs->rows;
     int *times = arena_new_array(&costs->arena, int, most + 1);
     for (int i = 0; i < STEPS; i++) times[1 + draw((int)most)]++;
-    rows->packing = (SkyPacking){.lines = 2, .length = 4, .slots = 2, .rows = 2 * (uint32_t)most};
+    rows->packing = (SkyPacking){.lines = 2, .length = 4, .slots = 2, .longest = 4, .rows = 2 * (uint32_t)most};
     rows->microbatches = arena_new_array(&costs->arena, SampleCount, most);
     for (int n = 1; n <= costs->microbatches; n++)
         if (times[n] > 0) rows->microbatches[rows->microbatch_kinds++] = (SampleCount){n, times[n]};

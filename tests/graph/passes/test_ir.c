@@ -3,7 +3,7 @@
  *   # why
  *   passes: fusion prune           in this order; what they are told stands in lines like these:
  *   loss: cross-entropy            optimizer: sgd           dropout: 0.1
- *   packing: 2 lines of 4 tokens with 3 slots for 5 rows
+ *   packing: 2 lines of 4 tokens with 3 slots for 5 rows        behind it, of at most 3 tokens: else lines are as long
  *   --- before
  *   a graph (graph/parse.h)
  *   --- after
@@ -29,6 +29,13 @@ typedef struct Test {
     OptimizerSpec optimizer;
 } Test;
 
+static void read_packing(SkyPacking *packing, const char *text)
+{
+    int found = sscanf(text, "%u lines of %u tokens with %u slots for %u rows of at most %u tokens", &packing->lines,
+                       &packing->length, &packing->slots, &packing->rows, &packing->longest);
+    if (found < 5) packing->longest = packing->length;
+}
+
 static void read_option(Test *test, const char *name, const char *value)
 {
     if (strcmp(name, "loss") == 0)
@@ -36,8 +43,7 @@ static void read_option(Test *test, const char *name, const char *value)
     else if (strcmp(name, "dropout") == 0)
         test->options.dropout = atof(value);
     else if (strcmp(name, "packing") == 0)
-        sscanf(value, "%u lines of %u tokens with %u slots for %u rows", &test->options.packing.lines,
-               &test->options.packing.length, &test->options.packing.slots, &test->options.packing.rows);
+        read_packing(&test->options.packing, value);
     else if (strcmp(name, "optimizer") == 0 && optimizer_parse(&test->optimizer, value, &test->diagnostics))
         test->options.optimizer = &test->optimizer;
 }

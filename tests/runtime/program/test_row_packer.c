@@ -46,13 +46,14 @@ static void rows_get_places(void **state)
     (void)state;
     uint64_t seed = 7;
     for (int trial = 0; trial < 300; trial++) {
-        const SkyPacking packing = {.lines = 2 + (uint32_t)(random_draw(&seed) >> 33) % 4,
-                                    .length = 1 + (uint32_t)(random_draw(&seed) >> 33) % 40,
-                                    .slots = 1 + (uint32_t)(random_draw(&seed) >> 33) % 6,
-                                    .rows = 1 + (uint32_t)(random_draw(&seed) >> 33) % 50};
+        SkyPacking packing = {.lines = 1 + (uint32_t)(random_draw(&seed) >> 33) % 5,
+                              .length = 1 + (uint32_t)(random_draw(&seed) >> 33) % 40,
+                              .slots = 1 + (uint32_t)(random_draw(&seed) >> 33) % 6,
+                              .rows = 1 + (uint32_t)(random_draw(&seed) >> 33) % 50};
+        packing.longest = trial % 2 ? packing.length : packing.length - packing.length / 3;
         int32_t lengths[50];
         for (uint32_t r = 0; r < packing.rows; r++)
-            lengths[r] = (int32_t)((random_draw(&seed) >> 33) % (packing.length + 1));
+            lengths[r] = (int32_t)((random_draw(&seed) >> 33) % (packing.longest + 1));
         RowPacker packer;
         row_packer_open(&packer, &packing);
         uint32_t microbatches = row_packer_place(&packer, lengths);
@@ -67,7 +68,7 @@ static void rows_get_places(void **state)
 static void short_rows_fill_up_lines(void **state)
 {
     (void)state;
-    const SkyPacking packing = {.lines = 2, .length = 10, .slots = 3, .rows = 6};
+    const SkyPacking packing = {.lines = 2, .length = 10, .slots = 3, .rows = 6, .longest = 10};
     const int32_t lengths[] = {3, 6, 10, 4, 0, 7};
     RowPacker packer;
     row_packer_open(&packer, &packing);
