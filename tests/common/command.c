@@ -29,18 +29,29 @@ static void read_printed(FILE *output)
     fclose(output);
 }
 
+/* An input that is empty and does not end as long as this process lives: mpiexec passes on the end of its input, and fails
+ * if the programs have ended by then. */
+static int silent_input(void)
+{
+    static int ends[2] = {-1, -1};
+    if (ends[0] < 0) assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    return ends[0];
+}
+
 /* Output goes to a file, not a pipe, which what a command leaves running could keep open. */
 static int run_line(const char *line)
 {
     int status = -1;
     FILE *output = tmpfile();
     assert_non_null(output);
+    int input = silent_input();
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        int input = open("/dev/null", O_RDONLY);
-        if (dup2(input, STDIN_FILENO) == 0 && dup2(fileno(output), STDOUT_FILENO) == 1 &&
-            dup2(STDOUT_FILENO, STDERR_FILENO) == 2)
+        /* The output comes first: if there was no standard input, it or the pipe may have become number 0. In the latter
+         * case nothing else clears the pipe's flag. */
+        if (dup2(fileno(output), STDOUT_FILENO) == 1 && dup2(STDOUT_FILENO, STDERR_FILENO) == 2 &&
+            dup2(input, STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_SETFD, 0) == 0)
             execl("/bin/sh", "sh", "-c", line, (char *)NULL);
         _exit(127);
     }

@@ -20,6 +20,16 @@ enter_scratch_folder() {
     cd "$scratch" || exit 1
 }
 
+# mpiexec passes on the end of its input, and fails if the programs have ended by then: tests that run it have an input
+# that is empty and does not end.
+input=/dev/null
+never_ending_input() {
+    mkfifo input-that-never-ends
+    exec 0<>input-that-never-ends
+    rm input-that-never-ends
+    input=/dev/fd/0
+}
+
 # expect CODE PATTERN... -- COMMAND: its exit code; every pattern in what it prints on standard error; no new file.
 expect() {
     local code=$1 patterns=() before after found=0 message
@@ -30,7 +40,7 @@ expect() {
     done
     shift
     before=$(find . ! -name . | sort)
-    message=$("$@" 2>&1 >/dev/null </dev/null) || found=$?
+    message=$("$@" 2>&1 >/dev/null <$input) || found=$?
     after=$(find . ! -name . | sort)
     [ $found = "$code" ] || fail "exit code $found instead of $code: $*: $message"
     [ "$before" = "$after" ] || fail "left behind by $*: $(diff <(echo "$before") <(echo "$after"))"

@@ -8,6 +8,7 @@ source "$(dirname "$0")/../../common/test.sh"
 skycc=$(realpath "$1")
 model=$(realpath "$2/bert/bert-nano-seqcls-opset17-dyn.onnx")
 enter_scratch_folder
+never_ending_input
 dimensions=(--dim batch=2 --dim seq=8)
 
 cat >cluster.yaml <<'END'

@@ -37,7 +37,10 @@ def count(folder, steps, library, options):
     environment = {**os.environ, "LD_PRELOAD": library, "COUNT_ALLOCATIONS": counts}
     command = ["mpiexec.mpich", "-configfile", f"{folder}/out/run.mpi"]
     environment["SKYCC_OPTIONS"] = f"--data {folder}/data --steps {steps} --quiet --log {folder}/log {options}"
-    subprocess.run(command, check=True, cwd=f"{folder}/out", env=environment)
+    silence, keep_open = os.pipe()  # mpiexec fails if its input ends when the programs have ended
+    subprocess.run(command, check=True, cwd=f"{folder}/out", env=environment, stdin=silence)
+    os.close(silence)
+    os.close(keep_open)
     total = collections.Counter()
     with open(counts) as file:
         for line in file:
