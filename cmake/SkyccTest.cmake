@@ -6,6 +6,9 @@
 set(SKYCC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive MALLOC_TOP_PAD_=16777216 SKYCC_CACHE=${CMAKE_BINARY_DIR}/kernel-cache SKYCC_CACHE_SIZE=1GiB)
 
+# What all tests need built; not the measurements of bench/.
+add_custom_target(for_all)
+
 # skycc_add_test(NAME COMMAND WORD... [TARGETS TARGET...] [SLOW] [COST SECONDS] [LABELS LABEL...])
 #
 # A test that runs the command. `./test NAME` builds TARGETS first: they are the dependencies of the target for_NAME.
@@ -27,6 +30,7 @@ function(skycc_add_test name)
   if(test_TARGETS)
     add_dependencies(for_${name} ${test_TARGETS})
   endif()
+  add_dependencies(for_all for_${name})
 endfunction()
 
 # skycc_test(NAME LIBRARIES... [PROGRAM] [ARGUMENTS WORD...] and what skycc_add_test takes): test_NAME.c of this folder,
