@@ -82,13 +82,24 @@ static bool rank_reads(const Plan *plan, const Costs *costs, int rank, const cha
     return false;
 }
 
-/* Devices other than `home` that read the input. */
-static int count_readers(const Plan *plan, const Costs *costs, const char *input, const char *home)
+/* Devices other than `home`, or of other sites than that, that read the input. */
+static int count_readers(const Plan *plan, const Costs *costs, const char *input, const char *home, bool is_site)
 {
     int readers = 0;
-    for (int r = 0; r < plan->rank_count; r++)
-        readers += strcmp(plan->ranks[r].device, home) != 0 && rank_reads(plan, costs, r, input);
+    for (int r = 0; r < plan->rank_count; r++) {
+        const char *device = plan->ranks[r].device, *place = is_site ? costs_site_of(costs, device) : device;
+        readers += strcmp(place, home) != 0 && rank_reads(plan, costs, r, input);
+    }
     return readers;
+}
+
+/* The site that `keep` names for an input; NULL: none. */
+static const char *home_site_of(const Costs *costs, const char *input)
+{
+    int site = costs->sites.keep_labels;
+    for (int l = 0; l + 1 < costs->layer_count; l++)
+        if (reads(&costs->layers[l], input)) site = costs->sites.keep_inputs;
+    return costs->sites.count && site >= 0 ? costs->sites.names[site] : NULL;
 }
 
 int crossings_strays(const Plan *plan, const Costs *costs, StrayInput *strays, int most)
@@ -97,9 +108,11 @@ int crossings_strays(const Plan *plan, const Costs *costs, StrayInput *strays, i
     for (int l = 0; l < costs->layer_count; l++)
         for (int i = 0; i < costs->layers[l].input_count && count < most; i++) {
             const char *name = costs->layers[l].inputs[i].name, *home = home_of(costs, name);
+            const char *site = home_site_of(costs, name);
+            if (site) home = site;
             bool known = !home;
             for (int before = 0; before < count && !known; before++) known = strcmp(strays[before].name, name) == 0;
-            int readers = known ? 0 : count_readers(plan, costs, name, home);
+            int readers = known ? 0 : count_readers(plan, costs, name, home, site != NULL);
             if (readers > 0) strays[count++] = (StrayInput){name, home, readers};
         }
     return count;

@@ -98,6 +98,14 @@ int64_t plan_rank_memory(const Plan *plan, int rank)
     return bytes;
 }
 
+/* "identity" is what plans call none. */
+Codec plan_link_codec(const PlanLink *link, int direction)
+{
+    Codec codec = CODEC_NONE;
+    (void)direction;
+    return codec_from_name(link->codec, &codec) ? codec : CODEC_NONE;
+}
+
 int plan_link_busy(const PlanLink *link) { return link->transfer_ns[1] > link->transfer_ns[0]; }
 
 int plan_rank_of(const Plan *plan, const char *device)

@@ -29,6 +29,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/codec.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "profiler/costs/costs.h"
@@ -122,6 +123,25 @@ typedef struct PlanCrossing {
     const char *from_region, *to_region;
 } PlanCrossing;
 
+typedef enum PlanCrossingKind {
+    PLAN_CROSSING_ACTIVATION,
+    PLAN_CROSSING_GRADIENT,
+    PLAN_CROSSING_SHARED, /* of a parameter that several ranks use: its gradient there */
+    PLAN_CROSSING_INPUT,  /* a raw input or label whose home `keep` names: read from a copy of the data, never sent */
+    PLAN_CROSSING_KINDS
+} PlanCrossingKind;
+
+/* A tensor that crosses from a site into another. */
+typedef struct PlanSiteCrossing {
+    CostTensor tensor;
+    PlanCrossingKind kind;
+    Codec codec;
+    int64_t wire_bytes;       /* of one message, behind the codec */
+    int64_t per_step;         /* messages; where rows share lines, at most */
+    int from_stage, to_stage; /* -1: not between two stages */
+    const char *from_site, *to_site;
+} PlanSiteCrossing;
+
 /* Prices of devices over a range of period caps, or over one side of a split: see partitioner/certificate.h. NULL where
  * no proof beyond the trivial bound is offered. */
 typedef struct Certificate Certificate;
@@ -163,6 +183,9 @@ typedef struct Plan {
     int link_count;
     PlanCrossing *crossings; /* where the costs know regions */
     int crossing_count;
+    bool has_sites;                   /* the costs know sites */
+    PlanSiteCrossing *site_crossings; /* what crosses between them */
+    int site_crossing_count;
     int64_t period_ns, step_ns;
     int64_t worst_step_ns, padded_step_ns; /* of `rows`: the worst sampled step, and with every row padded; else 0 */
     int64_t simulated_step_ns;             /* of this schedule on these links */
@@ -205,8 +228,9 @@ bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics);
 void plan_free(Plan *plan);
 
-int64_t plan_rank_work(const Plan *plan, int rank);     /* ns: forward + backward of one micro-batch, all its stages */
-int64_t plan_rank_memory(const Plan *plan, int rank);   /* bytes, all its stages */
+int64_t plan_rank_work(const Plan *plan, int rank);   /* ns: forward + backward of one micro-batch, all its stages */
+int64_t plan_rank_memory(const Plan *plan, int rank); /* bytes, all its stages */
+Codec plan_link_codec(const PlanLink *link, int direction);
 int plan_link_busy(const PlanLink *link);               /* the direction that takes longer: index into transfer_ns */
 int plan_rank_of(const Plan *plan, const char *device); /* -1: not used */
 bool plan_leaves_out(const Plan *plan, const char *device); /* as it was asked to */

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
+#include "partitioner/site_crossings.h"
 
 void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
 {
@@ -197,7 +198,9 @@ void plan_print(const Plan *plan, Buffer *buffer)
         buffer_print(buffer, k ? ",\n  " : "\n  ");
         print_crossing(buffer, &plan->crossings[k]);
     }
-    buffer_print(buffer, "],\n \"ranks\":[");
+    buffer_print(buffer, "]");
+    site_crossings_print(plan, buffer);
+    buffer_print(buffer, ",\n \"ranks\":[");
     for (int r = 0; r < plan->rank_count; r++) {
         buffer_print(buffer, r ? ",\n  " : "\n  ");
         print_rank(buffer, &plan->ranks[r]);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
+#include "partitioner/site_crossings.h"
 
 typedef struct PlanReading {
     JsonReader json;
@@ -372,7 +373,8 @@ static bool read_root(const PlanReading *r, const JsonApart *file)
         if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
     for (int k = 0; k < plan->rank_count; k++)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), k)) return false;
-    return read_schedule(r, file->text) && read_crossings(r, root) && read_certificate(r, root);
+    return read_schedule(r, file->text) && read_crossings(r, root) && site_crossings_read(plan, r->json, root) &&
+           read_certificate(r, root);
 }
 
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)

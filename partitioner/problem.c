@@ -62,7 +62,8 @@ static bool same_type(const Costs *costs, int i, int j)
     return a->slowdown == b->slowdown && a->memory_bytes == b->memory_bytes && a->region == b->region &&
            same_times(a->forward_s, b->forward_s, costs->layer_count) &&
            same_times(a->backward_s, b->backward_s, costs->layer_count) &&
-           same_times(a->update_s, b->update_s, costs->layer_count);
+           same_times(a->update_s, b->update_s, costs->layer_count) &&
+           costs_may_begin(costs, i) == costs_may_begin(costs, j) && costs_may_end(costs, i) == costs_may_end(costs, j);
 }
 
 static void find_types(Problem *p)
@@ -203,6 +204,25 @@ static void fill_links(Problem *p)
     }
 }
 
+static void close_layers(Problem *p, int first_layer, int last_layer, int type)
+{
+    size_t cuts = (size_t)p->layer_count + 1, entries = cuts * (size_t)p->type_count;
+    if (!p->pinned_before) p->pinned_before = arena_new_array(&p->arena, int, entries);
+    int *pinned = p->pinned_before + (size_t)type * cuts;
+    for (int c = first_layer + 1; c <= p->layer_count; c++)
+        pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
+}
+
+/* Where a site keeps inputs or labels, devices of other sites cannot have the first layer, or the last. */
+static void close_for_sites(Problem *p)
+{
+    int last = p->layer_count - 1;
+    for (int t = 0; t < p->type_count; t++) {
+        if (!costs_may_begin(p->costs, p->first_device[t])) close_layers(p, 0, 0, t);
+        if (!costs_may_end(p->costs, p->first_device[t])) close_layers(p, last, last, t);
+    }
+}
+
 ProblemRecompute problem_recompute(PlanRecompute recompute)
 {
     static const ProblemRecompute meaning[PLAN_RECOMPUTE_COUNT] = {[PLAN_RECOMPUTE_AUTO] = RECOMPUTE_AUTO,
@@ -239,6 +259,7 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
     }
     fill_memory(problem);
     fill_links(problem);
+    close_for_sites(problem);
     return true;
 }
 
@@ -376,15 +397,6 @@ static void isolate(Problem *p, int device)
             p->first_device[old] = d;
             break;
         }
-}
-
-static void close_layers(Problem *p, int first_layer, int last_layer, int type)
-{
-    size_t cuts = (size_t)p->layer_count + 1, entries = cuts * (size_t)p->type_count;
-    if (!p->pinned_before) p->pinned_before = arena_new_array(&p->arena, int, entries);
-    int *pinned = p->pinned_before + (size_t)type * cuts;
-    for (int c = first_layer + 1; c <= p->layer_count; c++)
-        pinned[c] += (c <= last_layer + 1 ? c : last_layer + 1) - first_layer;
 }
 
 void problem_pin(Problem *problem, int first_layer, int last_layer, int device)

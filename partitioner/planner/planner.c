@@ -12,6 +12,7 @@
 #include "partitioner/proof/certify.h"
 #include "partitioner/proof/keeper_certify.h"
 #include "partitioner/schedule/schedule.h"
+#include "partitioner/site_crossings.h"
 #include "partitioner/sizes.h"
 #include "partitioner/solve/keeper_feasible.h"
 #include "partitioner/solve/keeper_recompute.h"
@@ -365,6 +366,7 @@ static bool make_plan(Planner *planner, Plan *plan)
         plan->recompute = planner->request->recompute;
         fill_comparison(plan, &problem, &candidates);
         crossings_fill(plan, planner->asked);
+        site_crossings_fill(plan, planner->asked);
         fill_wishes(planner, plan);
         fill_bound(plan, &candidates.result);
         fill_certificate(planner, plan, &problem, &candidates);

@@ -41,8 +41,8 @@ static bool check_stage(Rules *r, int k, int device)
             limit = r->costs->devices[device].memory_bytes;
     for (int l = start; l < end; l++) {
         forward += rules_ns(costs_forward_s(r->costs, device, l));
-        if (r->pinned[l] >= 0 && r->pinned[l] != device)
-            return rules_refuse(r, object, "layer %d is pinned to another device", l);
+        if (!rules_allow(r, l, device))
+            return rules_refuse(r, object, "layer %d is pinned to another device, or site", l);
     }
     if (stage->recompute ? r->plan->recompute == PLAN_RECOMPUTE_NEVER : r->plan->recompute == PLAN_RECOMPUTE_ALWAYS)
         return rules_refuse(r, object, "recomputes %s", plan_recompute_name(r->plan->recompute));
@@ -173,7 +173,8 @@ static bool check_numbers(Rules *r)
 {
     const Plan *plan = r->plan;
     if (plan->infeasible) return check_infeasible(r);
-    if (!check_stages(r) || !verify_crossings(r) || !check_schedule(r) || !verify_instructions(r) || !check_bound(r))
+    if (!check_stages(r) || !verify_crossings(r) || !verify_site_crossings(r) || !check_schedule(r) ||
+        !verify_instructions(r) || !check_bound(r))
         return false;
     bool above =
         plan->certificate && (plan->certificate->bound_ns < 0 || plan->certificate->bound_ns > plan_value_ns(plan));

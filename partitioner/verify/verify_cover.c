@@ -44,7 +44,7 @@ static bool check_alone(Rules *r, const Certificate *proof, int keeper)
 {
     StageMemory memory = {0};
     for (int l = 0; l < r->layers; l++) {
-        if (r->pinned[l] >= 0 && r->pinned[l] != keeper) return true;
+        if (!rules_allow(r, l, keeper)) return true;
         rules_add_layer(r, &memory, l);
     }
     int64_t limit = r->costs->devices[keeper].memory_bytes, work = r->work[keeper][r->layers];

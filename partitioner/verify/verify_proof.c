@@ -112,7 +112,7 @@ static void stages_of(Checker *c, const CertificateNode *leaf, int d, int end, i
         least_update += update[c->branch->end_low];
     }
     for (int start = end - 1; start >= lowest && work[start] >= least_work && update[start] >= least_update; start--) {
-        if (r->pinned[start] >= 0 && r->pinned[start] != d) break;
+        if (!rules_allow(r, start, d)) break;
         if (start >= after || before[start] >= UNREACHABLE) continue;
         int64_t cost = before[start] + (c->step ? work[end] - work[start] : 0);
         if (cost >= best || (limit != COSTS_NO_LIMIT && least_bytes(c, start, end, flights) > limit - held)) continue;

@@ -71,6 +71,15 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
     return true;
 }
 
+bool rules_allow(const Rules *r, int layer, int device)
+{
+    const SiteCosts *sites = &r->costs->sites;
+    int site = sites->count ? r->costs->devices[device].site : -1;
+    if (site >= 0 && layer == 0 && sites->keep_inputs >= 0 && site != sites->keep_inputs) return false;
+    if (site >= 0 && layer == r->layers - 1 && sites->keep_labels >= 0 && site != sites->keep_labels) return false;
+    return r->pinned[layer] < 0 || r->pinned[layer] == device;
+}
+
 int rules_keeper(const Rules *r)
 {
     const char *keeper = costs_keeper(r->costs);

@@ -33,6 +33,8 @@ bool rules_refuse(Rules *rules, const char *object, const char *format, ...) __a
 /* Times of the costs in the plan's unit, rounded up. */
 int64_t rules_ns(double seconds);
 
+/* Whether pins, and the sites that keep inputs and labels, let the device have the layer. */
+bool rules_allow(const Rules *rules, int layer, int device);
 /* The device that keeps inputs and labels, and so has the first stage and the last; -1: none. */
 int rules_keeper(const Rules *rules);
 int rules_in_flight(const Rules *rules, int to_end);

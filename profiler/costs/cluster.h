@@ -73,6 +73,7 @@ typedef struct Cluster {
     int zone_count;
     ClusterLink *links;           /* [zone_count][zone_count], symmetric; the diagonal is the inside of a zone */
     int keep_inputs, keep_labels; /* the device that raw tensors must not leave; -1: none */
+    int keep_inputs_site, keep_labels_site; /* the same of a site with several devices; -1: none */
 } Cluster;
 
 /* Reads cluster.yaml ("-": standard input). Every error that can be found is reported, with line and column: unknown,

@@ -324,7 +324,21 @@ static bool read_devices(ClusterReader *reader, YamlNode *node)
     return sort_names(reader) && ok;
 }
 
-static bool read_kept(ClusterReader *reader, YamlNode *node, const char *what, int *device)
+/* A site of one device is that device. */
+static void keep_at_site(const Cluster *cluster, int site, int *device, int *kept_site)
+{
+    int count = 0;
+    for (int d = 0; d < cluster->device_count; d++) {
+        if (cluster->devices[d].site != site) continue;
+        *device = d;
+        count++;
+    }
+    if (count == 1) return;
+    *device = -1;
+    *kept_site = site;
+}
+
+static bool read_kept(ClusterReader *reader, YamlNode *node, const char *what, int *device, int *site)
 {
     const char *text;
     if (!node) return true;
@@ -332,6 +346,10 @@ static bool read_kept(ClusterReader *reader, YamlNode *node, const char *what, i
     const ClusterName *name = cluster_find_name(reader, text);
     if (name && name->level == CLUSTER_DEVICE) {
         *device = name->id;
+        return true;
+    }
+    if (name && name->level == CLUSTER_SITE) {
+        keep_at_site(reader->cluster, name->id, device, site);
         return true;
     }
     const char *hint = name && name->level == CLUSTER_GROUP ? "name one device of the group, with its number" : NULL;
@@ -343,8 +361,8 @@ static bool read_keep(ClusterReader *reader, YamlNode *node)
     Cluster *cluster = reader->cluster;
     YamlMember members[] = {{"inputs", false, NULL}, {"labels", false, NULL}};
     bool ok = !node || yaml_members(&reader->yaml, node, "keep", members, COUNT(members));
-    ok &= read_kept(reader, members[0].value, "inputs", &cluster->keep_inputs);
-    ok &= read_kept(reader, members[1].value, "labels", &cluster->keep_labels);
+    ok &= read_kept(reader, members[0].value, "inputs", &cluster->keep_inputs, &cluster->keep_inputs_site);
+    ok &= read_kept(reader, members[1].value, "labels", &cluster->keep_labels, &cluster->keep_labels_site);
     return ok;
 }
 
@@ -375,7 +393,7 @@ static bool read_file(ClusterReader *reader, const char *path, Diagnostics *diag
 bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
                        Diagnostics *diagnostics)
 {
-    *cluster = (Cluster){.keep_inputs = -1, .keep_labels = -1};
+    *cluster = (Cluster){.keep_inputs = -1, .keep_labels = -1, .keep_inputs_site = -1, .keep_labels_site = -1};
     ClusterReader reader = {.cluster = cluster, .added = arena_new_array(&cluster->arena, YamlFile, (size_t)count)};
     bool ok = true;
     while (reader.added_count < count && ok)

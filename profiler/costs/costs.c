@@ -40,6 +40,24 @@ const char *costs_keeper(const Costs *costs)
     return first && last && strcmp(first, last) == 0 ? first : NULL;
 }
 
+bool costs_may_begin(const Costs *costs, int device)
+{
+    const SiteCosts *sites = &costs->sites;
+    return !sites->count || sites->keep_inputs < 0 || costs->devices[device].site == sites->keep_inputs;
+}
+
+bool costs_may_end(const Costs *costs, int device)
+{
+    const SiteCosts *sites = &costs->sites;
+    return !sites->count || sites->keep_labels < 0 || costs->devices[device].site == sites->keep_labels;
+}
+
+const char *costs_site_of(const Costs *costs, const char *device)
+{
+    int index = device && costs->sites.count ? costs_find_device(costs, device) : -1;
+    return index < 0 ? NULL : costs->sites.names[costs->devices[index].site];
+}
+
 void costs_free(Costs *costs)
 {
     arena_free(&costs->arena);
@@ -207,6 +225,16 @@ static bool read_keep(const CostsReading *r, const json_t *root, const char *key
     return true;
 }
 
+static bool read_sites(const CostsReading *r, const json_t *root)
+{
+    Costs *costs = r->costs;
+    SitePlaces places = {costs->layer_count, costs->device_count,
+                         arena_new_array(r->arena, int, (size_t)costs->device_count)};
+    if (!site_costs_read(&costs->sites, r->json, root, &places, r->arena)) return false;
+    for (int d = 0; d < costs->device_count; d++) costs->devices[d].site = costs->sites.count ? places.site[d] : -1;
+    return true;
+}
+
 static bool read_root(const CostsReading *r, const json_t *root)
 {
     Costs *costs = r->costs;
@@ -239,7 +267,8 @@ static bool read_root(const CostsReading *r, const json_t *root)
         if (!read_layer(r, json_array_get(layers, (size_t)i), i)) return false;
     for (int i = 0; i < costs->device_count; i++)
         if (!read_device(r, json_array_get(devices, (size_t)i), i)) return false;
-    return read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels);
+    return read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels) &&
+           read_sites(r, root);
 }
 
 bool costs_read(Costs *costs, const char *path, Diagnostics *diagnostics)
@@ -355,6 +384,17 @@ static bool check_keep(Checking *c, const Costs *costs, const char *device)
     return wrong(c, "keep", arena_format(&c->scratch, "no device is named '%s'", device));
 }
 
+static bool check_sites(Checking *c, const Costs *costs)
+{
+    const SiteCosts *sites = &costs->sites;
+    for (int d = 0; d < costs->device_count && sites->count; d++)
+        if (costs->devices[d].site < 0 || costs->devices[d].site >= sites->count)
+            return wrong(c, "sites",
+                         arena_format(&c->scratch, "device '%s' is in none: make it like a device of its site",
+                                      costs->devices[d].name));
+    return check_unique(c, sites->names, sites->count, "sites.names");
+}
+
 static bool check_all(Checking *c, const Costs *costs)
 {
     if (costs->layer_count < 1) return wrong(c, "layers", "there is none");
@@ -367,6 +407,7 @@ static bool check_all(Checking *c, const Costs *costs)
         if (!check_layer(c, costs, i)) return false;
     for (int i = 0; i < costs->device_count; i++)
         if (!check_device(c, costs, i)) return false;
+    if (!check_sites(c, costs)) return false;
     const char **names = arena_new_array(&c->scratch, const char *, (size_t)costs->device_count);
     for (int i = 0; i < costs->device_count; i++) names[i] = costs->devices[i].name;
     return check_unique(c, names, costs->device_count, "devices") && check_links(c, costs) &&
@@ -490,6 +531,16 @@ static void print_keep(Buffer *buffer, const Costs *costs)
     buffer_print(buffer, "}");
 }
 
+static void print_sites(Buffer *buffer, const Costs *costs)
+{
+    Arena arena = {0};
+    SitePlaces places = {costs->layer_count, costs->device_count,
+                         arena_new_array(&arena, int, (size_t)costs->device_count)};
+    for (int d = 0; d < costs->device_count; d++) places.site[d] = costs->devices[d].site;
+    site_costs_print(&costs->sites, &places, buffer);
+    arena_free(&arena);
+}
+
 void costs_print(const Costs *costs, Buffer *buffer)
 {
     buffer_print(buffer, "{\"format\":\"skycc.costs/1\", \"name\":");
@@ -511,6 +562,7 @@ void costs_print(const Costs *costs, Buffer *buffer)
     buffer_print(buffer, "]");
     if (costs->region_count > 0) print_links(buffer, costs);
     print_keep(buffer, costs);
+    print_sites(buffer, costs);
     row_samples_print(&costs->rows, buffer);
     buffer_print(buffer, "}\n");
 }

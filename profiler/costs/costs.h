@@ -13,6 +13,7 @@
 #include "base/diagnostics.h"
 #include "base/hash.h"
 #include "profiler/costs/row_samples.h"
+#include "profiler/costs/site_costs.h"
 
 enum {
     COSTS_MAX_LAYERS = 1 << 16,
@@ -61,6 +62,7 @@ typedef struct DeviceCost {
     double slowdown;      /* multiplies the reference device's times */
     int64_t memory_bytes; /* the limit; COSTS_NO_LIMIT if none */
     int region;           /* index into region_names; -1: none */
+    int site;             /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
 } DeviceCost;
@@ -82,6 +84,7 @@ typedef struct Costs {
     double *latency_s, *bandwidth_Bps;
     /* Names of devices that raw inputs or labels must not leave: they own the first, or the last, layer. NULL: free. */
     const char *keep_inputs, *keep_labels;
+    SiteCosts sites;
 } Costs;
 
 /* Seconds of a layer on a device: its own time, or slowdown times the reference's. */
@@ -99,6 +102,11 @@ void costs_print(const Costs *costs, Buffer *buffer);
 /* The hash of that text: the identity that plan.json records. */
 Hash costs_hash(const Costs *costs);
 int costs_find_device(const Costs *costs, const char *name); /* -1 if absent */
+/* Whether a device may have the first layer, or the last: a site may keep inputs or labels. */
+bool costs_may_begin(const Costs *costs, int device);
+bool costs_may_end(const Costs *costs, int device);
+/* The name of a device's site; NULL: there are no sites. */
+const char *costs_site_of(const Costs *costs, const char *device);
 /* The device that keeps both inputs and labels, and so has the first stage and the last one; NULL: there is none. */
 const char *costs_keeper(const Costs *costs);
 void costs_free(Costs *costs);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/stage/memory_layout.h"
+#include "profiler/costs/model_sites.h"
 
 /* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what
  * matters is that all unspecified devices get the same. */
@@ -158,7 +159,8 @@ static void set_devices(Costs *costs, const Cluster *cluster, bool linked)
         costs->devices[d] = (DeviceCost){.name = arena_string(&costs->arena, device->name),
                                          .slowdown = device->slowdown,
                                          .memory_bytes = device->memory_bytes,
-                                         .region = linked ? device->zone : -1};
+                                         .region = linked ? device->zone : -1,
+                                         .site = device->site};
     }
 }
 
@@ -226,6 +228,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
     if (measured_links) set_measured_links(costs, cluster, profile);
     costs->keep_inputs = device_name(costs, cluster->keep_inputs);
     costs->keep_labels = device_name(costs, cluster->keep_labels);
+    model_sites_open(costs, cluster);
 
     const MachineProfile *reference = profile ? &profile->reference : NULL;
     Speed speed = machine_speed(NULL, reference);
@@ -242,6 +245,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
         if (code.stage.space_bytes[SKY_SPACE_BLOCK] > block_bytes)
             block_bytes = code.stage.space_bytes[SKY_SPACE_BLOCK];
         layer_tensors(costs, layer, &code.stage);
+        model_sites_add(costs, l, &code.stage);
         layer->forward_s = list_s(&code.stage.lists[SKY_LIST_FORWARD], reference, speed, &missing);
         layer->backward_s = list_s(&code.stage.lists[SKY_LIST_BACKWARD], reference, speed, &missing);
         layer->update_s = list_s(&code.stage.lists[SKY_LIST_UPDATE], reference, speed, &missing);

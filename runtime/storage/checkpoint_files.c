@@ -593,7 +593,9 @@ static bool report_missing(const Execution *execution, const bool *loaded, const
         for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
             if (!*loaded++ && !is_kept_elsewhere(&execution->stages[s].stage->parameters[p]))
                 return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                         "are the files of all ranks visible on this host?",
+                                         execution->program->site_count > 1
+                                             ? "another plan? then copy the other sites' files of this step here, too"
+                                             : "are the files of all ranks visible on this host?",
                                          "no file of the checkpoint here has parameter '%s'",
                                          execution->stages[s].stage->parameters[p].value.name);
     return true;

@@ -7,6 +7,22 @@
 
 static const double lock_patience = 6, lock_pause = 0.1; /* seconds; ranks that fail live for up to four */
 
+/* Of the sites of a run each has a directory of its own, in which its lowest rank writes the manifest; without sites, rank
+ * 0 does. */
+static int leader_of(const SkyProgram *program, uint32_t site)
+{
+    uint32_t rank = 0;
+    while (program->site_count > 1 && program->rank_sites[rank] != site) rank++;
+    return (int)rank;
+}
+
+static bool leads(const World *world, const SkyProgram *program)
+{
+    return world->rank == leader_of(program, program->site);
+}
+
+static uint32_t directory_count(const SkyProgram *program) { return program->site_count > 1 ? program->site_count : 1; }
+
 /* Whether this rank could lock; else says why. */
 static bool lock(World *world, const char *directory, const char *name, Diagnostics *diagnostics)
 {
@@ -17,18 +33,20 @@ static bool lock(World *world, const char *directory, const char *name, Diagnost
         world_sleep_until(world, monotonic_seconds() + lock_pause);
     if (lock != CHECKPOINT_LOCK_HELD) return lock == CHECKPOINT_LOCKED;
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(directory),
-                             "wait until that run has ended, or name another --checkpoint directory",
+                             "wait until that run has ended, or name another --checkpoint directory; each of several "
+                             "sites needs its own",
                              "another run is using this directory for its checkpoints");
 }
 
-bool checkpoint_lock_directory(World *world, const char *directory, Diagnostics *diagnostics, int *exit_code)
+bool checkpoint_lock_directory(World *world, const SkyProgram *program, const char *directory, Diagnostics *diagnostics,
+                               int *exit_code)
 {
     char host[sizeof world->host + 5];
     snprintf(host, sizeof host, "host-%s", world->host);
     for (char *c = host; *c; c++)
         if (*c == '/') *c = '_';
     if (world->rank == world->first_here && checkpoint_check_directory(directory, diagnostics) &&
-        (world->rank > 0 || lock(world, directory, "run", diagnostics)))
+        (!leads(world, program) || lock(world, directory, "run", diagnostics)))
         lock(world, directory, host, diagnostics);
     return world_agree(world, diagnostics, exit_code);
 }
@@ -57,24 +75,52 @@ static void check_finite(World *world, const Execution *execution)
     world_barrier(world, "agreement that all parameters are finite");
 }
 
-/* Rank 0 sees the manifests and so knows which steps are whole; each host may have a directory of its own. */
-static void prune(World *world, const char *directory, int64_t keep)
+/* The steps that have a manifest in the directory of every site, newest first; free() them. Who writes manifests sees
+ * them: each host may have a directory of its own. */
+static int64_t *common_steps(World *world, const SkyProgram *program, const char *directory, size_t *count)
+{
+    static const char what[] = "the checkpoints that there are";
+    int64_t *common = NULL;
+    for (uint32_t site = 0; site < directory_count(program); site++) {
+        int root = leader_of(program, site);
+        size_t have = 0, both = 0;
+        int64_t *steps = world->rank == root ? checkpoint_newest_steps(directory, INT64_MAX, &have) : NULL;
+        world_broadcast(world, &have, sizeof have, root, what);
+        if (world->rank != root) steps = memory_allocate(have * sizeof *steps);
+        if (have) world_broadcast(world, steps, have * sizeof *steps, root, what);
+        if (site == 0) {
+            common = steps;
+            *count = have;
+            continue;
+        }
+        for (size_t i = 0, j = 0; i < *count && j < have;) { /* both descend */
+            if (common[i] == steps[j]) common[both++] = common[i];
+            bool step_i = common[i] >= steps[j], step_j = common[i] <= steps[j];
+            i += step_i;
+            j += step_j;
+        }
+        *count = both;
+        free(steps);
+    }
+    return common;
+}
+
+static void prune(World *world, const SkyProgram *program, const char *directory, int64_t keep)
 {
     size_t count = 0;
-    int64_t *kept = world->rank == 0 ? checkpoint_newest_steps(directory, keep, &count) : NULL;
-    world_broadcast(world, &count, sizeof count, 0, "the checkpoints to be kept");
-    if (world->rank != 0) kept = memory_allocate(count * sizeof *kept);
-    if (count) world_broadcast(world, kept, count * sizeof *kept, 0, "the checkpoints to be kept");
-    if (world->rank == world->first_here) checkpoint_prune(directory, kept, count, world->rank != 0);
+    int64_t *kept = common_steps(world, program, directory, &count);
+    if ((int64_t)count > keep) count = (size_t)keep;
+    if (world->rank == world->first_here) checkpoint_prune(directory, kept, count, !leads(world, program));
     free(kept);
 }
 
 void checkpoint_save(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest,
                      int64_t keep)
 {
+    const SkyProgram *program = execution->program;
     Diagnostics diagnostics = {0};
     check_finite(world, execution);
-    if (world->rank == 0) checkpoint_prepare(directory, manifest.step, &diagnostics);
+    if (leads(world, program)) checkpoint_prepare(directory, manifest.step, &diagnostics);
     insist(world, &diagnostics);
     CheckpointFile mine = {0}, *all = memory_allocate((size_t)world->size * sizeof *all);
     checkpoint_write_file(execution, directory, manifest.step, world->rank, &mine, &diagnostics);
@@ -82,10 +128,10 @@ void checkpoint_save(World *world, const Execution *execution, const char *direc
     world_allgather(world, &mine, sizeof mine, all, "its part of the checkpoint");
     manifest.files = all;
     manifest.file_count = world->size;
-    if (world->rank == 0) checkpoint_write_manifest(&manifest, directory, &diagnostics);
+    if (leads(world, program)) checkpoint_write_manifest(&manifest, directory, &diagnostics);
     insist(world, &diagnostics);
     free(all);
-    if (keep > 0) prune(world, directory, keep);
+    if (keep > 0) prune(world, program, directory, keep);
 }
 
 void checkpoint_save_only(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest)
@@ -118,19 +164,43 @@ typedef struct Choice {
     CheckpointManifest manifest;
 } Choice;
 
-/* The newest step below `before`, as rank 0 finds it; reports a manifest that cannot be read there. */
-static Choice choose(World *world, const char *directory, int64_t before, Diagnostics *damage)
+/* Whether two manifests list the same files of the same step: then one is a copy of the other. */
+static bool is_copy(const CheckpointManifest *one, const CheckpointManifest *other)
+{
+    if (one->step != other->step || one->file_count != other->file_count) return false;
+    for (int f = 0; f < one->file_count; f++)
+        if (strcmp(one->files[f].name, other->files[f].name) != 0 || one->files[f].bytes != other->files[f].bytes ||
+            !hash_equal(one->files[f].hash, other->files[f].hash))
+            return false;
+    return true;
+}
+
+/* The newest step below `before` that every site has, with rank 0's manifest; reports manifests that cannot be read, or
+ * are no copies of that one. */
+static Choice choose(World *world, const SkyProgram *program, const char *directory, int64_t before,
+                     Diagnostics *damage)
 {
     Choice choice = {.step = -1};
-    if (world->rank == 0) {
-        choice.step = checkpoint_newest(directory, before);
-        if (choice.step >= 0) checkpoint_read_manifest(&choice.manifest, directory, choice.step, damage);
-    }
+    CheckpointManifest mine = {0};
+    size_t count;
+    int64_t *steps = common_steps(world, program, directory, &count);
+    for (size_t i = 0; i < count && choice.step < 0; i++)
+        if (steps[i] < before) choice.step = steps[i];
+    free(steps);
+    bool reads = choice.step >= 0 && leads(world, program);
+    bool read = reads && checkpoint_read_manifest(&mine, directory, choice.step, damage);
+    if (world->rank == 0) choice.manifest = mine;
     world_broadcast(world, &choice, sizeof choice, 0, "the choice of a checkpoint");
     size_t bytes = (size_t)choice.manifest.file_count * sizeof *choice.manifest.files;
-    if (!bytes) return choice;
-    if (world->rank != 0) choice.manifest.files = memory_allocate(bytes);
-    world_broadcast(world, choice.manifest.files, bytes, 0, "the files of the checkpoint");
+    if (world->rank != 0) choice.manifest.files = bytes ? memory_allocate(bytes) : NULL;
+    if (bytes) world_broadcast(world, choice.manifest.files, bytes, 0, "the files of the checkpoint");
+    if (bytes && read && !is_copy(&mine, &choice.manifest)) {
+        char *path = checkpoint_path(directory, choice.step);
+        diagnostics_error(damage, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                          "is not of the run that the other sites' checkpoint of this step is of");
+        free(path);
+    }
+    if (world->rank != 0) free(mine.files);
     return choice;
 }
 
@@ -157,7 +227,7 @@ bool checkpoint_resume(World *world, Execution *execution, const char *directory
     *found = false;
     for (int64_t before = INT64_MAX; ok && !intact;) {
         Diagnostics damage = {0};
-        Choice choice = choose(world, directory, before, &damage);
+        Choice choice = choose(world, execution->program, directory, before, &damage);
         if (choice.step < 0 && before == INT64_MAX) return true;
         if (choice.step < 0)
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),

@@ -434,7 +434,8 @@ static bool run(Training *t, const char *directory, int *exit_code)
 {
     Diagnostics diagnostics = {0};
     if (!open_data(t, &diagnostics, exit_code) || !open_work(t, directory, &diagnostics, exit_code)) return false;
-    if (t->options->checkpoint && !checkpoint_lock_directory(t->world, t->options->checkpoint, &diagnostics, exit_code))
+    if (t->options->checkpoint &&
+        !checkpoint_lock_directory(t->world, t->program, t->options->checkpoint, &diagnostics, exit_code))
         return false;
     if (!open_evaluation(t, &diagnostics, exit_code)) return false;
     open_schedule(t);

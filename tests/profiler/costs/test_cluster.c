@@ -300,6 +300,19 @@ static void sites_are_read(void **state)
     cluster_free(&cluster);
 }
 
+static void sites_keep_inputs_and_labels(void **state)
+{
+    (void)state;
+    Cluster cluster = read_good(SITES "devices:\n- {name: a, site: paris}\n- {name: b, site: tokyo, count: 2}\n"
+                                      "keep: {inputs: paris, labels: tokyo}\n",
+                                0);
+    assert_int_equal(cluster.keep_inputs, 0); /* a site of one device is that device */
+    assert_int_equal(cluster.keep_inputs_site, -1);
+    assert_int_equal(cluster.keep_labels, -1);
+    assert_int_equal(cluster.keep_labels_site, 1);
+    cluster_free(&cluster);
+}
+
 static void bad_sites_are_refused(void **state)
 {
     (void)state;
@@ -438,6 +451,7 @@ int main(void)
         cmocka_unit_test(bad_devices_are_refused),
         cmocka_unit_test(bad_links_targets_and_keeps_are_refused),
         cmocka_unit_test(sites_are_read),
+        cmocka_unit_test(sites_keep_inputs_and_labels),
         cmocka_unit_test(bad_sites_are_refused),
         cmocka_unit_test(all_errors_are_reported_at_once),
         cmocka_unit_test(damaged_files_are_survived),

@@ -62,9 +62,78 @@ static void costs_read_what_they_print(void **state)
     diagnostics_free(&diagnostics);
 }
 
-/* `full` with the first `from` replaced by `to`. */
 static const char rows[] = "\"microbatches\":4,\"rows\":{\"batch\":8,\"lines\":2,\"length\":10,\"slots\":3,"
                            "\"microbatches\":[[2,3],[3,1]],\"lengths\":[[1,20],[10,12]]},";
+
+static const char tensor[] = "{\"name\":\"t\",\"dtype\":\"f32\",\"shape\":[2,3],\"bytes\":24}";
+
+/* `full` with this member. */
+static bool parse_sites(Costs *costs, const char *sites, Diagnostics *diagnostics)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%.*s,\"sites\":%s}", (int)strlen(full) - 1, full, sites);
+    return parse_costs(costs, text, diagnostics);
+}
+
+static void sites_come_back(void **state)
+{
+    (void)state;
+    Costs costs, again;
+    char text[1024];
+    Diagnostics diagnostics = {0};
+    Buffer first = {0}, second = {0};
+    snprintf(text, sizeof text,
+             "{\"names\":[\"lyon\",\"kyoto\"],\"devices\":[0,1],\"keep\":{\"labels\":\"lyon\"},\"cuts\":["
+             "{\"forward\":[%s,%s],\"backward\":[%s]},{\"forward\":[],\"backward\":[]}],"
+             "\"shared\":[{\"tensor\":%s,\"layers\":[0,1]}]}",
+             tensor, tensor, tensor, tensor);
+    assert_true(parse_sites(&costs, text, &diagnostics));
+    assert_int_equal(costs.sites.count, 2);
+    assert_int_equal(costs.devices[1].site, 1);
+    assert_int_equal(costs.sites.keep_inputs, -1);
+    assert_int_equal(costs.sites.keep_labels, 0);
+    assert_int_equal(costs.sites.cuts[0].count[0], 2);
+    assert_int_equal(costs.sites.cuts[0].tensors[1][0].shape.dim[1], 3);
+    assert_int_equal(costs.sites.shared[0].layer_count, 2);
+    assert_true(costs_may_begin(&costs, 1) && !costs_may_end(&costs, 1) && costs_may_end(&costs, 0));
+    assert_string_equal(costs_site_of(&costs, "y"), "kyoto");
+    costs_print(&costs, &first);
+    assert_true(parse_costs(&again, buffer_text(&first), &diagnostics));
+    costs_print(&again, &second);
+    assert_string_equal(buffer_text(&first), buffer_text(&second));
+    buffer_free(&first);
+    buffer_free(&second);
+    costs_free(&costs);
+    costs_free(&again);
+    diagnostics_free(&diagnostics);
+}
+
+static void bad_sites_are_refused(void **state)
+{
+    (void)state;
+#define TWO "{\"names\":[\"a\",\"b\"],\"devices\":[0,1]"
+    static const char *const bad[] = {
+        "3",
+        "{}",
+        "{\"names\":[],\"devices\":[0,0],\"cuts\":[]}",
+        "{\"names\":[\"a\",\"a\"],\"devices\":[0,1],\"cuts\":[{\"forward\":[],\"backward\":[]}]}",
+        "{\"names\":[\"a\",\"b\"],\"devices\":[0],\"cuts\":[]}",
+        "{\"names\":[\"a\",\"b\"],\"devices\":[0,2],\"cuts\":[]}",
+        TWO ",\"cuts\":[]}",
+        TWO ",\"keep\":{\"inputs\":\"c\"},\"cuts\":[]}",
+        TWO ",\"cuts\":[{\"forward\":[{}],\"backward\":[]},3]}",
+        TWO ",\"cuts\":[{\"forward\":[{\"name\":\"t\",\"dtype\":\"f32\",\"shape\":[2],\"bytes\":9}]},3]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Costs costs;
+        Diagnostics diagnostics = {0};
+        if (parse_sites(&costs, bad[i], &diagnostics)) fail_msg("accepted: %s", bad[i]);
+        assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+        const char *object = diagnostics.first->place.object;
+        assert_non_null(strstr(object ? object : diagnostics.first->message, "sites"));
+        diagnostics_free(&diagnostics);
+    }
+}
 
 static void rows_come_back(void **state)
 {
@@ -189,7 +258,8 @@ static void bad_costs_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_read_what_they_print),  cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(costs_read_what_they_print),  cmocka_unit_test(sites_come_back),
+        cmocka_unit_test(bad_sites_are_refused),       cmocka_unit_test(rows_come_back),
         cmocka_unit_test(impossible_rows_are_refused), cmocka_unit_test(shared_stash_comes_back),
         cmocka_unit_test(bad_costs_are_refused),
     };

@@ -1,0 +1,17 @@
+/* The part of a model's costs that is about sites, filled layer by layer. */
+#ifndef PROFILER_COSTS_MODEL_SITES_H
+#define PROFILER_COSTS_MODEL_SITES_H
+
+#include "profiler/costs/cluster.h"
+#include "profiler/costs/costs.h"
+#include "runtime/program/program.h"
+
+/* Names and what they keep; the costs have their layers' number, and devices with sites. */
+void model_sites_open(Costs *costs, const Cluster *cluster);
+/* What crosses behind the layer, and what it shares with others; `stage` is of this layer alone. */
+void model_sites_add(Costs *costs, int layer, const SkyStage *stage);
+
+/* The name of a boundary tensor as plans and audits have it: its own, or what it is where that is only a number. */
+const char *model_sites_name(Arena *arena, const SkyStage *stage, const char *layer, bool forward, uint32_t number);
+
+#endif
