@@ -205,9 +205,14 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
+    /* Devices and pipes are written to: a file in their place would be another thing. */
+    bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
     int descriptor;
-    file->temporary = pending_create(path, create_file, &descriptor);
-    if (!file->temporary) return file_error(diagnostics, path, "cannot create");
+    if (in_place)
+        descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    else
+        file->temporary = pending_create(path, create_file, &descriptor);
+    if (in_place ? descriptor < 0 : !file->temporary) return file_error(diagnostics, path, "cannot create");
     file->stream = fdopen(descriptor, "wb");
     if (!file->stream) memory_exhausted();
     return true;
@@ -215,25 +220,28 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
 
 void file_abandon(OutputFile *file)
 {
-    if (!file->temporary) return;
-    if (file->stream) fclose(file->stream);
-    unlink(file->temporary);
-    pending_drop(file->temporary);
+    if (file->stream && file->stream != stdout) fclose(file->stream);
+    if (file->temporary) {
+        unlink(file->temporary);
+        pending_drop(file->temporary);
+    }
     *file = (OutputFile){0};
 }
 
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)
 {
-    if (!file->temporary)
+    if (file->stream == stdout)
         return fflush(file->stream) == 0 || file_error(diagnostics, "standard output", "cannot write");
-    bool written = fflush(file->stream) == 0 && !ferror(file->stream) && fsync(fileno(file->stream)) == 0;
+    bool written =
+        fflush(file->stream) == 0 && !ferror(file->stream) && (!file->temporary || fsync(fileno(file->stream)) == 0);
     int saved = errno;
     if (fclose(file->stream) != 0 && written) saved = errno, written = false;
     file->stream = NULL;
     errno = saved;
-    bool ok =
-        (written || file_error(diagnostics, file->path, "cannot write")) &&
-        (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));
+    bool ok = written || file_error(diagnostics, file->path, "cannot write");
+    if (!file->temporary) return ok;
+    ok = ok &&
+         (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));
     if (ok)
         sync_parent(file->path);
     else

@@ -28,11 +28,12 @@ const char *file_mapped_at(const void *address);
 char *file_program_directory(void);
 
 /* A file being written beside its final name, under a name that nobody had; file_commit makes it durable and renames
- * it, anything else removes it. Files left open when the process exits are removed too. "-" as path writes to standard output. */
+ * it, anything else removes it. Files left open when the process exits are removed too. "-" as path writes to standard output.
+ * What is there and is no regular file, such as /dev/null or a pipe, is written to and stays what it is. */
 typedef struct OutputFile {
     FILE *stream;
     const char *path;
-    char *temporary; /* NULL for standard output */
+    char *temporary; /* NULL for standard output, and where what is there is written to */
 } OutputFile;
 
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "base/directory.h"
@@ -152,6 +153,35 @@ static void what_comes_meanwhile_is_kept(void **state)
 }
 
 /* A link of another user's, where a temporary file is to be, leads nowhere. */
+static void devices_and_pipes_are_written_to(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    struct stat status;
+    char text[8] = "";
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    int reader = open("pipe", O_RDWR); /* so that nobody waits for the other */
+    assert_true(reader >= 0);
+    assert_true(file_write_all("pipe", "words", 5, &diagnostics));
+    assert_int_equal(read(reader, text, sizeof text), 5);
+    assert_string_equal(text, "words");
+    OutputFile file;
+    assert_true(file_create(&file, "pipe", &diagnostics));
+    file_abandon(&file);
+    close(reader);
+    assert_int_equal(symlink("/dev/null", "nowhere"), 0);
+    assert_true(file_write_all("nowhere", "words", 5, &diagnostics));
+    assert_int_equal(lstat("nowhere", &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    assert_int_equal(lstat("pipe", &status), 0);
+    assert_true(S_ISFIFO(status.st_mode));
+    assert_int_equal(symlink("/dev/full", "full"), 0);
+    assert_false(file_write_all("full", "words", 5, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "cannot write");
+    assert_no_leftovers();
+    must_run("rm pipe nowhere full");
+}
+
 static void temporary_files_do_not_follow_links(void **state)
 {
     (void)state;
@@ -181,6 +211,7 @@ int main(void)
         cmocka_unit_test(the_list_is_not_trusted_with_more_than_files),
         cmocka_unit_test(directories_in_it_have_lists_of_their_own),
         cmocka_unit_test(what_comes_meanwhile_is_kept),
+        cmocka_unit_test(devices_and_pipes_are_written_to),
         cmocka_unit_test(temporary_files_do_not_follow_links),
     };
     return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);
