@@ -83,7 +83,7 @@ static const char train_head[] =
     "directory=$(CDPATH='' cd -- \"$(dirname -- \"$0\")\" && pwd -P) || exit 6\n"
     "\n"
     "# The options that concern the launcher; the programs check all of them.\n"
-    "retries=0 checkpoint='' expected=''\n"
+    "retries=0 checkpoint='' insecure='' expected=''\n"
     "@SITE_DEFAULTS@"
     "for argument; do\n"
     "    case $expected in\n"
@@ -97,6 +97,7 @@ static const char train_head[] =
     "    --retries=*) retries=${argument#*=} ;;\n"
     "    --checkpoint) expected=checkpoint ;;\n"
     "    --checkpoint=*) checkpoint=${argument#*=} ;;\n"
+    "    --insecure) insecure=1 ;;\n"
     "@SITE_OPTIONS@"
     "    --help) exec \"$directory\"/@FIRST@ --help ;;\n"
     "    esac\n"
@@ -218,6 +219,7 @@ static void print_mark(Buffer *text, const char *name, size_t length, const Laun
     if (strcmp(word, "FIRST") == 0) buffer_print(text, "%s", plan->ranks[0].program);
     if (strcmp(word, "RANKS") == 0) buffer_print(text, "%d", plan->rank_count);
     if (strcmp(word, "SITE") == 0) buffer_print(text, "%s", plan->site);
+    if (strcmp(word, "HOSTS") == 0) print_hosts(text, plan, " ", "");
     if (strcmp(word, "THREADS") == 0) {
         if (threads_are_known(plan))
             buffer_print(text, "%d", most_threads(plan));
@@ -232,11 +234,17 @@ static void print_train(Buffer *text, const LaunchPlan *plan)
 {
     bool elsewhere = any_elsewhere(plan);
     print_template(text, train_head, plan);
-    if (elsewhere)
+    if (elsewhere) {
         buffer_print(text, "bind=''\n");
-    else
+        print_template(text, launch_network_check, plan);
+        print_network_settings(text, &plan->network);
+        print_own_address(text, &plan->network);
+        buffer_print(text, "%s", launch_network_environment);
+    } else {
         print_template(text, train_local, plan);
-    buffer_print(text, "\nlaunch() {\n    exec $apart \"$mpiexec\" $bind");
+    }
+    buffer_print(text, "\nlaunch() {\n%s    exec $apart \"$mpiexec\" $bind",
+                 elsewhere ? "    forget_environment\n" : "");
     if (elsewhere) {
         buffer_print(text, " -hosts ");
         print_hosts(text, plan, ",", ":1");
@@ -261,6 +269,7 @@ static void print_config(Buffer *text, const LaunchPlan *plan)
     for (int r = 0; r < plan->rank_count; r++) {
         const LaunchRank *rank = &plan->ranks[r];
         if (r == 0 && any_elsewhere(plan)) {
+            print_network_options(text, &plan->network);
             buffer_print(text, "-hosts ");
             print_hosts(text, plan, ",", ":1");
             buffer_print(text, " ");
@@ -297,8 +306,12 @@ static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
     buffer_print(text, "if [ $# -gt 0 ]; then\n"
                        "    SKYCC_OPTIONS=$(printf '%%s\\n' \"$@\" '')\n"
                        "    export SKYCC_OPTIONS=\"$SKYCC_OPTIONS\n\"\n"
-                       "fi\n"
-                       "exec srun --mpi=pmi2");
+                       "fi\n");
+    if (any_elsewhere(plan)) {
+        print_network_settings(text, &plan->network);
+        buffer_print(text, "%sforget_environment\n", launch_network_environment);
+    }
+    buffer_print(text, "exec srun --mpi=pmi2");
     if (any_elsewhere(plan)) {
         buffer_print(text, " --distribution=arbitrary --nodelist=");
         print_hosts(text, plan, ",", "");

@@ -4,6 +4,7 @@
 #define CODEGEN_LINK_LAUNCH_H
 
 #include "base/diagnostics.h"
+#include "codegen/link/launch_network.h"
 
 typedef struct LaunchRank {
     const char *program; /* file name in the directory: "stage-00" */
@@ -17,6 +18,7 @@ typedef struct LaunchPlan {
     int rank_count;
     const char
         *site; /* whose ranks these are, reached by those of other sites through its gateway; NULL: all of a run */
+    LaunchNetwork network; /* where they are on several hosts */
 } LaunchPlan;
 
 /* Writes the files into `directory`; they name programs relative to where they lie. Errors: a host or prefix that a

@@ -101,7 +101,11 @@ static bool make_folder(const StagePrograms *pipeline, const Cluster *cluster, c
                                 .threads = device->threads,
                                 .prefix = cluster->targets[device->target].launch};
     }
-    LaunchPlan plan = {ranks, (int)count, among_others ? pipeline->sites[site]->name : NULL};
+    LaunchPlan plan = {
+        .ranks = ranks,
+        .rank_count = (int)count,
+        .site = among_others ? pipeline->sites[site]->name : NULL,
+        .network = {cluster->network.interface, cluster->network.first_port, cluster->network.last_port}};
     bool ok = launch_files_write(&plan, folder, diagnostics);
     if (ok && among_others)
         ok = write_site_file(pipeline, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&

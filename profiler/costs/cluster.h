@@ -59,14 +59,21 @@ typedef struct ClusterLink {
     double bandwidth_Bps; /* bytes per second in each direction; INFINITY where communication is free */
 } ClusterLink;
 
+/* What processes of one run of mpiexec use to reach each other, where they are on several hosts. */
+typedef struct ClusterNetwork {
+    const char *interface;     /* its name, or the IPv4 subnet that it is in, such as "10.1.0.0/16"; NULL: any */
+    int first_port, last_port; /* where they listen; 0: anywhere */
+} ClusterNetwork;
+
 typedef struct Cluster {
     Arena arena;
     ClusterTarget *targets; /* targets[0] is "native" */
     int target_count;
-    ClusterDevice *devices;  /* in file order, `count` expanded: "edge-1" becomes "edge-1.0", "edge-1.1" ... */
-    int device_count;        /* at least 1 */
-    ClusterSite *sites;      /* in file order */
-    int site_count;          /* 0: all devices trust each other, in one run of mpiexec */
+    ClusterDevice *devices; /* in file order, `count` expanded: "edge-1" becomes "edge-1.0", "edge-1.1" ... */
+    int device_count;       /* at least 1 */
+    ClusterSite *sites;     /* in file order */
+    int site_count;         /* 0: all devices trust each other, in one run of mpiexec */
+    ClusterNetwork network;
     bool has_links;          /* false: the file names no link at all, communication is free */
     const char **zone_names; /* unique: a region, or a device or group that a link names; for devices without region
                                 their site, or "" */

@@ -42,6 +42,8 @@ bool cluster_read_sites(ClusterReader *reader, YamlNode *sites);
 bool cluster_read_site_name(ClusterReader *reader, YamlNode *node, const char *object, int *site);
 /* Once devices and regions are known: that no region is in two sites. */
 bool cluster_check_sites(ClusterReader *reader);
+/* Reads `interface` and `ports` (NULL: absent). */
+bool cluster_read_network(ClusterReader *reader, YamlNode *interface, YamlNode *ports);
 /* Reads `default_link` and `links` (NULL: absent), and fills in the cluster's zones and links. */
 bool cluster_read_links(ClusterReader *reader, YamlNode *default_link, YamlNode *links);
 

@@ -1,5 +1,5 @@
 /* Reads cluster files: targets, devices and who keeps raw tensors; cluster_sites.c reads the sites, cluster_links.c the
- * links. */
+ * links, cluster_network.c what joins the hosts of one site. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -369,7 +369,8 @@ static bool read_keep(ClusterReader *reader, YamlNode *node)
 static bool read_cluster(ClusterReader *reader)
 {
     YamlMember members[] = {{"targets", false, NULL},      {"sites", false, NULL}, {"devices", true, NULL},
-                            {"default_link", false, NULL}, {"links", false, NULL}, {"keep", false, NULL}};
+                            {"default_link", false, NULL}, {"links", false, NULL}, {"keep", false, NULL},
+                            {"interface", false, NULL},    {"ports", false, NULL}};
     bool ok = yaml_members(&reader->yaml, reader->yaml.root, NULL, members, COUNT(members));
     if (reader->yaml.root->type != YAML_MAPPING_NODE) return false;
     ok &= read_targets(reader, members[0].value);
@@ -377,6 +378,7 @@ static bool read_cluster(ClusterReader *reader)
     if (!cluster_read_sites(reader, members[1].value)) return false;
     if (!members[2].value || !read_devices(reader, members[2].value) || !cluster_check_sites(reader)) return false;
     ok &= cluster_read_links(reader, members[3].value, members[4].value);
+    ok &= cluster_read_network(reader, members[6].value, members[7].value);
     return read_keep(reader, members[5].value) && ok;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "runtime/train/handshake.h"
+#include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
 #include "runtime/train/train.h"
 
@@ -37,6 +38,7 @@ int main(int argument_count, char **arguments)
     arguments = training_options_with_environment(&arena, &argument_count, arguments);
     if (training_options_parse(&options, argument_count, arguments, &arena, &diagnostics) && !options.help)
         training_options_suit(&options, &sky_program, &diagnostics);
+    interface_choose(&diagnostics);
     state->timeout = options.timeout;
     MPI_Init(NULL, NULL);
     int exit_code = run(&options, &diagnostics, state);

@@ -224,6 +224,10 @@ static const Option rows[] = {
      .detail = "Of several sites: write to _FILE_, at the end, what crossed from this one to others and from them: per "
                "tensor of the plan's list, and per kind of message beside them, how often and how many bytes. *skycc "
                "verify --audit* compares it with the plan."},
+    {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure),
+     .help = "start ranks on hosts with public addresses, too, although nothing that they send is encrypted",
+     .detail = "Start ranks on hosts with public addresses, too, although nothing that they send is encrypted, and "
+               "whoever reaches mpiexec's port can end the run."},
     {"quiet", 0, NULL, TRAIN, OPTION_FLAG, FIELD(quiet), .help = "print nothing but errors"},
     {"help", 0, NULL, TRAIN, OPTION_FLAG, FIELD(help), .help = "print this"},
 };

@@ -36,7 +36,7 @@ typedef struct TrainingOptions {
     Metric keep_best;               /* METRIC_COUNT: none */
     int64_t patience;               /* evaluations; 0: without end */
     int64_t retries;                /* DIR/train's own matter: programs only check it */
-    bool resume, emulate, quiet, help, no_shuffle;
+    bool resume, emulate, quiet, help, no_shuffle, insecure;
     double timeout;      /* seconds; 0: wait for ever */
     const char *key;     /* and the next: DIR/SITE/train's own matter */
     double site_timeout; /* seconds; 0: wait for ever */

@@ -2,12 +2,16 @@
 import json
 import os
 import subprocess
+import sys
 import time
 import typing
 
 import network
 
-TRAFFIC = os.path.join(os.path.dirname(os.path.realpath(__file__)), "traffic.py")
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+TRAFFIC = f"{HERE}/traffic.py"
+sys.path.append(f"{ROOT}/tests/common")  # for cases that write tensors
 LONGEST = 60  # seconds that may pass until what must come is there, on a machine that does much else
 
 
@@ -63,6 +67,13 @@ class Bench:
             self._pair = self.network(["one", "other"])
         self._pair.set_link("one", "other", link)
         return self._pair
+
+    def command(self, words):
+        """Runs it here; what it prints, if it succeeds."""
+        environment = {"SKYCC_CACHE": f"{self.build}/kernel-cache", **os.environ}
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        expect(done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
+        return done.stdout
 
     def close(self):
         if self._pair:

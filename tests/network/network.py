@@ -21,6 +21,7 @@ mount -t sysfs sysfs /sys
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/sshd
 mount --bind "$2" /etc/hosts
 hostname "$1"
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
@@ -34,7 +35,29 @@ FIRST = 'read process rest </proc/self/stat; ' + SETUP + 'echo "$process"; exec 
 DEVICE = """
 link set eth0 address 02:00:00:00:00:01 arp off mtu %d txqueuelen 10000 up
 address add %s/32 dev eth0
-route add 10.0.0.0/8 dev eth0
+route add default dev eth0
+"""
+
+
+# Everybody who has the key may enter as root, by the network's own keys and settings alone.
+SSHD = """
+HostKey %(folder)s/ssh/key
+AuthorizedKeysFile %(folder)s/ssh/key.pub
+AcceptEnv none
+ListenAddress 0.0.0.0
+PasswordAuthentication no
+PermitRootLogin yes
+PidFile none
+StrictModes no
+Subsystem sftp internal-sftp
+UsePAM no
+"""
+SSH = """
+BatchMode yes
+IdentitiesOnly yes
+IdentityFile %(folder)s/ssh/key
+UserKnownHostsFile %(folder)s/ssh/known
+LogLevel ERROR
 """
 
 
@@ -72,11 +95,17 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def write_file(path, text, mode=0o644):
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
 class Host:
     """Commands run on it as root, in the folder of whoever asks if the host has it."""
 
     def __init__(self, name, address, hosts_file):
-        self.name, self.address = name, address
+        self.name, self.address, self._servers = name, address, []
         self._holder = subprocess.Popen(
             ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private", "sh", "-c", FIRST, "sh", name, hosts_file],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
@@ -107,9 +136,17 @@ class Host:
             raise RuntimeError(f"{' '.join(map(str, command))} on {self.name} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 
+    def serve(self, port, *command):
+        """Starts a server; returns when it listens. It lives as long as the host."""
+        self._servers.append(self.start(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        listens = f'until ss -Hltn "sport = :{port}" | grep -q .; do sleep 0.01; done'
+        self.check("sh", "-c", listens)
+
     def close(self):
         """Kills all of its processes at once, as if the power failed."""
         self._holder.kill()
+        for server in self._servers:
+            server.wait()
         self._holder.wait()
         self._holder.stdout.close()
 
@@ -117,19 +154,18 @@ class Host:
 class Network:
     """`folder` is one that all hosts see under that name; it is removed in the end."""
 
-    def __init__(self, switch, names, link=Link(), mtu=1500, seed=1):
+    def __init__(self, switch, names, link=Link(), mtu=1500, seed=1, addresses=None):
         self.folder = tempfile.mkdtemp(prefix="skycc-network-", dir="/var/tmp")
         self.hosts, self._switch, self._program, self._seed, self._mtu = {}, None, switch, seed, mtu
         try:
-            self._begin(names, link)
+            self._begin(names, link, addresses or {name: f"10.77.{number}.1" for number, name in enumerate(names, 1)})
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, names, link):
+    def _begin(self, names, link, addresses):
         self._switch = subprocess.Popen([self._program, str(self._seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=end_with_parent)
-        addresses = {name: f"10.77.{number}.1" for number, name in enumerate(names, 1)}
         with open(f"{self.folder}/hosts", "w") as file:
             file.write("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items()))
         for name, address in addresses.items():
@@ -171,6 +207,22 @@ class Network:
     def heal(self, one, other):
         for start, end in ((one, other), (other, one)):
             self.ask("heal", start, end)
+
+    def serve_ssh(self):
+        """Every host gets a server, and all may enter each other; returns a folder whose `ssh` knows how, for PATH."""
+        folder = f"{self.folder}/ssh"
+        os.mkdir(folder)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
+        with open(f"{folder}/key.pub") as file:
+            key = " ".join(file.read().split()[:2])
+        write_file(f"{folder}/known", "".join(f"{name} {key}\n{host.address} {key}\n" for name, host in self.hosts.items()))
+        write_file(f"{folder}/server", SSHD % {"folder": self.folder})
+        write_file(f"{folder}/client", SSH % {"folder": self.folder})
+        os.mkdir(f"{folder}/bin")
+        write_file(f"{folder}/bin/ssh", f"#!/bin/sh\nexec {shutil.which('ssh')} -F {folder}/client \"$@\"\n", 0o755)
+        for host in self.hosts.values():
+            host.serve(22, "/usr/sbin/sshd", "-D", "-e", "-f", f"{folder}/server")
+        return f"{folder}/bin"
 
     def traffic(self, one, other):
         """From one to the other: (frames, bytes) by what became of them, and frames that it did not let in."""

@@ -7,7 +7,7 @@ from case import TRAFFIC, case, eventually, expect, measure, transfer
 from network import Link
 
 
-@case("hosts have names and files of their own", quick=True)
+@case("switch: hosts have names and files of their own", quick=True)
 def own_files(bench):
     net = bench.pair(Link())
     for host in ("one", "other"):
@@ -19,7 +19,7 @@ def own_files(bench):
     expect(len(processes) < 8, f"it sees processes of others: {processes}")
 
 
-@case("a round trip takes twice the latency", quick=True)
+@case("switch: a round trip takes twice the latency", quick=True)
 def latency(bench):
     seconds = 0.015
     net, best = bench.pair(Link(latency=seconds, bandwidth=12.5e6)), []
@@ -33,7 +33,7 @@ def latency(bench):
     return f"{best[0] * 1e3:.2f} ms of {2e3 * seconds:g}"
 
 
-@case("a TCP stream gets the bandwidth", quick=True)
+@case("switch: a TCP stream gets the bandwidth", quick=True)
 def bandwidth(bench):
     rate, size = 2.5e6, 1500000
     net, ports, share = bench.pair(Link(latency=0.005, bandwidth=rate)), iter(range(5000, 6000)), []
@@ -48,7 +48,7 @@ def bandwidth(bench):
     return f"{share[0]:.3f} of it"
 
 
-@case("frames are lost as often as was set", quick=True)
+@case("switch: frames are lost as often as was set", quick=True)
 def loss(bench):
     with bench.network(["one", "other"], Link(loss=0.05), seed=3) as net:
         measure(net["one"], "shower", "other", 5000, 4000)
@@ -61,7 +61,7 @@ def loss(bench):
         return f"{traffic['lost'][0]} of 4000"
 
 
-@case("a cut link carries nothing, a healed one does", quick=True)
+@case("switch: a cut link carries nothing, a healed one does", quick=True)
 def cut(bench):
     net = bench.pair(Link(latency=0.001))
     net.cut("one", "other")
@@ -73,7 +73,7 @@ def cut(bench):
     eventually(lambda: measure(net["one"], "ping", "other", 1)["trips"] != [None], "no answer came when the link was healed")
 
 
-@case("nobody connects to a host behind NAT, which itself connects", quick=True)
+@case("switch: nobody connects to a host behind NAT, which itself connects", quick=True)
 def inward(bench):
     net = bench.pair(Link(latency=0.001))
     net.ask("inward", "other", "no")
@@ -86,7 +86,7 @@ def inward(bench):
     net.ask("inward", "other", "yes")
 
 
-@case("captures hold what was sent", quick=True)
+@case("switch: captures hold what was sent", quick=True)
 def capture(bench):
     net = bench.pair(Link())
     path = f"{net.folder}/capture.pcap"
@@ -99,7 +99,7 @@ def capture(bench):
     expect(b"in plain text" in captured, "what was sent is not in the capture")
 
 
-@case("three networks: latency and bandwidth")
+@case("switch: three networks: latency and bandwidth")
 def three(bench):
     """Those on which sites are tried, with the numbers that they reach here."""
     said = []

@@ -31,7 +31,9 @@ static const char complete[] =
     "  - {between: [paris, tokyo], latency: 110ms, bandwidth: 600Mbit}\n"
     "  - {between: [tokyo, tokyo], latency: 50us, bandwidth: 5GB/s}\n"
     "  - {between: [edge-1, cloud.1], latency: 7ms, bandwidth: 1Gbit}\n"
-    "keep: {inputs: edge-1, labels: cloud.2}\n";
+    "keep: {inputs: edge-1, labels: cloud.2}\n"
+    "interface: 10.1.0.0/16\n"
+    "ports: 20000-20999\n";
 
 /* Reads `text` as a cluster file; it must be accepted with this many warnings. */
 static Cluster read_good(const char *text, int warnings)
@@ -74,6 +76,9 @@ static void a_complete_file_is_read(void **state)
     assert_null(laptop->region);
     assert_int_equal(cluster.keep_inputs, 0);
     assert_int_equal(cluster.keep_labels, 3);
+    assert_string_equal(cluster.network.interface, "10.1.0.0/16");
+    assert_int_equal(cluster.network.first_port, 20000);
+    assert_int_equal(cluster.network.last_port, 20999);
     assert_int_equal(cluster_find_device(&cluster, "cloud.1"), 2);
     assert_int_equal(cluster_find_device(&cluster, "cloud"), -1);
     cluster_free(&cluster);
@@ -253,6 +258,15 @@ static void bad_links_targets_and_keeps_are_refused(void **state)
     refuses(TWO "targets: [{name: native, triple: x86_64-linux-gnu}]\n", "'native' is built in");
     refuses(TWO "targets: [{name: t, triple: u}, {name: t, triple: v}]\n", "two targets are named 't'");
     refuses(TWO "targets: 3\n", "targets: must be a list");
+    refuses(TWO "interface: eth0;id\n", "interface 'eth0;id' may have letters");
+    refuses(TWO "interface: 10.1.0.0/33\n", ":2:12: error: interface '10.1.0.0/33' is neither");
+    refuses(TWO "interface: 10.1.0/16\n", "is neither a name nor an IPv4 subnet");
+    refuses(TWO "interface: an-interface-of-24-bytes\n", "is neither a name");
+    refuses(TWO "ports: 20000\n", ":2:8: error: ports '20000' are no range");
+    refuses(TWO "ports: 20000-20010\n", "at least 16 ports");
+    refuses(TWO "ports: 1-20010\n", "from 1024 to 65535");
+    refuses(TWO "ports: 20000-70000\n", "are no range");
+    refuses(TWO "ports: 20000-20100x\n", "are no range");
 #undef TWO
 }
 

@@ -121,6 +121,8 @@ static void launch_files_work_from_anywhere(void **state)
     assert_printed("usage: train");
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data 'no data'"), 1);
     assert_printed("no data: error: cannot open");
+    assert_int_equal(run("SKYCC_SUBNET=240.0.0.0/30 TOY_STAGES=0,1 'a place/train' --data data --steps 1"), 1);
+    assert_printed("error: 240.0.0.0/30: this host has no interface in this subnet");
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data data --steps none"), 2);
     assert_int_equal(run("MPIEXEC=no-mpiexec 'a place/train' --data data"), 6);
     assert_printed("no-mpiexec is not installed");
@@ -136,9 +138,10 @@ static void launch_files_reach_other_hosts(void **state)
     assert_int_equal(run("printf '#!/bin/sh\\n[ $1 != -x ] || shift\\nshift\\nexec sh -c \"$*\"\\n' > launcher && "
                          "chmod +x launcher"),
                      0);
-    assert_int_equal(run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
-                         "TOY_STAGES=0,1 timeout 300 far/train --data $PWD/data --steps 3 --log $PWD/log"),
-                     0);
+    assert_int_equal(
+        run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
+            "TOY_STAGES=0,1 SKYCC_KEEP=TOY_STAGES timeout 300 far/train --data $PWD/data --steps 3 --log $PWD/log"),
+        0);
     assert_losses("log", expected);
     free(expected);
 }
@@ -148,12 +151,13 @@ static void hosts_that_no_launcher_understands_are_refused(void **state)
     (void)state;
     Diagnostics diagnostics = {0};
     const LaunchRank bad[] = {{"stage-00", "a;b", 1, NULL}, {"stage-00", "-x", 1, NULL}, {"stage-00", NULL, 1, "a'b"}};
-    for (int i = 0; i < 3; i++) assert_false(launch_files_write(&(LaunchPlan){&bad[i], 1, NULL}, ".", &diagnostics));
+    for (int i = 0; i < 3; i++)
+        assert_false(launch_files_write(&(LaunchPlan){.ranks = &bad[i], .rank_count = 1}, ".", &diagnostics));
     assert_int_equal(diagnostics.errors, 3);
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
     const LaunchRank far[] = {{"stage-00", "one.example", 4, NULL}, {"stage-01", NULL, 0, "emulator -x"}};
-    assert_true(launch_files_write(&(LaunchPlan){far, 2, NULL}, ".", &diagnostics));
+    assert_true(launch_files_write(&(LaunchPlan){.ranks = far, .rank_count = 2}, ".", &diagnostics));
     assert_int_equal(run("cat run.mpi train"), 0);
     assert_printed(
         "-hosts one.example:1,localhost:1 -n 1 -env OMP_NUM_THREADS 4 ./stage-00\n-n 1 emulator -x ./stage-01\n");

@@ -93,5 +93,5 @@ void write_launch_files(const char *name, const char *first_host, const char *se
     const LaunchRank ranks[] = {{"stage-00", first_host, 1, NULL}, {"stage-01", second_host, 1, ""}};
     assert_int_equal(
         run("mkdir '%s' && cp %s '%s/stage-00' && cp %s '%s/stage-01'", name, TOY_PROGRAM, name, TOY_PROGRAM, name), 0);
-    assert_true(launch_files_write(&(LaunchPlan){ranks, 2, NULL}, name, &diagnostics));
+    assert_true(launch_files_write(&(LaunchPlan){.ranks = ranks, .rank_count = 2}, name, &diagnostics));
 }

@@ -1,0 +1,90 @@
+"""Runs on hosts of one site: mpiexec over ssh, between namespaces."""
+import os
+
+import numpy as np
+
+from case import ROOT, case, expect
+from network import Link
+
+import safetensors_files
+
+ROWS, LENGTH = 16, 8
+CLUSTER = """
+devices:
+  - {name: one, host: one, threads: 1, memory: 1GiB}
+  - {name: two, host: two, threads: 1, memory: 1GiB}
+interface: %s
+ports: 20000-20999
+"""
+TRAINING = ["--steps", "3", "--seed", "5", "--quiet"]
+
+
+def write_data(path):
+    draw = np.random.RandomState(1)
+    safetensors_files.write(path, {
+        "input_ids": draw.randint(0, 60, (ROWS, LENGTH)).astype(np.int32),
+        "attention_mask": np.ones((ROWS, LENGTH), np.int32),
+        "token_type_ids": np.zeros((ROWS, LENGTH), np.int32),
+        "labels": draw.randint(0, 2, ROWS).astype(np.int32),
+    })
+
+
+def compile_nano(bench, net, cluster, name):
+    """A small BERT in a stage for each device of the cluster; returns the folder."""
+    with open(f"{net.folder}/{name}.yaml", "w") as file:
+        file.write(cluster)
+    bench.command([bench.skycc, "compile", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d", f"{net.folder}/{name}.yaml",
+                   "-o", f"{net.folder}/{name}", "--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even", "--quiet"])
+    write_data(f"{net.folder}/data")
+    return f"{net.folder}/{name}"
+
+
+def losses(log):
+    with open(log) as file:
+        return [line.split(",")[:2] for line in file]
+
+
+@case("mpi: two hosts of a site train as one does", quick=True)
+def two_hosts(bench):
+    """With an environment that nobody else is to see, and a network that only the subnet names."""
+    with bench.network(["one", "two"], Link(latency=0.001, bandwidth=12.5e6)) as net:
+        environment = {**os.environ, "PATH": f"{net.serve_ssh()}:{os.environ['PATH']}", "TOKEN_OF_MINE": "open sesame", "OMP_WAIT_POLICY": "passive"}
+        alone = compile_nano(bench, net, "devices:\n  - {name: one, threads: 1, memory: 1GiB}\n", "alone")
+        apart = compile_nano(bench, net, CLUSTER % "10.77.0.0/16", "apart")
+        net["one"].check(f"{alone}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/alone.csv", *TRAINING, env=environment)
+        path = f"{net.folder}/capture.pcap"
+        net.ask("capture", path)
+        net["one"].check(f"{apart}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
+        net.ask("capture")
+        expect(len(losses(f"{net.folder}/alone.csv")) == 4 and losses(f"{net.folder}/apart.csv") == losses(f"{net.folder}/alone.csv"), "other losses")
+        with open(path, "rb") as file:
+            captured = file.read()
+        expect(b"hydra" in captured or b"stage-01" in captured, "nothing of the run is in the capture")
+        for secret in (b"TOKEN_OF_MINE", b"open sesame"):
+            expect(secret not in captured, f"{secret} went over the network")
+        outside = ports_outside(captured)
+        expect(outside == 0, f"{outside} connections went to other ports than 22 and 20000-20999")
+        return f"{len(captured)} bytes sent"
+
+
+def ports_outside(captured):
+    """Counts SYNs (without ACK) of a capture by where they go."""
+    place, outside = 24, 0
+    while place + 16 <= len(captured):
+        size = int.from_bytes(captured[place + 8:place + 12], "little")
+        frame = captured[place + 16:place + 16 + size]
+        place += 16 + size
+        if len(frame) >= 54 and frame[23] == 6 and frame[47] & 0x12 == 0x02:
+            port = int.from_bytes(frame[36:38], "big")
+            outside += port != 22 and not 20000 <= port <= 20999
+    return outside
+
+
+@case("mpi: public addresses are refused", quick=True)
+def public(bench):
+    with bench.network(["one", "two"], Link(), addresses={"one": "10.77.1.1", "two": "93.184.215.14"}) as net:
+        apart = compile_nano(bench, net, CLUSTER % "eth0", "apart")
+        done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", *TRAINING)
+        expect(done.returncode == 1 and "93.184.215.14" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
+        done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", "--insecure", *TRAINING, env={**os.environ, "MPIEXEC": "echo"})
+        expect(done.returncode == 0 and "-hosts one:1,two:1" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
