@@ -6,12 +6,12 @@
 #include "driver/commands/commands.h"
 
 static RunCommand *const commands[COMMAND_COUNT] = {
-    [COMMAND_CHECK] = check_command,   [COMMAND_BERT] = bert_command,     [COMMAND_COMPILE] = compile_command,
-    [COMMAND_PROBE] = probe_command,   [COMMAND_PLAN] = plan_command,     [COMMAND_EXPLAIN] = explain_command,
-    [COMMAND_DIFF] = diff_command,     [COMMAND_VERIFY] = verify_command, [COMMAND_PLOT] = plot_command,
-    [COMMAND_RUN] = run_command,       [COMMAND_EXPORT] = export_command, [COMMAND_TOKENIZE] = tokenize_command,
-    [COMMAND_IMPORT] = import_command, [COMMAND_HEAD] = head_command,     [COMMAND_PREDICT] = predict_command,
-    [COMMAND_KEY] = key_command,
+    [COMMAND_CHECK] = check_command,   [COMMAND_BERT] = bert_command,         [COMMAND_COMPILE] = compile_command,
+    [COMMAND_PROBE] = probe_command,   [COMMAND_PLAN] = plan_command,         [COMMAND_EXPLAIN] = explain_command,
+    [COMMAND_DIFF] = diff_command,     [COMMAND_VERIFY] = verify_command,     [COMMAND_PLOT] = plot_command,
+    [COMMAND_RUN] = run_command,       [COMMAND_EXPORT] = export_command,     [COMMAND_TOKENIZE] = tokenize_command,
+    [COMMAND_IMPORT] = import_command, [COMMAND_HEAD] = head_command,         [COMMAND_PREDICT] = predict_command,
+    [COMMAND_KEY] = key_command,       [COMMAND_FEDERATE] = federate_command, [COMMAND_COORDINATE] = coordinate_command,
 };
 
 static void print_help(FILE *stream)
@@ -23,7 +23,7 @@ static void print_help(FILE *stream)
           "\n",
           stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-9s %s\n", command_texts[i].name, command_texts[i].summary);
+        fprintf(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
     fputs("\n"
           "skycc COMMAND --help says more about one; skycc --version prints the version.\n"
           "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or "

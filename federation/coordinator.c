@@ -101,6 +101,13 @@ bool coordinator_is_done(const Coordinator *coordinator)
     return coordinator->durable && coordinator->model.round >= coordinator->federation->rounds;
 }
 
+bool coordinator_is_needless(const Coordinator *coordinator)
+{
+    bool all = coordinator_is_done(coordinator);
+    for (int s = 0; s < coordinator->federation->site_count; s++) all = all && coordinator->sites[s].has_final;
+    return all;
+}
+
 size_t coordinator_largest_request(const Coordinator *coordinator)
 {
     const Federation *federation = coordinator->federation;
@@ -244,6 +251,7 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     const SumRound *sum = &coordinator->sum;
     bool current = coordinator->durable && request->round == (uint64_t)coordinator->model.round;
     Buffer told = {0};
+    if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {
         put(coordinator, REPLY_WAIT, NULL, 0, reply);

@@ -18,6 +18,7 @@
 typedef struct SiteState {
     SiteMetrics metrics; /* of this round's offer */
     bool left_out;       /* of this round: its secrets did not fit its shares */
+    bool has_final;      /* it has said that it has the model of the last round */
     int64_t refused;     /* requests, in all */
     const char *refusal; /* the last that was said on the console in this round, so that no site can fill it */
 } SiteState;
@@ -56,6 +57,8 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
 void coordinator_tick(Coordinator *coordinator, double now);
 /* All rounds have been, and their model is on disk. */
 bool coordinator_is_done(const Coordinator *coordinator);
+/* And every site has it. */
+bool coordinator_is_needless(const Coordinator *coordinator);
 /* The greatest request that is not refused for its size. */
 size_t coordinator_largest_request(const Coordinator *coordinator);
 

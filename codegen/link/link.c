@@ -144,18 +144,18 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     return ok;
 }
 
-/* `gateway` in the directory of the archive. */
-static const char *gateway_beside(Arena *arena, const char *runtime)
+/* The program of that name in the directory of the archive. */
+static const char *program_beside(Arena *arena, const char *runtime, const char *name)
 {
     const char *slash = strrchr(runtime, '/');
-    return slash ? arena_format(arena, "%.*s/gateway", (int)(slash - runtime), runtime) : "gateway";
+    return slash ? arena_format(arena, "%.*s/%s", (int)(slash - runtime), runtime, name) : name;
 }
 
-bool link_gateway(const char *output, const LinkOptions *options, Diagnostics *diagnostics)
+bool link_beside(const char *name, const char *output, const LinkOptions *options, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
-    const char *path = runtime ? gateway_beside(&arena, runtime) : "gateway";
+    const char *path = runtime ? program_beside(&arena, runtime, name) : name;
     Diagnostics unread = {0};
     MappedFile file;
     bool ok = file_map(&file, path, &unread);
@@ -167,7 +167,7 @@ bool link_gateway(const char *output, const LinkOptions *options, Diagnostics *d
     } else {
         diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
                           "it is built and installed beside libskyrt.a, for the target of each site's first device",
-                          "the gateway between sites is not found");
+                          "the program of sites '%s' is not found", name);
     }
     arena_free(&arena);
     return ok;

@@ -82,7 +82,7 @@ static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, s
                         Diagnostics *diagnostics)
 {
     const ClusterTarget *target = &cluster->targets[stage_programs_device(pipeline, cluster, rank)->target];
-    return link_gateway(path, &(LinkOptions){.runtime = target->runtime}, diagnostics);
+    return link_beside("gateway", path, &(LinkOptions){.runtime = target->runtime}, diagnostics);
 }
 
 /* Of the ranks in `members`, which all are of one folder. */

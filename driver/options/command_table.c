@@ -116,4 +116,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "Writes NAME.key, the secret key that stays with the site, and NAME.pub, and prints the public key, "
          "which the others\nput in the cluster file (sites: [{name: ..., key: ...}]). Neither file may "
          "exist.\n"},
+    [COMMAND_FEDERATE] =
+        {"federate",
+         "a folder for every site of a federation, which keeps its data and shares the model",
+         {"skycc federate MODEL.onnx -c FEDERATION.yaml -o DIR [options]"},
+         "Compiles the model for the devices of every site. Each trains on its own rows, and their models are averaged "
+         "now and\nthen, so that nobody sees another's: DIR/SITE/train --join --data DATA.safetensors --checkpoint "
+         "CHECKPOINT\n"},
+    [COMMAND_COORDINATE] = {"coordinate",
+                            "be the coordinator of a federation, until its last round",
+                            {"skycc coordinate DIR/coordinator [options]"},
+                            "Waits for the sites of a federation, adds up their updates and keeps the model, in "
+                            "DIR/coordinator/model.safetensors.\nKilled at any point, it goes on from there.\n"},
 };

@@ -36,15 +36,17 @@ enum {
     HEAD = 1 << COMMAND_HEAD,
     PREDICT = 1 << COMMAND_PREDICT,
     KEY = 1 << COMMAND_KEY,
-    PLANNING = COMPILE | PLAN,
-    TRAINING = COMPILE | PROBE | PLAN | RUN, /* those that derive a training program */
+    FEDERATE = 1 << COMMAND_FEDERATE,
+    COORDINATE = 1 << COMMAND_COORDINATE,
+    PLANNING = COMPILE | PLAN | FEDERATE,
+    TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
     EVERY = (1 << COMMAND_COUNT) - 1
 };
 
 static const Option rows[] = {
     /* Arguments without a name in front */
     {"model", 0, "MODEL.onnx", CHECK | TRAINING | EXPORT | HEAD, OPTION_FILE, FIELD(model), .positional = true,
-     .required = CHECK | COMPILE | RUN | EXPORT | HEAD},
+     .required = CHECK | COMPILE | RUN | EXPORT | HEAD | FEDERATE},
     {"model", 0, "MODEL", PREDICT, OPTION_FILE, FIELD(model), .positional = true, .required = PREDICT},
     {"checkpoint", 0, "CHECKPOINT", EXPORT | PREDICT, OPTION_FILE, FIELD(checkpoint), .positional = true,
      .required = EXPORT,
@@ -158,10 +160,24 @@ static const Option rows[] = {
     {"cased", 0, NULL, TOKENIZE | PREDICT, OPTION_FLAG, FIELD(cased),
      .help = "the vocabulary is cased: keep capitals and accents"},
 
+    /* Federations */
+    {"federation", 'c', "FILE", FEDERATE, OPTION_FILE, FIELD(federation), .required = FEDERATE,
+     .help = "the sites, their cluster files and how they meet (federation.yaml)",
+     .detail = "The sites, their cluster files and how they meet; see *FILES*."},
+    {"directory", 0, "DIR", COORDINATE, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = COORDINATE},
+    {"key", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(key),
+     .help = "the coordinator's secret key (default: coordinator.key here)"},
+    {"listen", 0, "HOST:PORT", COORDINATE, OPTION_TEXT, FIELD(listen),
+     .help = "where to listen, if that is not the address that sites connect to",
+     .detail = "Where to listen, if that is not the address that sites connect to, as behind a router: 0.0.0.0:_PORT_ "
+               "is every address of this host."},
+    {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv),
+     .help = "write a line of CSV for every round, below those that are there"},
+
     /* What is read beside the model */
-    {"cluster", 'd', "FILE", PLANNING | PROBE, OPTION_FILE, FIELD(plan.cluster), .required = COMPILE | PROBE,
+    {"cluster", 'd', "FILE", COMPILE | PLAN | PROBE, OPTION_FILE, FIELD(plan.cluster), .required = COMPILE | PROBE,
      .help = "the devices and links (cluster.yaml)", .detail = "The devices and links; see *FILES*."},
-    {"profile", 0, "FILE", PLANNING, OPTION_FILE, FIELD(plan.profile),
+    {"profile", 0, "FILE", COMPILE | PLAN, OPTION_FILE, FIELD(plan.profile),
      .help = "times measured by skycc probe; without: estimated from the device specifications",
      .detail = "Times measured by *skycc probe*. Without it they are estimated from the device specifications."},
     {"costs", 0, "FILE", PLAN, OPTION_FILE, FIELD(costs),
@@ -250,7 +266,7 @@ static const Option rows[] = {
          "loss, that is where a mask does not keep all of them out. What is computed stays the same, and other uses "
          "of the table, as a decoder that is tied to it, pass gradients to the row as ever; optimisers treat the row "
          "like others, so that weight decay makes it smaller, in PyTorch too. May be repeated."},
-    {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN, OPTION_TEXT, .read = read_train,
+    {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train,
      .help = "train what the pattern matches, also where its use does not make it a parameter (may be repeated)",
      .detail =
          "Train the initializers whose name, or whose place in the model, the pattern matches, although *--freeze* or "
@@ -273,20 +289,21 @@ static const Option rows[] = {
          "wherever it is used, also on several devices."},
     {"untie", 0, NULL, CHECK | TRAINING, OPTION_FLAG, FIELD(load.import.untie),
      .help = "train every use of a shared initializer apart"},
-    {"init", 0, "HOW", COMPILE | RUN, OPTION_TEXT, .choices = OPTION_WORDS("none", "normal:0.02"), .read = read_init,
-     .help = "normal:STD draws the initial weights instead of taking the model's; none: the model's",
+    {"init", 0, "HOW", COMPILE | RUN | FEDERATE, OPTION_TEXT, .choices = OPTION_WORDS("none", "normal:0.02"),
+     .read = read_init, .help = "normal:STD draws the initial weights instead of taking the model's; none: the model's",
      .detail =
          "*normal:*_STD_ draws the initial weights, by parameter name, instead of taking the model's, which may then "
          "be absent: matrices are normal with that standard deviation, vectors 0, except those that scale (the "
          "gains of normalisations), which are 1; *none* takes the model's (default)."},
-    {"seed", 0, "N", BERT | COMPILE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY, FIELD(seed),
-     .initial = "0", .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out"},
-    {"clip", 0, "X", COMPILE, OPTION_NUMBER, 0, 1e30, FIELD(clip), .initial = "1",
+    {"seed", 0, "N", BERT | COMPILE | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY,
+     FIELD(seed), .initial = "0",
+     .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out"},
+    {"clip", 0, "X", COMPILE | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(clip), .initial = "1",
      .help = "what DIR/train clips the norm of the gradient at (default 1; 0: not at all)",
      .detail =
          "At what norm of the whole gradient *DIR/train* scales it down, unless its own *--clip* says otherwise; 0: "
          "never. Default 1."},
-    {"target-cpu", 0, "NAME", COMPILE | PROBE | RUN, OPTION_TEXT, FIELD(target_cpu),
+    {"target-cpu", 0, "NAME", COMPILE | PROBE | RUN | FEDERATE, OPTION_TEXT, FIELD(target_cpu),
      .help = "generate code for this CPU on native targets (default: this machine's)"},
 
     /* Plans */
@@ -333,21 +350,21 @@ static const Option rows[] = {
          "Whether a stage drops what forward leaves for backward, keeps its inputs alone, and runs forward again "
          "before backward: *auto* where it does not fit its device otherwise, if that makes a better plan; *never* "
          "or *always*. The losses are the same to the last digit."},
-    {"without", 0, "DEVICE", PLANNING, OPTION_TEXT, FIELD(plan.without), .repeated = true,
+    {"without", 0, "DEVICE", COMPILE | PLAN, OPTION_TEXT, FIELD(plan.without), .repeated = true,
      .help = "leave a device out (may be repeated)"},
     {"allow-unproven", 0, NULL, VERIFY, OPTION_FLAG, FIELD(allow_unproven),
      .help = "accept a plan that calls itself proven optimal without the proof"},
-    {"add", 0, "SPEC", PLANNING | VERIFY, OPTION_TEXT, FIELD(plan.added), .repeated = true,
+    {"add", 0, "SPEC", COMPILE | PLAN | VERIFY, OPTION_TEXT, FIELD(plan.added), .repeated = true,
      .help = "one device more, such as name=x,memory=8GiB,gflops=100 or name=x,like=DEVICE (may be repeated)",
      .detail =
          "One device more, written as in a cluster file: *{name: x, memory: 8GiB, gflops: 100}* or shorter "
          "*name=x,memory=8GiB,gflops=100*. *like=*_DEVICE_ takes from another device what is not given. With *skycc "
          "plan --costs* a device has *name*, *like*, *slowdown*, *memory*, *region* and *count*, and *skycc verify* "
          "is told of it too. May be repeated."},
-    {"pin", 0, "LAYERS=DEVICE", PLANNING, OPTION_TEXT, FIELD(plan.pins), .repeated = true,
+    {"pin", 0, "LAYERS=DEVICE", COMPILE | PLAN, OPTION_TEXT, FIELD(plan.pins), .repeated = true,
      .help =
          "keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or number (may be repeated)"},
-    {"fail-above", 0, "SECONDS", PLANNING | DIFF, OPTION_NUMBER, 0, 1e9, FIELD(fail_above),
+    {"fail-above", 0, "SECONDS", COMPILE | PLAN | DIFF, OPTION_NUMBER, 0, 1e9, FIELD(fail_above),
      .help = "exit 1 if the (new) plan's step, or period if that is the objective, is longer"},
     {"emit", 0, "PHASE", COMPILE, OPTION_TEXT, .read = read_emit,
      .choices = OPTION_WORDS("graph", "train", "costs", "plan", "llvm", "asm", "obj"),
@@ -374,12 +391,16 @@ static const Option rows[] = {
     {"no-weights", 0, NULL, CHECK, OPTION_FLAG, FIELD(load.import.no_weights),
      .help = "the files with the weights need not be there"},
     {"json", 0, NULL, CHECK, OPTION_FLAG, FIELD(json), .help = "print JSON, errors and warnings included"},
+    {"output", 'o', "DIR", FEDERATE, OPTION_DIRECTORY, FIELD(output), .required = FEDERATE,
+     .help = "the directory to make: a folder for every site, by its name, and coordinator",
+     .detail = "The directory to make: a folder for every site, by its name, and _coordinator_. A former output is "
+               "replaced."},
     {"output", 'o', "DIR", COMPILE, OPTION_DIRECTORY, FIELD(output), .required = COMPILE,
      .help = "the directory to make (with --emit: the file, - for standard output)",
      .detail =
          "The directory to make. A former output of skycc is replaced: the files that its _.skycc-files_ lists. A "
          "directory that holds anything else is refused, unless with *--force*. With *--emit*: the file."},
-    {"force", 0, NULL, COMPILE, OPTION_FLAG, FIELD(force),
+    {"force", 0, NULL, COMPILE | FEDERATE, OPTION_FLAG, FIELD(force),
      .help = "write into a directory that also holds other files; these stay as they are"},
     {"output", 'o', "FILE", BERT | EXPORT | IMPORT | HEAD, OPTION_FILE, FIELD(output), .required = BERT | IMPORT | HEAD,
      .help = "the model to write; large weights go into FILE.data"},
@@ -414,7 +435,7 @@ static const Option rows[] = {
     {"verbose", 'v', NULL, CHECK, OPTION_FLAG, FIELD(verbose), .help = "list every parameter"},
     {"verbose", 'v', NULL, COMPILE | RUN, OPTION_FLAG, FIELD(verbose),
      .help = "say what is done and how long it takes"},
-    {"quiet", 'q', NULL, COMPILE | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG, FIELD(quiet),
+    {"quiet", 'q', NULL, COMPILE | FEDERATE | COORDINATE | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG, FIELD(quiet),
      .help = "print nothing but errors and warnings"},
     {"help", 'h', NULL, EVERY, OPTION_FLAG, FIELD(help), .help = "this text"},
 };

@@ -29,6 +29,8 @@ typedef enum Command {
     COMMAND_HEAD,
     COMMAND_PREDICT,
     COMMAND_KEY,
+    COMMAND_FEDERATE,
+    COMMAND_COORDINATE,
     COMMAND_COUNT
 } Command;
 
@@ -64,7 +66,8 @@ typedef struct Options {
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;
-    const char *key; /* the name of a pair of keys */
+    const char *key; /* the name of a pair of keys; of coordinate the file of the secret one */
+    const char *federation, *listen, *csv;
 } Options;
 
 typedef struct CommandText {

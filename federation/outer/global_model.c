@@ -35,6 +35,17 @@ void global_model_free(GlobalModel *model)
 
 /* ---- On disk ---- */
 
+static void write_note(SafeTensorsWriter *writer, const char *key, const char *text)
+{
+    if (text) safetensors_writer_metadata(writer, key, text);
+}
+
+static const char *read_note(GlobalModel *model, const SafeTensors *file, const char *key)
+{
+    const char *text = safetensors_metadata(file, key);
+    return text ? arena_string(&model->arena, text) : NULL;
+}
+
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
@@ -44,6 +55,9 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
     safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
+    write_note(writer, "frozen", model->frozen);
+    write_note(writer, "lora", model->lora);
+    write_note(writer, "tied", model->tied);
     for (size_t i = 0; i < model->tensor_count; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
@@ -130,8 +144,11 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
         names[count] = arena_string(&arena, file.tensors[i].name);
         shapes[count++] = file.tensors[i].shape;
     }
-    safetensors_close(&file);
     global_model_open(model, identity, names, shapes, count, momentum && has_momentum);
+    model->frozen = read_note(model, &file, "frozen");
+    model->lora = read_note(model, &file, "lora");
+    model->tied = read_note(model, &file, "tied");
+    safetensors_close(&file);
     arena_free(&arena);
     if (!global_model_read(model, path, diagnostics)) return false;
     if (momentum && !has_momentum && model->round > 0)

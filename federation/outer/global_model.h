@@ -25,6 +25,11 @@ typedef struct GlobalModel {
     GlobalTensor *tensors;
     size_t *tensor_elements;  /* of each, for fragments */
     float *values, *momentum; /* malloc'ed; momentum is NULL where none is kept */
+    /* What readers of checkpoints want to know, as metadata of the same names; NULL: nothing. */
+    const char *frozen; /* names of parameters that are not trained, a line each */
+    const char *lora;   /* the low-rank branches that are */
+    const char *tied;   /* other names of parameters, a line each: NAME, tab, what it is another name of, tab, 1 if that
+                           is to be transposed, else 0 */
 } GlobalModel;
 
 /* Makes room for tensors of these names and shapes, all zero. Names are copied. */

@@ -213,6 +213,11 @@ static const Option rows[] = {
      .help = "fail when another rank does not answer for so long; 0: never"},
     {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
      .help = "start a failed run again up to N times, from its newest checkpoint"},
+    {"join", 0, NULL, TRAIN, OPTION_FLAG, FIELD(join),
+     .help = "of a site of a federation: train and meet the others until its last round; needs --checkpoint",
+     .detail = "Of a site that *skycc federate* made: train on this site's data and meet the others, until the "
+               "federation's last round. Needs *--checkpoint*; how long and from where to train the federation says. "
+               "Started again, a site goes on."},
     {"key", 0, "FILE", TRAIN, OPTION_FILE, FIELD(key),
      .help = "of several sites: this one's secret key (default: SITE.key here, or what SKYCC_SITE_KEY names)",
      .detail = "Of several sites: the secret key of this one, as *skycc key* made it. By default _SITE.key_ in the "

@@ -38,6 +38,7 @@ typedef struct TrainingOptions {
     int64_t retries;                /* DIR/train's own matter: programs only check it */
     bool resume, emulate, quiet, help, no_shuffle, insecure;
     double timeout;      /* seconds; 0: wait for ever */
+    bool join;           /* what the launcher does, which then passes it on no more */
     const char *key;     /* and the next: DIR/SITE/train's own matter */
     double site_timeout; /* seconds; 0: wait for ever */
     const char *audit;

@@ -26,7 +26,7 @@ offers() { # WORDS WORD...
     [ "$found" = "$wanted" ] || fail "bash: $*: offers '$found' instead of '$wanted'"
 }
 
-offers "check compile" skycc c
+offers "check compile coordinate" skycc c
 offers "--microbatches" "$skycc" compile --mi
 offers "heuristic" skycc compile --allocate h
 offers "period" skycc plan --objective p
@@ -56,7 +56,7 @@ if command -v fish >/dev/null; then
         found=$(fish -c "source $completions/skycc.fish; complete -C '$2'" | cut -f 1 | tr '\n' ' ')
         [ "$found" = "$1 " ] || fail "fish: $2: offers '$found' instead of '$1 '"
     }
-    fish_offers "check compile" "skycc c"
+    fish_offers "check compile coordinate" "skycc c"
     fish_offers "heuristic" "skycc compile --allocate h"
     fish_offers "--microbatches" "skycc plan --mi"
     fish_offers "constant cosine" "train --schedule-lr c"

@@ -1,0 +1,81 @@
+/* skycc coordinate: the coordinator of a federation, until its last round. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/commands/commands.h"
+#include "federation/connect/serve.h"
+
+static volatile sig_atomic_t ended;
+
+static void end(int signal) { ended = signal; }
+
+typedef struct Coordinate {
+    const Options *options;
+    Arena arena;
+    Federation federation;
+    WireKeys keys;
+    Coordinator coordinator;
+    Server server;
+    FILE *log;
+} Coordinate;
+
+static bool open_keys(Coordinate *coordinate, Diagnostics *diagnostics)
+{
+    const char *path = coordinate->options->key ? coordinate->options->key : "coordinator.key";
+    if (!wire_keys_read(&coordinate->keys, path, diagnostics)) return false;
+    return strcmp(coordinate->keys.public_key, coordinate->federation.key) == 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
+                             "is not the key that federation.yaml has for the coordinator");
+}
+
+/* Rounds that follow those of a former run stand below them. */
+static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
+{
+    const char *path = coordinate->options->csv;
+    if (!path) return true;
+    coordinate->log = fopen(path, "ae");
+    if (!coordinate->log) return file_error(diagnostics, path, "cannot write");
+    if (ftello(coordinate->log) == 0) coordinator_log_header(&coordinate->federation, coordinate->log);
+    return true;
+}
+
+static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
+{
+    const Options *options = coordinate->options;
+    Federation *federation = &coordinate->federation;
+    FILE *console = options->quiet ? NULL : stdout;
+    const char *path = arena_format(&coordinate->arena, "%s/federation.yaml", options->folder);
+    if (!federation_read_compiled(federation, path, diagnostics) || !open_keys(coordinate, diagnostics) ||
+        !open_log(coordinate, diagnostics) ||
+        !coordinator_open(&coordinate->coordinator, federation, options->folder, console, coordinate->log, diagnostics))
+        return false;
+    const char *address = options->listen ? options->listen : federation->address;
+    if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))
+        return false;
+    if (console) {
+        printf("round %lld of %lld is next: listening at %s for %d sites\n",
+               (long long)coordinate->coordinator.model.round, (long long)federation->rounds, address,
+               federation->site_count);
+        fflush(console);
+    }
+    server_run(&coordinate->server, federation->round_timeout_s, &ended);
+    coordinator_report_traffic(&coordinate->coordinator);
+    return true;
+}
+
+int coordinate_command(const Options *options, Diagnostics *diagnostics)
+{
+    Coordinate coordinate = {.options = options};
+    struct sigaction action = {.sa_handler = end};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    bool ok = run(&coordinate, diagnostics);
+    server_close(&coordinate.server);
+    if (coordinate.coordinator.sites) coordinator_free(&coordinate.coordinator);
+    if (coordinate.log) fclose(coordinate.log);
+    wire_keys_forget(&coordinate.keys);
+    federation_free(&coordinate.federation);
+    arena_free(&coordinate.arena);
+    return !ok ? diagnostics->exit_code : ended ? 128 + ended : EXIT_OK;
+}

@@ -1,0 +1,165 @@
+#include "driver/compile/federation_start.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/compile/local_program.h"
+#include "runtime/storage/parameters.h"
+
+typedef struct Making {
+    Federation *federation;
+    FederationStart *start;
+    PlannedModel planned;
+    StageCode code;
+    LocalProgram program;
+    WeightInit init;
+    uint64_t seed;
+    Arena arena;
+} Making;
+
+static const void *data_of(const Making *making, uint32_t parameter)
+{
+    ValueId id = making->code.parameter_values[parameter];
+    bool own = !making->init.drawn || is_low_rank(&making->planned.model, id);
+    return own ? graph_value(&making->planned.model.graph, id)->data : NULL;
+}
+
+static bool check_parameter(const Making *making, uint32_t number, const char *path, Diagnostics *diagnostics)
+{
+    const SkyParameter *parameter = &making->code.stage.parameters[number];
+    Place place = {.file = path, .object = parameter->value.name};
+    if (data_of(making, number)) return true;
+    if (!making->init.drawn)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "--init normal:0.02 draws them",
+                                 "the parameter has no value");
+    return !parameter->frozen ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
+                             "a federation freezes only parameters that the model's file has", "is frozen and drawn");
+}
+
+static void note_tied(Buffer *tied, const SkyParameter *parameter)
+{
+    for (uint32_t i = 0; i < parameter->tied_name_count; i++)
+        buffer_print(tied, "%s%s\t%s\t%d", tied->size ? "\n" : "", parameter->tied_names[i].name, parameter->value.name,
+                     parameter->tied_names[i].transposed ? 1 : 0);
+}
+
+static const char *frozen_names(const Making *making, Arena *arena)
+{
+    Buffer names = {0};
+    const ImportedModel *imported = &making->planned.model.imported;
+    for (size_t i = 0; i < imported->parameter_count; i++)
+        if (imported->parameters[i].frozen)
+            buffer_print(&names, "%s%s", names.size ? "\n" : "", imported->parameters[i].name);
+    const char *text = names.size ? arena_string(arena, buffer_text(&names)) : NULL;
+    buffer_free(&names);
+    return text;
+}
+
+static void fill(Making *making, uint32_t number, float *values, size_t count)
+{
+    const SkyParameter *parameter = &making->code.stage.parameters[number];
+    const void *data = data_of(making, number);
+    if (data)
+        memcpy(values, data, count * sizeof *values);
+    else
+        parameter_draw(parameter->value.name, making->seed, parameter->initial_mean, parameter->initial_deviation,
+                       values, count);
+}
+
+static void make_model(Making *making)
+{
+    const SkyStage *stage = &making->code.stage;
+    GlobalModel *model = &making->start->model;
+    const char **names = arena_new_array(&making->arena, const char *, stage->parameter_count);
+    Shape *shapes = arena_new_array(&making->arena, Shape, stage->parameter_count);
+    uint32_t *numbers = arena_new_array(&making->arena, uint32_t, stage->parameter_count);
+    Buffer tied = {0};
+    size_t count = 0;
+    for (uint32_t p = 0; p < stage->parameter_count; p++) {
+        const SkyParameter *parameter = &stage->parameters[p];
+        if (parameter->frozen) continue;
+        names[count] = parameter->value.name;
+        shapes[count].rank = (int)parameter->value.rank;
+        for (int i = 0; i < shapes[count].rank; i++) shapes[count].dim[i] = parameter->value.dim[i];
+        numbers[count++] = p;
+        note_tied(&tied, parameter);
+        making->federation->compiled.states = parameter->state_count;
+    }
+    global_model_open(model, (Hash){0}, names, shapes, count, false);
+    for (size_t i = 0; i < count; i++)
+        fill(making, numbers[i], model->values + model->tensors[i].first, model->tensors[i].elements);
+    if (tied.size) model->tied = arena_string(&model->arena, buffer_text(&tied));
+    model->frozen = frozen_names(making, &model->arena);
+    buffer_free(&tied);
+}
+
+static Hash hash_model(const GlobalModel *model, const FederationCompiled *compiled)
+{
+    Hash hash = hash_bytes(compiled->model_hash, strlen(compiled->model_hash));
+    hash = hash_extend(hash, compiled->low_rank, strlen(compiled->low_rank));
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const GlobalTensor *tensor = &model->tensors[i];
+        hash = hash_extend(hash, tensor->name, strlen(tensor->name) + 1);
+        hash = hash_extend(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
+    }
+    return hash_extend(hash, model->values, model->elements * sizeof *model->values);
+}
+
+static void describe(Making *making)
+{
+    Federation *federation = making->federation;
+    FederationCompiled *compiled = &federation->compiled;
+    GlobalModel *model = &making->start->model;
+    char hash[33];
+    const SkyProgram *program = &making->program.program;
+    hash_format(making->planned.model.imported.onnx.hash, hash);
+    compiled->site = -1;
+    compiled->model_hash = arena_string(&federation->arena, hash);
+    compiled->optimizer = program->optimizer.kind;
+    compiled->low_rank = arena_string(&federation->arena, program->low_rank);
+    if (*program->low_rank) model->lora = arena_string(&model->arena, program->low_rank);
+    making->start->microbatch_rows = program->microbatch_size;
+}
+
+static bool make(Making *making, const char *path, Diagnostics *diagnostics)
+{
+    Graph *graph = &making->planned.model.graph;
+    StageIndex *index = stage_index_create(graph, making->planned.model.bf16_products);
+    stage_build_indexed(&making->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
+    stage_index_free(index);
+    if (making->init.drawn) weights_draw(&making->code, graph, making->init.deviation);
+    local_program_create(&making->program, &making->planned.model, &making->code);
+    bool ok = true;
+    for (uint32_t p = 0; p < making->code.stage.parameter_count; p++)
+        ok &= check_parameter(making, p, path, diagnostics);
+    if (!ok) return false;
+    make_model(making);
+    describe(making);
+    return making->start->model.elements > 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "nothing of the model is trained");
+}
+
+bool federation_start_make(FederationStart *start, Federation *federation, const char *path,
+                           const PlanModelOptions *plan, const ModelOptions *load, WeightInit init,
+                           Diagnostics *diagnostics)
+{
+    Making making = {.federation = federation, .start = start, .init = init, .seed = load->seed};
+    *start = (FederationStart){0};
+    bool ok = planned_model_load(&making.planned, plan, path, load, diagnostics);
+    if (ok && making.planned.model.graph.packing.slots)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--dim seq=N gives rows one length",
+                               "rows of several lengths are not there yet in federations");
+    ok = ok && weights_check_names(&making.planned.model, diagnostics) && make(&making, path, diagnostics);
+    local_program_free(&making.program);
+    stage_free(&making.code);
+    planned_model_free(&making.planned);
+    arena_free(&making.arena);
+    return ok;
+}
+
+void federation_start_identify(FederationStart *start, Federation *federation)
+{
+    federation->compiled.identity = federation_hash(federation, hash_model(&start->model, &federation->compiled));
+    start->model.identity = federation->compiled.identity;
+}

@@ -1,0 +1,97 @@
+#include "federation/connect/serve.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "federation/connect/sockets.h"
+#include "runtime/wire/zap.h"
+
+static WireSiteFile *known_sites(const Federation *federation)
+{
+    WireSiteFile *known = memory_allocate(sizeof *known);
+    WireSite *sites = arena_new_array(&known->arena, WireSite, (size_t)federation->site_count);
+    for (int s = 0; s < federation->site_count; s++) {
+        sites[s].name = federation->sites[s].name;
+        snprintf(sites[s].key, sizeof sites[s].key, "%s", federation->sites[s].key);
+    }
+    known->site = -1; /* the coordinator is none of them */
+    known->site_count = federation->site_count;
+    known->sites = sites;
+    return known;
+}
+
+bool server_open(Server *server, Coordinator *coordinator, const WireKeys *keys, const char *address,
+                 Diagnostics *diagnostics)
+{
+    char endpoint[320];
+    *server = (Server){.context = zmq_ctx_new(), .coordinator = coordinator};
+    server->known = known_sites(coordinator->federation);
+    server->zap = wire_zap_open(server->context);
+    if (!server->zap) bug("another handler of handshakes");
+    server->socket = wire_socket(server->context, ZMQ_REP);
+    federation_socket_options(server->socket, (int64_t)coordinator_largest_request(coordinator));
+    wire_socket_guard(server->socket, keys, WIRE_ZAP_SITES);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
+    return zmq_bind(server->socket, endpoint) == 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = address},
+                             "--listen names an address of this host, such as 0.0.0.0:PORT",
+                             "cannot be listened at: %s", zmq_strerror(zmq_errno()));
+}
+
+void server_close(Server *server)
+{
+    if (server->socket) zmq_close(server->socket);
+    if (server->zap) zmq_close(server->zap);
+    if (server->context) zmq_ctx_term(server->context);
+    WireSiteFile *known = server->known;
+    if (known) arena_free(&known->arena);
+    free(known);
+    *server = (Server){0};
+}
+
+/* The site whose key was shown in the handshake. */
+static int site_of(Server *server, zmq_msg_t *message)
+{
+    const char *user = zmq_msg_gets(message, "User-Id");
+    int site = user && *user ? atoi(user) : -1;
+    return site < server->coordinator->federation->site_count ? site : -1;
+}
+
+static void answer(Server *server)
+{
+    zmq_msg_t message, rest;
+    Buffer reply = {0};
+    zmq_msg_init(&message);
+    if (zmq_msg_recv(&message, server->socket, ZMQ_DONTWAIT) < 0) return;
+    size_t size = zmq_msg_size(&message);
+    for (bool more = zmq_msg_more(&message); more;) { /* no message of ours has several parts */
+        zmq_msg_init(&rest);
+        size = 0;
+        more = zmq_msg_recv(&rest, server->socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&rest);
+        zmq_msg_close(&rest);
+    }
+    int site = site_of(server, &message);
+    if (site >= 0)
+        coordinator_handle(server->coordinator, site, zmq_msg_data(&message), size, monotonic_seconds(), &reply);
+    zmq_send(server->socket, reply.bytes, reply.size, ZMQ_DONTWAIT);
+    zmq_msg_close(&message);
+    buffer_free(&reply);
+}
+
+void server_run(Server *server, double linger, const volatile sig_atomic_t *ended)
+{
+    zmq_pollitem_t items[] = {{.socket = server->zap, .events = ZMQ_POLLIN},
+                              {.socket = server->socket, .events = ZMQ_POLLIN}};
+    double asked = monotonic_seconds();
+    while (!*ended && !coordinator_is_needless(server->coordinator) &&
+           !(coordinator_is_done(server->coordinator) && monotonic_seconds() - asked > linger)) {
+        zmq_poll(items, 2, 200);
+        if (items[0].revents & ZMQ_POLLIN) wire_zap_answer(server->zap, server->known);
+        if (items[1].revents & ZMQ_POLLIN) {
+            answer(server);
+            asked = monotonic_seconds();
+        }
+        items[0].revents = items[1].revents = 0;
+        coordinator_tick(server->coordinator, monotonic_seconds());
+    }
+}

@@ -1,0 +1,29 @@
+/* A site's connection to the coordinator: one request, one reply, over ZeroMQ with CURVE. Both ends prove their keys. */
+#ifndef FEDERATION_CONNECT_SITE_LINK_H
+#define FEDERATION_CONNECT_SITE_LINK_H
+
+#include <signal.h>
+
+#include "federation/meeting.h"
+#include "runtime/wire/keys.h"
+
+typedef struct SiteLink {
+    void *context, *socket;
+    const Federation *federation;
+    const WireKeys *keys;               /* the site's */
+    const volatile sig_atomic_t *ended; /* a wait ends when this is not 0 */
+    bool was_silent;                    /* the last exchange had no reply */
+} SiteLink;
+
+/* Reports an address that is none. Close it in any case. */
+bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys *keys,
+                    const volatile sig_atomic_t *ended, Diagnostics *diagnostics);
+void site_link_close(SiteLink *link);
+/* An Exchange (federation/meeting.h) whose context is a SiteLink. Waits for the reply for half a minute, and longer for
+ * what is large; then connects anew. */
+bool site_link_exchange(void *link, const Buffer *request, Buffer *reply);
+
+/* What meetings need of the keys: bytes. False if a text is no key. */
+bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation);
+
+#endif

@@ -1,0 +1,342 @@
+#include "federation/member/member.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "federation/aggregate/fixed_point.h"
+#include "federation/outer/privacy.h"
+
+enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000 };
+
+/* ---- Opening ---- */
+
+static const char *key_path(Member *member)
+{
+    const char *given = member->options->key, *named = getenv("SKYCC_SITE_KEY");
+    const char *site = member->federation.sites[member->federation.compiled.site].name;
+    return given ? given : named && *named ? named : arena_format(&member->arena, "%s.key", site);
+}
+
+static bool open_keys(Member *member, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const char *path = key_path(member);
+    if (!wire_keys_read(&member->wire_keys, path, diagnostics)) return false;
+    if (strcmp(member->wire_keys.public_key, federation->sites[federation->compiled.site].key) != 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
+                                 "is not the key that federation.yaml has for site '%s'",
+                                 federation->sites[federation->compiled.site].name);
+    if (!meeting_keys(&member->keys, &member->wire_keys, federation)) bug("keys were checked when they were read");
+    return true;
+}
+
+static bool read_federation(Member *member, Diagnostics *diagnostics)
+{
+    const char *path = arena_format(&member->arena, "%s/federation.yaml", member->options->directory);
+    if (!federation_read_compiled(&member->federation, path, diagnostics)) return false;
+    return member->federation.compiled.site >= 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
+}
+
+bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
+                 Diagnostics *diagnostics)
+{
+    *member = (Member){.options = options, .ended = ended, .current = -1};
+    if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
+        !checkpoint_check_directory(options->checkpoint, diagnostics))
+        return false;
+    switch (checkpoint_lock(options->checkpoint, "member", diagnostics)) {
+    case CHECKPOINT_LOCKED: break;
+    case CHECKPOINT_LOCK_HELD:
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(options->checkpoint), NULL,
+                                 "is in use by another process that has joined");
+    default: return diagnostics->errors == 0;
+    }
+    const Federation *federation = &member->federation;
+    member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
+    member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);
+    bool began = access(member->start_path, F_OK) == 0;
+    const char *path =
+        began ? member->start_path : arena_format(&member->arena, "%s/start.safetensors", options->directory);
+    if (!began && checkpoint_newest(options->checkpoint, INT64_MAX) >= 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->checkpoint),
+                                 "name another --checkpoint directory",
+                                 "holds checkpoints of a run that is not this site's of the federation");
+    if (!global_model_open_file(&member->start, federation->compiled.identity, path, false, diagnostics)) return false;
+    tied_names_read(&member->tied, &member->start);
+    return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
+}
+
+void member_free(Member *member)
+{
+    site_link_close(&member->link);
+    wire_keys_forget(&member->wire_keys);
+    explicit_bzero(&member->keys, sizeof member->keys);
+    arena_free(&member->tied.arena);
+    global_model_free(&member->start);
+    federation_free(&member->federation);
+    arena_free(&member->arena);
+}
+
+/* ---- Talking ---- */
+
+static void say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const Member *member, const char *format, ...)
+{
+    const Federation *federation = &member->federation;
+    char text[512];
+    va_list arguments;
+    if (member->options->quiet) return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
+}
+
+/* Waits; longer each time. */
+static void pause_before(int *milliseconds)
+{
+    usleep((useconds_t)*milliseconds * 1000);
+    *milliseconds = *milliseconds * 2 < LONGEST_PAUSE_MS ? *milliseconds * 2 : LONGEST_PAUSE_MS;
+}
+
+static const char *who(const Member *member, int site)
+{
+    return site < 0 ? "the coordinator" : member->federation.sites[site].name;
+}
+
+/* One request and a reply that is one; false: there was none, and it is to be asked again. */
+static bool ask_once(Member *member, const Request *request, Buffer *bytes, Reply *reply)
+{
+    Buffer message = {0};
+    buffer_free(bytes);
+    request_put(&message, request);
+    bool ok = site_link_exchange(&member->link, &message, bytes) &&
+              reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
+    buffer_free(&message);
+    if (!ok && !*member->ended && !member->told_waiting)
+        say(member, "no reply from the coordinator at %s: asking until there is one", member->federation.address);
+    member->told_waiting = !ok;
+    return ok;
+}
+
+static bool refused(const Reply *reply, Diagnostics *diagnostics)
+{
+    diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile all sites and the coordinator together",
+                      "the coordinator refuses this site: it %.*s", (int)(reply->size < 200 ? reply->size : 200),
+                      (const char *)reply->payload);
+    return false;
+}
+
+/* Asks until there is an answer; `round` of the question. False: refused (reported), or ended. */
+static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics)
+{
+    Request request = {.kind = REQUEST_ASK, .federation = member->federation.compiled.identity, .round = round};
+    Buffer bytes = {0};
+    Reply reply;
+    int pause = FIRST_PAUSE_MS;
+    bool got = false, ok = true;
+    while (!got && !*member->ended && ok) {
+        got = ask_once(member, &request, &bytes, &reply);
+        if (!got) pause_before(&pause);
+        if (got && reply.kind == REPLY_REFUSED) ok = refused(&reply, diagnostics);
+        if (got) member->current = (int64_t)reply.round;
+    }
+    buffer_free(&bytes);
+    return got && ok;
+}
+
+/* ---- Taking the model ---- */
+
+/* Elements of one round's model into `values`; *round becomes that round. False: refused, or ended. */
+static bool fetch(Member *member, FragmentRange part, float *values, int64_t *round, Diagnostics *diagnostics)
+{
+    Buffer bytes = {0};
+    Reply reply;
+    int pause = FIRST_PAUSE_MS;
+    bool ok = true;
+    for (size_t at = part.first; at < part.end && ok && !*member->ended;) {
+        unsigned char range[16];
+        size_t count = part.end - at < MODEL_PIECE ? part.end - at : MODEL_PIECE;
+        put_u64(range, at);
+        put_u64(range + 8, count);
+        Request request = {.kind = REQUEST_MODEL,
+                           .federation = member->federation.compiled.identity,
+                           .round = (uint64_t)member->start.round,
+                           .payload = range,
+                           .size = sizeof range};
+        if (!ask_once(member, &request, &bytes, &reply) || reply.kind == REPLY_WAIT) {
+            pause_before(&pause);
+            continue;
+        }
+        ok = reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
+        if (!ok) ok = refused(&reply, diagnostics);
+        if (!ok) break;
+        if ((int64_t)reply.round != *round) { /* another round has ended meanwhile */
+            *round = (int64_t)reply.round;
+            at = part.first;
+            continue;
+        }
+        memcpy(values + at, reply.payload, reply.size);
+        at += count;
+    }
+    buffer_free(&bytes);
+    return ok && !*member->ended;
+}
+
+/* Takes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it: the
+ * fragment that met, or where rounds were missed all of it. */
+static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
+{
+    const MemberOptions *options = member->options;
+    GlobalModel *start = &member->start;
+    int64_t round = member->current;
+    FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
+    if (step < 0 || round != start->round + 1) part = (FragmentRange){0, start->elements};
+    if (round != start->round && !fetch(member, part, start->values, &round, diagnostics)) return false;
+    if (round > member->current && part.end - part.first < start->elements) { /* the fragment of one round, of two */
+        member->current = round;
+        part = (FragmentRange){0, start->elements};
+        if (!fetch(member, part, start->values, &round, diagnostics)) return false;
+    }
+    member->current = start->round = round;
+    bool ok = step < 0 ? site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
+                                               diagnostics)
+                       : site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics);
+    start->step = step < 0 ? 0 : step;
+    return ok && global_model_write(start, member->start_path, diagnostics);
+}
+
+static bool count_rows(const char *path, int64_t *rows, Diagnostics *diagnostics)
+{
+    SafeTensors file;
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    for (size_t i = 0; i < file.count; i++)
+        if (file.tensors[i].shape.rank > 0) *rows = file.tensors[i].shape.dim[0];
+    safetensors_close(&file);
+    return true;
+}
+
+/* The first checkpoint there is, where there is none. */
+static bool begin(Member *member, Diagnostics *diagnostics)
+{
+    const MemberOptions *options = member->options;
+    CheckpointManifest first = {.seed = options->seed, .shuffled = !options->no_shuffle};
+    if (checkpoint_newest(options->checkpoint, INT64_MAX) >= 0) return true;
+    return (!options->data || count_rows(options->data, &first.rows, diagnostics)) &&
+           take_model(member, -1, first, diagnostics);
+}
+
+/* ---- A meeting ---- */
+
+/* With privacy one scale serves all updates, whatever is in them: it says nothing of any. */
+static int private_exponent(const FederationPrivacy *privacy, double deviation)
+{
+    int exponent;
+    frexp(privacy->clip + 10 * deviation, &exponent);
+    return exponent;
+}
+
+static void protect(float *update, size_t count, const FederationPrivacy *privacy, double deviation)
+{
+    float most = (float)ldexp(1, private_exponent(privacy, deviation));
+    update_clip(update, count, privacy->clip);
+    update_add_noise(update, count, deviation);
+    for (size_t i = 0; i < count; i++) update[i] = fminf(fmaxf(update[i], -most), most);
+}
+
+/* What this site has to say of its round: start minus end, clipped and noisy where that is asked for. */
+static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const FederationPrivacy *privacy = &federation->privacy;
+    const GlobalModel *start = &member->start;
+    FragmentRange part = global_model_part(start, start->round, (size_t)federation->fragments);
+    size_t count = part.end - part.first;
+    if (!site_checkpoint_read(member->options->checkpoint, step, federation, start, values, diagnostics)) return false;
+    float *update = values + part.first;
+    for (size_t i = 0; i < count; i++) update[i] = start->values[part.first + i] - update[i];
+    int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
+    double deviation = privacy->noise * privacy->clip / sqrt(federation->least); /* of the least sum's noise, a share */
+    if (federation->clip_update > 0) update_clip(update, count, federation->clip_update);
+    if (privacy->clip > 0) {
+        protect(update, count, privacy, deviation);
+        weight = 1; /* or some sites would count for more than the noise hides */
+    }
+    if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
+        return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
+                                 "the update of round %" PRId64 " is not finite: nothing of it is sent", start->round);
+    if (privacy->clip > 0) meeting->exponent = private_exponent(privacy, deviation);
+    meeting->exchange = site_link_exchange;
+    meeting->context = &member->link;
+    if (!federation->hide_metrics) {
+        meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
+        meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
+    }
+    return true;
+}
+
+/* Until the round has ended. False: refused, or ended. */
+static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
+{
+    int pause = FIRST_PAUSE_MS;
+    const char *said = NULL;
+    for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
+        state = meeting_step(meeting, &member->current);
+        if (state == MEETING_REFUSED)
+            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                                     "compile all sites and the coordinator together", "the coordinator %s",
+                                     meeting->problem.text);
+        if (meeting->problem.text && meeting->problem.text != said)
+            say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
+        said = meeting->problem.text;
+        if (state == MEETING_GOES_ON) pause = FIRST_PAUSE_MS;
+        if (state == MEETING_WAITS) pause_before(&pause);
+    }
+    return !*member->ended;
+}
+
+static bool join_round(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    Meeting meeting = {0};
+    float *values = memory_allocate(member->start.elements * sizeof *values);
+    int64_t round = member->start.round;
+    bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
+    bool in = meeting.has_answered && meeting.answered >= SUM_VALUES;
+    meeting_close(&meeting);
+    free(values);
+    if (ok && !in) say(member, "round %" PRId64 " ended without this site", round);
+    return ok;
+}
+
+int member_run(Member *member, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const char *checkpoint = member->options->checkpoint;
+    bool ok = learn_round(member, ROUND_NONE, diagnostics) && begin(member, diagnostics);
+    while (ok && member->start.round < federation->rounds) {
+        int64_t step = checkpoint_newest(checkpoint, INT64_MAX), until = member->start.step + federation->local_steps;
+        bool is_current = member->current == member->start.round;
+        if (step < 0)
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL,
+                                     "has lost its checkpoints"),
+                   diagnostics->exit_code;
+        if (is_current && step < until) {
+            int code = member_train(member, until, diagnostics);
+            if (code != EXIT_OK || *member->ended) return code;
+            step = checkpoint_newest(checkpoint, INT64_MAX);
+            /* Rounds go on without those that are slow. */
+            ok = step >= until && learn_round(member, ROUND_NONE, diagnostics);
+            if (step < until) return EXIT_RUN_FAILED;
+            is_current = member->current == member->start.round;
+        }
+        if (ok && is_current) ok = join_round(member, step, diagnostics);
+        ok = ok && take_model(member, step, (CheckpointManifest){0}, diagnostics);
+    }
+    /* So that the coordinator knows that nobody needs it any more. */
+    if (ok) learn_round(member, (uint64_t)member->start.round, diagnostics);
+    return *member->ended ? 128 + *member->ended : ok ? EXIT_OK : diagnostics->exit_code;
+}

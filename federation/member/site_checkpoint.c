@@ -1,0 +1,247 @@
+#include "federation/member/site_checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/storage/parameters.h"
+
+/* ---- Names ---- */
+
+void tied_names_read(TiedNames *tied, const GlobalModel *model)
+{
+    *tied = (TiedNames){0};
+    char *lines = arena_string(&tied->arena, model->tied ? model->tied : ""), *rest = NULL;
+    size_t most = 1;
+    for (const char *at = lines; *at; at++) most += *at == '\n';
+    tied->items = arena_new_array(&tied->arena, TiedName, most);
+    for (char *line = strtok_r(lines, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *of = strchr(line, '\t'), *how = of ? strchr(of + 1, '\t') : NULL;
+        if (!how) continue;
+        *of = *how = '\0';
+        tied->items[tied->count++] = (TiedName){line, of + 1, how[1] == '1'};
+    }
+}
+
+static const GlobalTensor *find_tensor(const GlobalModel *model, const char *name)
+{
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
+    return NULL;
+}
+
+static const TiedName *find_tied(const TiedNames *tied, const char *name)
+{
+    for (size_t i = 0; i < tied->count; i++)
+        if (strcmp(tied->items[i].name, name) == 0) return &tied->items[i];
+    return NULL;
+}
+
+/* ---- Files ---- */
+
+typedef struct Checkpoint {
+    Arena arena;
+    const char *directory, *path; /* of the step */
+    CheckpointManifest manifest;
+    SafeTensors *files;
+    int open;
+} Checkpoint;
+
+static const char *file_path(Checkpoint *checkpoint, const char *name)
+{
+    return arena_format(&checkpoint->arena, "%s/%s", checkpoint->path, name);
+}
+
+static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, Diagnostics *diagnostics)
+{
+    *checkpoint = (Checkpoint){.directory = directory};
+    if (!checkpoint_read_manifest(&checkpoint->manifest, directory, step, diagnostics)) return false;
+    char *path = checkpoint_path(directory, step);
+    checkpoint->path = arena_string(&checkpoint->arena, path);
+    free(path);
+    checkpoint->files = arena_new_array(&checkpoint->arena, SafeTensors, (size_t)checkpoint->manifest.file_count);
+    for (int f = 0; f < checkpoint->manifest.file_count; f++) {
+        const CheckpointFile *entry = &checkpoint->manifest.files[f];
+        const char *name = file_path(checkpoint, entry->name);
+        if (!safetensors_open(&checkpoint->files[f], name, diagnostics)) return false;
+        checkpoint->open++;
+        if (!checkpoint_verify_file(&checkpoint->files[f], entry, name, diagnostics)) return false;
+    }
+    return true;
+}
+
+static void checkpoint_close(Checkpoint *checkpoint)
+{
+    for (int f = 0; f < checkpoint->open; f++) safetensors_close(&checkpoint->files[f]);
+    free(checkpoint->manifest.files);
+    arena_free(&checkpoint->arena);
+}
+
+static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor, float *values,
+                        Diagnostics *diagnostics)
+{
+    const SafeTensor *found = NULL;
+    Place place = {.file = checkpoint->path, .object = tensor->name};
+    for (int f = 0; f < checkpoint->open && !found; f++) found = safetensors_find(&checkpoint->files[f], tensor->name);
+    if (!found || found->dtype != DTYPE_F32 || !shape_equal(&found->shape, &tensor->shape))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "was the site compiled with the federation?",
+                                 found ? "the tensor has another type or shape than the federation's model"
+                                       : "the tensor is missing");
+    memcpy(values, found->data, found->bytes);
+    for (size_t i = 0; i < tensor->elements; i++)
+        if (!isfinite(values[i]))
+            return diagnostics_error(diagnostics, EXIT_DIVERGED, place, "a lower --lr, --warmup or --clip may help",
+                                     "element %zu is not finite: nothing of it is sent", i);
+    return true;
+}
+
+bool site_checkpoint_read(const char *directory, int64_t step, const Federation *federation, const GlobalModel *like,
+                          float *values, Diagnostics *diagnostics)
+{
+    Checkpoint checkpoint;
+    bool ok = checkpoint_open(&checkpoint, directory, step, diagnostics);
+    if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
+                               "is a checkpoint of another model than the federation's");
+    for (size_t i = 0; i < like->tensor_count && ok; i++)
+        ok = read_tensor(&checkpoint, &like->tensors[i], values + like->tensors[i].first, diagnostics);
+    checkpoint_close(&checkpoint);
+    return ok;
+}
+
+/* ---- Writing ---- */
+
+static const float *transposed(Arena *arena, const float *values, const Shape *shape)
+{
+    int64_t rows = shape->dim[0], columns = shape->dim[1];
+    float *copy = arena_new_array(arena, float, (size_t)(rows * columns));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) copy[c * rows + r] = values[r * columns + c];
+    return copy;
+}
+
+/* The model's values under a name of a checkpoint; NULL: it is another tensor, or not in the part. */
+static const float *values_under(Arena *arena, const char *name, const GlobalModel *model, FragmentRange part,
+                                 const TiedNames *tied)
+{
+    const TiedName *other = find_tied(tied, name);
+    const GlobalTensor *tensor = find_tensor(model, other ? other->of : name);
+    if (!tensor || tensor->first < part.first || tensor->first >= part.end) return NULL;
+    const float *values = model->values + tensor->first;
+    return other && other->transposed ? transposed(arena, values, &tensor->shape) : values;
+}
+
+/* Names of files change with every model that is written into them: the manifest lists the former ones until it lists
+ * the new ones. */
+static void name_file(CheckpointFile *file, int number, int64_t round)
+{
+    snprintf(file->name, sizeof file->name, "rank-%02d.m%07u.safetensors", number % 100, (unsigned)(round % 10000000));
+}
+
+static bool note_file(CheckpointFile *file, const char *path, Diagnostics *diagnostics)
+{
+    MappedFile mapped;
+    if (!file_map(&mapped, path, diagnostics)) return false;
+    file->bytes = (int64_t)mapped.size;
+    file->hash = hash_bytes(mapped.bytes, mapped.size);
+    file_unmap(&mapped);
+    return true;
+}
+
+static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part,
+                         const TiedNames *tied, Diagnostics *diagnostics)
+{
+    const SafeTensors *file = &checkpoint->files[number];
+    CheckpointFile *entry = &checkpoint->manifest.files[number];
+    SafeTensorsWriter *writer = safetensors_writer();
+    Arena copies = {0};
+    for (size_t i = 0; i < file->metadata_count; i++)
+        safetensors_writer_metadata(writer, file->metadata[2 * i], file->metadata[2 * i + 1]);
+    for (size_t i = 0; i < file->count; i++) {
+        const SafeTensor *tensor = &file->tensors[i];
+        const float *values = values_under(&copies, tensor->name, model, part, tied);
+        safetensors_writer_add(writer, tensor->name, tensor->dtype, &tensor->shape, values ? values : tensor->data);
+    }
+    name_file(entry, number, model->round);
+    const char *path = file_path(checkpoint, entry->name);
+    bool ok = safetensors_write(writer, path, diagnostics) && note_file(entry, path, diagnostics);
+    arena_free(&copies);
+    return ok;
+}
+
+bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
+                             const TiedNames *tied, Diagnostics *diagnostics)
+{
+    Checkpoint checkpoint;
+    bool ok = checkpoint_open(&checkpoint, directory, step, diagnostics);
+    int count = ok ? checkpoint.manifest.file_count : 0;
+    const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
+    for (int f = 0; f < count && ok; f++) {
+        former[f] = file_path(&checkpoint, checkpoint.manifest.files[f].name);
+        ok = rewrite_file(&checkpoint, f, model, part, tied, diagnostics);
+    }
+    ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
+    for (int f = 0; f < count && ok; f++)
+        if (strcmp(former[f], file_path(&checkpoint, checkpoint.manifest.files[f].name)) != 0) unlink(former[f]);
+    checkpoint_close(&checkpoint);
+    return ok;
+}
+
+/* Every value, and zeros for what the inner optimiser keeps. */
+static void add_start(SafeTensorsWriter *writer, Arena *arena, const Federation *federation, const GlobalModel *model,
+                      const float *zeros)
+{
+    uint32_t states = (uint32_t)federation->compiled.states;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const GlobalTensor *tensor = &model->tensors[i];
+        safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
+        for (uint32_t s = 0; s < states; s++)
+            safetensors_writer_add(writer,
+                                   arena_format(arena, "%s/%s", parameter_state_prefix(states, s), tensor->name),
+                                   DTYPE_F32, &tensor->shape, zeros);
+    }
+}
+
+static void add_tied(SafeTensorsWriter *writer, Arena *arena, const GlobalModel *model, const TiedNames *tied)
+{
+    for (size_t i = 0; i < tied->count; i++) {
+        const GlobalTensor *tensor = find_tensor(model, tied->items[i].of);
+        if (!tensor) continue;
+        Shape shape = tensor->shape;
+        if (tied->items[i].transposed) shape = (Shape){2, {tensor->shape.dim[1], tensor->shape.dim[0]}};
+        const FragmentRange all = {0, model->elements};
+        safetensors_writer_add(writer, tied->items[i].name, DTYPE_F32, &shape,
+                               values_under(arena, tied->items[i].name, model, all, tied));
+    }
+}
+
+bool site_checkpoint_begin(const char *directory, const Federation *federation, const GlobalModel *model,
+                           const TiedNames *tied, CheckpointManifest start, Diagnostics *diagnostics)
+{
+    const FederationCompiled *compiled = &federation->compiled;
+    CheckpointFile file;
+    Arena arena = {0};
+    size_t largest = 1;
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (model->tensors[i].elements > largest) largest = model->tensors[i].elements;
+    float *zeros = memory_allocate(largest * sizeof *zeros);
+    SafeTensorsWriter *writer = safetensors_writer();
+    if (*compiled->low_rank) safetensors_writer_metadata(writer, "lora", compiled->low_rank);
+    add_start(writer, &arena, federation, model, zeros);
+    add_tied(writer, &arena, model, tied);
+    name_file(&file, 0, model->round);
+    char *step = checkpoint_path(directory, 0);
+    const char *path = arena_format(&arena, "%s/%s", step, file.name);
+    start.optimizer = (uint32_t)compiled->optimizer;
+    start.file_count = 1;
+    start.files = &file;
+    if (*compiled->low_rank) start.low_rank = hash_bytes(compiled->low_rank, strlen(compiled->low_rank));
+    snprintf(start.model_hash, sizeof start.model_hash, "%s", compiled->model_hash);
+    bool ok = checkpoint_prepare(directory, 0, diagnostics) && safetensors_write(writer, path, diagnostics) &&
+              note_file(&file, path, diagnostics) && checkpoint_write_manifest(&start, directory, diagnostics);
+    free(step);
+    free(zeros);
+    arena_free(&arena);
+    return ok;
+}
