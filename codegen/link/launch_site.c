@@ -1,15 +1,12 @@
 #include "codegen/link/launch_internal.h"
 
 const char launch_site_expected[] = "    key) key=$argument ;;\n"
-                                    "    site_timeout) site_timeout=$argument ;;\n"
-                                    "    audit) audit=$argument ;;\n";
+                                    "    site_timeout) site_timeout=$argument ;;\n";
 
 const char launch_site_options[] = "    --key) expected=key ;;\n"
                                    "    --key=*) key=${argument#*=} ;;\n"
                                    "    --site-timeout) expected=site_timeout ;;\n"
-                                   "    --site-timeout=*) site_timeout=${argument#*=} ;;\n"
-                                   "    --audit) expected=audit ;;\n"
-                                   "    --audit=*) audit=${argument#*=} ;;\n";
+                                   "    --site-timeout=*) site_timeout=${argument#*=} ;;\n";
 
 /* The gateway makes its socket for ranks last: once that is there, all is well. It ends with the script, however that
  * ends. Its socket's path must be short. */
@@ -32,7 +29,7 @@ const char launch_site_gateway[] =
     "begin_gateway() {\n"
     "    rm -f \"$meeting/gateway\"\n"
     "    $apart \"$directory\"/gateway --site \"$directory\"/site.json --key \"$key\" --local \"$SKYCC_GATEWAY\" \\\n"
-    "        --site-timeout \"$site_timeout\" ${audit:+--audit \"$audit\"} </dev/null &\n"
+    "        --site-timeout \"$site_timeout\" </dev/null &\n"
     "    gateway=$!\n"
     "    while [ ! -S \"$meeting/gateway\" ]; do\n"
     "        kill -0 \"$gateway\" 2>/dev/null || end_gateway\n"

@@ -224,11 +224,6 @@ static const Option rows[] = {
                "current directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
     {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout),
      .help = "of several sites: end when another has been away for so long; 0: wait for it (default)"},
-    {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit),
-     .help = "of several sites: write what crossed from this one to others, and from them",
-     .detail = "Of several sites: write to _FILE_, at the end, what crossed from this one to others and from them: per "
-               "tensor of the plan's list, and per kind of message beside them, how often and how many bytes. *skycc "
-               "verify --audit* compares it with the plan."},
     {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure),
      .help = "start ranks on hosts with public addresses, too, although nothing that they send is encrypted",
      .detail = "Start ranks on hosts with public addresses, too, although nothing that they send is encrypted, and "
@@ -288,7 +283,6 @@ bool training_options_suit(const TrainingOptions *options, const SkyProgram *pro
 {
     if (program->site_count < 2) {
         const char *given = options->key ? "--key" : options->site_timeout > 0 ? "--site-timeout" : NULL;
-        if (!given && options->audit) given = "--audit";
         return !given || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "the cluster file names sites",
                                            "%s needs several sites, and these programs are of one", given);
     }

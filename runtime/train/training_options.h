@@ -41,7 +41,6 @@ typedef struct TrainingOptions {
     bool join;           /* what the launcher does, which then passes it on no more */
     const char *key;     /* and the next: DIR/SITE/train's own matter */
     double site_timeout; /* seconds; 0: wait for ever */
-    const char *audit;
 } TrainingOptions;
 
 /* What the environment variable SKYCC_OPTIONS holds goes before the command line: words separated by blanks or, if it
