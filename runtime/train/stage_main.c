@@ -16,7 +16,7 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     bool ok = world_agree(&world, diagnostics, &exit_code); /* about the options */
     if (ok && options->help) {
         if (world.rank == 0) training_options_print_help(stdout);
-    } else if (ok) {
+    } else if (ok && world_meet_sites(&world, &sky_program, diagnostics, &exit_code)) {
         if (handshake(&world, &sky_program, diagnostics)) handshake_options(&world, &sky_program, options, diagnostics);
         if (world_agree(&world, diagnostics, &exit_code)) {
             char *directory = file_program_directory();

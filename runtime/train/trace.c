@@ -1,8 +1,6 @@
 #include "runtime/train/trace.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -117,24 +115,19 @@ static void hand_over(World *world, const Buffer *text)
     }
 }
 
-typedef struct TraceHost {
-    char name[64];
-    double first; /* begin of the rank's first event, by its own clock */
-} TraceHost;
-
 bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics *diagnostics)
 {
-    TraceHost mine = {.first = trace->count ? trace->events[0].begin : monotonic_seconds()};
-    TraceHost *all = memory_allocate((size_t)world->size * sizeof *all);
-    gethostname(mine.name, sizeof mine.name - 1);
+    /* Begin of the ranks' first events, by their own clocks. */
+    double mine = trace->count ? trace->events[0].begin : monotonic_seconds();
+    double *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "its trace");
     double offset = 0;
     for (int r = 1; r < world->size; r++)
         if (world->rank == 0 || world->rank == r)
-            offset = clock_offset(world, r, strcmp(all[r].name, all[0].name) == 0);
+            offset = clock_offset(world, r, world->near[world->rank == 0 ? r : 0]);
     if (world->rank == 0) offset = 0;
     Buffer text = {0};
-    print_events(&text, trace, world, offset, all[0].first);
+    print_events(&text, trace, world, offset, all[0]);
     free(all);
     bool ok = true;
     if (world->rank == 0) {

@@ -1,5 +1,9 @@
 /* All ranks of a run: non-blocking messages, waiting that lets others compute, collective agreement, and failing.
  *
+ * Inside a site MPI carries the messages, between sites the wire (runtime/wire/), through the site's gateway; who uses
+ * World does not see which. Every collective goes through the first rank of each site, its leader: gathered inside,
+ * exchanged among leaders, each way once, and handed out inside. A site that is away is waited for.
+ *
  * MPI's own waiting spins, which is ruinous with more ranks than cores; so nothing here blocks inside MPI. Whoever
  * waits tests, and between tests really sleeps where ranks share cores. While waiting, a rank also answers the question
  * whether it is alive, so that a time-out can name the rank that hangs and not one that merely waits for it. */
@@ -34,13 +38,19 @@ typedef struct World {
     int *completed; /* indices, scratch of MPI_Testsome */
     int request_count, request_capacity, send_count;
     double last_progress, last_ring;
-    struct WorldLiveness { /* who asked whether this rank is alive, and the answer */
+    struct WorldSites *sites; /* NULL: MPI reaches all ranks; else `size` and `rank` are those of all sites */
+    struct WorldLiveness {    /* who asked whether this rank is alive, and the answer */
         int question, question_pending, reply, reply_pending;
     } live;
 } World;
 
-/* After MPI_Init. `step` outlives the world. */
+/* After MPI_Init. `step` outlives the world. The world is this site's until world_meet_sites. */
 void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step);
+/* From here on the world is that of all sites, if the program knows several; they need not have started yet. Collective
+ * within the site. False, on all its ranks, after one has said what is wrong: ranks of the site that are missing, no
+ * gateway (SKYCC_GATEWAY says where it is; SKYCC_SITE_KEY names the secret key where it is reached by network). The
+ * diagnostics are freed. */
+bool world_meet_sites(World *world, const SkyProgram *program, Diagnostics *diagnostics, int *exit_code);
 /* Settles hosts, shares_cores and bells; collective. */
 void world_meet_hosts(World *world, int threads);
 void world_close(World *world); /* collective */
@@ -68,7 +78,8 @@ void world_sleep_until(World *world, double deadline);
 /* Collectives; sizes in bytes, the same on every rank. */
 void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what);
 void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what);
-/* Element-wise sum over all ranks, in place. */
+/* Element-wise sum over all ranks, in place. Of every element at most one rank may have a term that is not 0,
+ * or all terms are whole numbers: then no order of adding changes a bit. */
 void world_sum(World *world, double *values, size_t count, const char *what);
 void world_barrier(World *world, const char *what);
 /* Begins to make *bits what any rank has set in its own; done when *pending, to which it adds 1, is 0 again. */
@@ -77,10 +88,12 @@ void world_unite(World *world, uint32_t *bits, int *pending);
  * Warnings of rank 0 are printed. The diagnostics are freed. */
 bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code);
 
-/* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks with EXIT_RUN_FAILED. This one is gone within
+/* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks of all sites with EXIT_RUN_FAILED. This one is gone within
  * seconds, whatever became of the launcher. */
 _Noreturn void world_fail(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with EXIT_DIVERGED. */
 _Noreturn void world_diverged(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with any code; with EXIT_SITE_RETURNED only the ranks of this site. */
+_Noreturn void world_end(World *world, int exit_code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,7 +1,9 @@
 #include "runtime/wire/client.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/wire/sockets.h"
 
@@ -228,8 +230,14 @@ void wire_client_progress(WireClient *client, WireTake *take, void *context)
 
 void wire_client_sleep(WireClient *client, double seconds)
 {
-    zmq_pollitem_t item = {.socket = client->socket, .events = ZMQ_POLLIN};
-    zmq_poll(&item, 1, seconds > 1e-3 ? (long)(1e3 * seconds) : 1);
+    int events = 0, descriptor = -1;
+    size_t size = sizeof events;
+    /* Its descriptor tells of news only: what is there already is asked for first. */
+    if (zmq_getsockopt(client->socket, ZMQ_EVENTS, &events, &size) != 0 || (events & ZMQ_POLLIN)) return;
+    zmq_getsockopt(client->socket, ZMQ_FD, &descriptor, &size);
+    struct pollfd item = {.fd = descriptor, .events = POLLIN};
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    ppoll(&item, 1, &time, NULL);
 }
 
 bool wire_client_has_joined(const WireClient *client) { return client->joined; }

@@ -35,7 +35,7 @@ void wire_client_receive(WireClient *client, int from, int tag, void *bytes, siz
 /* Takes what has come in. Messages with a tag below 0 go to `take`, the others to their receives. */
 typedef void WireTake(void *context, int from, int tag, const void *bytes, size_t size);
 void wire_client_progress(WireClient *client, WireTake *take, void *context);
-/* Sleeps until something comes in, at most `seconds` (to the millisecond, at least one). */
+/* Sleeps until something comes in, at most `seconds`. */
 void wire_client_sleep(WireClient *client, double seconds);
 
 /* Whether the gateway has answered; whether it was there and is gone, for good. */

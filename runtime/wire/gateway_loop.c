@@ -66,7 +66,7 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
     zmq_ctx_set(gateway->context, ZMQ_MAX_SOCKETS, 4 * WIRE_MOST_SITES);
     gateway->zap = wire_zap_open(gateway->context);
     if (!gateway->zap) bug("two handlers of handshakes");
-    if (wire_ranks_open(gateway, diagnostics) && wire_links_open(gateway, diagnostics)) return gateway;
+    if (wire_links_open(gateway, diagnostics) && wire_ranks_open(gateway, diagnostics)) return gateway;
     wire_gateway_close(gateway);
     return NULL;
 }

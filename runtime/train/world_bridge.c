@@ -1,0 +1,101 @@
+/* The wire as World uses it. Linked into programs of several sites only: nothing refers to it but by world_bridge. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "runtime/train/world_parts.h"
+#include "runtime/wire/client.h"
+
+/* Of messages that no receive is posted for. */
+enum { TAG_QUESTION = -1, TAG_ANSWER = -2 };
+
+static const double asking_pause = 1e-3;
+
+static WireClient *open_bridge(const SkyProgram *program, const char *gateway, Diagnostics *diagnostics)
+{
+    const WireClientOptions options = {.gateway = gateway,
+                                       .key = getenv("SKYCC_SITE_KEY"),
+                                       .rank = (int)program->rank,
+                                       .rank_count = (int)program->rank_count,
+                                       .site = (int)program->site,
+                                       .site_count = (int)program->site_count};
+    return wire_client_open(&options, diagnostics);
+}
+
+static void send_far(World *world, const void *bytes, size_t size, int peer, int tag)
+{
+    wire_client_send(world->sites->client, peer, tag, bytes, size);
+}
+
+static void receive_far(World *world, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    wire_client_receive(world->sites->client, peer, tag, bytes, size, pending);
+}
+
+static void take(void *context, int from, int tag, const void *bytes, size_t size)
+{
+    World *world = context;
+    (void)bytes, (void)size;
+    if (from < 0 || from >= world->size) return;
+    if (tag == TAG_QUESTION) wire_client_send(world->sites->client, from, TAG_ANSWER, NULL, 0);
+    if (tag == TAG_ANSWER) world->sites->answers[from]++;
+}
+
+/* Ends the run if that site asks for it. */
+static void heed(World *world, int site)
+{
+    const WireSiteState *state = wire_client_state(world->sites->client, site);
+    const char *name = world->sites->names[site];
+    if (state->state == WIRE_RETURNED)
+        world_end(world, EXIT_SITE_RETURNED, "site %s began anew, and so must this one", name);
+    if (state->state == WIRE_GIVEN_UP) world_fail(world, "site %s has been away for longer than --site-timeout", name);
+    if (state->state == WIRE_ENDED)
+        world_end(world, state->exit_code > 0 && state->exit_code < 256 ? state->exit_code : EXIT_RUN_FAILED,
+                  "site %s ended the run: %s", name, state->why);
+}
+
+static void progress_far(World *world)
+{
+    WireClient *client = world->sites->client;
+    wire_client_progress(client, take, world);
+    for (int s = 0; s < world->sites->count; s++)
+        if (s != world->sites->site) heed(world, s);
+    if (wire_client_is_lost(client))
+        world_end(world, EXIT_SITE_RETURNED, "the gateway of site %s is gone", world->sites->names[world->sites->site]);
+}
+
+static void sleep_far(World *world, double seconds) { wire_client_sleep(world->sites->client, seconds); }
+
+static bool is_away(const World *world, int peer)
+{
+    int site = (int)world->sites->rank_sites[peer];
+    return wire_client_state(world->sites->client, site)->state != WIRE_UP;
+}
+
+static bool is_alive(World *world, int peer, double deadline)
+{
+    WireClient *client = world->sites->client;
+    uint64_t before = world->sites->answers[peer];
+    if (!wire_client_has_joined(client))
+        world_fail(world, "the gateway of this site has not answered for %g seconds", world->timeout);
+    wire_client_send(client, peer, TAG_QUESTION, NULL, 0);
+    while (world->sites->answers[peer] == before && !is_away(world, peer) && monotonic_seconds() < deadline) {
+        wire_client_sleep(client, asking_pause);
+        world_progress(world);
+    }
+    return world->sites->answers[peer] != before || is_away(world, peer);
+}
+
+static void fail_far(World *world, int exit_code, const char *why)
+{
+    wire_client_fail(world->sites->client, exit_code, why);
+}
+
+extern const WorldBridge world_bridge;
+const WorldBridge world_bridge = {.open = open_bridge,
+                                  .close = wire_client_close,
+                                  .send = send_far,
+                                  .receive = receive_far,
+                                  .progress = progress_far,
+                                  .sleep = sleep_far,
+                                  .is_alive = is_alive,
+                                  .fail = fail_far};

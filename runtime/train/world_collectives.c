@@ -1,0 +1,257 @@
+/* Collectives: inside a site MPI's; between sites their leaders exchange what was gathered. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/train/world_parts.h"
+
+enum { PIECE = 1 << 20 }; /* a site passes messages on up to some size only */
+
+static void await(World *world, MPI_Request request, const char *what)
+{
+    int pending = 0;
+    world_add_request(world, request, &pending, false);
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+static void check_size(size_t size)
+{
+    if (size > INT_MAX) bug("collective of %zu bytes", size);
+}
+
+/* ---- Among leaders ---- */
+
+/* Of no bytes, too, one message goes: it is what is waited for. */
+static void send_pieces(World *world, const void *bytes, size_t size, int peer, int tag)
+{
+    size_t done = 0;
+    do {
+        size_t piece = size - done < PIECE ? size - done : PIECE;
+        world->sites->bridge->send(world, size ? (const char *)bytes + done : NULL, piece, peer, tag);
+        done += piece;
+    } while (done < size);
+}
+
+static void receive_pieces(World *world, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    size_t done = 0;
+    do {
+        size_t piece = size - done < PIECE ? size - done : PIECE;
+        world->sites->bridge->receive(world, size ? (char *)bytes + done : NULL, piece, peer, tag, pending);
+        done += piece;
+    } while (done < size);
+}
+
+/* Every leader sends its bytes to every other, and receives theirs: those of site s to received[s], sizes[s] bytes. */
+static void exchange(World *world, const void *mine, size_t size, void *const *received, const size_t *sizes, int tag,
+                     const char *what)
+{
+    const WorldSites *sites = world->sites;
+    int pending = 0;
+    for (int s = 0; s < sites->count; s++) {
+        if (s == sites->site) continue;
+        receive_pieces(world, received[s], sizes[s], sites->leader[s], tag, &pending);
+        send_pieces(world, mine, size, sites->leader[s], tag);
+    }
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
+}
+
+/* Within the site, from its leader, who has local rank 0. */
+static void hand_out(World *world, void *bytes, size_t size, const char *what)
+{
+    MPI_Request request;
+    check_size(size);
+    MPI_Ibcast(bytes, (int)size, MPI_BYTE, 0, world->control, &request);
+    await(world, request, what);
+}
+
+/* ---- All to all ---- */
+
+static void gather_here(World *world, const void *mine, size_t size, void *all, const char *what)
+{
+    MPI_Request request;
+    check_size(size);
+    MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, world->control, &request);
+    await(world, request, what);
+}
+
+/* From the order of sites to that of ranks. */
+static void put_in_order(const WorldSites *sites, const char *blocks, size_t size, int rank_count, char *all)
+{
+    size_t done = 0;
+    for (int s = 0; s < sites->count; s++)
+        for (int r = 0; r < rank_count; r++)
+            if ((int)sites->rank_sites[r] == s) memcpy(all + (size_t)r * size, blocks + size * done++, size);
+}
+
+void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what)
+{
+    const WorldSites *sites = world->sites;
+    if (!sites) {
+        gather_here(world, mine, size, all, what);
+        return;
+    }
+    size_t total = (size_t)world->size * size, offset = 0;
+    char *blocks = memory_allocate(total);
+    void **block = memory_allocate((size_t)sites->count * sizeof *block);
+    size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
+    for (int s = 0; s < sites->count; s++) {
+        block[s] = blocks + offset;
+        sizes[s] = (size_t)sites->size[s] * size;
+        offset += sizes[s];
+    }
+    gather_here(world, mine, size, block[sites->site], what);
+    if (world_leads(world)) exchange(world, block[sites->site], sizes[sites->site], block, sizes, WIRE_GATHER, what);
+    hand_out(world, blocks, total, what);
+    put_in_order(sites, blocks, size, world->size, all);
+    free(blocks);
+    free(block);
+    free(sizes);
+}
+
+void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what)
+{
+    const WorldSites *sites = world->sites;
+    bool here = !world_is_far(world, root);
+    int pending = 0;
+    check_size(size);
+    if (here) {
+        MPI_Request request;
+        MPI_Ibcast(bytes, (int)size, MPI_BYTE, world_mpi_rank(world, root), world->control, &request);
+        await(world, request, what);
+        for (int s = 0; world_leads(world) && s < sites->count; s++)
+            if (s != sites->site) send_pieces(world, bytes, size, sites->leader[s], WIRE_BROADCAST);
+        return;
+    }
+    if (world_leads(world)) {
+        int from = sites->leader[sites->rank_sites[root]];
+        receive_pieces(world, bytes, size, from, WIRE_BROADCAST, &pending);
+        world_wait(world, &pending, (WaitReason){from, -1, -1, what});
+    }
+    hand_out(world, bytes, size, what);
+}
+
+/* Adds what the sites have, in their order. */
+static void sum_sites(World *world, double *values, size_t count, const char *what)
+{
+    const WorldSites *sites = world->sites;
+    double *all = memory_allocate((size_t)sites->count * count * sizeof *all);
+    void **block = memory_allocate((size_t)sites->count * sizeof *block);
+    size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
+    for (int s = 0; s < sites->count; s++) {
+        block[s] = all + (size_t)s * count;
+        sizes[s] = count * sizeof *all;
+    }
+    memcpy(block[sites->site], values, count * sizeof *values);
+    exchange(world, values, count * sizeof *values, block, sizes, WIRE_SUM, what);
+    memset(values, 0, count * sizeof *values);
+    for (int s = 0; s < sites->count; s++)
+        for (size_t i = 0; i < count; i++) values[i] += all[(size_t)s * count + i];
+    free(all);
+    free(block);
+    free(sizes);
+}
+
+void world_sum(World *world, double *values, size_t count, const char *what)
+{
+    MPI_Request request;
+    check_size(count * sizeof *values);
+    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM, world->control, &request);
+    await(world, request, what);
+    if (!world->sites) return;
+    if (world_leads(world)) sum_sites(world, values, count, what);
+    hand_out(world, values, count * sizeof *values, what);
+}
+
+static void meet_here(World *world, const char *what)
+{
+    MPI_Request request;
+    MPI_Ibarrier(world->control, &request);
+    await(world, request, what);
+}
+
+void world_barrier(World *world, const char *what)
+{
+    meet_here(world, what);
+    if (!world->sites) return;
+    void **nothing = memory_allocate((size_t)world->sites->count * sizeof *nothing);
+    size_t *sizes = memory_allocate((size_t)world->sites->count * sizeof *sizes);
+    if (world_leads(world)) exchange(world, NULL, 0, nothing, sizes, WIRE_BARRIER, what);
+    free(nothing);
+    free(sizes);
+    meet_here(world, what);
+}
+
+/* ---- Meanwhile ---- */
+
+void world_unite(World *world, uint32_t *bits, int *pending)
+{
+    MPI_Request request;
+    WorldUnion *uniting = world->sites ? &world->sites->uniting : NULL;
+    if (uniting && uniting->stage != UNION_NONE) bug("two unions at once");
+    MPI_Iallreduce(MPI_IN_PLACE, bits, 1, MPI_UINT32_T, MPI_BOR, uniting ? uniting->communicator : world->control,
+                   &request);
+    if (!uniting) {
+        world_add_request(world, request, pending, false);
+        return;
+    }
+    uniting->stage = UNION_GATHERING;
+    uniting->bits = bits;
+    uniting->whole = pending;
+    ++*pending;
+    world_add_request(world, request, &uniting->pending, false);
+}
+
+static void exchange_bits(World *world, WorldUnion *uniting)
+{
+    const WorldSites *sites = world->sites;
+    for (int s = 0; s < sites->count; s++) {
+        if (s == sites->site) continue;
+        size_t size = sizeof *uniting->bits;
+        sites->bridge->receive(world, &uniting->received[s], size, sites->leader[s], WIRE_UNITE, &uniting->pending);
+        sites->bridge->send(world, uniting->bits, size, sites->leader[s], WIRE_UNITE);
+    }
+}
+
+static void hand_out_bits(World *world, WorldUnion *uniting)
+{
+    MPI_Request request;
+    for (int s = 0; world_leads(world) && s < world->sites->count; s++)
+        if (s != world->sites->site) *uniting->bits |= uniting->received[s];
+    MPI_Ibcast(uniting->bits, 1, MPI_UINT32_T, 0, uniting->communicator, &request);
+    world_add_request(world, request, &uniting->pending, false);
+}
+
+void world_advance_union(World *world)
+{
+    WorldUnion *uniting = &world->sites->uniting;
+    while (uniting->stage != UNION_NONE && uniting->pending == 0) {
+        switch (uniting->stage++) {
+        case UNION_NONE: break;
+        case UNION_GATHERING:
+            if (world_leads(world)) exchange_bits(world, uniting);
+            break;
+        case UNION_EXCHANGING: hand_out_bits(world, uniting); break;
+        case UNION_HANDING_OUT:
+            uniting->stage = UNION_NONE;
+            --*uniting->whole;
+            break;
+        }
+    }
+}
+
+/* ---- Errors ---- */
+
+bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
+{
+    int mine = diagnostics->errors ? diagnostics->exit_code : EXIT_OK, first = -1;
+    int *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &mine, sizeof mine, all, "agreement");
+    for (int r = world->size - 1; r >= 0; r--)
+        if (all[r] != EXIT_OK) first = r;
+    if (world->rank == (first < 0 ? 0 : first)) diagnostics_print(diagnostics, stderr);
+    if (first >= 0) *exit_code = all[first];
+    free(all);
+    diagnostics_free(diagnostics);
+    return first < 0;
+}

@@ -1,0 +1,59 @@
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "runtime/train/last_words.h"
+#include "runtime/train/world_parts.h"
+
+enum { ABORT_SECONDS = 3 };
+
+static int last_exit_code;
+
+/* MPI_Abort waits for a launcher's answer, for ever if it is gone. */
+static void leave(int number)
+{
+    (void)number;
+    _exit(last_exit_code);
+}
+
+static _Noreturn void end_all(World *world, int exit_code, const char *format, va_list arguments)
+{
+    static bool ending; /* what is done to end may fail, too */
+    Arena arena = {0};
+    const char *reason = arena_format_va(&arena, format, arguments);
+    const char *place =
+        *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
+    const char *who = arena_format(&arena, "rank %d (%s), %s: %s", world->rank, world->device, place, reason);
+    fprintf(stderr, "skycc: error: %s\n", who);
+    fflush(NULL);
+    bool tells = world->sites && exit_code != EXIT_SITE_RETURNED && !ending;
+    ending = true;
+    if (tells) world->sites->bridge->fail(world, exit_code, who);
+    last_words_await_reader();
+    last_exit_code = exit_code;
+    signal(SIGALRM, leave);
+    alarm(ABORT_SECONDS);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    _exit(exit_code);
+}
+
+_Noreturn void world_fail(World *world, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    end_all(world, EXIT_RUN_FAILED, format, arguments);
+}
+
+_Noreturn void world_diverged(World *world, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    end_all(world, EXIT_DIVERGED, format, arguments);
+}
+
+_Noreturn void world_end(World *world, int exit_code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    end_all(world, exit_code, format, arguments);
+}

@@ -1,0 +1,211 @@
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "runtime/train/world_parts.h"
+
+/* Tags of the control communicator. */
+enum { TAG_QUESTION = 1, TAG_ANSWER };
+
+enum { ROUNDS_AWAKE = 8 }; /* tests before sleeping on: MPICH takes one message a test, large ones take several */
+
+static const double least_sleep = 20e-6, most_sleep = 1e-3;
+static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
+static const double most_bell_sleep =
+    4e-3;                               /* what does not ring: answers of large messages, collectives, other hosts */
+static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
+
+static void sleep_for(double seconds)
+{
+    struct timespec time = {(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+void world_add_request(World *world, MPI_Request request, int *pending, bool is_send)
+{
+    if (world->request_count == world->request_capacity) {
+        int capacity = world->request_capacity ? 2 * world->request_capacity : 64;
+        world->requests = memory_resize(world->requests, (size_t)capacity, sizeof *world->requests);
+        world->pending = memory_resize(world->pending, (size_t)capacity, sizeof *world->pending);
+        world->is_send = memory_resize(world->is_send, (size_t)capacity, sizeof *world->is_send);
+        world->completed = memory_resize(world->completed, (size_t)capacity, sizeof *world->completed);
+        world->request_capacity = capacity;
+    }
+    world->requests[world->request_count] = request;
+    world->is_send[world->request_count] = is_send;
+    world->send_count += is_send;
+    world->pending[world->request_count++] = pending;
+    ++*pending;
+}
+
+static void receive_on(World *world, MPI_Comm communicator, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    MPI_Request request;
+    if (size > INT_MAX) bug("message of %zu bytes", size);
+    MPI_Irecv(bytes, (int)size, MPI_BYTE, peer < 0 ? peer : world_mpi_rank(world, peer), tag, communicator, &request);
+    world_add_request(world, request, pending, false);
+}
+
+static void send_on(World *world, MPI_Comm communicator, const void *bytes, size_t size, int peer, int tag,
+                    int *pending)
+{
+    MPI_Request request;
+    if (size > INT_MAX) bug("message of %zu bytes", size);
+    MPI_Isend(bytes, (int)size, MPI_BYTE, world_mpi_rank(world, peer), tag, communicator, &request);
+    world_add_request(world, request, pending, true);
+    if (world->bells && world->near[peer]) doorbell_ring(&world->bells[peer]);
+}
+
+void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    if (world_is_far(world, peer))
+        world->sites->bridge->send(world, bytes, size, peer, WIRE_FIRST_TAG + tag);
+    else
+        send_on(world, world->data, bytes, size, peer, tag, pending);
+}
+
+void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending)
+{
+    if (world_is_far(world, peer))
+        world->sites->bridge->receive(world, bytes, size, peer, WIRE_FIRST_TAG + tag, pending);
+    else
+        receive_on(world, world->data, bytes, size, peer, tag, pending);
+}
+
+void world_await_question(World *world)
+{
+    receive_on(world, world->control, &world->live.question, sizeof world->live.question, MPI_ANY_SOURCE, TAG_QUESTION,
+               &world->live.question_pending);
+}
+
+static void answer_questions(World *world)
+{
+    if (world->live.question_pending || world->live.reply_pending) return;
+    world->live.reply = world->rank;
+    send_on(world, world->control, &world->live.reply, sizeof world->live.reply, world->live.question, TAG_ANSWER,
+            &world->live.reply_pending);
+    world_await_question(world);
+}
+
+void world_progress(World *world)
+{
+    int count = 0;
+    MPI_Status statuses[64];
+    /* In windows of the status array: MPI_STATUSES_IGNORE makes gcc see a write through a null pointer. */
+    for (int first = 0; first < world->request_count; first += 64) {
+        int window = world->request_count - first < 64 ? world->request_count - first : 64;
+        MPI_Testsome(window, world->requests + first, &count, world->completed, statuses);
+        for (int i = 0; i < count && count != MPI_UNDEFINED; i++) --*world->pending[first + world->completed[i]];
+    }
+    int kept = 0;
+    world->send_count = 0;
+    for (int i = 0; i < world->request_count; i++)
+        if (world->requests[i] != MPI_REQUEST_NULL) {
+            world->requests[kept] = world->requests[i];
+            world->is_send[kept] = world->is_send[i];
+            world->send_count += world->is_send[i];
+            world->pending[kept++] = world->pending[i];
+        }
+    world->request_count = kept;
+    world->last_progress = monotonic_seconds();
+    answer_questions(world);
+    if (!world->sites) return;
+    world->sites->bridge->progress(world);
+    world_advance_union(world);
+}
+
+/* What the bell of this rank shows: to be read before testing, so that a ring in between is not missed. */
+static uint32_t bell_shows(const World *world)
+{
+    return world->bells ? atomic_load(&world->bells[world->rank].rings) : 0;
+}
+
+/* A large message on its way may need this rank's help at any time, on either side. */
+static double longest_sleep(const World *world)
+{
+    if (world->send_count || world->last_progress - world->last_ring < arrival_time) return helping_sleep;
+    return world->bells ? most_bell_sleep : most_sleep;
+}
+
+/* The bell again; notes when something began to arrive. */
+static uint32_t listen(World *world, uint32_t seen)
+{
+    uint32_t shows = bell_shows(world);
+    if (shows != seen) world->last_ring = monotonic_seconds();
+    return shows;
+}
+
+/* At most `seconds`, less if a message comes from `peer`; -1: from anyone. Nobody can listen to bells and the wire at
+ * once: while both may bring something, naps are short. */
+static void doze(World *world, uint32_t seen, double seconds, int peer)
+{
+    if (world->sites && (peer < 0 || world_is_far(world, peer)))
+        world->sites->bridge->sleep(world, peer < 0 && seconds > most_sleep ? most_sleep : seconds);
+    else if (world->bells)
+        doorbell_sleep(&world->bells[world->rank], seen, seconds);
+    else
+        sleep_for(seconds);
+}
+
+void world_sleep_until(World *world, double deadline)
+{
+    uint32_t seen = bell_shows(world);
+    for (double left; (left = deadline - monotonic_seconds()) > 0;) {
+        doze(world, seen, left < longest_sleep(world) ? left : longest_sleep(world), world->rank);
+        seen = listen(world, seen);
+        for (int i = 0; i < ROUNDS_AWAKE; i++) world_progress(world);
+    }
+}
+
+/* Whether `peer` answers a question before `deadline`. If not, the run is over: the messages are never completed. */
+static bool is_alive(World *world, int peer, double deadline)
+{
+    int answer = -1, pending = 0;
+    if (world_is_far(world, peer)) return world->sites->bridge->is_alive(world, peer, deadline);
+    receive_on(world, world->control, &answer, sizeof answer, peer, TAG_ANSWER, &pending);
+    send_on(world, world->control, &world->rank, sizeof world->rank, peer, TAG_QUESTION, &pending);
+    while (pending && monotonic_seconds() < deadline) {
+        sleep_for(most_sleep);
+        world_progress(world);
+    }
+    return pending == 0;
+}
+
+/* The wait is long: returns if whom it is for is alive, and so waits or computes itself. */
+static void suspect(World *world, WaitReason reason)
+{
+    double deadline = monotonic_seconds() + (1 - asking_time) * world->timeout;
+    for (int peer = 0; peer < world->size; peer++) {
+        if (peer == world->rank || (reason.peer >= 0 && reason.peer != peer) || is_alive(world, peer, deadline))
+            continue;
+        Arena arena = {0};
+        const char *stage = reason.stage >= 0 ? arena_format(&arena, " (stage %d)", reason.stage) : "";
+        const char *microbatch =
+            reason.microbatch >= 0 ? arena_format(&arena, " of micro-batch %d", reason.microbatch) : "";
+        world_fail(world, "rank %d%s has not answered for %g seconds; waited for %s%s", peer, stage, world->timeout,
+                   reason.what, microbatch);
+    }
+}
+
+void world_wait(World *world, const int *pending, WaitReason reason)
+{
+    if (!*pending) return;
+    uint32_t seen = bell_shows(world);
+    world_progress(world);
+    double start = world->last_progress, pause = least_sleep;
+    int rounds = world->shares_cores ? ROUNDS_AWAKE : 1;
+    while (*pending) {
+        if (world->shares_cores) {
+            doze(world, seen, pause < longest_sleep(world) ? pause : longest_sleep(world), reason.peer);
+            pause = pause * 1.5 < most_bell_sleep ? pause * 1.5 : most_bell_sleep;
+        }
+        seen = listen(world, seen);
+        for (int i = 0; i < rounds && *pending; i++) world_progress(world);
+        if (world->timeout > 0 && world->last_progress - start > asking_time * world->timeout) {
+            suspect(world, reason);
+            start = monotonic_seconds();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "runtime/train/world_parts.h"
+
+static World *failing_world; /* MPI error handlers carry no context */
+
+static void on_mpi_error(MPI_Comm *communicator, int *code, ...)
+{
+    (void)communicator;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(*code, text, &length);
+    world_fail(failing_world, "communication failed: %.*s", length, text);
+}
+
+/* All ranks, numbered as their programs are, whatever order the launcher started them in. */
+static MPI_Comm ordered(const SkyProgram *program, MPI_Errhandler handler)
+{
+    MPI_Comm communicator;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, (int)program->rank, &communicator);
+    MPI_Comm_set_errhandler(communicator, handler);
+    return communicator;
+}
+
+void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step)
+{
+    *world = (World){.device = program->device_name, .timeout = timeout, .step = step, .shares_cores = true};
+    failing_world = world;
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(on_mpi_error, &handler);
+    world->data = ordered(program, handler);
+    world->control = ordered(program, handler);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_rank(world->data, &world->rank);
+    MPI_Comm_size(world->data, &world->size);
+    world_await_question(world);
+    prctl(PR_SET_TIMERSLACK, 1000UL); /* the default adds 50 us to every short sleep */
+}
+
+/* ---- Hosts ---- */
+
+typedef struct RankPlace {
+    char host[64], bells[DOORBELL_NAME];
+    int threads;
+} RankPlace;
+
+/* Whether `mine` holds on all ranks of this host. */
+static bool all_near(World *world, bool mine)
+{
+    bool *all = memory_allocate((size_t)world->size), everywhere = true;
+    world_allgather(world, &mine, sizeof mine, all, "agreement on shared memory");
+    for (int r = 0; r < world->size; r++) everywhere = everywhere && (all[r] || !world->near[r]);
+    free(all);
+    return everywhere;
+}
+
+/* The first rank of each host makes its bells. */
+static void hang_bells(World *world, const RankPlace *places)
+{
+    int first = world->first_here;
+    const char *name = places[first].bells;
+    Bell *bells = first == world->rank ? doorbell_map(name, world->size, true) : NULL;
+    world_barrier(world, "shared memory");
+    if (first != world->rank) bells = doorbell_map(name, world->size, false);
+    bool hung = all_near(world, bells != NULL);
+    if (first == world->rank) doorbell_unlink(name);
+    if (hung && world->shares_cores)
+        world->bells = bells;
+    else
+        doorbell_unmap(bells, world->size);
+}
+
+void world_meet_hosts(World *world, int threads)
+{
+    RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
+    gethostname(mine.host, sizeof mine.host - 1);
+    doorbell_name(mine.bells);
+    world_allgather(world, &mine, sizeof mine, all, "hosts");
+    long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    world->one_host = true;
+    world->near = memory_allocate((size_t)world->size * sizeof *world->near);
+    for (int r = 0; r < world->size; r++) {
+        world->near[r] = !world_is_far(world, r) && memcmp(all[r].host, mine.host, sizeof mine.host) == 0;
+        if (world->near[r]) here += all[r].threads;
+        world->one_host = world->one_host && world->near[r];
+    }
+    while (!world->near[world->first_here]) world->first_here++;
+    memcpy(world->host, mine.host, sizeof world->host);
+    /* Messages of other sites are long on their way: whoever waits for them leaves the cores to others. */
+    world->shares_cores = here > cores || world->sites;
+    hang_bells(world, all);
+    free(all);
+}
+
+void world_close(World *world)
+{
+    world_barrier(world, "the end of the run");
+    while (world->request_count > 1) world_progress(world);
+    MPI_Cancel(&world->requests[0]); /* the question that nobody will ask any more */
+    MPI_Request_free(&world->requests[0]);
+    world_leave_sites(world);
+    MPI_Comm_free(&world->data);
+    MPI_Comm_free(&world->control);
+    doorbell_unmap(world->bells, world->size);
+    free(world->near);
+    free(world->requests);
+    free(world->pending);
+    free(world->is_send);
+    free(world->completed);
+    world->request_count = 0;
+}

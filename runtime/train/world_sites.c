@@ -1,0 +1,109 @@
+#include <stdlib.h>
+
+#include "runtime/train/world_parts.h"
+
+/* Defined where the wire is linked: without it this is NULL. */
+#pragma weak world_bridge
+extern const WorldBridge world_bridge;
+
+static void find_leaders(WorldSites *sites, int rank_count)
+{
+    int here = 0;
+    for (int s = 0; s < sites->count; s++) sites->leader[s] = -1;
+    for (int r = 0; r < rank_count; r++) {
+        int site = (int)sites->rank_sites[r];
+        sites->local_rank[r] = site == sites->site ? here++ : -1;
+        if (sites->leader[site] < 0) sites->leader[site] = r;
+        sites->size[site]++;
+    }
+}
+
+/* Whether the ranks that were started here are those of this site. Collective. */
+static bool check_ranks(World *world, const SkyProgram *program, const WorldSites *sites, Diagnostics *diagnostics)
+{
+    static const char hint[] = "start it with the train script of the site";
+    int expected = sites->size[sites->site], mine = (int)program->rank;
+    if (world->size != expected)
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint,
+                                 "site %s has %d ranks in this run, but %d were started", sites->names[sites->site],
+                                 expected, world->size);
+    int *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &mine, sizeof mine, all, "the ranks of the site");
+    bool ok = true;
+    for (int i = 0; i < world->size && ok; i++) {
+        bool known = all[i] >= 0 && (uint32_t)all[i] < program->rank_count && sites->local_rank[all[i]] == i;
+        if (!known)
+            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint,
+                                   "the program of rank %d is not this site's, or was started twice", all[i]);
+    }
+    free(all);
+    return ok;
+}
+
+static WorldSites *make_sites(const SkyProgram *program)
+{
+    size_t ranks = program->rank_count, count = program->site_count;
+    WorldSites *sites = memory_allocate(sizeof *sites);
+    *sites = (WorldSites){.bridge = &world_bridge,
+                          .site = (int)program->site,
+                          .count = (int)count,
+                          .names = program->site_names,
+                          .rank_sites = program->rank_sites,
+                          .local_rank = memory_allocate(ranks * sizeof *sites->local_rank),
+                          .leader = memory_allocate(count * sizeof *sites->leader),
+                          .size = memory_allocate(count * sizeof *sites->size),
+                          .answers = memory_allocate(ranks * sizeof *sites->answers)};
+    sites->uniting.received = memory_allocate(count * sizeof *sites->uniting.received);
+    find_leaders(sites, (int)ranks);
+    return sites;
+}
+
+static void free_sites(WorldSites *sites)
+{
+    free(sites->local_rank);
+    free(sites->leader);
+    free(sites->size);
+    free(sites->answers);
+    free(sites->uniting.received);
+    free(sites);
+}
+
+/* With or without a wire to the gateway, which is then reported. */
+static WorldSites *open_sites(World *world, const SkyProgram *program, Diagnostics *diagnostics)
+{
+    const char *gateway = getenv("SKYCC_GATEWAY");
+    if (!&world_bridge) bug("a program of several sites that was linked without the wire");
+    WorldSites *sites = make_sites(program);
+    if (!check_ranks(world, program, sites, diagnostics)) return sites;
+    if (gateway)
+        sites->client = sites->bridge->open(program, gateway, diagnostics);
+    else
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "start it with the train script of the site",
+                          "SKYCC_GATEWAY does not say where the gateway of the site is");
+    return sites;
+}
+
+bool world_meet_sites(World *world, const SkyProgram *program, Diagnostics *diagnostics, int *exit_code)
+{
+    if (program->site_count < 2) return true;
+    WorldSites *sites = open_sites(world, program, diagnostics);
+    if (!world_agree(world, diagnostics, exit_code)) {
+        if (sites->client) sites->bridge->close(sites->client);
+        free_sites(sites);
+        return false;
+    }
+    MPI_Comm_dup(world->control, &sites->uniting.communicator);
+    world->sites = sites;
+    world->rank = (int)program->rank;
+    world->size = (int)program->rank_count;
+    return true;
+}
+
+void world_leave_sites(World *world)
+{
+    if (!world->sites) return;
+    world->sites->bridge->close(world->sites->client);
+    MPI_Comm_free(&world->sites->uniting.communicator);
+    free_sites(world->sites);
+    world->sites = NULL;
+}

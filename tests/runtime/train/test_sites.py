@@ -1,0 +1,287 @@
+#!/usr/bin/python3
+"""One pipeline over sites, each with its own gateway, keys and launcher, on this host: the same losses and parameters to the last
+bit as in one site; a link that is cut and comes back; a site that is killed, comes back, and goes on from the checkpoint.
+
+    test_sites.py SKYCC TESTS_DATA
+"""
+import csv
+import json
+import os
+import random
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+import safetensors_files  # noqa: E402
+
+SKYCC, DATA = sys.argv[1:]
+MODEL = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
+SEQUENCE, ROWS = 16, 64
+PATIENCE = 300  # seconds: for what must come, however busy the machine is
+ATTEMPTS = 5  # a port that was free may be taken a moment later
+
+
+def wait_for(condition, what):
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def free_port():
+    """Below those that systems give to whoever connects."""
+    while True:
+        port = random.randrange(15000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+class Relay(threading.Thread):
+    """Passes bytes between whoever connects and a port; stops in the middle of the run, once `limit` bytes have passed."""
+
+    def __init__(self, port, limit):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.port, self.limit, self.passed = port, limit, 0
+        self.stopped, self.mended = threading.Event(), threading.Event()
+        self.start()
+
+    def run(self):
+        selector, other = selectors.DefaultSelector(), {}
+        selector.register(self.listener, selectors.EVENT_READ)
+
+        def close(end):
+            for one in (end, other.pop(end)):
+                other.pop(one, None)
+                selector.unregister(one)
+                one.close()
+
+        while True:
+            if self.passed > self.limit and not self.stopped.is_set():
+                for end in list(other):
+                    if end in other:
+                        close(end)
+                self.stopped.set()
+            for key, _ in selector.select(0.05):
+                end = key.fileobj
+                if end is self.listener:
+                    accepted = self.listener.accept()[0]
+                    try:
+                        assert not self.stopped.is_set() or self.mended.is_set()
+                        target = socket.create_connection(("127.0.0.1", self.port))
+                    except (OSError, AssertionError):
+                        accepted.close()
+                        continue
+                    other[accepted], other[target] = target, accepted
+                    selector.register(accepted, selectors.EVENT_READ)
+                    selector.register(target, selectors.EVENT_READ)
+                elif end in other:
+                    try:
+                        data = end.recv(1 << 16)
+                        other[end].sendall(data)
+                        self.passed += len(data)
+                    except OSError:
+                        data = b""
+                    if not data:
+                        close(end)
+
+
+def write_data():
+    draws = np.random.default_rng(5)
+    safetensors_files.write("data", {
+        "input_ids": draws.integers(0, 100, (ROWS, SEQUENCE)).astype("i4"),
+        "attention_mask": np.ones((ROWS, SEQUENCE), "i4"),
+        "token_type_ids": np.zeros((ROWS, SEQUENCE), "i4"),
+        "labels": draws.integers(0, 3, ROWS).astype("i4"),
+    })
+
+
+def compile_run(name, sites, schedule):
+    """Four devices; `sites` says for each in which site it is, or is empty."""
+    with open(f"{name}.yaml", "w") as file:
+        if sites:
+            file.write("sites:\n")
+            for i, site in enumerate(sorted(set(sites))):
+                address = f", address: '127.0.0.1:{1000 + i}'" if i < len(set(sites)) - 1 else ""
+                key = open(f"{site}.pub").read().strip().replace("'", "''")
+                file.write(f"  - {{name: {site}, key: '{key}'{address}}}\n")
+        file.write("devices:\n")
+        for d in range(4):
+            site = f", site: {sites[d]}" if sites else ""
+            file.write(f"  - {{name: device-{d}, threads: 1, memory: 1GiB{site}}}\n")
+    subprocess.run([SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "--allocate", "even", "-o", name, "--dim", "batch=8", "--dim",
+                    f"seq={SEQUENCE}", "--microbatches", "4", "--schedule", schedule], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def set_addresses(name, sites, relay_of=None):
+    """Gives every site that has an address a port; `relay_of` (site, limit): the others reach it through a relay."""
+    names = sorted(set(sites))
+    addresses = {site: f"127.0.0.1:{free_port()}" for site in names[:-1]}
+    relay = Relay(int(addresses[relay_of[0]].split(":")[1]), relay_of[1]) if relay_of else None
+    for own in names:
+        path = f"{name}/{own}/site.json"
+        site_file = json.load(open(path))
+        for site in site_file["sites"]:
+            site["address"] = addresses.get(site["name"])
+            if relay and site["name"] == relay_of[0] != own:
+                site["address"] = relay.address
+        json.dump(site_file, open(path, "w"))
+    return relay
+
+
+def start(name, site, options):
+    output = open(f"{name}-{site}.out", "ab")
+    command = [f"{name}/{site}/train", "--data", "data", "--log", f"{name}-{site}.csv", "--clip", "1", "--seed", "4",
+               "--checkpoint", f"{name}-{site}.kept", *options]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+
+def output_of(name, site):
+    return open(f"{name}-{site}.out", errors="replace").read()
+
+
+def end(name, site, process):
+    """Waits for a site's end. None if it could not listen; else its exit code."""
+    code = process.wait(PATIENCE)
+    return None if "cannot listen for other sites" in output_of(name, site) else code
+
+
+def forget(name, sites):
+    for site in set(sites):
+        shutil.rmtree(f"{name}-{site}.kept", ignore_errors=True)
+        for path in (f"{name}-{site}.out", f"{name}-{site}.csv"):
+            if os.path.exists(path):
+                os.remove(path)
+
+
+def descendants(root):
+    """The process and all that it started, children last."""
+    found, children = [root], {}
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                children.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(entry))
+        except (OSError, ValueError, IndexError):
+            continue
+    for process in found:
+        found.extend(children.get(process, []))
+    return found
+
+
+def kill_site(process):
+    for one in descendants(process.pid):
+        try:
+            os.kill(one, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+
+
+def run_sites(name, sites, options, relay_of=None, meanwhile=None):
+    """All sites to their end, which must be a good one."""
+    for _ in range(ATTEMPTS):
+        forget(name, sites)
+        relay = set_addresses(name, sites, relay_of)
+        processes = {site: start(name, site, options) for site in sorted(set(sites))}
+        if meanwhile and "cannot listen" not in "".join(output_of(name, site) for site in processes):
+            meanwhile(relay, processes)
+        codes = {site: end(name, site, process) for site, process in processes.items()}
+        if None in codes.values():
+            for process in processes.values():
+                process.kill()
+            continue
+        outputs = "\n".join(f"--- {site}\n{output_of(name, site)}" for site in processes)
+        assert set(codes.values()) == {0}, f"{name}: {codes}\n{outputs}"
+        return
+    raise AssertionError("no port was free")
+
+
+def losses(path):
+    """Step to loss, as they are written; a step that was done again must have had the same."""
+    found = {}
+    for row in csv.DictReader(open(path)):
+        step, loss = row["step"], row["loss"]
+        assert found.setdefault(step, loss) == loss, f"{path}: step {step} is {found[step]} and {loss}"
+    return found
+
+
+def check_same(name, sites, steps):
+    """Against the run in one site: losses and the bytes of what was kept."""
+    first = min(sites)
+    expected, found = losses("one.csv"), losses(f"{name}-{first}.csv")
+    assert len(expected) >= steps
+    for step in range(1, steps + 1):
+        assert found[str(step)] == expected[str(step)], f"{name}: step {step}: {found[str(step)]}, not {expected[str(step)]}"
+    for rank, site in enumerate(sites):
+        part = f"step-{steps:08d}/rank-{rank:02d}.safetensors"
+        same = open(f"{name}-{site}.kept/{part}", "rb").read() == open(f"one.kept/{part}", "rb").read()
+        assert same, f"{name}: {part} differs"
+
+
+def test_schedules():
+    for name, schedule, sites in (("two", "gpipe", "aabb"), ("three", "1f1b", "abbc"), ("mixed", "zb", "abac")):
+        compile_run(name, sites, schedule)
+        run_sites(name, sites, ["--steps", "4", "--schedule-steps", "12", "--checkpoint-every", "4"])
+        check_same(name, sites, 4)
+
+
+def test_cut():
+    """In the middle of a run the link between a and the others is cut, until they have noticed."""
+    def mend(relay, processes):
+        wait_for(lambda: relay.stopped.is_set() or processes["a"].poll() is not None, "the cut")
+        wait_for(lambda: "lost site a" in output_of("three", "b") + output_of("three", "c"), "its being noticed")
+        relay.mended.set()
+
+    run_sites("three", "abbc", ["--steps", "12", "--checkpoint-every", "4"], ("a", 700000), mend)
+    check_same("three", "abbc", 12)
+    text = output_of("three", "b") + output_of("three", "c")
+    assert "site a is back" in text, text
+    assert "began anew" not in text, text
+
+
+def test_killed():
+    """Site c is killed while its link stands still, started again, and all go on from a checkpoint."""
+    options = ["--steps", "12", "--checkpoint-every", "2"]
+
+    def kill(relay, processes):
+        wait_for(relay.stopped.is_set, "the cut")
+        kill_site(processes["c"])
+        relay.mended.set()
+        processes["c"] = start("three", "c", [*options, "--resume"])
+
+    run_sites("three", "abbc", options, ("a", 700000), kill)
+    check_same("three", "abbc", 12)
+    text = output_of("three", "a")
+    assert "site c began anew" in text and "resuming after step" in text, text
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="sites-") as folder:
+        os.chdir(folder)
+        write_data()
+        for site in "abc":
+            subprocess.run([SKYCC, "key", site], check=True, stdout=subprocess.DEVNULL)
+        compile_run("one", "", "1f1b")
+        subprocess.run(["one/train", "--data", "data", "--log", "one.csv", "--clip", "1", "--seed", "4", "--steps", "12",
+                        "--checkpoint", "one.kept", "--checkpoint-every", "4", "--quiet"], check=True, stdin=subprocess.DEVNULL)
+        test_schedules()
+        test_cut()
+        test_killed()
+        print("sites: three schedules, a cut and a killed site gave the same bits as one site")
+
+
+main()
