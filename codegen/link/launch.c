@@ -17,6 +17,8 @@ static bool any_elsewhere(const LaunchPlan *plan)
     return false;
 }
 
+static const char *host_of(const LaunchRank *rank) { return rank->host ? rank->host : "localhost"; }
+
 static const char *prefix_of(const LaunchRank *rank) { return rank->prefix ? rank->prefix : ""; }
 
 /* mpiexec's and Slurm's files know no quoting that both a shell and they understand: only plain words are let through.
@@ -39,6 +41,11 @@ static bool check(const LaunchPlan *plan, Diagnostics *diagnostics)
         if (!is_plain(prefix_of(rank), "/ =,:+"))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->prefix}, NULL,
                                      "a launch command may hold only plain words, without quotes");
+        if (plan->site && strcmp(host_of(rank), host_of(&plan->ranks[0])) != 0)
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = plan->site},
+                                     "make each host a site of its own: all it takes is a key",
+                                     "has ranks on '%s' and on '%s': the gateway serves the host that it runs on",
+                                     host_of(&plan->ranks[0]), host_of(rank));
     }
     return true;
 }
