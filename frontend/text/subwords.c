@@ -66,6 +66,34 @@ int32_t trie_find(const Trie *trie, const char *text, size_t length)
     return trie->nodes ? trie->values[node] : -1;
 }
 
+/* The edge that leads to the node. */
+static uint64_t edge_to(const Trie *trie, uint32_t node)
+{
+    size_t i = 0;
+    while (!trie->slots[i] || (trie->slots[i] & (TRIE_MOST_NODES - 1)) != node) i++;
+    return trie->slots[i] >> CHILD_BITS;
+}
+
+bool trie_string(const Trie *trie, int32_t value, Buffer *string)
+{
+    uint32_t node = 0;
+    size_t start = string->size;
+    while (node < trie->nodes && trie->values[node] != value) node++;
+    if (node == trie->nodes) return false;
+    while (node) {
+        uint64_t edge = edge_to(trie, node);
+        char byte = (char)(edge & 0xff);
+        buffer_append(string, &byte, 1);
+        node = (uint32_t)(edge >> 8);
+    }
+    for (size_t i = start, k = string->size; i + 1 < k; i++) { /* it was written from its end */
+        char byte = string->bytes[i];
+        string->bytes[i] = string->bytes[--k];
+        string->bytes[k] = byte;
+    }
+    return true;
+}
+
 void trie_free(Trie *trie)
 {
     free(trie->slots);

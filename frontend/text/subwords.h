@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "frontend/text/token_frame.h"
 
 /* Strings of bytes with a number each. */
@@ -24,6 +25,8 @@ enum { TRIE_MOST_NODES = 1 << 24 };
 bool trie_insert(Trie *trie, const char *text, size_t length, int32_t value);
 uint32_t trie_step(const Trie *trie, uint32_t node, unsigned char byte); /* 0: no string goes on so */
 int32_t trie_find(const Trie *trie, const char *text, size_t length);    /* -1: none */
+/* Appends a string with that number, for messages and the like: looks through all of them. False if there is none. */
+bool trie_string(const Trie *trie, int32_t value, Buffer *string);
 void trie_free(Trie *trie);
 
 typedef enum SubwordKind { SUBWORDS_WORDPIECE, SUBWORDS_BPE, SUBWORDS_UNIGRAM } SubwordKind;

@@ -24,6 +24,21 @@ static void cut_as_hugging_face(size_t counts[2], size_t room)
     counts[longer] = room / 2 + room % 2;
 }
 
+static bool cut_one(size_t counts[2], int which, size_t room)
+{
+    if (counts[!which] >= room) return false;
+    counts[which] = room - counts[!which];
+    return true;
+}
+
+static void cut_pair(size_t counts[2], FrameCut way, size_t room)
+{
+    if (way == FRAME_CUT_BERT)
+        cut_as_bert(counts, room);
+    else if (way == FRAME_CUT_HUGGING_FACE || !cut_one(counts, way == FRAME_CUT_SECOND, room))
+        cut_as_hugging_face(counts, room);
+}
+
 size_t token_frame_write(const TokenFrame *frame, FrameCut way, const TokenIds texts[2], int32_t pad,
                          const TokenRow *row, bool *cut)
 {
@@ -37,10 +52,8 @@ size_t token_frame_write(const TokenFrame *frame, FrameCut way, const TokenIds t
     *cut = counts[0] + counts[1] > room;
     if (*cut && !(used[0] && used[1]))
         counts[used[1]] = room;
-    else if (*cut && way == FRAME_CUT_BERT)
-        cut_as_bert(counts, room);
     else if (*cut)
-        cut_as_hugging_face(counts, room);
+        cut_pair(counts, way, room);
     for (size_t p = 0; p < frame->count; p++) {
         const FramePiece *piece = &frame->pieces[p];
         size_t count = piece->text < 0 ? 1 : counts[piece->text];

@@ -25,8 +25,9 @@ typedef struct TokenFrame {
 
 /* Which text of a pair is cut first. CUT_BERT: token by token the longer one, the second where they are equally long, as
  * BERT's authors have it. CUT_HUGGING_FACE: as Hugging Face's tokenizers have it, where both end with half of the room, the one
- * that was longer, or the second where they were equally long, with the odd token. */
-typedef enum FrameCut { FRAME_CUT_BERT, FRAME_CUT_HUGGING_FACE } FrameCut;
+ * that was longer, or the second where they were equally long, with the odd token. CUT_FIRST, CUT_SECOND:
+ * that one alone, as long as a token of it is left; where that is not enough, as CUT_HUGGING_FACE. */
+typedef enum FrameCut { FRAME_CUT_BERT, FRAME_CUT_HUGGING_FACE, FRAME_CUT_FIRST, FRAME_CUT_SECOND } FrameCut;
 
 /* One example; arrays hold `length` tokens. */
 typedef struct TokenRow {

@@ -171,6 +171,16 @@ bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t len
     return true;
 }
 
+bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece)
+{
+    for (size_t i = 0; i < pipeline->added_count; i++) {
+        if (pipeline->added[i].id != id) continue;
+        buffer_append(piece, pipeline->added[i].content, pipeline->added[i].length);
+        return true;
+    }
+    return trie_string(&pipeline->model.vocabulary, id, piece);
+}
+
 /* ---- opening ---- */
 
 TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics)

@@ -30,6 +30,7 @@ typedef struct TokenPipeline {
     size_t added_count;
     Trie written, normalized; /* of added tokens, to their numbers in `added` */
     TokenFrame frames[2];     /* of one text, of a pair */
+    FrameCut cut;             /* of pairs that are too long */
     int32_t pad, mask;        /* -1: none */
     Hash hash;                /* of the file */
     struct WordCache *cache;
@@ -41,6 +42,8 @@ TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics);
 void token_pipeline_free(TokenPipeline *pipeline);
 /* Appends the ids of text, without framing; false if it is not UTF-8. */
 bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
+/* Appends the piece with that id as it stands in the file; false if there is none. Looks through the whole vocabulary. */
+bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece);
 
 /* For token_pipeline_open: what stands in the file. */
 bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics);

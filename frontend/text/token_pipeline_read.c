@@ -364,6 +364,26 @@ static bool check_direction(TokenReader *r, json_t *root, const char *key)
            reader_unsupported(r, reader_place(r, key, "direction"), arena_format(&r->arena, "'%.40s'", direction));
 }
 
+/* Which of a pair is cut: the library's default is LongestFirst. */
+static bool read_strategy(TokenReader *r, json_t *root)
+{
+    static const struct {
+        const char *name;
+        FrameCut cut;
+    } strategies[] = {
+        {"LongestFirst", FRAME_CUT_HUGGING_FACE}, {"OnlyFirst", FRAME_CUT_FIRST}, {"OnlySecond", FRAME_CUT_SECOND}};
+    const char *strategy = json_string_value(json_object_get(json_object_get(root, "truncation"), "strategy"));
+    r->pipeline->cut = FRAME_CUT_HUGGING_FACE;
+    if (!strategy) return true;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        if (strcmp(strategy, strategies[i].name) != 0) continue;
+        r->pipeline->cut = strategies[i].cut;
+        return true;
+    }
+    return reader_unsupported(r, reader_place(r, "truncation", "strategy"),
+                              arena_format(&r->arena, "'%.40s'", strategy));
+}
+
 static bool read_specials(TokenReader *r, json_t *root)
 {
     static const char *const pads[] = {"[PAD]", "<pad>", NULL}, *const masks[] = {"[MASK]", "<mask>", NULL};
@@ -374,7 +394,7 @@ static bool read_specials(TokenReader *r, json_t *root)
     if (pipeline->pad < 0)
         diagnostics_warning(r->diagnostics, PLACE_FILE(r->path), NULL,
                             "has neither padding nor a token [PAD] or <pad>: rows are padded with 0");
-    return check_direction(r, root, "padding") && check_direction(r, root, "truncation");
+    return check_direction(r, root, "padding") && check_direction(r, root, "truncation") && read_strategy(r, root);
 }
 
 bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics)

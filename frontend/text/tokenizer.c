@@ -12,6 +12,7 @@ struct Tokenizer {
     FramePiece pieces[5]; /* of BERT's frame */
     TokenFrame frames[2]; /* of one text, of a pair */
     TokenizerSpecials specials;
+    bool takes_masks; /* of BERT's: a pipeline knows how its mask is written */
 };
 
 Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnostics)
@@ -52,13 +53,48 @@ void tokenizer_free(Tokenizer *tokenizer)
 
 bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids)
 {
+    static const char mask[] = "[MASK]";
     if (tokenizer->pipeline) return token_pipeline_encode(tokenizer->pipeline, text, length, ids);
-    return bert_tokenizer_encode(tokenizer->bert, text, length, ids);
+    const char *end = text + length, *found;
+    while (tokenizer->takes_masks && (found = memmem(text, (size_t)(end - text), mask, sizeof mask - 1))) {
+        if (!bert_tokenizer_encode(tokenizer->bert, text, (size_t)(found - text), ids)) return false;
+        array_push(ids->items, ids->count, ids->capacity, tokenizer->specials.mask);
+        text = found + sizeof mask - 1;
+    }
+    return bert_tokenizer_encode(tokenizer->bert, text, (size_t)(end - text), ids);
+}
+
+void tokenizer_take_masks(Tokenizer *tokenizer) { tokenizer->takes_masks = tokenizer->specials.mask >= 0; }
+
+bool tokenizer_piece(const Tokenizer *tokenizer, int32_t id, Buffer *piece)
+{
+    if (id < 0 || id >= tokenizer_size(tokenizer)) return false;
+    if (tokenizer->pipeline) return token_pipeline_piece(tokenizer->pipeline, id, piece);
+    buffer_print(piece, "%s", bert_tokenizer_piece(tokenizer->bert, id));
+    return true;
+}
+
+void tokenizer_find_texts(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const int32_t *row,
+                          size_t length, size_t begin[2], size_t count[2])
+{
+    const TokenFrame *frame = &tokenizer->frames[pair];
+    size_t at = 0;
+    for (int t = 0; t < 2; t++) begin[t] = count[t] = 0;
+    for (size_t p = 0; p < frame->count; p++) {
+        int text = frame->pieces[p].text;
+        if (text < 0) {
+            at++;
+            continue;
+        }
+        begin[text] = at;
+        while (count[text] < texts[text].count && at < length && row[at] == texts[text].items[count[text]])
+            count[text]++, at++;
+    }
 }
 
 size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut)
 {
-    FrameCut way = tokenizer->pipeline ? FRAME_CUT_HUGGING_FACE : FRAME_CUT_BERT;
+    FrameCut way = tokenizer->pipeline ? tokenizer->pipeline->cut : FRAME_CUT_BERT;
     return token_frame_write(&tokenizer->frames[pair], way, texts, tokenizer->specials.pad, row, cut);
 }
 

@@ -3,6 +3,7 @@
 #ifndef FRONTEND_TEXT_TOKENIZER_H
 #define FRONTEND_TEXT_TOKENIZER_H
 
+#include "base/buffer.h"
 #include "base/diagnostics.h"
 #include "base/hash.h"
 #include "frontend/text/token_frame.h"
@@ -24,6 +25,13 @@ void tokenizer_free(Tokenizer *tokenizer);
 /* Appends the ids of `length` bytes of text, without framing. False, with nothing reported and some ids perhaps
  * appended, if the text is not UTF-8. Not for two threads at once. */
 bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
+/* From now on "[MASK]" in a text is the mask, for vocabularies too; a tokenizer.json says what its mask is written as. */
+void tokenizer_take_masks(Tokenizer *tokenizer);
+/* Appends the piece with that id as it stands in the vocabulary; false if there is none. */
+bool tokenizer_piece(const Tokenizer *tokenizer, int32_t id, Buffer *piece);
+/* Where the texts, encoded, are in a framed row: the first token of each, and how many were not cut off. */
+void tokenizer_find_texts(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const int32_t *row,
+                          size_t length, size_t begin[2], size_t count[2]);
 /* Frames one text, or a pair; a row of fewer than tokenizer_least_length(pair) tokens has no room for it. Returns the
  * tokens that are no padding; *cut: whether a text was too long. */
 size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut);

@@ -183,6 +183,8 @@ static void what_is_not_there_is_named(void **state)
         EXIT_UNSUPPORTED_OPERATOR, "pre_tokenizer.prepend_scheme: 'first' is not supported");
     refuses("{\"post_processor\": {\"type\": \"X\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
             "post_processor: the post-");
+    refuses("{\"truncation\": {\"strategy\": \"DoNotTruncate\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
+            "truncation.strategy: 'DoNotTruncate'");
     refuses("{\"truncation\": {\"direction\": \"Left\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
             "truncation.direction: 'Left'");
     refuses("{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1, \"vocab\": {}, \"merges\": []}}",
@@ -195,6 +197,110 @@ static void what_is_not_there_is_named(void **state)
             "added_tokens[0]: has another id than the piece");
 }
 
+static Tokenizer *open_text(const char *text)
+{
+    Scratch file = scratch_text(text);
+    Diagnostics diagnostics = {0};
+    Tokenizer *tokenizer = tokenizer_open_json(file.path, &diagnostics);
+    assert_non_null(tokenizer);
+    diagnostics_free(&diagnostics);
+    unlink(file.path);
+    return tokenizer;
+}
+
+static void expect_ids(Tokenizer *tokenizer, const char *text, size_t count, const int32_t *wanted)
+{
+    TokenIds encoded = {0};
+    assert_true(tokenizer_encode(tokenizer, text, strlen(text), &encoded));
+    assert_int_equal(encoded.count, count);
+    assert_memory_equal(encoded.items, wanted, count * sizeof *wanted);
+    free(encoded.items);
+}
+
+/* An unknown character costs 10 more than the least likely piece, here -3: as the end of "ab" it is worth 10 and no
+ * more. The library's ids. */
+static void unknown_characters_cost_ten_more_than_the_least_piece(void **state)
+{
+    (void)state;
+    static const char *const worth[] = {"9.9", "10.1"};
+    static const int32_t whole[] = {1}, parts[] = {0, 2};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        snprintf(
+            text, sizeof text,
+            "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"u\", 0], [\"ab\", -3], [\"b\", %s]]}}",
+            worth[i]);
+        Tokenizer *tokenizer = open_text(text);
+        expect_ids(tokenizer, "ab", i ? 2 : 1, i ? parts : whole);
+        tokenizer_free(tokenizer);
+    }
+}
+
+/* U+32FF was given its decomposition, U+4EE4 U+548C, after the library's tables were made; U+32FE has always had one. */
+static void younger_decompositions_are_the_librarys(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"NFKC", "NFKD"};
+    static const int32_t itself[] = {1}, decomposed[] = {3};
+    for (int i = 0; i < 2; i++) {
+        char text[320];
+        snprintf(text, sizeof text,
+                 "{\"normalizer\": {\"type\": \"%s\"}, \"model\": {\"type\": \"WordPiece\", \"unk_token\": \"u\", "
+                 "\"vocab\": {\"u\": 0, \"\u32ff\": 1, \"\u4ee4\u548c\": 2, \"\u30f2\": 3}}}",
+                 forms[i]);
+        Tokenizer *tokenizer = open_text(text);
+        expect_ids(tokenizer, "\u32ff", 1, itself);
+        expect_ids(tokenizer, "\u32fe", 1, decomposed);
+        tokenizer_free(tokenizer);
+    }
+}
+
+/* As the library cuts them, which refuses the last case. */
+static void pairs_are_cut_as_the_file_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy;
+        size_t lengths[2], room, wanted[2];
+    } cases[] = {
+        {"LongestFirst", {6, 3}, 7, {4, 3}}, {"OnlyFirst", {6, 3}, 7, {4, 3}}, {"OnlySecond", {6, 3}, 7, {6, 1}},
+        {"LongestFirst", {3, 6}, 7, {3, 4}}, {"OnlyFirst", {3, 6}, 7, {1, 6}}, {"OnlySecond", {3, 6}, 7, {3, 4}},
+        {"OnlyFirst", {3, 6}, 6, {3, 3}}, /* the first alone is not enough */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            "{\"truncation\": {\"strategy\": \"%s\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, "
+            "\"merges\": []}}",
+            cases[i].strategy);
+        Tokenizer *tokenizer = open_text(text);
+        const char *texts[2] = {"aaaaaa", "bbbbbb"};
+        size_t count = encode(tokenizer, texts, cases[i].lengths, cases[i].room), seen[2] = {0, 0};
+        for (size_t k = 0; k < count; k++) seen[ids[k]]++;
+        assert_int_equal(seen[0], cases[i].wanted[0]);
+        assert_int_equal(seen[1], cases[i].wanted[1]);
+        tokenizer_free(tokenizer);
+    }
+}
+
+static void pieces_have_their_names(void **state)
+{
+    (void)state;
+    Tokenizer *tokenizer =
+        open_text("{\"added_tokens\": [{\"id\": 3, \"content\": \"<mask>\"}], \"model\": {\"type\": \"BPE\", "
+                  "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}");
+    static const char *const names[] = {"a", "b", "ab", "<mask>", NULL};
+    for (int32_t id = -1; id < 5; id++) {
+        Buffer name = {0};
+        const char *wanted = id < 0 ? NULL : names[id];
+        assert_int_equal(tokenizer_piece(tokenizer, id, &name), wanted != NULL);
+        if (wanted) assert_string_equal(buffer_text(&name), wanted);
+        buffer_free(&name);
+    }
+    tokenizer_free(tokenizer);
+}
+
 int main(void)
 {
 #define FAMILY(name)                                                                                                   \
@@ -202,11 +308,20 @@ int main(void)
         "the ids of " name, family_has_the_librarys_ids, NULL, NULL, (void *)(name)                                    \
     }
     const struct CMUnitTest tests[] = {
-        FAMILY("bert"),       FAMILY("bert-cased"),
-        FAMILY("mpnet"),      FAMILY("roberta"),
-        FAMILY("modernbert"), FAMILY("xlm-r"),
-        FAMILY("camembert"),  FAMILY("albert"),
-        FAMILY("deberta-v3"), cmocka_unit_test(what_is_not_there_is_named),
+        FAMILY("bert"),
+        FAMILY("bert-cased"),
+        FAMILY("mpnet"),
+        FAMILY("roberta"),
+        FAMILY("modernbert"),
+        FAMILY("xlm-r"),
+        FAMILY("camembert"),
+        FAMILY("albert"),
+        FAMILY("deberta-v3"),
+        cmocka_unit_test(what_is_not_there_is_named),
+        cmocka_unit_test(unknown_characters_cost_ten_more_than_the_least_piece),
+        cmocka_unit_test(younger_decompositions_are_the_librarys),
+        cmocka_unit_test(pairs_are_cut_as_the_file_says),
+        cmocka_unit_test(pieces_have_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
