@@ -12,13 +12,20 @@ DEBIAN_PYTHON = "/usr/bin/python3"  # Debian's modules belong to Debian's interp
 PEER_PYTHON = os.environ.get("SKYCC_PEER_PYTHON", DEBIAN_PYTHON)
 
 
+def find_modules(python, modules, packages):
+    """Whether the interpreter imports the modules, after saying that it does not."""
+    check = [python, "-c", f"import {modules}"]
+    if shutil.which(python) and subprocess.run(check, stderr=subprocess.DEVNULL).returncode == 0:
+        return True
+    print(f"No comparison: {python} does not import {modules} ({packages}; SKYCC_PEER_PYTHON names another).")
+    return False
+
+
 def find_libraries(python=PEER_PYTHON):
     """The folders of the BLAS libraries that this PyTorch may use ([None]: it brings its own), or none after saying what is
     not installed."""
     for interpreter, modules in ((python, "torch, numpy"), (DEBIAN_PYTHON, "onnx, numpy")):
-        check = [interpreter, "-c", f"import {modules}"]
-        if not shutil.which(interpreter) or subprocess.run(check, stderr=subprocess.DEVNULL).returncode != 0:
-            print(f"No comparison: {interpreter} does not import {modules} (python3-torch, python3-onnx).")
+        if not find_modules(interpreter, modules, "python3-torch, python3-onnx"):
             return []
     if python != DEBIAN_PYTHON:
         return [None]
