@@ -1,5 +1,4 @@
 /* skycc predict: labels and scores of texts, by a model that was trained. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,16 +6,16 @@
 
 #include "base/directory.h"
 #include "driver/commands/commands.h"
-#include "driver/compile/local_program.h"
-#include "driver/compile/text_rows.h"
+#include "driver/commands/predictions.h"
 #include "driver/compile/trained_values.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/text/labels.h"
-#include "runtime/program/execute.h"
-#include "runtime/program/parallel.h"
 
 enum { MOST_BATCH = 32 };
+
+/* That heads give, without the end of answers. */
+static const char *const outputs[] = {"logits", "start_logits", "embedding"};
 
 typedef struct Prediction {
     const Options *options;
@@ -30,14 +29,11 @@ typedef struct Prediction {
     int64_t batch, width; /* 0: open */
     int64_t most_width;   /* for how many tokens it has positions, as far as is known */
     bool has_mask;
+    HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
+    Tokenizer *tokenizer; /* NULL: the rows are a data set */
     TextRows rows;
-    /* The program for a batch of rows. */
-    TrainingModel model;
-    StageCode code;
-    LocalProgram program;
-    Execution execution;
-    bool running;
-    Buffer table;
+    Predictor predictor;
+    Predictions predictions;
 } Prediction;
 
 /* ---- The model ---- */
@@ -74,19 +70,27 @@ static bool refuse(const Prediction *prediction, const char *hint, const char *p
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(prediction->options->model), hint, "%s", problem);
 }
 
-static bool check_head(const Prediction *prediction, const OnnxModel *model, Diagnostics *diagnostics)
+static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnostics *diagnostics)
 {
-    const char *hint = "labels and scores are of heads seqcls:N and regression; skycc run gives the outputs of others";
     const char *text = onnx_model_property(model, PROPERTY_HEAD);
-    Head head;
-    if (text && (!head_parse(text, &head) || (head.kind != HEAD_SEQUENCE && head.kind != HEAD_REGRESSION)))
-        return diagnostics_error(
-            diagnostics, EXIT_BAD_INPUT, PLACE_FILE(prediction->options->model), hint,
-            strcmp(text, "none") == 0 ? "has no head" : "has the head %s, which gives texts no labels", text);
+    Head head = {0};
+    if (text && (!head_parse(text, &head) || head.kind == HEAD_NONE))
+        return refuse(prediction, "skycc head puts one on it, skycc run gives its outputs as they are", "has no head",
+                      diagnostics);
+    prediction->head = head.kind;
     const Onnx__GraphProto *graph = model->proto->graph;
-    for (size_t i = 0; i < graph->n_output; i++)
-        if (graph->output[i]->name && strcmp(graph->output[i]->name, "logits") == 0) return true;
-    return refuse(prediction, hint, "has no output 'logits'", diagnostics);
+    for (size_t i = 0; i < graph->n_output; i++) {
+        const char *name = graph->output[i]->name ? graph->output[i]->name : "";
+        for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++)
+            if (strcmp(name, outputs[k]) == 0) return true;
+    }
+    return refuse(prediction, "skycc run gives its outputs as they are",
+                  "has no output 'logits', 'start_logits' or 'embedding'", diagnostics);
+}
+
+static bool is_embedding(const Prediction *prediction)
+{
+    return prediction->head == HEAD_MEAN || prediction->head == HEAD_FIRST;
 }
 
 /* The names of labels. */
@@ -212,21 +216,30 @@ static bool check_options(const Options *options, Diagnostics *diagnostics)
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "see skycc predict --help", "%s", problem);
 }
 
-static bool tokenize_table(Prediction *prediction, Tokenizer *tokenizer, int max_length, Diagnostics *diagnostics)
+static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
     const char *path = scratch_place(prediction, "rows.safetensors", diagnostics);
     const DatasetOptions dataset = {
         .task = DATASET_COLUMNS, .max_length = max_length, .text_columns = options->texts[0], .unlabelled = true};
     DatasetSummary summary;
-    if (!path || !dataset_tokenize(tokenizer, &dataset, options->data, path, &summary, diagnostics) ||
+    bool again = strcmp(options->data, "-") != 0; /* it can be read */
+    bool words = prediction->head == HEAD_TOKENS || prediction->head == HEAD_QUESTION ||
+                 (prediction->head == HEAD_FROM_FOLDER && again);
+    if (words && !again)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write it to a file first",
+                                 "a table on standard input cannot be read twice, for its tokens and for its words");
+    if (is_embedding(prediction) && strchr(options->texts[0], ','))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give one column, --text COL",
+                                 "an embedding is of one text");
+    if (!path || !dataset_tokenize(prediction->tokenizer, &dataset, options->data, path, &summary, diagnostics) ||
         !text_rows_open(&prediction->rows, path, diagnostics))
         return false;
     prediction->rows.file = options->data;
     if (summary.truncated)
         diagnostics_warning(diagnostics, PLACE_FILE(options->data), "--max-length says how many may be read",
                             "%zu rows are cut to %d tokens", summary.truncated, max_length);
-    return true;
+    return !words || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], diagnostics);
 }
 
 static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
@@ -234,18 +247,16 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
     const Options *options = prediction->options;
     if (options->data && is_data_set(options->data))
         return text_rows_open(&prediction->rows, options->data, diagnostics);
-    Tokenizer *tokenizer =
+    prediction->tokenizer =
         options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
                            : text_tokenizer_of_folder(prediction->folder, options->model, options->cased, diagnostics);
-    if (!tokenizer) return false;
+    if (!prediction->tokenizer) return false;
+    if (prediction->head == HEAD_MASKED) tokenizer_take_masks(prediction->tokenizer);
     int most = options->dataset.max_length;
     if (most > prediction->most_width) most = (int)prediction->most_width;
-    bool ok =
-        options->data
-            ? tokenize_table(prediction, tokenizer, prediction->width ? (int)prediction->width : most, diagnostics)
-            : text_rows_encode(&prediction->rows, tokenizer, options->texts, prediction->width, most, diagnostics);
-    tokenizer_free(tokenizer);
-    return ok;
+    return options->data ? tokenize_table(prediction, prediction->width ? (int)prediction->width : most, diagnostics)
+                         : text_rows_encode(&prediction->rows, prediction->tokenizer, options->texts,
+                                            is_embedding(prediction), prediction->width, most, diagnostics);
 }
 
 /* How many tokens the program is for: without a mask, padding would be read as text. */
@@ -265,201 +276,53 @@ static bool settle_width(Prediction *prediction, Diagnostics *diagnostics)
                              (long long)prediction->width);
 }
 
-/* ---- The program ---- */
+/* ---- Predictions ---- */
 
-static bool load(Prediction *prediction, Diagnostics *diagnostics)
-{
-    const Shape shape = {2, {prediction->batch, prediction->width}};
-    InputShape shapes[3];
-    size_t count = 0;
-    for (int i = 0; i < 3; i++)
-        if (prediction->rows.tensors[i].data)
-            shapes[count++] = (InputShape){prediction->rows.tensors[i].name, shape, DTYPE_I64, NULL};
-    const ModelOptions options = {.import = {.input_shapes = shapes, .input_shape_count = count}};
-    return training_model_load(&prediction->model, prediction->path, &options, diagnostics);
-}
-
-static void build(Prediction *prediction)
-{
-    Graph *graph = &prediction->model.graph;
-    StageIndex *index = stage_index_create(graph, false);
-    stage_build_indexed(&prediction->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
-    stage_index_free(index);
-    prediction->code.stage.slot_count = 1;
-    local_program_create(&prediction->program, &prediction->model, &prediction->code);
-}
-
-static bool start(Prediction *prediction, Diagnostics *diagnostics)
-{
-    int threads = prediction->options->threads ? prediction->options->threads : parallel_threads(0);
-    if (!local_program_compile(&prediction->program, NULL, diagnostics)) return false;
-    prediction->running =
-        execution_open(&prediction->execution, &prediction->program.program, threads, NULL, diagnostics);
-    return prediction->running;
-}
-
-static void fill_parameters(Prediction *prediction)
-{
-    const SkyStage *stage = &prediction->code.stage;
-    for (uint32_t i = 0; i < stage->parameter_count; i++) {
-        const Value *value = graph_value(&prediction->model.graph, prediction->code.parameter_values[i]);
-        if (value->data)
-            memcpy(execution_address(&prediction->execution, 0, 0, stage->parameters[i].value.location), value->data,
-                   stage->parameters[i].value.bytes);
-    }
-}
-
-/* Rows from `first` on; the last one again where there are no more. */
-static bool fill_input(Prediction *prediction, const SkyTensor *input, int64_t first, Diagnostics *diagnostics)
-{
-    const TextRows *rows = &prediction->rows;
-    const RowTensor *tensor = text_rows_find(rows, input->name);
-    int64_t batch = prediction->batch, width = prediction->width, limit = input->value_limit;
-    if (!tensor || input->rank != 2 || input->dim[0] != batch || input->dim[1] != width)
-        return diagnostics_error(
-            diagnostics, EXIT_BAD_INPUT, (Place){.file = prediction->options->model, .object = input->name},
-            "skycc run feeds any inputs",
-            tensor ? "is not of shape [batch, tokens]" : "is an input that the rows have no values of");
-    void *destination = execution_address(&prediction->execution, 0, 0, input->location);
-    for (int64_t i = 0; i < batch * width; i++) {
-        int64_t row = first + i / width;
-        if (row >= rows->count) row = rows->count - 1;
-        int64_t value = element_as_integer(tensor->dtype, tensor->data, row * rows->width + i % width);
-        if (limit && (value < 0 || value >= limit))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = rows->file, .object = input->name},
-                                     "is the tokenizer the model's?",
-                                     "row %lld has %lld, outside the model's table of %lld rows", (long long)row,
-                                     (long long)value, (long long)limit);
-        if (dtype_is_float((DType)input->dtype))
-            element_store_double((DType)input->dtype, destination, i, (double)value);
-        else
-            element_store_integer((DType)input->dtype, destination, i, value);
-    }
-    return true;
-}
-
-/* ---- What is printed ---- */
-
-/* A field of RFC 4180. */
-static void print_field(Buffer *table, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n")) {
-        buffer_print(table, "%s", text);
-        return;
-    }
-    buffer_append(table, "\"", 1);
-    for (; *text; text++) buffer_append(table, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-    buffer_append(table, "\"", 1);
-}
-
-static bool name_labels(Prediction *prediction, int64_t classes, Diagnostics *diagnostics)
+static bool read_labels_of(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *file = prediction->options->labels;
-    if (file) {
-        prediction->labels = label_names_of_data(file, &prediction->arena, &prediction->label_count, diagnostics);
-        if (!prediction->labels) return false;
-    }
-    if ((int64_t)prediction->label_count != classes && (file || prediction->label_count))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file ? file : prediction->options->model),
-                                 file ? "are they of the data that the model was trained with?" : NULL,
-                                 "has names of %zu labels, but the model has %lld", prediction->label_count,
-                                 (long long)classes);
-    if (prediction->label_count) return true;
-    const char **numbers = arena_new_array(&prediction->arena, const char *, (size_t)classes);
-    for (int64_t i = 0; i < classes; i++) numbers[i] = arena_format(&prediction->arena, "%lld", (long long)i);
-    prediction->labels = numbers, prediction->label_count = (size_t)classes;
-    return true;
-}
-
-static void print_header(Prediction *prediction, int64_t classes)
-{
-    buffer_print(&prediction->table, classes == 1 ? "row,value" : "row,label,score");
-    for (int64_t i = 0; classes > 1 && i < classes; i++) {
-        buffer_append(&prediction->table, ",", 1);
-        print_field(&prediction->table, prediction->labels[i]);
-    }
-    buffer_append(&prediction->table, "\r\n", 2);
-}
-
-/* `scores`: room for a row. */
-static bool print_row(Prediction *prediction, int64_t row, const SkyTensor *output, double *scores,
-                      Diagnostics *diagnostics)
-{
-    Buffer *table = &prediction->table;
-    int64_t classes = output->dim[1], best = 0;
-    const void *logits = execution_address(&prediction->execution, 0, 0, output->location);
-    double sum = 0;
-    for (int64_t i = 0; i < classes; i++) {
-        scores[i] = element_as_double((DType)output->dtype, logits, row % prediction->batch * classes + i);
-        if (!isfinite(scores[i]))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(prediction->options->model),
-                                     "did its training diverge?", "gives row %lld no finite logits", (long long)row);
-        if (scores[i] > scores[best]) best = i;
-    }
-    buffer_print(table, "%lld,", (long long)row);
-    if (classes == 1) {
-        buffer_print(table, "%.9g\r\n", scores[0]);
-        return true;
-    }
-    double largest = scores[best];
-    for (int64_t i = 0; i < classes; i++) sum += scores[i] = exp(scores[i] - largest);
-    print_field(table, prediction->labels[best]);
-    buffer_print(table, ",%.7g", scores[best] / sum);
-    for (int64_t i = 0; i < classes; i++) buffer_print(table, ",%.7g", scores[i] / sum);
-    buffer_append(table, "\r\n", 2);
-    return true;
-}
-
-static const SkyTensor *find_logits(const Prediction *prediction, Diagnostics *diagnostics)
-{
-    const SkyStage *stage = &prediction->code.stage;
-    for (uint32_t i = 0; i < stage->output_count; i++) {
-        const SkyTensor *output = &stage->outputs[i];
-        if (strcmp(output->name, "logits") == 0 && output->rank == 2 && output->dim[0] == prediction->batch &&
-            output->dim[1] > 0 && dtype_is_float((DType)output->dtype))
-            return output;
-    }
-    refuse(prediction, "skycc run gives it as it is", "its output 'logits' has no shape [batch, labels]", diagnostics);
-    return NULL;
-}
-
-static bool predict_batch(Prediction *prediction, int64_t first, const SkyTensor *output, double *scores,
-                          Diagnostics *diagnostics)
-{
-    const SkyStage *stage = &prediction->code.stage;
-    for (uint32_t i = 0; i < stage->input_count; i++)
-        if (!fill_input(prediction, &stage->inputs[i], first, diagnostics)) return false;
-    if (!execution_run(&prediction->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
-    for (int64_t r = first; r < first + prediction->batch && r < prediction->rows.count; r++)
-        if (!print_row(prediction, r, output, scores, diagnostics)) return false;
-    return true;
+    if (!file) return true;
+    prediction->labels = label_names_of_data(file, &prediction->arena, &prediction->label_count, diagnostics);
+    return prediction->labels != NULL;
 }
 
 static bool predict(Prediction *prediction, Diagnostics *diagnostics)
 {
-    build(prediction);
-    const SkyTensor *output = find_logits(prediction, diagnostics);
-    if (!output || (output->dim[1] > 1 && !name_labels(prediction, output->dim[1], diagnostics)) ||
-        !start(prediction, diagnostics))
+    const Options *options = prediction->options;
+    const char *suffix = options->output ? strrchr(options->output, '.') : NULL;
+    if (!read_labels_of(prediction, diagnostics) ||
+        !predictor_open(&prediction->predictor, prediction->path, options->model, &prediction->rows, prediction->batch,
+                        prediction->width, options->threads, diagnostics))
         return false;
-    fill_parameters(prediction);
-    print_header(prediction, output->dim[1]);
-    double *scores = arena_new_array(&prediction->arena, double, (size_t)output->dim[1]);
-    for (int64_t first = 0; first < prediction->rows.count; first += prediction->batch)
-        if (!predict_batch(prediction, first, output, scores, diagnostics)) return false;
-    const char *file = prediction->options->output;
-    return file_write_all(file ? file : "-", prediction->table.bytes, prediction->table.size, diagnostics);
+    Predictions *predictions = &prediction->predictions;
+    *predictions = (Predictions){.called = options->model,
+                                 .head = prediction->head,
+                                 .labels_of = options->labels,
+                                 .labels = prediction->labels,
+                                 .label_count = prediction->label_count,
+                                 .json = suffix && strcmp(suffix, ".jsonl") == 0 && is_embedding(prediction),
+                                 .compares = options->texts[1] && is_embedding(prediction),
+                                 .tokenizer = prediction->tokenizer,
+                                 .rows = &prediction->rows,
+                                 .predictor = &prediction->predictor,
+                                 .arena = &prediction->arena};
+    if (!predictions_begin(predictions, diagnostics)) return false;
+    for (int64_t first = 0; first < prediction->rows.count; first += prediction->batch) {
+        if (!predictor_run(&prediction->predictor, first, diagnostics)) return false;
+        for (int64_t r = first; r < first + prediction->batch && r < prediction->rows.count; r++)
+            if (!predictions_row(predictions, r, diagnostics)) return false;
+    }
+    return file_write_all(options->output ? options->output : "-", predictions->table.bytes, predictions->table.size,
+                          diagnostics);
 }
 
 static void prediction_free(Prediction *prediction)
 {
-    if (prediction->running) execution_close(&prediction->execution);
-    local_program_free(&prediction->program);
-    stage_free(&prediction->code);
-    training_model_free(&prediction->model);
+    predictor_free(&prediction->predictor);
     text_rows_free(&prediction->rows);
+    tokenizer_free(prediction->tokenizer);
     if (prediction->directory.temporary) directory_abandon(&prediction->directory);
-    buffer_free(&prediction->table);
+    buffer_free(&prediction->predictions.table);
     arena_free(&prediction->arena);
 }
 
@@ -469,7 +332,7 @@ int predict_command(const Options *options, Diagnostics *diagnostics)
     bool ok = check_options(options, diagnostics) && import_model(&prediction, diagnostics) &&
               read_model(&prediction, diagnostics) && take_checkpoint(&prediction, diagnostics) &&
               read_rows(&prediction, diagnostics) && settle_width(&prediction, diagnostics) &&
-              load(&prediction, diagnostics) && predict(&prediction, diagnostics);
+              predict(&prediction, diagnostics);
     prediction_free(&prediction);
     return ok ? EXIT_OK : diagnostics->exit_code;
 }

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "frontend/huggingface/folder.h"
+#include "frontend/text/table.h"
 
 enum { MOST_TOKENIZER_BYTES = 1 << 28 };
 
@@ -73,41 +74,100 @@ static bool encode(Tokenizer *tokenizer, const char *const texts[2], TokenIds id
     return true;
 }
 
-static bool frame(TextRows *rows, const Tokenizer *tokenizer, const TokenIds ids[2], bool pair, int64_t width,
-                  int64_t most, Diagnostics *diagnostics)
+static int64_t tokens_needed(const Tokenizer *tokenizer, const TokenIds ids[2], bool pair)
 {
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, pair);
     int64_t needed = least - (pair ? 2 : 1) + (int64_t)ids[0].count + (int64_t)ids[1].count;
-    if (needed < least) needed = least;
-    if (width < 1) width = needed < most ? needed : most;
-    if (width < least)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "%lld tokens leave no room for text: this tokenizer needs %lld", (long long)width,
-                                 (long long)least);
+    return needed < least ? least : needed;
+}
+
+/* `rows`: of ids[0] and ids[1], or with one row of both. */
+static void frame(TextRows *rows, const Tokenizer *tokenizer, const TokenIds rows_ids[2][2], bool pair,
+                  Diagnostics *diagnostics)
+{
     int32_t *values[3];
+    size_t width = (size_t)rows->width;
     for (int i = 0; i < 3; i++) {
-        values[i] = arena_new_array(&rows->arena, int32_t, (size_t)width);
+        values[i] = arena_new_array(&rows->arena, int32_t, (size_t)rows->count * width);
         rows->tensors[i] = (RowTensor){input_names[i], DTYPE_I32, values[i]};
     }
-    bool cut;
-    const TokenRow row = {values[0], values[1], values[2], NULL, (size_t)width};
-    rows->longest = (int64_t)tokenizer_frame(tokenizer, ids, pair, &row, &cut);
-    rows->count = 1, rows->width = width;
-    if (cut)
-        diagnostics_warning(diagnostics, PLACE_NONE, "--max-length says how many may be read",
-                            "the text is cut to %lld tokens; it has %lld", (long long)width, (long long)needed);
+    for (int64_t r = 0; r < rows->count; r++) {
+        bool cut;
+        size_t at = (size_t)r * width;
+        const TokenRow row = {values[0] + at, values[1] + at, values[2] + at, NULL, width};
+        int64_t used = (int64_t)tokenizer_frame(tokenizer, rows_ids[r], pair, &row, &cut);
+        if (used > rows->longest) rows->longest = used;
+        if (cut)
+            diagnostics_warning(diagnostics, PLACE_NONE, "--max-length says how many may be read",
+                                "the text is cut to %lld tokens; it has %lld", (long long)width,
+                                (long long)tokens_needed(tokenizer, rows_ids[r], pair));
+    }
+}
+
+bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], bool apart, int64_t width,
+                      int64_t most, Diagnostics *diagnostics)
+{
+    *rows = (TextRows){.count = apart && texts[1] ? 2 : 1};
+    TokenIds ids[2] = {0};
+    bool ok = encode(tokenizer, texts, ids, diagnostics), pair = texts[1] && !apart;
+    const TokenIds row_ids[2][2] = {{ids[0], pair ? ids[1] : (TokenIds){0}}, {ids[1], {0}}};
+    int64_t least = (int64_t)tokenizer_least_length(tokenizer, pair), needed = 0;
+    rows->texts = arena_allocate(&rows->arena, 2 * sizeof *rows->texts);
+    for (int64_t r = 0; ok && r < rows->count; r++) {
+        int64_t own = tokens_needed(tokenizer, row_ids[r], pair);
+        if (own > needed) needed = own;
+        rows->texts[r][0] = texts[r], rows->texts[r][1] = pair ? texts[1] : NULL;
+    }
+    rows->width = width > 0 ? width : needed < most ? needed : most;
+    if (ok && rows->width < least)
+        ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                               "%lld tokens leave no room for text: this tokenizer needs %lld", (long long)rows->width,
+                               (long long)least);
+    if (ok) frame(rows, tokenizer, row_ids, pair, diagnostics);
+    for (int t = 0; t < 2; t++) free(ids[t].items);
+    return ok;
+}
+
+/* ---- Tables ---- */
+
+/* Which fields are the columns, by the first line; false if one is not there. */
+static bool find_columns(const TableReader *reader, const char *const *names, size_t count, size_t *at)
+{
+    for (size_t n = 0; n < count; n++) {
+        at[n] = 0;
+        while (at[n] < reader->field_count && !table_field_is(reader->fields[at[n]], names[n])) at[n]++;
+        if (at[n] == reader->field_count) return false;
+    }
     return true;
 }
 
-bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], int64_t width, int64_t most,
-                      Diagnostics *diagnostics)
+static bool read_texts(TextRows *rows, TableReader *reader, const char *const *names, size_t count)
 {
-    *rows = (TextRows){0};
-    TokenIds ids[2] = {0};
-    bool ok = encode(tokenizer, texts, ids, diagnostics) &&
-              frame(rows, tokenizer, ids, texts[1] != NULL, width, most, diagnostics);
-    for (int t = 0; t < 2; t++) free(ids[t].items);
-    return ok;
+    size_t at[2] = {0, 1};
+    int64_t row = 0;
+    if (reader->format == TABLE_JSONL)
+        table_select(reader, names, count);
+    else if (!table_next(reader) || !find_columns(reader, names, count, at))
+        return false;
+    for (; row < rows->count && table_next(reader); row++)
+        for (size_t n = 0; n < count; n++) {
+            if (at[n] >= reader->field_count || !reader->fields[at[n]].text) return false;
+            const TableField field = reader->fields[at[n]];
+            rows->texts[row][n] = arena_string_n(&rows->arena, field.text, field.length);
+        }
+    return row == rows->count && !table_next(reader);
+}
+
+bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, Diagnostics *diagnostics)
+{
+    TableReader reader;
+    const char *comma = strchr(columns, ','), *names[2] = {columns, comma ? comma + 1 : NULL};
+    if (comma) names[0] = arena_string_n(&rows->arena, columns, (size_t)(comma - columns));
+    rows->texts = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->texts);
+    if (!table_open(&reader, table, TABLE_BY_SUFFIX, diagnostics)) return false;
+    bool ok = read_texts(rows, &reader, names, comma ? 2 : 1);
+    table_close(&reader);
+    return ok || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(table), NULL, "has changed meanwhile");
 }
 
 /* ---- Data sets ---- */

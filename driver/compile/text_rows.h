@@ -21,12 +21,16 @@ typedef struct TextRows {
     RowTensor tensors[3]; /* input_ids, attention_mask, token_type_ids; data NULL: the data set has none */
     int64_t count, width;
     int64_t longest; /* columns behind are padding in all rows */
+    /* [count]; those of the command line, or that text_rows_read_texts read; NULL: not known */
+    const char *(*texts)[2];
 } TextRows;
 
-/* Of one text, or two unless texts[1] is NULL, in `width` columns; 0: as many as they need, at most `most`. Warns if a
- * text is cut. Free with text_rows_free in any case. */
-bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], int64_t width, int64_t most,
-                      Diagnostics *diagnostics);
+/* Of one text, or two unless texts[1] is NULL, which are a row together or, `apart`, a row each; in `width` columns, 0:
+ * as many as they need, at most `most`. Warns if a text is cut. Free with text_rows_free in any case. */
+bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], bool apart, int64_t width,
+                      int64_t most, Diagnostics *diagnostics);
+/* The texts of a table whose rows these are: of its column, or its two columns, with a comma between. */
+bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, Diagnostics *diagnostics);
 /* Of a data set. */
 bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics);
 void text_rows_free(TextRows *rows);

@@ -103,12 +103,15 @@ const CommandText command_texts[COMMAND_COUNT] = {
                       "other\nBERT's.\n"},
     [COMMAND_PREDICT] =
         {"predict",
-         "labels and scores of texts, by a model that was trained",
+         "what a model that was trained says of texts",
          {"skycc predict MODEL [CHECKPOINT] --text TEXT [--text2 TEXT] [options]",
           "skycc predict MODEL [CHECKPOINT] --data DATA.safetensors [options]",
           "skycc predict MODEL [CHECKPOINT] --data TABLE --text COL[,COL] [options]"},
-         "Says what a classifier of texts, or a model that gives them a number, makes of a text, a pair of texts or "
-         "many of\nthem, as CSV. MODEL is an ONNX graph, or the folder of a Hugging Face model.\n"},
+         "Says what the model makes of a text, a pair of texts or many of them, as CSV: labels and scores of texts, or "
+         "of words\n(tokcls, by their first tokens), a number, the answer to the question --text in --text2 and where "
+         "it stands (qa), the five\nlikeliest pieces for each mask written in a text (mlm), or an embedding; with "
+         "--text2 "
+         "how alike two texts' embeddings\nare. MODEL is an ONNX graph, or the folder of a Hugging Face model.\n"},
     [COMMAND_KEY] =
         {"key",
          "make the key of a site",

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What `skycc predict` prints of texts, tables and data sets is what numpy makes of the logits of `skycc run`, each row run
-alone and without padding; and what it refuses.
+"""What `skycc predict` prints of texts, tables and data sets, head by head, is what numpy makes of the outputs of
+`skycc run`, each row run alone and without padding; and what it refuses.
 
     tests/driver/test_predict.py SKYCC FOLDERS
 
@@ -45,8 +45,13 @@ def refused(code, reason, *arguments):
     require(not os.path.exists("refused.csv"), arguments, "leaves a file")
 
 
-def predict(*arguments):
+def predict_lines(*arguments):
     header, *rows = csv.reader(io.StringIO(call("predict", *arguments), newline=""))
+    return header, rows
+
+
+def predict(*arguments):
+    header, rows = predict_lines(*arguments)
     require([int(row[0]) for row in rows] == list(range(len(rows))), arguments, "numbers its rows", rows)
     return header, rows
 
@@ -60,11 +65,21 @@ def ids_of(texts):
     return np.array([ids]), np.array([types])
 
 
-def logits(model, texts, *options):
+def outputs(model, texts):
+    """Of one row, without the prefix of their names."""
     ids, types = ids_of(texts)
     safetensors_files.write("x.safetensors", {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
-    call("run", model, "--inputs", "x.safetensors", "--interpret", "-o", "out.safetensors", *options)
-    return safetensors_files.read("out.safetensors")["out/logits"][0].astype("f8")
+    call("run", model, "--inputs", "x.safetensors", "--interpret", "-o", "out.safetensors")
+    return {name[4:]: tensor[0].astype("f8") for name, tensor in safetensors_files.read("out.safetensors").items()}
+
+
+def logits(model, texts):
+    return outputs(model, texts)["logits"]
+
+
+def softmax(values):
+    exponents = np.exp(values - values.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
 
 
 def compare(model, examples, header, rows, names):
@@ -72,8 +87,7 @@ def compare(model, examples, header, rows, names):
     require(header == ["row", "label", "score", *names], "header", header)
     require(len(rows) == len(examples), len(rows), "rows of", len(examples))
     for texts, row in list(zip(examples, rows))[:3] + list(zip(examples, rows))[-2:]:
-        scores = np.exp(logits(model, texts))
-        scores /= scores.sum()
+        scores = softmax(logits(model, texts))
         found = np.array(row[2:], "f8")
         require(row[1] == names[scores.argmax()], texts, row, scores)
         require(np.abs(found - [scores.max(), *scores]).max() < TOLERANCE, texts, row, scores)
@@ -135,6 +149,77 @@ def check_regression():
     require(abs(float(rows[0][1]) - logits("regression.onnx", ["w5 w6"])[0]) < TOLERANCE, rows)
 
 
+def check_tokens():
+    """A label for every word, as its first token has it, also of words that are several tokens, and in tables."""
+    call("import", "folder", "--head", "tokcls:3", "-o", "tokens.onnx", "-q")
+    names, texts = ["LABEL_0", "LABEL_1", "LABEL_2"], ("w5  W6, w7 ", "w8")
+    header, rows = predict_lines("tokens.onnx", "--text", texts[0], "--text2", texts[1])
+    require(header == ["row", "word", "text", "label", "score", *names], header)
+    require([row[:3] for row in rows] == [["0", str(i), word] for i, word in enumerate(["w5", "W6,", "w7", "w8"])], rows)
+    scores = softmax(logits("tokens.onnx", ("w5 w6 , w7", "w8")))[[1, 2, 4, 6]]  # behind [CLS]; "," is a token, then [SEP]
+    for row, expected in zip(rows, scores):
+        require(row[3] == names[expected.argmax()] and abs(float(row[4]) - expected.max()) < TOLERANCE, row, expected)
+        require(np.abs(np.array(row[5:], "f8") - expected).max() < TOLERANCE, row, expected)
+    rows = predict_lines("tokens.onnx", "--data", "rows.csv", "--text", "first,second")[1]
+    require([row[2] for row in rows if row[0] == "1"] == " ".join(PAIRS[1]).split(), rows[:9])
+    expected = softmax(logits("tokens.onnx", PAIRS[1]))[[1, 3, 4, 5, 6]]
+    found = np.array([row[5:] for row in rows if row[0] == "1"], "f8")
+    require(np.abs(found - expected).max() < TOLERANCE, found, expected)
+
+
+def check_answers():
+    """The likeliest span of the second text, as it is written there."""
+    call("import", "folder", "--head", "qa", "-o", "answers.onnx", "-q")
+    texts = ("w5 w6", "w9 \u00e9\u00e9 (w10). W11, w12!")
+    tokens = ["w9", "\u00e9\u00e9", "(", "w10", ")", ".", "W11", ",", "w12", "!"]
+    places = [texts[1].index(token) for token in tokens]
+    header, ((row, answer, score, start, end),) = predict_lines("answers.onnx", "--text", texts[0], "--text2", texts[1])
+    require(header == ["row", "answer", "score", "start", "end"], header)
+    found = outputs("answers.onnx", (texts[0], " ".join(tokens)))
+    starts, ends = (softmax(found[f"{name}_logits"][4:14]) for name in ("start", "end"))
+    best = max(((starts[s] * ends[e], -s, -e) for s in range(10) for e in range(s, 10)))
+    first, last = -best[1], -best[2]
+    require(abs(float(score) - best[0]) < TOLERANCE, score, best)
+    require((int(start), int(end)) == (places[first], places[last] + len(tokens[last])), start, end, first, last)
+    require(answer == texts[1][int(start):int(end)], answer)
+    table = predict_lines("answers.onnx", "--data", "rows.csv", "--text", "first,second")[1]
+    require(len(table) == len(PAIRS) and all(row[1] in PAIRS[i][1] for i, row in enumerate(table)), table[:3])
+
+
+def check_masks():
+    call("import", "folder", "--head", "mlm", "-o", "masked.onnx", "-q")
+    header, rows = predict_lines("masked.onnx", "--text", "w5 [MASK] w7[MASK]")
+    require(header == ["row", "mask", "rank", "token", "score"], header)
+    ids, types = np.array([[2, 5, 4, 7, 4, 3]]), np.zeros((1, 6), "i8")
+    safetensors_files.write("x.safetensors", {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
+    call("run", "masked.onnx", "--inputs", "x.safetensors", "--interpret", "-o", "out.safetensors")
+    scores = softmax(safetensors_files.read("out.safetensors")["out/logits"][0].astype("f8"))[[2, 4]]
+    require(len(rows) == 10, rows)
+    for i, row in enumerate(rows):
+        mask, rank = divmod(i, 5)
+        best = np.argsort(-scores[mask])[rank]
+        require(row[:4] == ["0", str(mask), str(rank + 1), WORDS[best]], row, best)
+        require(abs(float(row[4]) - scores[mask][best]) < TOLERANCE, row)
+
+
+def check_embeddings():
+    call("import", "folder", "--head", "embedding:mean", "-o", "mean.onnx", "-q")
+    texts = ("w5 w6 w7", "w8")
+    vectors = np.array([outputs("mean.onnx", [text])["embedding"] for text in texts])
+    header, rows = predict("mean.onnx", "--text", texts[0])
+    require(header == ["row", *map(str, range(16))] and len(rows) == 1, header)
+    require(np.abs(np.array(rows[0][1:], "f8") - vectors[0]).max() < TOLERANCE, rows)
+    call("predict", "mean.onnx", "--data", "rows.csv", "--text", "first", "-o", "found.jsonl")
+    with open("found.jsonl") as file:
+        lines = [json.loads(line) for line in file]
+    require([line["row"] for line in lines] == list(range(len(PAIRS))), "rows of JSON lines")
+    expected = outputs("mean.onnx", [PAIRS[1][0]])["embedding"]
+    require(np.abs(np.array(lines[1]["embedding"]) - expected).max() < TOLERANCE, lines[1], expected)
+    header, ((similarity,),) = predict_lines("mean.onnx", "--text", texts[0], "--text2", texts[1])
+    cosine = vectors[0] @ vectors[1] / np.prod(np.linalg.norm(vectors, axis=1))
+    require(header == ["similarity"] and abs(float(similarity) - cosine) < TOLERANCE, similarity, cosine)
+
+
 def check_refusals():
     refused(2, "nothing is given to judge", "folder")
     refused(2, "which columns", "folder", "--data", "rows.csv")
@@ -142,10 +227,15 @@ def check_refusals():
     refused(2, "--text2 goes with", "folder", "--data", "rows.csv", "--text2", "w5")
     refused(1, "no column 'third'", "folder", "--data", "rows.csv", "--text", "third")
     refused(1, "there is neither tokenizer.json nor vocab.txt", f"{data}/bert", "--text", "w5")
-    call("import", "folder", "--head", "tokcls:2", "-o", "tokens.onnx", "-q")
-    refused(1, "has the head tokcls:2", "tokens.onnx", "--text", "w5")
-    call("import", "folder", "--head", "embedding:mean", "-o", "mean.onnx", "-q")
-    refused(1, "has the head embedding:mean", "mean.onnx", "--text", "w5")
+    refused(2, "what this head says is about words", "tokens.onnx", "--data", "rows.safetensors")
+    refused(2, "give a question and a text", "answers.onnx", "--text", "w5")
+    refused(2, "cannot be read twice", "tokens.onnx", "--data", "-", "--text", "first")
+    refused(2, "an embedding is of one text", "mean.onnx", "--data", "rows.csv", "--text", "first,second")
+    refused(1, "row 0 has no mask to fill", "masked.onnx", "--text", "w5 w6")
+    os.mkdir("bare")
+    for name in ("config.json", "vocab.txt"):
+        shutil.copy(f"folder/{name}", "bare")
+    refused(1, "bare", "bare", "--text", "w5")
     with open("large.txt", "w") as file:
         file.write("\n".join([*WORDS, "beyond"]) + "\n")
     refused(1, "row 0 has 61, outside the model's table of 61 rows", "folder", "--tokenizer", "large.txt", "--text", "w5 beyond")
@@ -163,7 +253,8 @@ def main():
         os.environ["TMPDIR"] = f"{folder}/temporary"
         os.mkdir("temporary")
         prepare()
-        for check in (check_rows, check_trained, check_regression, check_refusals):
+        for check in (check_rows, check_trained, check_regression, check_tokens, check_answers, check_masks, check_embeddings,
+                      check_refusals):
             check()
         require(not os.listdir("temporary"), "left behind:", os.listdir("temporary"))
         os.chdir("/")

@@ -1,0 +1,204 @@
+#include "driver/commands/predictions.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- CSV ---- */
+
+void predictions_field(Predictions *predictions, const char *text)
+{
+    Buffer *table = &predictions->table;
+    if (!strpbrk(text, ",\"\r\n")) {
+        buffer_print(table, "%s", text);
+        return;
+    }
+    buffer_append(table, "\"", 1);
+    for (; *text; text++) buffer_append(table, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
+    buffer_append(table, "\"", 1);
+}
+
+void predictions_end_line(Predictions *predictions) { buffer_append(&predictions->table, "\r\n", 2); }
+
+/* ---- Scores ---- */
+
+int64_t predictions_softmax(double *values, int64_t count)
+{
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] > values[best]) best = i;
+    double largest = values[best];
+    for (int64_t i = 0; i < count; i++) sum += values[i] = exp(values[i] - largest);
+    for (int64_t i = 0; i < count; i++) values[i] /= sum;
+    return best;
+}
+
+void predictions_scores(Predictions *predictions, double *logits)
+{
+    Buffer *table = &predictions->table;
+    int64_t best = predictions_softmax(logits, predictions->classes);
+    predictions_field(predictions, predictions->labels[best]);
+    buffer_print(table, ",%.7g", logits[best]);
+    for (int64_t i = 0; i < predictions->classes; i++) buffer_print(table, ",%.7g", logits[i]);
+    predictions_end_line(predictions);
+}
+
+static bool name_labels(Predictions *predictions, Diagnostics *diagnostics)
+{
+    int64_t classes = predictions->classes;
+    const char *file = predictions->labels_of;
+    if ((int64_t)predictions->label_count != classes && (file || predictions->label_count))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file ? file : predictions->called),
+                                 file ? "are they of the data that the model was trained with?" : NULL,
+                                 "has names of %zu labels, but the model has %lld", predictions->label_count,
+                                 (long long)classes);
+    if (predictions->label_count) return true;
+    const char **numbers = arena_new_array(predictions->arena, const char *, (size_t)classes);
+    for (int64_t i = 0; i < classes; i++) numbers[i] = arena_format(predictions->arena, "%lld", (long long)i);
+    predictions->labels = numbers, predictions->label_count = (size_t)classes;
+    return true;
+}
+
+/* ---- Heads of whole texts ---- */
+
+static void print_similarity(Predictions *predictions)
+{
+    double product = 0, squares[2] = {0, 0};
+    for (int64_t i = 0; i < predictions->classes; i++) {
+        double a = predictions->former[i], b = predictions->values[i];
+        product += a * b, squares[0] += a * a, squares[1] += b * b;
+    }
+    double scale = sqrt(squares[0]) * sqrt(squares[1]);
+    buffer_print(&predictions->table, "%.7g", scale > 0 ? product / scale : 0);
+    predictions_end_line(predictions);
+}
+
+static void print_embedding(Predictions *predictions, int64_t row)
+{
+    Buffer *table = &predictions->table;
+    if (predictions->compares) {
+        if (row) print_similarity(predictions);
+        memcpy(predictions->former, predictions->values, (size_t)predictions->classes * sizeof(double));
+        return;
+    }
+    buffer_print(table, predictions->json ? "{\"row\":%lld,\"embedding\":[" : "%lld", (long long)row);
+    for (int64_t i = 0; i < predictions->classes; i++)
+        buffer_print(table, predictions->json && !i ? "%.9g" : ",%.9g", predictions->values[i]);
+    if (predictions->json)
+        buffer_print(table, "]}\n");
+    else
+        predictions_end_line(predictions);
+}
+
+/* ---- The table ---- */
+
+static HeadKind head_of_outputs(const Predictions *predictions)
+{
+    const Predictor *predictor = predictions->predictor;
+    if (predictor_output(predictor, "start_logits", 2)) return HEAD_QUESTION;
+    if (predictor_output(predictor, "embedding", 2)) return HEAD_MEAN;
+    const SkyTensor *tokens = predictor_output(predictor, "logits", 3);
+    if (!tokens) return HEAD_SEQUENCE;
+    int32_t size = predictions->tokenizer ? tokenizer_size(predictions->tokenizer) : INT32_MAX;
+    return tokens->dim[2] >= size ? HEAD_MASKED : HEAD_TOKENS;
+}
+
+static bool find_outputs(Predictions *predictions, Diagnostics *diagnostics)
+{
+    const Predictor *predictor = predictions->predictor;
+    HeadKind head = predictions->head;
+    const char *name = head == HEAD_QUESTION                     ? "start_logits"
+                       : head == HEAD_MEAN || head == HEAD_FIRST ? "embedding"
+                                                                 : "logits";
+    uint32_t rank = head == HEAD_TOKENS || head == HEAD_MASKED ? 3 : 2;
+    predictions->output = predictor_output(predictor, name, rank);
+    predictions->end = head == HEAD_QUESTION ? predictor_output(predictor, "end_logits", rank) : predictions->output;
+    if (!predictions->output || !predictions->end ||
+        (rank == 3 || head == HEAD_QUESTION ? predictions->output->dim[1] != predictor->width : false))
+        return diagnostics_error(
+            diagnostics, EXIT_BAD_INPUT, PLACE_FILE(predictions->called), "skycc run gives its outputs as they are",
+            head == HEAD_QUESTION ? "has no outputs 'start_logits' and 'end_logits' of shape [batch, tokens]"
+            : rank == 3           ? "its output 'logits' has no shape [batch, tokens, labels]"
+            : name[0] == 'e'      ? "its output 'embedding' has no shape [batch, numbers]"
+                                  : "has no output 'logits' of shape [batch, labels]");
+    size_t count = (size_t)predictor_row_values(predictions->output);
+    predictions->classes = predictions->output->dim[rank - 1];
+    predictions->values = arena_new_array(predictions->arena, double, count);
+    predictions->end_values = arena_new_array(predictions->arena, double, count);
+    predictions->former = arena_new_array(predictions->arena, double, count);
+    return true;
+}
+
+static void print_header(Predictions *predictions, const char *begin, bool numbered, bool labelled)
+{
+    Buffer *table = &predictions->table;
+    if (predictions->json) return;
+    buffer_print(table, "%s", begin);
+    for (int64_t i = 0; i < predictions->classes && (numbered || labelled); i++) {
+        buffer_append(table, ",", 1);
+        if (numbered)
+            buffer_print(table, "%lld", (long long)i);
+        else
+            predictions_field(predictions, predictions->labels[i]);
+    }
+    predictions_end_line(predictions);
+}
+
+/* Of the heads that are about parts of texts. */
+static bool check_texts(const Predictions *predictions, Diagnostics *diagnostics)
+{
+    const TextRows *rows = predictions->rows;
+    if (predictions->head == HEAD_MASKED ? predictions->tokenizer != NULL : rows->texts != NULL) {
+        if (predictions->head != HEAD_QUESTION || (rows->count && rows->texts[0][1])) return true;
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                                 "--text QUESTION --text2 TEXT, or --data TABLE --text COL,COL",
+                                 "answers are parts of a text: give a question and a text");
+    }
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--text TEXT, or --data TABLE --text COL",
+                             "a data set has token ids: what this head says is about words");
+}
+
+bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
+{
+    if (predictions->head == HEAD_FROM_FOLDER) predictions->head = head_of_outputs(predictions);
+    HeadKind head = predictions->head;
+    bool parts = head == HEAD_TOKENS || head == HEAD_QUESTION || head == HEAD_MASKED;
+    if (!find_outputs(predictions, diagnostics) || (parts && !check_texts(predictions, diagnostics))) return false;
+    bool labelled = head == HEAD_TOKENS || (head == HEAD_SEQUENCE && predictions->classes > 1);
+    if (labelled && !name_labels(predictions, diagnostics)) return false;
+    switch (head) {
+    case HEAD_TOKENS: print_header(predictions, "row,word,text,label,score", false, true); break;
+    case HEAD_QUESTION: print_header(predictions, "row,answer,score,start,end", false, false); break;
+    case HEAD_MASKED: print_header(predictions, "row,mask,rank,token,score", false, false); break;
+    case HEAD_MEAN:
+    case HEAD_FIRST:
+        print_header(predictions, predictions->compares ? "similarity" : "row", !predictions->compares, false);
+        break;
+    default: print_header(predictions, labelled ? "row,label,score" : "row,value", false, labelled); break;
+    }
+    return true;
+}
+
+bool predictions_row(Predictions *predictions, int64_t row, Diagnostics *diagnostics)
+{
+    Predictor *predictor = predictions->predictor;
+    if (!predictor_values(predictor, predictions->output, row, predictions->values, diagnostics)) return false;
+    switch (predictions->head) {
+    case HEAD_TOKENS: return predictions_words(predictions, row, diagnostics);
+    case HEAD_MASKED: return predictions_masks(predictions, row, diagnostics);
+    case HEAD_QUESTION:
+        return predictor_values(predictor, predictions->end, row, predictions->end_values, diagnostics) &&
+               predictions_answer(predictions, row, diagnostics);
+    case HEAD_MEAN:
+    case HEAD_FIRST: print_embedding(predictions, row); return true;
+    default: break;
+    }
+    buffer_print(&predictions->table, "%lld,", (long long)row);
+    if (predictions->classes > 1) {
+        predictions_scores(predictions, predictions->values);
+        return true;
+    }
+    buffer_print(&predictions->table, "%.9g", predictions->values[0]);
+    predictions_end_line(predictions);
+    return true;
+}

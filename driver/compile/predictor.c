@@ -1,0 +1,150 @@
+#include "driver/compile/predictor.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/program/parallel.h"
+
+/* The file may be one that was made on the way, whose name says nothing. */
+static void report_of(Diagnostics *to, const Diagnostics *from, const char *path, const char *called)
+{
+    for (const Diagnostic *d = from->first; d; d = d->next) {
+        Place place = d->place;
+        if (place.file && strcmp(place.file, path) == 0) place.file = called;
+        if (d->is_error)
+            diagnostics_error(to, from->exit_code, place, d->hint, "%s", d->message);
+        else
+            diagnostics_warning(to, place, d->hint, "%s", d->message);
+    }
+}
+
+static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostics)
+{
+    const Shape shape = {2, {predictor->batch, predictor->width}};
+    InputShape shapes[3];
+    size_t count = 0;
+    for (int i = 0; i < 3; i++)
+        if (predictor->rows->tensors[i].data)
+            shapes[count++] = (InputShape){predictor->rows->tensors[i].name, shape, DTYPE_I64, NULL};
+    const ModelOptions options = {.import = {.input_shapes = shapes, .input_shape_count = count}};
+    Diagnostics found = {0};
+    bool ok = training_model_load(&predictor->model, path, &options, &found);
+    report_of(diagnostics, &found, path, predictor->called);
+    diagnostics_free(&found);
+    return ok;
+}
+
+static void build(Predictor *predictor)
+{
+    Graph *graph = &predictor->model.graph;
+    StageIndex *index = stage_index_create(graph, false);
+    stage_build_indexed(&predictor->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
+    stage_index_free(index);
+    predictor->code.stage.slot_count = 1;
+    local_program_create(&predictor->program, &predictor->model, &predictor->code);
+}
+
+static void fill_parameters(Predictor *predictor)
+{
+    const SkyStage *stage = &predictor->code.stage;
+    for (uint32_t i = 0; i < stage->parameter_count; i++) {
+        const Value *value = graph_value(&predictor->model.graph, predictor->code.parameter_values[i]);
+        if (value->data)
+            memcpy(execution_address(&predictor->execution, 0, 0, stage->parameters[i].value.location), value->data,
+                   stage->parameters[i].value.bytes);
+    }
+}
+
+bool predictor_open(Predictor *predictor, const char *path, const char *called, const TextRows *rows, int64_t batch,
+                    int64_t width, int threads, Diagnostics *diagnostics)
+{
+    *predictor = (Predictor){.called = called, .rows = rows, .batch = batch, .width = width};
+    if (!load(predictor, path, diagnostics)) return false;
+    build(predictor);
+    if (!local_program_compile(&predictor->program, NULL, diagnostics)) return false;
+    predictor->running = execution_open(&predictor->execution, &predictor->program.program,
+                                        threads ? threads : parallel_threads(0), NULL, diagnostics);
+    if (predictor->running) fill_parameters(predictor);
+    return predictor->running;
+}
+
+/* Rows from `first` on; the last one again where there are no more. */
+static bool fill_input(Predictor *predictor, const SkyTensor *input, int64_t first, Diagnostics *diagnostics)
+{
+    const TextRows *rows = predictor->rows;
+    const RowTensor *tensor = text_rows_find(rows, input->name);
+    int64_t batch = predictor->batch, width = predictor->width, limit = input->value_limit;
+    if (!tensor || input->rank != 2 || input->dim[0] != batch || input->dim[1] != width)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = predictor->called, .object = input->name},
+                                 "skycc run feeds any inputs",
+                                 tensor ? "is not of shape [batch, tokens]"
+                                        : "is an input that the rows have no values of");
+    void *destination = execution_address(&predictor->execution, 0, 0, input->location);
+    for (int64_t i = 0; i < batch * width; i++) {
+        int64_t row = first + i / width;
+        if (row >= rows->count) row = rows->count - 1;
+        int64_t value = element_as_integer(tensor->dtype, tensor->data, row * rows->width + i % width);
+        if (limit && (value < 0 || value >= limit))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = rows->file, .object = input->name},
+                                     "is the tokenizer the model's?",
+                                     "row %lld has %lld, outside the model's table of %lld rows", (long long)row,
+                                     (long long)value, (long long)limit);
+        if (dtype_is_float((DType)input->dtype))
+            element_store_double((DType)input->dtype, destination, i, (double)value);
+        else
+            element_store_integer((DType)input->dtype, destination, i, value);
+    }
+    return true;
+}
+
+bool predictor_run(Predictor *predictor, int64_t first, Diagnostics *diagnostics)
+{
+    const SkyStage *stage = &predictor->code.stage;
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        if (!fill_input(predictor, &stage->inputs[i], first, diagnostics)) return false;
+    return execution_run(&predictor->execution, 0, SKY_LIST_FORWARD, 0, diagnostics);
+}
+
+const SkyTensor *predictor_output(const Predictor *predictor, const char *name, uint32_t rank)
+{
+    const SkyStage *stage = &predictor->code.stage;
+    for (uint32_t i = 0; i < stage->output_count; i++) {
+        const SkyTensor *output = &stage->outputs[i];
+        if (strcmp(output->name, name) == 0)
+            return output->rank == rank && output->dim[0] == predictor->batch && output->dim[rank - 1] > 0 &&
+                           dtype_is_float((DType)output->dtype)
+                       ? output
+                       : NULL;
+    }
+    return NULL;
+}
+
+int64_t predictor_row_values(const SkyTensor *output)
+{
+    int64_t count = 1;
+    for (uint32_t i = 1; i < output->rank; i++) count *= output->dim[i];
+    return count;
+}
+
+bool predictor_values(Predictor *predictor, const SkyTensor *output, int64_t row, double *values,
+                      Diagnostics *diagnostics)
+{
+    int64_t count = predictor_row_values(output), base = row % predictor->batch * count;
+    const void *from = execution_address(&predictor->execution, 0, 0, output->location);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = element_as_double((DType)output->dtype, from, base + i);
+        if (!isfinite(values[i]))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(predictor->called),
+                                     "did its training diverge?", "gives row %lld no finite %s", (long long)row,
+                                     output->name);
+    }
+    return true;
+}
+
+void predictor_free(Predictor *predictor)
+{
+    if (predictor->running) execution_close(&predictor->execution);
+    local_program_free(&predictor->program);
+    stage_free(&predictor->code);
+    training_model_free(&predictor->model);
+}
