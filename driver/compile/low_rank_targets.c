@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/json.h"
 #include "base/parts.h"
 
 /* ---- What --lora says ---- */
@@ -35,10 +35,33 @@ static bool read_item(LowRankSpec *spec, const char *key, const char *value, boo
     return strcmp(key, "dropout") == 0 && read_number(value, 0, 1, &spec->dropout) && spec->dropout < 1;
 }
 
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* Whatever the order of keys and targets, and whether defaults are said or not. */
+static const char *settled_text(const LowRankSpec *spec, Arena *arena)
+{
+    Buffer text = {0};
+    size_t bytes = spec->target_count * sizeof *spec->targets;
+    const char **sorted = arena_copy(arena, spec->targets, bytes);
+    qsort(sorted, spec->target_count, sizeof *sorted, by_name);
+    buffer_print(&text, "r=%d,alpha=", spec->rank);
+    json_print_number(&text, spec->alpha);
+    for (size_t i = 0; i < spec->target_count; i++)
+        if (i == 0 || strcmp(sorted[i], sorted[i - 1]) != 0)
+            buffer_print(&text, "%s%s", i ? "," : ",targets=", sorted[i]);
+    if (spec->dropout > 0) {
+        buffer_print(&text, ",dropout=");
+        json_print_number(&text, spec->dropout);
+    }
+    const char *kept = arena_string(arena, buffer_text(&text));
+    buffer_free(&text);
+    return kept;
+}
+
 bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics)
 {
     static const char hint[] = "write for instance --lora r=8,alpha=16,targets=query,value,dropout=0.05";
-    *spec = (LowRankSpec){.text = text, .targets = arena_new_array(arena, const char *, strlen(text) + 1)};
+    *spec = (LowRankSpec){.targets = arena_new_array(arena, const char *, strlen(text) + 1)};
     bool in_targets = false;
     for (char *item = arena_string(arena, text), *next; item; item = next) {
         next = strchr(item, ',');
@@ -53,6 +76,7 @@ bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnosti
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, "--lora %s says no %s", text,
                                  spec->rank ? "targets" : "rank r");
     if (spec->alpha == 0) spec->alpha = spec->rank;
+    spec->text = settled_text(spec, arena);
     return true;
 }
 

@@ -10,7 +10,7 @@ typedef struct LowRankSpec {
     double alpha, dropout;
     const char **targets;
     size_t target_count;
-    const char *text; /* all of it, as it was given */
+    const char *text; /* all of it, in one form for one meaning, by which runs are resumed */
 } LowRankSpec;
 
 /* Reads "r=8,alpha=16,targets=query,value,dropout=0.05" (alpha: as r, dropout: 0); an item without '=' continues the

@@ -91,6 +91,14 @@ def check_cuts_and_resume(kind, options):
 
 def check_lora():
     check_cuts_and_resume("lora", LORA)
+    compile_for("lora-words", "one.yaml", "--lora", "targets=value,query,value,dropout=0.10,alpha=8,r=4", "--dropout", "0.1")
+    shutil.copytree("lora-ck4", "lora-again")
+    shutil.rmtree("lora-again/step-00000006")
+    train("lora-words", "lora-again", "--steps", "6", "--resume")
+    expect(same(saved("lora-again", 6), saved("lora-ck4", 6)), "--lora in other words goes on otherwise")
+    compile_for("lora-other", "one.yaml", "--lora", "r=4,alpha=4,targets=query,value,dropout=0.1", "--dropout", "0.1")
+    expect("compile with the same --lora" in train("lora-other", "lora-again", "--steps", "9", "--resume", code=1),
+           "a checkpoint of another alpha is taken")
     values = {name for name in saved("lora-ck4", 6) if not name.startswith("adam.")}
     heads = {"m.classifier.weight", "m.classifier.bias"}
     branches = {f"m.bert.encoder.layer.{layer}.attention.self.{target}.lora_{factor}.weight"
