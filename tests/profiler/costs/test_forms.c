@@ -51,11 +51,13 @@ static int set_up(void **state)
     snprintf(path, sizeof path, "%s/%s", SKY_TEST_DATA, subject->model);
     fixture = (Fixture){0};
     *state = &fixture;
-    if (subject->low_rank && !low_rank_parse(&options.low_rank, subject->low_rank, &fixture.arena, &diagnostics))
-        return 1;
-    return !training_model_load(&fixture.model, path, &options, &diagnostics) ||
-           !model_costs(&fixture.costs, &fixture.model.graph, false, &cluster, NULL, "nano", "", 4, &diagnostics) ||
-           !problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
+    bool ok =
+        (!subject->low_rank || low_rank_parse(&options.low_rank, subject->low_rank, &fixture.arena, &diagnostics)) &&
+        training_model_load(&fixture.model, path, &options, &diagnostics) &&
+        model_costs(&fixture.costs, &fixture.model.graph, false, &cluster, NULL, "nano", "", 4, &diagnostics) &&
+        problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
+    diagnostics_free(&diagnostics); /* of warnings, too */
+    return !ok;
 }
 
 static int tear_down(void **state)
