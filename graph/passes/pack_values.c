@@ -339,6 +339,33 @@ ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int que
 
 /* ---- Tables of positions ---- */
 
+static bool counts_up(const Value *indices)
+{
+    for (int64_t i = 0; i < shape_elements(&indices->shape); i++)
+        if (element_as_integer(indices->dtype, indices->data, i) != i) return false;
+    return true;
+}
+
+/* Where the value is itself rows of a table, one for every position: the table's row for every token, [lines, length,
+ * columns], instead of rows of rows. 0: it is not. */
+static ValueId gather_from_table(Packer *packer, ValueId value, int axis)
+{
+    const NodeId producer = graph_value(packer->graph, value)->producer;
+    const Node *node = producer ? graph_node(packer->graph, producer) : NULL;
+    if (!node || node->op != OP_Gather || node_integer(node, "axis", 0) != 0) return 0;
+    ValueId table = node->inputs[0], numbers = node->inputs[1];
+    const Value *indices = graph_value(packer->graph, numbers);
+    if (shape_of(packer, table)->rank != 2 || indices->role != ROLE_CONSTANT || axis >= indices->shape.rank ||
+        indices->shape.dim[axis] != packer->form.longest || shape_elements(&indices->shape) != packer->form.longest)
+        return 0;
+    bool in_order = counts_up(indices);
+    ValueId position = pack_input(packer, SKY_FILL_POSITION);
+    if (in_order) return gather_rows(packer, table, position);
+    numbers = pack_reshape(packer, numbers, &(Shape){1, {packer->form.longest}});
+    numbers = gather_rows(packer, numbers, position);
+    return gather_rows(packer, table, numbers);
+}
+
 ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout)
 {
     int line_atom = layout_find_kind(layout, ATOM_LINE), rank = layout->rank;
@@ -353,12 +380,15 @@ ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Lay
         if (i != axis) perm[next++] = i;
     for (int i = 0; i < rank; i++)
         if (i != axis && i != line) rows.dim[rows.rank++] = full.dim[i];
-    value = pack_transpose(packer, pack_reshape(packer, value, &full), perm);
-    ValueId position = pack_input(packer, SKY_FILL_POSITION);
-    value = gather_rows(packer, pack_reshape(packer, value, &rows), position);
+    ValueId gathered = rank == 3 && axis >= lead ? gather_from_table(packer, value, axis - lead) : 0;
+    if (!gathered) {
+        value = pack_transpose(packer, pack_reshape(packer, value, &full), perm);
+        ValueId position = pack_input(packer, SKY_FILL_POSITION);
+        gathered = gather_rows(packer, pack_reshape(packer, value, &rows), position);
+    }
     int64_t back[MAX_RANK];
     for (int i = 0, next = 2; i < rank; i++) back[i] = i == line ? 0 : i == axis ? 1 : next++;
-    return pack_transpose(packer, value, back);
+    return pack_transpose(packer, gathered, back);
 }
 
 /* Row and column of pairs as far apart as those of the longer lines; 0, 0 for those that no row has. */
