@@ -17,7 +17,9 @@ typedef struct Body {
     int lanes;
     int vector_axis; /* -1 when lanes is 1 */
     int copies;
-    int copy_axis; /* -1 when nothing is copied */
+    bool spares_stores; /* what stays as it is in memory is not written again */
+    bool are_zero;      /* operands that often are, in the block being emitted: they are not loaded */
+    int copy_axis;      /* -1 when nothing is copied */
     int64_t copy_step;
     Ir mask[BODY_MAX_COPIES];                     /* per copy; NULL: all lanes */
     Ir index[KERNEL_MAX_AXES];                    /* scalars */

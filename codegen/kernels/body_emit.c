@@ -34,10 +34,57 @@ static Ir load_raw(Body *body, const KernelInstruction *instruction, Register of
     return emit_load(emit, emit_vector_type(type, body->lanes), address, body->mask[copy], alignment);
 }
 
+/* A load, of neighbouring elements of an operand that often is 0, before anything is stored there. */
+static bool may_read_zeros(const Body *body, Register r)
+{
+    const KernelInstruction *load = kernel_instruction(body->kernel, r);
+    const KernelOperand *operand = &body->kernel->operands[load->operand];
+    for (Register q = (Register)kernel_phase_of(body->kernel, r)->first; q < r; q++) {
+        const KernelInstruction *earlier = kernel_instruction(body->kernel, q);
+        if (kernel_op_is_store(earlier->op) && earlier->operand == load->operand) return false;
+    }
+    return load->op == KERNEL_LOAD && operand->often_zero && operand->dtype == DTYPE_F32 && load->type == DTYPE_F32 &&
+           !load->a && body_is_vector(body, r) && lane_stride(body, load->operand) == 1;
+}
+
+static Ir lanes_as_bits(Body *body, Ir value)
+{
+    return LLVMBuildBitCast(body->emit->builder, value, emit_vector_type(body->emit->i32, body->lanes), "");
+}
+
+static Ir any_bit(Body *body, Ir lanes)
+{
+    Emit *emit = body->emit;
+    LLVMTypeRef set = LLVMIntTypeInContext(emit->context, (unsigned)body->lanes);
+    lanes = LLVMBuildICmp(emit->builder, LLVMIntNE, lanes, LLVMConstNull(LLVMTypeOf(lanes)), "");
+    lanes = LLVMBuildBitCast(emit->builder, lanes, set, "");
+    return LLVMBuildICmp(emit->builder, LLVMIntNE, lanes, LLVMConstNull(set), "");
+}
+
+Ir body_any_not_zero(Body *body, const KernelPhase *phase)
+{
+    Ir bits = NULL;
+    for (int r = phase->first; r < phase->first + phase->count; r++) {
+        const KernelInstruction *load = kernel_instruction(body->kernel, (Register)r);
+        if (!may_read_zeros(body, (Register)r)) continue;
+        for (int copy = 0; copy < body_copies(body, (Register)r); copy++) {
+            Ir address = body_address(body, load->operand, 0, copy, phase->inner);
+            Ir more = lanes_as_bits(body, load_raw(body, load, 0, address, true, copy));
+            bits = bits ? LLVMBuildOr(body->emit->builder, bits, more, "") : more;
+        }
+    }
+    return bits ? any_bit(body, bits) : NULL;
+}
+
 static void emit_load_instruction(Body *body, Register r, bool inner)
 {
     const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
     DType dtype = body->kernel->operands[instruction->operand].dtype;
+    if (body->are_zero && may_read_zeros(body, r)) {
+        LLVMTypeRef type = emit_vector_type(emit_register_type(body->emit, DTYPE_F32), body->lanes);
+        for (int copy = 0; copy < body_copies(body, r); copy++) body->value[r][copy] = LLVMConstNull(type);
+        return;
+    }
     for (int copy = 0; copy < body_copies(body, r); copy++) {
         Ir address = body_address(body, instruction->operand, instruction->a, copy, inner);
         Ir raw = load_raw(body, instruction, instruction->a, address, body_is_vector(body, r), copy);
@@ -47,27 +94,86 @@ static void emit_load_instruction(Body *body, Register r, bool inner)
     }
 }
 
-static void emit_store_instruction(Body *body, Register r, bool inner)
+/* Where copy `copy` of a strided store goes, and what. */
+typedef struct Stored {
+    Ir address, value;
+} Stored;
+
+static Stored stored_value(Body *body, Register r, int copy, bool inner)
 {
     Emit *emit = body->emit;
     const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
     DType dtype = body->kernel->operands[instruction->operand].dtype, wide = kernel_register_type(dtype);
     bool vector = body_is_vector(body, r);
+    Ir address = body_address(body, instruction->operand, instruction->b, copy, inner);
+    Ir value = body_value(body, instruction->a, copy, vector);
+    value = arithmetic_convert(emit, kernel_type(body->kernel, instruction->a), wide, value);
+    if (instruction->op == KERNEL_STORE_ADD) {
+        Ir old = load_raw(body, instruction, instruction->b, address, vector, copy);
+        old = arithmetic_widen(emit, dtype, old);
+        value = arithmetic_binary(emit, KERNEL_ADD, wide, old, value);
+    }
+    return (Stored){address, arithmetic_narrow(emit, dtype, value)};
+}
+
+/* The load, earlier in the same phase, of the very elements that a store of neighbouring float32 overwrites; 0: none. */
+static Register overwritten(const Body *body, Register r)
+{
+    const KernelInstruction *store = kernel_instruction(body->kernel, r);
+    const KernelPhase *phase = kernel_phase_of(body->kernel, r);
+    bool plain = store->op == KERNEL_STORE && !store->b && body_is_vector(body, r) &&
+                 lane_stride(body, store->operand) == 1 && body->kernel->operands[store->operand].dtype == DTYPE_F32;
+    for (int copy = 0; copy < body_copies(body, r); copy++) plain &= !body->mask[copy];
+    Register found = 0;
+    for (Register q = (Register)phase->first; q < r && plain; q++) {
+        const KernelInstruction *instruction = kernel_instruction(body->kernel, q);
+        if (instruction->operand != store->operand || !kernel_op_is_access(instruction->op)) continue;
+        bool same = instruction->op == KERNEL_LOAD && !instruction->a && instruction->type == DTYPE_F32 &&
+                    body_is_vector(body, q) && body_copies(body, q) == body_copies(body, r);
+        found = same ? q : 0;
+    }
+    return found;
+}
+
+/* Elements that stay as they are need not go back to memory: rows of a table that no token reads, in an update. */
+static void store_changes(Body *body, Register r, Register load, bool inner)
+{
+    Emit *emit = body->emit;
+    Stored stored[BODY_MAX_COPIES];
+    Ir changes = NULL;
     for (int copy = 0; copy < body_copies(body, r); copy++) {
-        Ir address = body_address(body, instruction->operand, instruction->b, copy, inner);
-        Ir value = body_value(body, instruction->a, copy, vector);
-        value = arithmetic_convert(emit, kernel_type(body->kernel, instruction->a), wide, value);
-        if (instruction->op == KERNEL_STORE_ADD) {
-            Ir old = load_raw(body, instruction, instruction->b, address, vector, copy);
-            old = arithmetic_widen(emit, dtype, old);
-            value = arithmetic_binary(emit, KERNEL_ADD, wide, old, value);
-        }
-        Ir narrow = arithmetic_narrow(emit, dtype, value);
+        stored[copy] = stored_value(body, r, copy, inner);
+        Ir old = lanes_as_bits(body, body_value(body, load, copy, true));
+        Ir change = LLVMBuildXor(emit->builder, old, lanes_as_bits(body, stored[copy].value), "");
+        changes = changes ? LLVMBuildOr(emit->builder, changes, change, "") : change;
+    }
+    EmitIf branch;
+    emit_if(emit, &branch, any_bit(body, changes));
+    for (int copy = 0; copy < body_copies(body, r); copy++)
+        emit_store(emit, stored[copy].value, stored[copy].address, NULL, (unsigned)sizeof(float));
+    emit_else(emit, &branch);
+    emit_end_if(emit, &branch);
+}
+
+static void emit_store_instruction(Body *body, Register r, bool inner)
+{
+    Emit *emit = body->emit;
+    const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
+    DType dtype = body->kernel->operands[instruction->operand].dtype;
+    bool vector = body_is_vector(body, r);
+    Register load = body->spares_stores ? overwritten(body, r) : 0;
+    if (load) {
+        store_changes(body, r, load, inner);
+        return;
+    }
+    for (int copy = 0; copy < body_copies(body, r); copy++) {
+        const Stored stored = stored_value(body, r, copy, inner);
         Ir offsets = vector ? lane_offsets(body, instruction->operand, instruction->b, copy) : NULL;
         if (offsets) {
-            emit_scatter(emit, narrow, address, offsets, body->mask[copy]);
+            emit_scatter(emit, stored.value, stored.address, offsets, body->mask[copy]);
         } else {
-            emit_store(emit, narrow, address, vector ? body->mask[copy] : NULL, (unsigned)dtype_size(dtype));
+            emit_store(emit, stored.value, stored.address, vector ? body->mask[copy] : NULL,
+                       (unsigned)dtype_size(dtype));
         }
     }
 }

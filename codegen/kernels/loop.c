@@ -153,10 +153,8 @@ static void prefetch_later(LoopEmitter *loop, const KernelPhase *phase, Ir index
     }
 }
 
-static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
+static void emit_instructions(LoopEmitter *loop, const KernelPhase *phase)
 {
-    loop->body.index[inner_axis(loop)] = index;
-    if (loop->plan->streams) prefetch_later(loop, phase, index);
     for (int r = phase->first; r < phase->first + phase->count; r++) {
         if (loop->hoisted[r]) continue;
         if (kernel_op_is_reduction(kernel_instruction(loop->kernel, (Register)r)->op)) {
@@ -165,6 +163,30 @@ static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
             body_emit(&loop->body, (Register)r);
         }
     }
+}
+
+/* Blocks in which all is zero that often is have code of their own, in which most is the same for all such blocks and
+ * moves out of the loop. */
+static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
+{
+    Body *body = &loop->body;
+    body->index[inner_axis(loop)] = index;
+    if (loop->plan->streams) prefetch_later(loop, phase, index);
+    bool whole = true;
+    for (int copy = 0; copy < body->copies; copy++) whole &= !body->mask[copy];
+    Ir not_zero = body->spares_stores && whole ? body_any_not_zero(body, phase) : NULL;
+    if (!not_zero) {
+        emit_instructions(loop, phase);
+        return;
+    }
+    EmitIf branch;
+    emit_if(loop->emit, &branch, not_zero);
+    emit_instructions(loop, phase);
+    emit_else(loop->emit, &branch);
+    body->are_zero = true;
+    emit_instructions(loop, phase);
+    body->are_zero = false;
+    emit_end_if(loop->emit, &branch);
 }
 
 static void emit_blocks(LoopEmitter *loop, const KernelPhase *phase, Ir start, int64_t width, int64_t count)
@@ -267,6 +289,7 @@ void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const cha
     body->vector_axis = plan->vector_axis;
     body->copy_axis = plan->copy_axis;
     body->copies = plan->copies;
+    body->spares_stores = plan->streams && kernel_is_map(kernel);
     body->copy_step = plan->copy_axis == plan->vector_axis ? plan->lanes : 1;
     body_analyse(body);
     body_load_operands(body, LLVMGetParam(function, 0));

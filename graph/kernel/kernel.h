@@ -115,6 +115,7 @@ static inline int kernel_coding_bytes(const KernelInstruction *coding) { return 
 typedef struct KernelOperand {
     DType dtype;
     bool read, written;
+    bool often_zero;                 /* in long stretches, which code may look for: it changes no result */
     int64_t stride[KERNEL_MAX_AXES]; /* elements per step of each axis, the inner axis last; 0 broadcasts */
     int64_t elements; /* of the buffer that register-indexed accesses may touch, from the operand's address on, or of a
                          coded row; 0 if all accesses are strided */

@@ -185,7 +185,8 @@ Hash kernel_hash(const Kernel *kernel)
     hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];
-        int64_t words[4 + KERNEL_MAX_AXES] = {operand->dtype, operand->read, operand->written, operand->elements};
+        int64_t words[4 + KERNEL_MAX_AXES] = {operand->dtype, operand->read,
+                                              operand->written | operand->often_zero << 1, operand->elements};
         memcpy(words + 4, operand->stride, (size_t)kernel->axis_count * sizeof operand->stride[0]);
         hash = hash_extend(hash, words, sizeof words);
     }

@@ -103,7 +103,11 @@ static Update begin_update(Lowering *lowering, NodeId id)
     update.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     update.parameter = operand_of(lowering, node->inputs[0]);
     int gradient = operand_of(lowering, node->inputs[1]);
-    for (int i = 3; i < node->input_count; i++) update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
+    for (int i = 3; i < node->input_count; i++) {
+        update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
+        update.kernel->operands[update.memory[i - 3]].often_zero = true;
+    }
+    update.kernel->operands[gradient].often_zero = true; /* in the rows of a table that nothing reads */
     Register scale = load_scalar(&update, SKY_STEP_GRADIENT_SCALE);
     update.gradient = multiply(&update, take_gradient(&update, gradient), scale);
     return update;

@@ -511,6 +511,42 @@ static void test_random_words_in_common(void **state)
     }
 }
 
+/* Stretches of zeros, other than the parameter's, in which one element may be something else. */
+static void fill_stretches(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    enum { STRETCH = 150 };
+    fill_random(checked, operand, elements, data);
+    for (int64_t i = 0; operand > 0 && i < elements; i++) {
+        int64_t stretch = i / STRETCH;
+        bool odd_one = stretch % 5 == operand && i % STRETCH == stretch % STRETCH;
+        if (stretch % 3 && !odd_one) ((float *)data)[i] = stretch % 7 ? 0.0f : -0.0f;
+    }
+}
+
+/* parameter += 0.5 gradient + memory, memory = 0.9 memory + gradient, gradient = 0: as an update does, over more memory
+ * than caches hold. */
+static void test_update_in_place(void **state)
+{
+    (void)state;
+    int64_t extent[] = {60011}, stride[] = {1};
+    kernel_begin(&kernel, "update", 1, extent);
+    int operand[3];
+    Register value[3];
+    for (int i = 0; i < 3; i++) {
+        operand[i] = kernel_operand(&kernel, DTYPE_F32, stride);
+        kernel.operands[operand[i]].often_zero = i > 0;
+        value[i] = kernel_load(&kernel, operand[i]);
+    }
+    Register half = kernel_constant(&kernel, DTYPE_F32, 0.5), most = kernel_constant(&kernel, DTYPE_F32, 0.9);
+    Register step = kernel_binary(&kernel, KERNEL_MULTIPLY, half, value[1]);
+    Register sum = kernel_binary(&kernel, KERNEL_ADD, value[0], step);
+    kernel_store(&kernel, operand[0], kernel_binary(&kernel, KERNEL_ADD, sum, value[2]));
+    Register kept = kernel_binary(&kernel, KERNEL_MULTIPLY, most, value[2]);
+    kernel_store(&kernel, operand[2], kernel_binary(&kernel, KERNEL_ADD, kept, value[1]));
+    kernel_store(&kernel, operand[1], kernel_constant(&kernel, DTYPE_F32, 0));
+    check_filled(&kernel, 1e-6, fill_stretches);
+}
+
 static void test_empty(void **state)
 {
     (void)state;
@@ -540,6 +576,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_transposes),
         cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_random_words_in_common),
+        cmocka_unit_test(test_update_in_place),
         cmocka_unit_test(test_empty),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
