@@ -141,6 +141,24 @@ NodeId graph_append(Graph *graph, const Node *node, const DType *dtypes, const S
     return id;
 }
 
+void graph_reorder(Graph *graph, const NodeId *order)
+{
+    size_t count = graph->node_count;
+    Node *nodes = memory_allocate(count * sizeof *nodes);
+    NodeId *fresh = memory_allocate(count * sizeof *fresh); /* per old id */
+    memcpy(nodes, graph->nodes, count * sizeof *nodes);
+    for (size_t i = 1; i < count; i++) fresh[order[i - 1]] = (NodeId)i;
+    for (size_t i = 1; i < count; i++) {
+        Node *node = &graph->nodes[i];
+        *node = nodes[order[i - 1]];
+        node->differentiates = fresh[node->differentiates];
+        for (int k = 0; k < node->output_count; k++)
+            if (node->outputs[k]) graph_value(graph, node->outputs[k])->producer = (NodeId)i;
+    }
+    free(nodes);
+    free(fresh);
+}
+
 const Attribute *node_attribute(const Node *node, const char *name)
 {
     for (int i = 0; i < node->attribute_count; i++)

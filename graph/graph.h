@@ -173,6 +173,10 @@ void graph_add_output(Graph *graph, const char *name, ValueId value);
  * checked: graph/ops/add_node.h does that, and finds the types. */
 NodeId graph_append(Graph *graph, const Node *node, const DType *dtypes, const Shape *shapes);
 
+/* Puts the nodes into the given order, in which `order` names every one of 1 ... node_count - 1 once, makers before
+ * readers. Their ids change, those of values do not. */
+void graph_reorder(Graph *graph, const NodeId *order);
+
 /* Attribute access; absent ones give the default. */
 const Attribute *node_attribute(const Node *node, const char *name); /* NULL if absent */
 int64_t node_integer(const Node *node, const char *name, int64_t absent);

@@ -67,7 +67,7 @@ void crossings_fill(Plan *plan, const Costs *costs)
         const char *name = layer->output ? layer->output : arena_format(&scratch, "output of %s", layer->name);
         const char *gradient = arena_format(&scratch, "gradient of %s", name);
         add(plan, &capacity, (PlanCrossing){name, layer->output_bytes, false, k, k + 1, from, to});
-        add(plan, &capacity, (PlanCrossing){gradient, layer->output_bytes, false, k + 1, k, to, from});
+        add(plan, &capacity, (PlanCrossing){gradient, costs_output_bytes(layer, 1), false, k + 1, k, to, from});
     }
     arena_free(&scratch);
 }

@@ -99,14 +99,20 @@ int64_t plan_rank_memory(const Plan *plan, int rank)
 }
 
 /* "identity" is what plans call none. */
-Codec plan_link_codec(const PlanLink *link, int direction)
-{
-    Codec codec = CODEC_NONE;
-    (void)direction;
-    return codec_from_name(link->codec, &codec) ? codec : CODEC_NONE;
-}
+Codec plan_link_codec(const PlanLink *link, int direction) { return link->codecs[direction]; }
 
 int plan_link_busy(const PlanLink *link) { return link->transfer_ns[1] > link->transfer_ns[0]; }
+
+int64_t plan_link_period(const PlanLink *link)
+{
+    int64_t period = link->transfer_ns[plan_link_busy(link)];
+    if (link->half_duplex) period = link->transfer_ns[0] + link->transfer_ns[1];
+    for (int i = 0; i < 4; i++)
+        if (link->coding_ns[i / 2][i % 2] > period) period = link->coding_ns[i / 2][i % 2];
+    return period;
+}
+
+bool plan_link_is_coded(const PlanLink *link) { return link->codecs[0] != CODEC_NONE || link->codecs[1] != CODEC_NONE; }
 
 int plan_rank_of(const Plan *plan, const char *device)
 {

@@ -11,9 +11,10 @@
  *   period = the largest of
  *              - forward + backward of a device, all its stages together
  *              - how long a link between consecutive stages is busy with a micro-batch, in the slower of its
- *                directions: bytes / bandwidth, without latency
+ *                directions: bytes / bandwidth, without latency; in both together where they share it; or encoding or
+ *                decoding what crosses, where that takes longer
  *   step   = the sum over stages of forward + backward
- *          + the sum over links and their two directions of latency + bytes / bandwidth
+ *          + the sum over links and their two directions of latency + bytes / bandwidth + encoding + decoding
  *          + (N - 1) * period
  *          + the longest update of a device, all its stages together
  *
@@ -106,12 +107,14 @@ typedef struct PlanRank {
 /* Between stages `from` and `to` = from + 1, also where both are on one rank (all times 0 then). */
 typedef struct PlanLink {
     int from, to;
-    int64_t logical_bytes; /* of one micro-batch and direction */
-    int64_t wire_bytes;    /* after the codec */
     DType dtype;
-    const char *codec; /* "identity" */
-    /* forward, then backward; they differ only where a link is asymmetric */
+    /* Forward, then backward; of one micro-batch. */
+    Codec codecs[2];
+    int64_t logical_bytes[2];
+    int64_t wire_bytes[2]; /* after the codec */
     int64_t latency_ns[2], transfer_ns[2];
+    int64_t coding_ns[2][2]; /* encoding, by the device that sends, and decoding, by the one that receives */
+    bool half_duplex;        /* both directions share the link */
 } PlanLink;
 
 /* A tensor that crosses from a region into another, once per micro-batch. */
@@ -203,6 +206,7 @@ typedef struct Plan {
     int without_count;
     PlanPin *pins;
     int pin_count;
+    unsigned codecs; /* that links may use (base/codec.h) */
 } Plan;
 
 const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
@@ -231,8 +235,11 @@ void plan_free(Plan *plan);
 int64_t plan_rank_work(const Plan *plan, int rank);   /* ns: forward + backward of one micro-batch, all its stages */
 int64_t plan_rank_memory(const Plan *plan, int rank); /* bytes, all its stages */
 Codec plan_link_codec(const PlanLink *link, int direction);
-int plan_link_busy(const PlanLink *link);               /* the direction that takes longer: index into transfer_ns */
-int plan_rank_of(const Plan *plan, const char *device); /* -1: not used */
+int plan_link_busy(const PlanLink *link); /* the direction that takes longer: index into transfer_ns */
+/* How long the link occupies itself and its ends with a micro-batch, as the period counts it. */
+int64_t plan_link_period(const PlanLink *link);
+bool plan_link_is_coded(const PlanLink *link);              /* in any direction */
+int plan_rank_of(const Plan *plan, const char *device);     /* -1: not used */
 bool plan_leaves_out(const Plan *plan, const char *device); /* as it was asked to */
 
 #endif

@@ -47,17 +47,36 @@ static void print_stage(Buffer *buffer, const PlanStage *stage)
     buffer_print(buffer, ",\"in_flight\":%d}", stage->in_flight);
 }
 
+/* Of both directions, in one where they agree. */
+static void print_bytes(Buffer *buffer, const char *key, const int64_t bytes[2])
+{
+    if (bytes[0] == bytes[1])
+        buffer_print(buffer, ",\"%s\":%lld", key, (long long)bytes[0]);
+    else
+        buffer_print(buffer, ",\"%s\":[%lld,%lld]", key, (long long)bytes[0], (long long)bytes[1]);
+}
+
 static void print_link(Buffer *buffer, const PlanLink *link)
 {
-    buffer_print(
-        buffer,
-        "{\"from\":%d,\"to\":%d,\"logical_bytes\":%lld,\"wire_bytes\":%lld,\"dtype\":\"%s\",\"codec\":", link->from,
-        link->to, (long long)link->logical_bytes, (long long)link->wire_bytes, dtype_name(link->dtype));
-    json_print_string(buffer, link->codec);
+    buffer_print(buffer, "{\"from\":%d,\"to\":%d", link->from, link->to);
+    print_bytes(buffer, "logical_bytes", link->logical_bytes);
+    print_bytes(buffer, "wire_bytes", link->wire_bytes);
+    buffer_print(buffer, ",\"dtype\":\"%s\",\"codec\":", dtype_name(link->dtype));
+    if (plan_link_is_coded(link))
+        buffer_print(buffer, "[\"%s\",\"%s\"]", codec_name(link->codecs[0]), codec_name(link->codecs[1]));
+    else
+        buffer_print(buffer, "\"identity\"");
     plan_print_seconds(buffer, "latency_s", link->latency_ns[0]);
     plan_print_seconds(buffer, "seconds", link->transfer_ns[0]);
     plan_print_seconds(buffer, "backward_latency_s", link->latency_ns[1]);
     plan_print_seconds(buffer, "backward_seconds", link->transfer_ns[1]);
+    if (plan_link_is_coded(link)) {
+        plan_print_seconds(buffer, "encode_s", link->coding_ns[0][0]);
+        plan_print_seconds(buffer, "decode_s", link->coding_ns[0][1]);
+        plan_print_seconds(buffer, "backward_encode_s", link->coding_ns[1][0]);
+        plan_print_seconds(buffer, "backward_decode_s", link->coding_ns[1][1]);
+    }
+    if (link->half_duplex) buffer_print(buffer, ",\"duplex\":\"half\"");
     buffer_print(buffer, "}");
 }
 
@@ -154,6 +173,8 @@ static void print_head(Buffer *buffer, const Plan *plan)
         buffer_print(buffer, ",\"microbatches_gain\":");
         json_print_number(buffer, plan->microbatches_gain);
     }
+    char codecs[16];
+    if (plan->codecs & ~CODECS_LOSSLESS) buffer_print(buffer, ",\"codecs\":\"%s\"", codecs_print(plan->codecs, codecs));
     if (plan->in_flight_limit > 0) buffer_print(buffer, ",\"in_flight_limit\":%d", plan->in_flight_limit);
     plan_print_times(buffer, plan);
     if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");

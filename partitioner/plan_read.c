@@ -90,6 +90,51 @@ static bool read_stage(const PlanReading *r, const json_t *object, int k)
            get_int(r, object, path, "in_flight", 1, r->plan->microbatches, &stage->in_flight);
 }
 
+/* Of both directions in one, or [forward, backward]. */
+static bool get_bytes_pair(const PlanReading *r, const json_t *object, const char *path, const char *key,
+                           int64_t bytes[2])
+{
+    const json_t *pair = json_object_get(object, key);
+    if (!json_is_array(pair)) {
+        bool ok = get_bytes(r, object, path, key, &bytes[0]);
+        bytes[1] = bytes[0];
+        return ok;
+    }
+    bool ok = json_array_size(pair) == 2;
+    for (size_t d = 0; ok && d < 2; d++) {
+        const json_t *item = json_array_get(pair, d);
+        bytes[d] = json_integer_value(item);
+        ok = json_is_integer(item) && bytes[d] >= 0;
+    }
+    return ok || json_refuse(r->json, arena_format(r->arena, "%s.%s", path, key),
+                             "must be bytes, or bytes forward and backward");
+}
+
+/* "identity", the name of a codec, or one for each direction. */
+static bool get_codecs(const PlanReading *r, const json_t *object, const char *path, Codec codecs[2])
+{
+    const json_t *value = json_object_get(object, "codec");
+    bool ok = json_is_string(value) || (json_is_array(value) && json_array_size(value) == 2);
+    for (size_t d = 0; ok && d < 2; d++) {
+        const char *name = json_string_value(json_is_array(value) ? json_array_get(value, d) : value);
+        codecs[d] = CODEC_NONE;
+        ok = name && (strcmp(name, "identity") == 0 || codec_from_name(name, &codecs[d]));
+    }
+    return ok || json_refuse(r->json, arena_format(r->arena, "%s.codec", path),
+                             "must be a codec, or one forward and one backward");
+}
+
+static bool read_coding(const PlanReading *r, const json_t *object, const char *path, PlanLink *link)
+{
+    const char *duplex = "full";
+    if (!json_optional_string(r->json, object, path, "duplex", &duplex)) return false;
+    link->half_duplex = strcmp(duplex, "half") == 0;
+    return !plan_link_is_coded(link) || (get_time(r, object, path, "encode_s", &link->coding_ns[0][0]) &&
+                                         get_time(r, object, path, "decode_s", &link->coding_ns[0][1]) &&
+                                         get_time(r, object, path, "backward_encode_s", &link->coding_ns[1][0]) &&
+                                         get_time(r, object, path, "backward_decode_s", &link->coding_ns[1][1]));
+}
+
 static bool read_link(const PlanReading *r, const json_t *object, int k)
 {
     PlanLink *link = &r->plan->links[k];
@@ -97,13 +142,13 @@ static bool read_link(const PlanReading *r, const json_t *object, int k)
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_int(r, object, path, "from", k, k, &link->from) ||
         !get_int(r, object, path, "to", k + 1, k + 1, &link->to) ||
-        !get_bytes(r, object, path, "logical_bytes", &link->logical_bytes) ||
-        !get_bytes(r, object, path, "wire_bytes", &link->wire_bytes) ||
-        !json_get_string(r->json, object, path, "dtype", &dtype) || !get_name(r, object, path, "codec", &link->codec) ||
+        !get_bytes_pair(r, object, path, "logical_bytes", link->logical_bytes) ||
+        !get_bytes_pair(r, object, path, "wire_bytes", link->wire_bytes) ||
+        !json_get_string(r->json, object, path, "dtype", &dtype) || !get_codecs(r, object, path, link->codecs) ||
         !get_time(r, object, path, "latency_s", &link->latency_ns[0]) ||
         !get_time(r, object, path, "seconds", &link->transfer_ns[0]) ||
         !get_time(r, object, path, "backward_latency_s", &link->latency_ns[1]) ||
-        !get_time(r, object, path, "backward_seconds", &link->transfer_ns[1]))
+        !get_time(r, object, path, "backward_seconds", &link->transfer_ns[1]) || !read_coding(r, object, path, link))
         return false;
     for (int d = 1; d < DTYPE_COUNT; d++)
         if (strcmp(dtype, dtype_name((DType)d)) == 0) link->dtype = (DType)d;
@@ -240,6 +285,9 @@ static bool read_compared(const PlanReading *r, const json_t *root)
 static bool read_choices(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
+    const char *codecs = "lossless";
+    if (!json_optional_string(r->json, root, "", "codecs", &codecs)) return false;
+    if (!codecs_parse(codecs, &plan->codecs)) return json_refuse(r->json, "codecs", "is not known");
     const char *allocator, *objective, *schedule, *recompute = "never";
     if (!json_get_string(r->json, root, "", "allocate", &allocator) ||
         !json_get_string(r->json, root, "", "objective", &objective) ||

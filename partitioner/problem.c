@@ -125,6 +125,11 @@ static void fill_scratch(Problem *p)
         }
 }
 
+static int64_t coded_bytes(const Problem *p, int start, int end)
+{
+    return p->coded_in ? p->coded_in[start] + p->coded_out[end] : 0;
+}
+
 /* At least what any stage takes: without recomputation, and with it where stages have to recompute (those that choose
  * only do so for want of room). A part of the layers may take more than all of them: it has boundaries, and where it
  * recomputes it holds them again in every slot. */
@@ -137,11 +142,37 @@ static int64_t most_bytes(const Problem *p)
         if (again > most) most = again;
         slots = p->microbatches;
     }
-    for (int c = 0; c <= n; c++)
-        if (p->boundary_in[c] + p->boundary_out[c] > widest) widest = p->boundary_in[c] + p->boundary_out[c];
+    if (p->coded_in) slots = p->microbatches;
+    for (int c = 0; c <= n; c++) {
+        int64_t width = p->boundary_in[c] + p->boundary_out[c] + coded_bytes(p, c, c);
+        if (width > widest) widest = width;
+    }
     if (__builtin_mul_overflow(2 + slots, widest, &widest) || __builtin_add_overflow(most, widest, &most))
         return COSTS_NO_LIMIT;
     return most;
+}
+
+/* Of what crosses the cut behind the layer in either direction the more. */
+static int64_t wider_bytes(const LayerCost *layer)
+{
+    int64_t forward = costs_output_bytes(layer, 0), backward = costs_output_bytes(layer, 1);
+    return forward > backward ? forward : backward;
+}
+
+/* Where a link may use codecs, each micro-batch keeps what is coded there, of both directions, and what is coded or
+ * decoded has room beside it once. */
+static void fill_coded(Problem *p)
+{
+    int n = p->layer_count;
+    const LayerCost *layers = p->costs->layers;
+    p->coded_in = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    p->coded_out = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
+    for (int c = 1; c < n; c++) {
+        int64_t coded = costs_coded_bytes(p->costs, &layers[c - 1]);
+        int64_t whole = costs_output_bytes(&layers[c - 1], 0) + costs_output_bytes(&layers[c - 1], 1);
+        if (!layers[c].resident) p->coded_in[c] = coded, p->boundary_in[c] += whole;
+        if (!layers[c - 1].resident) p->coded_out[c] = coded, p->boundary_out[c] += whole;
+    }
 }
 
 static void fill_memory(Problem *p)
@@ -159,13 +190,20 @@ static void fill_memory(Problem *p)
         p->stash_bytes[l + 1] = p->stash_bytes[l] + layers[l].stash_bytes - layers[l].shared_bytes;
         p->kept_bytes[l + 1] = p->kept_bytes[l] + layers[l].kept_bytes;
         stash |= layers[l].stash_bytes > 0;
-        if (l > 0 && !layers[l].resident) p->boundary_in[l] = BUFFERS_PER_CUT * layers[l - 1].output_bytes;
-        if (l + 1 < n && !layers[l].resident) p->boundary_out[l + 1] = BUFFERS_PER_CUT * layers[l].output_bytes;
+        if (l > 0 && !layers[l].resident) p->boundary_in[l] = BUFFERS_PER_CUT * wider_bytes(&layers[l - 1]);
+        if (l + 1 < n && !layers[l].resident) p->boundary_out[l + 1] = BUFFERS_PER_CUT * wider_bytes(&layers[l]);
+    }
+    if (p->costs->codecs & ~CODECS_LOSSLESS) {
+        fill_coded(p);
+        stash = true;
     }
     /* Growing a stage by a layer adds state and swaps one boundary for another: a hole needs the swap to free bytes. */
     for (int c = 1; c <= n; c++) {
         uneven |= p->boundary_in[c - 1] < p->boundary_in[c] && c < n;
         uneven |= p->boundary_out[c] < p->boundary_out[c - 1];
+        if (!p->coded_in) continue;
+        uneven |= p->coded_in[c - 1] < p->coded_in[c] && c < n;
+        uneven |= p->coded_out[c] < p->coded_out[c - 1];
     }
     fill_scratch(p);
     int64_t most = most_bytes(p);
@@ -173,35 +211,6 @@ static void fill_memory(Problem *p)
     p->holes = uneven && p->has_limits;
     if (p->schedule != PLAN_GPIPE && stash && p->has_limits)
         p->level_limit = p->microbatches < p->device_count ? p->microbatches : p->device_count;
-}
-
-static void fill_links(Problem *p)
-{
-    const Costs *costs = p->costs;
-    int n = p->layer_count, regions = costs->region_count, classes = 0;
-    p->region_count = regions > 0 ? regions : 1;
-    p->width_class = arena_new_array(&p->arena, int, (size_t)n + 1);
-    int64_t *width = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
-    for (int c = 1; c < n && regions > 0; c++) {
-        int k = classes - 1; /* the latest first: neighbours are alike */
-        while (k >= 0 && width[k] != costs->layers[c - 1].output_bytes) k--;
-        if (k < 0) width[k = classes++] = costs->layers[c - 1].output_bytes;
-        p->width_class[c] = k;
-    }
-    size_t pairs = (size_t)p->region_count * (size_t)p->region_count;
-    p->latency = arena_new_array(&p->arena, int64_t, pairs);
-    p->transfer = arena_new_array(&p->arena, int64_t, pairs * (size_t)(classes ? classes : 1));
-    p->free_links = true;
-    for (size_t i = 0; i < pairs && regions > 0; i++) {
-        p->latency[i] = (int64_t)nanoseconds(costs->latency_s[i]);
-        p->free_links &= p->latency[i] == 0;
-        for (int k = 0; k < classes; k++) {
-            double busy = ceil((double)width[k] / costs->bandwidth_Bps[i] * 1e9);
-            /* A link that would take weeks for a message is as good as closed. */
-            p->transfer[(size_t)k * pairs + i] = (int64_t)(busy < MAX_TOTAL_NS ? busy : MAX_TOTAL_NS);
-            p->free_links &= busy == 0;
-        }
-    }
 }
 
 static void close_layers(Problem *p, int first_layer, int last_layer, int type)
@@ -258,7 +267,7 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
         return false;
     }
     fill_memory(problem);
-    fill_links(problem);
+    problem_fill_links(problem);
     close_for_sites(problem);
     return true;
 }
@@ -308,7 +317,8 @@ static int64_t stage_stash(const Problem *problem, int start, int end)
 
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight)
 {
-    return sum_bytes(problem, start, end, in_flight, stage_stash(problem, start, end), 0);
+    int64_t each = stage_stash(problem, start, end) + coded_bytes(problem, start, end);
+    return sum_bytes(problem, start, end, in_flight, each, 0);
 }
 
 /* Received and sent tensors of both directions stay in the slot; one of each kind of what boundary buffers hold. */
@@ -316,6 +326,7 @@ int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int 
 {
     int64_t each = problem->kept_bytes[end] - problem->kept_bytes[start];
     each += (problem->boundary_in[start] + problem->boundary_out[end]) / (BUFFERS_PER_CUT / 2);
+    each += coded_bytes(problem, start, end);
     return sum_bytes(problem, start, end, in_flight, each, stage_stash(problem, start, end));
 }
 

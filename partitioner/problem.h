@@ -22,6 +22,17 @@ typedef struct ProblemPin {
     int first_layer, last_layer, device;
 } ProblemPin;
 
+/* What the link between consecutive stages costs, from a region to another: of the codecs that it may use, in both
+ * directions, the ones whose coding and transfers add least to what is minimised, and of these those that lose least.
+ * Index 0 is forward, 1 backward. Coding is charged as on the slowest device of a region. */
+typedef struct LinkCharge {
+    int64_t period; /* how long it is busy with a micro-batch: the longest of transfers and codings, ns; where both
+                       directions share it, the transfers count together */
+    int64_t sum;    /* both directions' latency, transfer and coding, ns */
+    int64_t transfer_ns[2], coding_ns[2][2]; /* of coding: encoding, decoding */
+    unsigned char codecs[2];                 /* Codec */
+} LinkCharge;
+
 typedef struct Problem {
     Arena arena;
     const Costs *costs;
@@ -51,16 +62,18 @@ typedef struct Problem {
     int64_t *kept_bytes;                 /* [cut], prefix sums of what recomputation keeps */
     int64_t *scratch_bytes;              /* [power][layer]: sparse table of range maxima; NULL if all are 0 */
     int64_t *boundary_in, *boundary_out; /* [cut]: buffers of a stage that starts, or ends, there */
-    bool has_limits;                     /* some device has a limit that a stage could exceed */
+    int64_t *coded_in,
+        *coded_out;  /* [cut]: coded tensors there, kept by each micro-batch; NULL: no link may use codecs */
+    bool has_limits; /* some device has a limit that a stage could exceed */
     int level_limit; /* other schedules than GPipe, with stash: stages-to-the-end from which on the in-flight count is
                         constant; else 0 */
     int in_flight_limit; /* 0: none; else no stage needs more micro-batches in flight than so many (searched orders) */
     bool holes;          /* a longer stage may fit where a shorter one does not (narrower cut) */
 
     /* Links. */
-    int *width_class;  /* [cut]: index into the tables below; cuts of equal bytes share one */
-    int64_t *latency;  /* [region][region] ns */
-    int64_t *transfer; /* [width class][region][region] ns */
+    int *width_class;    /* [cut]: index into the tables below; cuts of equal bytes share one */
+    int64_t *latency;    /* [region][region] ns */
+    LinkCharge *charges; /* [width class][region][region] */
 } Problem;
 
 /* What a period adds to a step, ns: rounded up, as steps are whole. */
@@ -79,6 +92,8 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
                     ProblemRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
+/* Part of problem_create: the links (problem_links.c). */
+void problem_fill_links(Problem *problem);
 /* From now on memory is what an order with at most `limit` micro-batches in flight per stage takes; 0: as it is. Not
  * under GPipe. */
 void problem_limit_in_flight(Problem *problem, int limit);
@@ -119,11 +134,10 @@ static inline int64_t problem_update(const Problem *p, int type, int start, int 
     return update[end] - update[start];
 }
 
-/* One direction, one micro-batch, over the cut, between regions. */
-static inline int64_t problem_transfer(const Problem *p, int cut, int from, int to)
+static inline const LinkCharge *problem_link(const Problem *p, int cut, int from, int to)
 {
     size_t regions = (size_t)p->region_count;
-    return p->transfer[((size_t)p->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
+    return &p->charges[((size_t)p->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
 }
 
 static inline int64_t problem_latency(const Problem *p, int from, int to)
@@ -131,18 +145,16 @@ static inline int64_t problem_latency(const Problem *p, int from, int to)
     return p->latency[(size_t)from * (size_t)p->region_count + (size_t)to];
 }
 
-/* How long the link between consecutive stages is busy per micro-batch: the slower direction. */
+/* How long the link between consecutive stages is busy per micro-batch. */
 static inline int64_t problem_link_period(const Problem *p, int cut, int from, int to)
 {
-    int64_t forward = problem_transfer(p, cut, from, to), backward = problem_transfer(p, cut, to, from);
-    return forward > backward ? forward : backward;
+    return problem_link(p, cut, from, to)->period;
 }
 
-/* What the link adds to a step: both directions' latency and transfer. */
+/* What the link adds to a step. */
 static inline int64_t problem_link_sum(const Problem *p, int cut, int from, int to)
 {
-    return problem_latency(p, from, to) + problem_latency(p, to, from) + problem_transfer(p, cut, from, to) +
-           problem_transfer(p, cut, to, from);
+    return problem_link(p, cut, from, to)->sum;
 }
 
 #endif

@@ -108,12 +108,13 @@ static const PlanLink *find_link(const Plan *plan, const char *from, const char 
     return NULL;
 }
 
-static int64_t busy(const PlanLink *link) { return link->transfer_ns[plan_link_busy(link)]; }
+static int64_t busy(const PlanLink *link) { return plan_link_period(link); }
+static int64_t sent(const PlanLink *link) { return link->wire_bytes[plan_link_busy(link)]; }
 
 static void print_link(const char *sign, const PlanLink *link, const char *from, const char *to)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
-    printf("%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(link->wire_bytes, a),
+    printf("%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(sent(link), a),
            report_seconds(busy(link), b));
 }
 
@@ -125,9 +126,9 @@ static void print_links(const Plan *before, const Plan *after)
         const PlanLink *old = &before->links[k], *link = find_link(after, from, to);
         if (!link)
             print_link("-", old, from, to);
-        else if (link->wire_bytes != old->wire_bytes || busy(link) != busy(old))
-            printf("  link %s to %s: %s -> %s, busy %s -> %s\n", from, to, report_bytes(old->wire_bytes, bytes[0]),
-                   report_bytes(link->wire_bytes, bytes[1]), report_seconds(busy(old), times[0]),
+        else if (sent(link) != sent(old) || busy(link) != busy(old))
+            printf("  link %s to %s: %s -> %s, busy %s -> %s\n", from, to, report_bytes(sent(old), bytes[0]),
+                   report_bytes(sent(link), bytes[1]), report_seconds(busy(old), times[0]),
                    report_seconds(busy(link), times[1]));
     }
     for (int k = 0; k < after->link_count; k++) {

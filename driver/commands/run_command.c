@@ -8,6 +8,7 @@
 #include "driver/commands/commands.h"
 #include "driver/compile/input_tensors.h"
 #include "driver/compile/local_program.h"
+#include "driver/compile/plan_codecs.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
 #include "runtime/program/execute.h"
@@ -40,6 +41,18 @@ typedef struct Run {
     Arena arena;
 } Run;
 
+/* --plan */
+static bool code_links(Run *run, Diagnostics *diagnostics)
+{
+    const char *path = run->options->plans[0];
+    Plan plan;
+    if (!path) return true;
+    if (!plan_read(&plan, path, diagnostics)) return false;
+    bool ok = plan_codecs_apply(&run->model, &plan, path, diagnostics);
+    plan_free(&plan);
+    return ok;
+}
+
 static bool load(Run *run, Diagnostics *diagnostics)
 {
     const Options *options = run->options;
@@ -60,7 +73,7 @@ static bool load(Run *run, Diagnostics *diagnostics)
     }
     load.import.input_shapes = shapes;
     load.import.input_shape_count = run->inputs.count;
-    return training_model_load(&run->model, options->model, &load, diagnostics);
+    return training_model_load(&run->model, options->model, &load, diagnostics) && code_links(run, diagnostics);
 }
 
 static bool compile(Run *run, Diagnostics *diagnostics)

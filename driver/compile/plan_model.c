@@ -95,7 +95,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
                      planned->most_microbatches          ? planned->most_microbatches
                      : options->request.microbatches > 0 ? options->request.microbatches
                                                          : DEFAULT_MICROBATCHES,
-                     diagnostics))
+                     options->request.codecs, diagnostics))
         return false;
     planned->costs.rows = row_samples_copy(&planned->rows, &planned->costs.arena);
     return true;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "driver/compile/local_program.h"
+#include "driver/compile/plan_codecs.h"
 
 /* The sites that have ranks. */
 static void find_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
@@ -188,7 +189,9 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
     *pipeline = (StagePrograms){0};
     find_sites(pipeline, plan, cluster);
     if (weights && !make_folders(pipeline, weights->directory, diagnostics)) return false;
-    if (!build_stages(pipeline, model, plan, cluster, weights, diagnostics)) return false;
+    if (!plan_codecs_apply(model, plan, "the plan", diagnostics) ||
+        !build_stages(pipeline, model, plan, cluster, weights, diagnostics))
+        return false;
     pipeline->rank_count = (size_t)plan->rank_count;
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
     const char *plan_hash = hash_plan(plan, &pipeline->arena);

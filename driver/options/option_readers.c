@@ -125,6 +125,12 @@ bool read_microbatches(const OptionValue *value)
     return strcmp(value->text, "auto") == 0 || option_read_integer(value, microbatches);
 }
 
+bool read_codec(const OptionValue *value)
+{
+    return codecs_parse(value->text, &((Options *)value->values)->plan.request.codecs) ||
+           option_refuse(value, "lossless, bf16, q8, q6, q4, q3, or for instance auto:q6");
+}
+
 bool read_head(const OptionValue *value)
 {
     return head_parse(value->text, &((Options *)value->values)->head) ||

@@ -351,6 +351,14 @@ static const Option rows[] = {
          "Whether a stage drops what forward leaves for backward, keeps its inputs alone, and runs forward again "
          "before backward: *auto* where it does not fit its device otherwise, if that makes a better plan; *never* "
          "or *always*. The losses are the same to the last digit."},
+    {"codec", 0, "WHAT", COMPILE | PLAN, OPTION_TEXT, .read = read_codec,
+     .help = "what may be lost on links: lossless (default), q8 and the like, or auto:q6 and the like",
+     .detail =
+         "How activations and gradients travel between devices. *lossless*, the default: as they are. *bf16*, *q8*, "
+         "*q6*, *q4* or *q3*: so coded on every link, at half, or 8, 6, 4 or 3 bits a number and a scale for every 64. "
+         "*auto:q6* and the like: as on each link, and in each direction, makes the best plan, with any from lossless "
+         "down to that one. The losses depend on codecs, and on where the plan cuts the model: *skycc run --plan* "
+         "reproduces them."},
     {"without", 0, "DEVICE", COMPILE | PLAN, OPTION_TEXT, FIELD(plan.without), .repeated = true,
      .help = "leave a device out (may be repeated)"},
     {"allow-unproven", 0, NULL, VERIFY, OPTION_FLAG, FIELD(allow_unproven),
@@ -384,6 +392,10 @@ static const Option rows[] = {
          "Do _N_ steps on this one batch; write _train/loss_ (one value before each step and one after the last) and "
          "_param/PARAMETER_. What is no number is a pattern of names: train the initializers that it matches, although "
          "*--freeze* or the way they are used says otherwise."},
+    {"plan", 0, "PLAN.json", RUN, OPTION_FILE, FIELD(plans[0]), .help = "code what this plan codes on its links",
+     .detail =
+         "Code activations and gradients as the plan does on its links: the numbers are those of its pipeline, to "
+         "the last digit."},
     {"interpret", 0, NULL, RUN, OPTION_FLAG, FIELD(interpret), .help = "run by the interpreter instead of compiling"},
     {"threads", 0, "N", RUN | PREDICT, OPTION_INTEGER, 1, 4096, FIELD(threads),
      .help = "threads to use (default: all processors)"},

@@ -65,6 +65,7 @@ static bool leave_out(Planner *planner)
     for (int i = 0; i < request->without_count; i++)
         if (!check_device(planner, request->without[i], "--without")) return false;
     planner->costs = *planner->asked;
+    planner->costs.codecs = request->codecs;
     planner->costs.devices = arena_new_array(&planner->arena, DeviceCost, (size_t)planner->asked->device_count);
     planner->costs.device_count = 0;
     for (int i = 0; i < planner->asked->device_count; i++)
@@ -287,6 +288,7 @@ static void fill_infeasible(const Planner *planner, Plan *plan, const Problem *p
 {
     memset(plan, 0, sizeof *plan);
     plan->infeasible = true;
+    plan->codecs = planner->request->codecs ? planner->request->codecs : CODECS_LOSSLESS;
     plan->name = arena_string(&plan->arena, planner->asked->name);
     plan->model_hash = arena_string(&plan->arena, planner->asked->model_hash ? planner->asked->model_hash : "");
     plan->allocator = PLAN_OPTIMAL;

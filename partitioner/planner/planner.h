@@ -24,6 +24,7 @@ typedef struct PlanRequest {
     int without_count;
     const PlanPin *pins;
     int pin_count;
+    unsigned codecs; /* that links may use (base/codec.h); 0: lossless */
 } PlanRequest;
 
 #define PLAN_REQUEST_DEFAULT                                                                                           \

@@ -33,6 +33,7 @@ static bool is_left_out(const Plan *plan, const char *name)
 static void prepare(Adviser *a, const Costs *asked)
 {
     a->costs = *asked;
+    a->costs.codecs = a->plan->codecs;
     a->costs.devices = arena_new_array(&a->arena, DeviceCost, (size_t)asked->device_count + 1);
     a->costs.device_count = 0;
     for (int d = 0; d < asked->device_count; d++)

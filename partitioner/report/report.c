@@ -323,15 +323,35 @@ static void print_slowest_link(Buffer *buffer, const Plan *plan)
     int slowest = -1;
     int64_t most = 0;
     for (int k = 0; k < plan->link_count; k++) {
-        int64_t busy = plan->links[k].transfer_ns[plan_link_busy(&plan->links[k])];
+        int64_t busy = plan_link_period(&plan->links[k]);
         if (busy > most) most = busy, slowest = k;
     }
     if (slowest < 0) return;
     char busy[REPORT_TEXT], latency[REPORT_TEXT], bytes[REPORT_TEXT];
     const PlanLink *link = &plan->links[slowest];
     buffer_print(buffer, "slowest link: stage %d to %d, %s a micro-batch in %s + %s latency\n", link->from, link->to,
-                 report_bytes(link->wire_bytes, bytes), report_seconds(most, busy),
+                 report_bytes(link->wire_bytes[plan_link_busy(link)], bytes), report_seconds(most, busy),
                  report_seconds(link->latency_ns[plan_link_busy(link)], latency));
+}
+
+/* What codecs make of what crosses, link by link, and what they take. */
+static void print_codings(Buffer *buffer, const Plan *plan)
+{
+    char text[4][REPORT_TEXT], codecs[16];
+    bool any = false;
+    for (int k = 0; k < plan->link_count; k++) any |= plan_link_is_coded(&plan->links[k]);
+    if (plan->codecs & ~CODECS_LOSSLESS)
+        buffer_print(buffer, "codecs: %s%s\n", codecs_print(plan->codecs, codecs),
+                     any ? "" : ", but no link needs one");
+    for (int k = 0; any && k < plan->link_count; k++)
+        for (int d = 0; d < 2; d++) {
+            const PlanLink *link = &plan->links[k];
+            buffer_print(buffer, "  stage %d to %d: %-4s %s -> %s, encoding %s, decoding %s\n",
+                         d ? link->to : link->from, d ? link->from : link->to, codec_name(link->codecs[d]),
+                         report_bytes(link->logical_bytes[d], text[0]), report_bytes(link->wire_bytes[d], text[1]),
+                         report_seconds(link->coding_ns[d][0], text[2]),
+                         report_seconds(link->coding_ns[d][1], text[3]));
+        }
 }
 
 static void print_comparison(Buffer *buffer, const Plan *plan)
@@ -440,6 +460,7 @@ void report_text(const Report *report, Buffer *buffer)
     print_rows(buffer, plan);
     print_stages(buffer, report);
     print_slowest_link(buffer, plan);
+    print_codings(buffer, plan);
     print_crossings(buffer, report);
     print_unused(buffer, report);
     print_comparison(buffer, plan);

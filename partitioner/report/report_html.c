@@ -278,6 +278,7 @@ static void print_links(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     char text[REPORT_TEXT];
+    bool coded = (plan->codecs & ~CODECS_LOSSLESS) != 0;
     if (plan->link_count == 0) return;
     buffer_print(buffer, "<h2 id=links>Links</h2>\n");
     if (report->costs->region_count == 0) {
@@ -285,8 +286,12 @@ static void print_links(const Report *report, Buffer *buffer)
         return;
     }
     buffer_print(buffer, "<p class=soft>A full bar is the period.</p>\n");
-    OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy", "#bytes each way",
-               "#latency");
+    if (coded)
+        OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
+                   "#bytes each way", "#latency", "#codecs there and back", "#bytes before coding");
+    else
+        OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
+                   "#bytes each way", "#latency");
     for (int k = 0; k < plan->link_count; k++) {
         const PlanLink *link = &plan->links[k];
         int slower = plan_link_busy(link);
@@ -294,10 +299,14 @@ static void print_links(const Report *report, Buffer *buffer)
         print_end(report, link->from, buffer);
         print_end(report, link->to, buffer);
         buffer_print(buffer, "<td>");
-        print_bar(buffer, share_of(link->transfer_ns[slower], plan->period_ns), "fb", 0, "");
-        buffer_print(buffer, "%s<td class=n>", report_seconds(link->transfer_ns[slower], text));
-        buffer_print(buffer, "%s<td class=n>", report_bytes(link->wire_bytes, text));
-        buffer_print(buffer, "%s</tr>\n", report_seconds(link->latency_ns[slower], text));
+        print_bar(buffer, share_of(plan_link_period(link), plan->period_ns), "fb", 0, "");
+        buffer_print(buffer, "%s<td class=n>", report_seconds(plan_link_period(link), text));
+        buffer_print(buffer, "%s<td class=n>", report_bytes(link->wire_bytes[slower], text));
+        buffer_print(buffer, "%s", report_seconds(link->latency_ns[slower], text));
+        if (coded)
+            buffer_print(buffer, "<td class=n>%s, %s<td class=n>%s", codec_name(link->codecs[0]),
+                         codec_name(link->codecs[1]), report_bytes(link->logical_bytes[slower], text));
+        buffer_print(buffer, "</tr>\n");
     }
     close_table(buffer);
 }

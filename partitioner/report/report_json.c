@@ -37,9 +37,17 @@ static void print_link(Buffer *buffer, const Plan *plan, const PlanLink *link)
     buffer_print(buffer, "{\"from\":%d,\"to\":%d", link->from, link->to);
     print_name(buffer, "from_device", plan->stages[link->from].device);
     print_name(buffer, "to_device", plan->stages[link->to].device);
-    buffer_print(buffer, ",\"bytes\":%lld", (long long)link->wire_bytes);
-    plan_print_seconds(buffer, "busy_s", link->transfer_ns[plan_link_busy(link)]);
+    buffer_print(buffer, ",\"bytes\":%lld", (long long)link->wire_bytes[plan_link_busy(link)]);
+    plan_print_seconds(buffer, "busy_s", plan_link_period(link));
     plan_print_seconds(buffer, "latency_s", link->latency_ns[plan_link_busy(link)]);
+    if (plan_link_is_coded(link)) {
+        buffer_print(buffer, ",\"codec\":[\"%s\",\"%s\"],\"logical_bytes\":[%lld,%lld],\"wire_bytes\":[%lld,%lld]",
+                     codec_name(link->codecs[0]), codec_name(link->codecs[1]), (long long)link->logical_bytes[0],
+                     (long long)link->logical_bytes[1], (long long)link->wire_bytes[0], (long long)link->wire_bytes[1]);
+        plan_print_seconds(buffer, "coding_s",
+                           link->coding_ns[0][0] + link->coding_ns[0][1] + link->coding_ns[1][0] +
+                               link->coding_ns[1][1]);
+    }
     buffer_print(buffer, "}");
 }
 

@@ -87,9 +87,9 @@ static void send(Orderer *o, int stage, int microbatch, int direction, int64_t n
     int to = direction == 0 ? stage + 1 : stage - 1, link = direction == 0 ? stage : stage - 1;
     if (to < 0 || to >= o->plan->stage_count) return;
     const PlanLink *l = &o->plan->links[link];
-    int64_t *free_at = &o->link_free[direction][link];
-    *free_at = later(*free_at, now) + l->transfer_ns[direction];
-    int64_t arrival = *free_at + l->latency_ns[direction];
+    int64_t *free_at = &o->link_free[l->half_duplex ? 0 : direction][link];
+    *free_at = later(*free_at, now + l->coding_ns[direction][0]) + l->transfer_ns[direction];
+    int64_t arrival = *free_at + l->latency_ns[direction] + l->coding_ns[direction][1];
     o->arrival[direction][message(o, to, microbatch)] = arrival;
     int rank = o->plan->stages[to].rank;
     if (o->done[direction][to] == microbatch && o->next[rank].start >= arrival) choose(o, rank); /* else it can wait */

@@ -107,8 +107,7 @@ static void fill_by_delay(OrderSearch *s, double share)
         }
         period = later(period, work);
     }
-    for (int k = 0; k < plan->link_count; k++)
-        period = later(period, later(plan->links[k].transfer_ns[0], plan->links[k].transfer_ns[1]));
+    for (int k = 0; k < plan->link_count; k++) period = later(period, plan_link_period(&plan->links[k]));
     for (int k = plan->stage_count - 1; k >= 0; k--) {
         delay += plan->stages[k].forward_ns + plan->stages[k].backward_ns;
         double wanted = share * (double)delay / (double)period + 0.999999;

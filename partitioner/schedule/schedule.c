@@ -249,14 +249,20 @@ static void build_links(Plan *plan, const Problem *problem, const Allocation *al
         PlanLink *link = &plan->links[k];
         link->from = k;
         link->to = k + 1;
-        link->logical_bytes = link->wire_bytes = problem->costs->layers[cut - 1].output_bytes;
         link->dtype = DTYPE_F32;
-        link->codec = "identity";
+        const LayerCost *layer = &problem->costs->layers[cut - 1];
+        for (int d = 0; d < 2; d++) link->logical_bytes[d] = link->wire_bytes[d] = costs_output_bytes(layer, d);
         if (plan->stages[k].rank == plan->stages[k + 1].rank) continue;
-        link->latency_ns[0] = problem_latency(problem, from, to);
-        link->latency_ns[1] = problem_latency(problem, to, from);
-        link->transfer_ns[0] = problem_transfer(problem, cut, from, to);
-        link->transfer_ns[1] = problem_transfer(problem, cut, to, from);
+        const LinkCharge *charge = problem_link(problem, cut, from, to);
+        link->half_duplex =
+            problem->costs->half_duplex && problem->costs->half_duplex[from * problem->costs->region_count + to];
+        for (int d = 0; d < 2; d++) {
+            link->codecs[d] = (Codec)charge->codecs[d];
+            link->wire_bytes[d] = costs_wire_bytes(layer, d, link->codecs[d]);
+            link->latency_ns[d] = d ? problem_latency(problem, to, from) : problem_latency(problem, from, to);
+            link->transfer_ns[d] = charge->transfer_ns[d];
+            for (int way = 0; way < 2; way++) link->coding_ns[d][way] = charge->coding_ns[d][way];
+        }
     }
 }
 
@@ -269,6 +275,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(problem->costs), text));
     plan->allocator = allocator;
     plan->objective = problem->objective;
+    plan->codecs = problem->costs->codecs ? problem->costs->codecs : CODECS_LOSSLESS;
     plan->schedule = problem->schedule;
     plan->recompute = problem->recompute == RECOMPUTE_NEVER    ? PLAN_RECOMPUTE_NEVER
                       : problem->recompute == RECOMPUTE_ALWAYS ? PLAN_RECOMPUTE_ALWAYS

@@ -13,7 +13,7 @@ typedef struct Simulator {
     int64_t *busy;  /* [rank] */
     /* [direction][stage * microbatches + microbatch] when the message to that stage is there; -1: not sent */
     int64_t *arrival[2];
-    int64_t *link_free[2]; /* [direction][link] */
+    int64_t *link_free[2]; /* [direction][link]; one and the same where they share it: [0] */
     int **slot;            /* [stage][in_flight]: micro-batch that occupies it, or -1 */
     char *state;           /* [stage * microbatches + microbatch]: how many of forward, backward, weight gradient */
     char *finished;        /* [stage]: updates done */
@@ -53,11 +53,20 @@ static bool wrong(Simulator *s, const char *reason)
     return false;
 }
 
+static bool compute(Simulator *s, int rank, int64_t duration)
+{
+    s->clock[rank] += duration;
+    s->busy[rank] += duration;
+    return true;
+}
+
 static bool do_receive(Simulator *s, int rank, const PlanInstruction *i, int direction)
 {
     int64_t at = available(s, direction, i->stage, i->microbatch);
+    int link = direction == 0 ? i->stage - 1 : i->stage;
     if (at < 0) return false;
     if (at > s->clock[rank]) s->clock[rank] = at;
+    if (link >= 0 && link < s->plan->link_count) compute(s, rank, s->plan->links[link].coding_ns[direction][1]);
     s->received[direction][message(s, i->stage, i->microbatch)] = 1;
     return true;
 }
@@ -68,18 +77,14 @@ static bool do_send(Simulator *s, int rank, const PlanInstruction *i, int direct
     if (to < 0 || to >= s->plan->stage_count) return wrong(s, "sends where there is no stage");
     if (s->state[message(s, i->stage, i->microbatch)] < (direction == 0 ? 1 : 2))
         return wrong(s, "sends what is not computed");
-    int64_t *free_at = &s->link_free[direction][link], *arrival = &s->arrival[direction][message(s, to, i->microbatch)];
+    const PlanLink *over = &s->plan->links[link];
+    int64_t *free_at = &s->link_free[over->half_duplex ? 0 : direction][link];
+    int64_t *arrival = &s->arrival[direction][message(s, to, i->microbatch)];
     if (*arrival >= 0) return wrong(s, "sends twice");
+    compute(s, rank, over->coding_ns[direction][0]);
     int64_t start = *free_at > s->clock[rank] ? *free_at : s->clock[rank];
-    *free_at = start + s->plan->links[link].transfer_ns[direction];
-    *arrival = *free_at + s->plan->links[link].latency_ns[direction];
-    return true;
-}
-
-static bool compute(Simulator *s, int rank, int64_t duration)
-{
-    s->clock[rank] += duration;
-    s->busy[rank] += duration;
+    *free_at = start + over->transfer_ns[direction];
+    *arrival = *free_at + over->latency_ns[direction];
     return true;
 }
 

@@ -74,14 +74,25 @@ static bool check_link(Rules *r, int k, int from, int to)
     const PlanLink *link = &r->plan->links[k];
     int cut = r->plan->stages[k].last_layer + 1;
     const char *object = arena_format(&r->arena, "links[%d]", k);
-    if (strcmp(link->codec, "identity") != 0 || link->wire_bytes != link->logical_bytes)
-        return rules_refuse(r, object, "%lld bytes go over the wire, as no codec makes them fewer",
-                            (long long)r->costs->layers[cut - 1].output_bytes);
-    if (link->logical_bytes != r->costs->layers[cut - 1].output_bytes ||
-        link->latency_ns[0] != rules_latency(r, from, to) || link->latency_ns[1] != rules_latency(r, to, from) ||
-        link->transfer_ns[0] != rules_transfer(r, cut, from, to) ||
-        link->transfer_ns[1] != rules_transfer(r, cut, to, from))
-        return rules_refuse(r, object, "bytes, latency or transfer time are not those of the costs");
+    const LayerCost *layer = &r->costs->layers[cut - 1];
+    RulesLink least = rules_link(r, cut, from, to);
+    for (int d = 0; d < 2; d++) {
+        int a = d ? to : from, b = d ? from : to;
+        Codec codec = least.codecs[d];
+        if (link->codecs[d] != codec)
+            return rules_refuse(r, object, "%s costs least %s", codec_name(codec), d ? "backward" : "forward");
+        if (link->wire_bytes[d] != costs_wire_bytes(layer, d, codec))
+            return rules_refuse(r, object, "%lld bytes go over the wire, as %s makes them",
+                                (long long)costs_wire_bytes(layer, d, codec), codec_name(codec));
+        if (link->logical_bytes[d] != costs_output_bytes(layer, d) || link->latency_ns[d] != rules_latency(r, a, b) ||
+            link->transfer_ns[d] != rules_transfer(r, cut, d, codec, a, b))
+            return rules_refuse(r, object, "bytes, latency or transfer time are not those of the costs");
+        if (link->coding_ns[d][0] != rules_coding(r, cut, d, codec, a, 0) ||
+            link->coding_ns[d][1] != rules_coding(r, cut, d, codec, b, 1))
+            return rules_refuse(r, object, "coding takes another time");
+    }
+    if (link->half_duplex != rules_half_duplex(r, from, to))
+        return rules_refuse(r, object, "its directions do %sshare it", link->half_duplex ? "not " : "");
     return true;
 }
 

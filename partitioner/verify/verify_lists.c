@@ -126,7 +126,7 @@ static void expect_cut(Crossings *x, int k)
     const char *name = layer->output ? layer->output : arena_format(&r->arena, "output of %s", layer->name);
     const char *gradient = arena_format(&r->arena, "gradient of %s", name);
     expect(x, (PlanCrossing){name, layer->output_bytes, false, k, k + 1, here, there});
-    expect(x, (PlanCrossing){gradient, layer->output_bytes, false, k + 1, k, there, here});
+    expect(x, (PlanCrossing){gradient, costs_output_bytes(layer, 1), false, k + 1, k, there, here});
 }
 
 bool verify_crossings(Rules *r)

@@ -40,6 +40,7 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
                  .costs = costs,
                  .diagnostics = diagnostics,
                  .layers = costs->layer_count,
+                 .codecs = plan->codecs ? plan->codecs : CODECS_LOSSLESS,
                  .devices = costs->device_count,
                  .regions = costs->region_count ? costs->region_count : 1};
     if (strcmp(plan->costs_hash, hash_format(costs_hash(costs), hash)) != 0)
@@ -109,15 +110,45 @@ void rules_add_layer(const Rules *r, StageMemory *memory, int layer)
     if (cost->scratch_bytes > memory->scratch) memory->scratch = cost->scratch_bytes;
 }
 
+static int64_t wider(const LayerCost *layer)
+{
+    int64_t forward = costs_output_bytes(layer, 0), backward = costs_output_bytes(layer, 1);
+    return forward > backward ? forward : backward;
+}
+
+static bool is_lossless(const Rules *r) { return r->codecs == CODECS_LOSSLESS; }
+
+/* Where a link may use codecs, what crosses stands beside what is coded: once, ... */
+static int64_t coded_whole(const Rules *r, const LayerCost *layer)
+{
+    return is_lossless(r) ? 0 : costs_output_bytes(layer, 0) + costs_output_bytes(layer, 1);
+}
+
+/* ... while each micro-batch keeps the largest that is coded of both directions, in pieces that are aligned. */
+static int64_t coded_kept(const Rules *r, const LayerCost *layer)
+{
+    int64_t most[2] = {0};
+    for (int codec = CODEC_BF16; codec < CODEC_COUNT; codec++)
+        for (int d = 0; d < 2 && r->codecs >> codec & 1; d++) {
+            int64_t bytes = costs_wire_bytes(layer, d, (Codec)codec);
+            if (bytes > most[d]) most[d] = bytes;
+        }
+    return is_lossless(r) ? 0 : most[0] + most[1] + 512;
+}
+
 /* With recomputation there is one stash, and each micro-batch in flight keeps what crosses the boundaries both ways. */
 int64_t rules_bytes(const Rules *r, const StageMemory *memory, int start, int end, int flights, bool recompute)
 {
     const LayerCost *layers = r->costs->layers;
     __int128 bytes = memory->fixed + (recompute ? 1 : flights) * memory->stash, boundary = 0;
     if (recompute) bytes += flights * memory->kept;
-    if (start > 0 && !layers[start].resident) boundary += layers[start - 1].output_bytes;
-    if (end < r->layers && !layers[end - 1].resident) boundary += layers[end - 1].output_bytes;
-    bytes += memory->scratch + (4 + (recompute ? 2 * (__int128)flights : 0)) * boundary;
+    const LayerCost *before = start > 0 && !layers[start].resident ? &layers[start - 1] : NULL;
+    const LayerCost *last = end < r->layers && !layers[end - 1].resident ? &layers[end - 1] : NULL;
+    if (before) boundary += 4 * (__int128)wider(before) + coded_whole(r, before);
+    if (last) boundary += 4 * (__int128)wider(last) + coded_whole(r, last);
+    if (before) bytes += (__int128)flights * coded_kept(r, before);
+    if (last) bytes += (__int128)flights * coded_kept(r, last);
+    bytes += memory->scratch + boundary + (recompute ? flights * (boundary / 2) : 0);
     return bytes < COSTS_NO_LIMIT - 1 ? (int64_t)bytes : COSTS_NO_LIMIT - 1;
 }
 
@@ -148,12 +179,28 @@ int64_t rules_rounds(const Rules *r, int64_t period)
 
 int rules_region(const Rules *r, int device) { return r->costs->region_count ? r->costs->devices[device].region : 0; }
 
-int64_t rules_transfer(const Rules *r, int cut, int from, int to)
+static int64_t bounded(double nanoseconds) { return nanoseconds < 1e15 ? (int64_t)nanoseconds : (int64_t)1e15; }
+
+int64_t rules_transfer(const Rules *r, int cut, int direction, Codec codec, int from, int to)
 {
     if (!r->costs->region_count) return 0;
-    double busy = ceil((double)r->costs->layers[cut - 1].output_bytes /
-                       r->costs->bandwidth_Bps[from * r->costs->region_count + to] * 1e9);
-    return busy < 1e15 ? (int64_t)busy : (int64_t)1e15;
+    int64_t bytes = costs_wire_bytes(&r->costs->layers[cut - 1], direction, codec);
+    return bounded(ceil((double)bytes / r->costs->bandwidth_Bps[from * r->costs->region_count + to] * 1e9));
+}
+
+int64_t rules_coding(const Rules *r, int cut, int direction, Codec codec, int region, int decodes)
+{
+    double slowest = 0;
+    if (codec == CODEC_NONE) return 0;
+    for (int d = 0; d < r->devices; d++) {
+        const DeviceCost *device = &r->costs->devices[d];
+        double own = device->coding_s[codec][decodes];
+        if (r->left_out[d] || rules_region(r, d) != region) continue;
+        if (own == 0) own = device->slowdown * r->costs->coding_s[codec][decodes];
+        slowest = fmax(slowest, own);
+    }
+    double bytes = (double)costs_output_bytes(&r->costs->layers[cut - 1], direction);
+    return bounded(ceil(slowest * bytes * 1e9));
 }
 
 int64_t rules_latency(const Rules *r, int from, int to)
@@ -161,14 +208,46 @@ int64_t rules_latency(const Rules *r, int from, int to)
     return r->costs->region_count ? rules_ns(r->costs->latency_s[from * r->costs->region_count + to]) : 0;
 }
 
-int64_t rules_link_period(const Rules *r, int cut, int a, int b)
+bool rules_half_duplex(const Rules *r, int from, int to)
 {
-    int64_t forward = rules_transfer(r, cut, a, b), backward = rules_transfer(r, cut, b, a);
-    return forward > backward ? forward : backward;
+    return r->costs->half_duplex && r->costs->half_duplex[from * r->costs->region_count + to];
 }
 
-int64_t rules_link_sum(const Rules *r, int cut, int a, int b)
+static int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* With these codecs. */
+static RulesLink link_with(const Rules *r, int cut, int a, int b, Codec forward, Codec backward)
 {
-    return rules_latency(r, a, b) + rules_latency(r, b, a) + rules_transfer(r, cut, a, b) +
-           rules_transfer(r, cut, b, a);
+    RulesLink link = {.codecs = {forward, backward}, .sum = rules_latency(r, a, b) + rules_latency(r, b, a)};
+    int64_t transfers = 0;
+    for (int d = 0; d < 2; d++) {
+        int from = d ? b : a, to = d ? a : b;
+        int64_t transfer = rules_transfer(r, cut, d, link.codecs[d], from, to);
+        int64_t encoding = rules_coding(r, cut, d, link.codecs[d], from, 0);
+        int64_t decoding = rules_coding(r, cut, d, link.codecs[d], to, 1);
+        link.sum += transfer + encoding + decoding;
+        link.period = most_of(link.period, most_of(transfer, most_of(encoding, decoding)));
+        transfers += transfer;
+    }
+    if (rules_half_duplex(r, a, b)) link.period = most_of(link.period, transfers);
+    return link;
 }
+
+RulesLink rules_link(const Rules *r, int cut, int a, int b)
+{
+    RulesLink least = {.period = INT64_MAX, .sum = INT64_MAX};
+    bool step = r->plan->objective == PLAN_OBJECTIVE_STEP;
+    for (int pair = 0; pair < CODEC_COUNT * CODEC_COUNT && r->codecs >> pair / CODEC_COUNT; pair++) {
+        int forward = pair / CODEC_COUNT, backward = pair % CODEC_COUNT;
+        if (!(r->codecs >> forward & r->codecs >> backward & 1)) continue;
+        RulesLink link = link_with(r, cut, a, b, (Codec)forward, (Codec)backward);
+        int64_t main[2] = {step ? link.sum : link.period, step ? least.sum : least.period};
+        int64_t other[2] = {step ? link.period : link.sum, step ? least.period : least.sum};
+        if (main[0] < main[1] || (main[0] == main[1] && other[0] < other[1])) least = link;
+    }
+    return least;
+}
+
+int64_t rules_link_period(const Rules *r, int cut, int a, int b) { return rules_link(r, cut, a, b).period; }
+
+int64_t rules_link_sum(const Rules *r, int cut, int a, int b) { return rules_link(r, cut, a, b).sum; }

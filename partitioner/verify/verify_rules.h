@@ -11,6 +11,7 @@ typedef struct Rules {
     Diagnostics *diagnostics;
     Arena arena;
     int layers, devices, regions;
+    unsigned codecs;          /* that links may use */
     int usable;               /* devices that are not left out: how many stages a chain may have */
     bool *left_out;           /* [device] */
     int *pinned;              /* [layer]: the only device, or -1 */
@@ -47,9 +48,19 @@ int64_t rules_least_bytes(const Rules *rules, const StageMemory *memory, int sta
 int64_t rules_rounds(const Rules *rules, int64_t period);
 
 int rules_region(const Rules *rules, int device);
-/* Over the cut, between regions, in one direction. */
-int64_t rules_transfer(const Rules *rules, int cut, int from, int to);
+/* Over the cut, between regions, in one direction, whatever the codec makes of what crosses. */
+int64_t rules_transfer(const Rules *rules, int cut, int direction, Codec codec, int from, int to);
+/* What crosses the cut encoded, or decoded, by the slowest device of the region. */
+int64_t rules_coding(const Rules *rules, int cut, int direction, Codec codec, int region, int decodes);
 int64_t rules_latency(const Rules *rules, int from, int to);
+bool rules_half_duplex(const Rules *rules, int from, int to);
+
+/* The link from region a to b with the codecs, of those that the plan may use, that cost the objective least. */
+typedef struct RulesLink {
+    int64_t period, sum;
+    Codec codecs[2]; /* forward, backward */
+} RulesLink;
+RulesLink rules_link(const Rules *rules, int cut, int a, int b);
 int64_t rules_link_period(const Rules *rules, int cut, int a, int b);
 int64_t rules_link_sum(const Rules *rules, int cut, int a, int b);
 

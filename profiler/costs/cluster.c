@@ -18,7 +18,7 @@ int cluster_find_device(const Cluster *cluster, const char *name)
 
 ClusterLink cluster_link(const Cluster *cluster, int from, int to)
 {
-    if (from == to) return (ClusterLink){0, INFINITY};
+    if (from == to) return (ClusterLink){.bandwidth_Bps = INFINITY};
     return cluster->links[cluster->devices[from].zone * cluster->zone_count + cluster->devices[to].zone];
 }
 

@@ -57,6 +57,7 @@ typedef struct ClusterSite {
 typedef struct ClusterLink {
     double latency_s;     /* one way */
     double bandwidth_Bps; /* bytes per second in each direction; INFINITY where communication is free */
+    bool half_duplex;     /* both directions share the bandwidth */
 } ClusterLink;
 
 /* What processes of one run of mpiexec use to reach each other, where they are on several hosts. */

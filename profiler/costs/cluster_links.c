@@ -26,7 +26,18 @@ typedef struct Links {
     unsigned char *specificity; /* per pair of zones: of the link found so far; 0: none */
 } Links;
 
-static bool read_rate(ClusterReader *reader, const YamlMember members[2], const char *object, ClusterLink *link)
+static bool read_duplex(ClusterReader *reader, YamlNode *node, const char *object, bool *half)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, object, "duplex", &text)) return false;
+    *half = strcmp(text, "half") == 0;
+    return *half || strcmp(text, "full") == 0 ||
+           yaml_error(&reader->yaml, node, object, NULL, "duplex '%s' is neither full nor half", text);
+}
+
+/* Latency, bandwidth and duplex. */
+static bool read_rate(ClusterReader *reader, const YamlMember members[3], const char *object, ClusterLink *link)
 {
     const char *text;
     bool ok = true;
@@ -44,7 +55,7 @@ static bool read_rate(ClusterReader *reader, const YamlMember members[2], const 
                               "bandwidth '%s' is not a rate", text);
         ok &= read;
     }
-    return ok;
+    return read_duplex(reader, members[2].value, object, &link->half_duplex) && ok;
 }
 
 static bool read_end(ClusterReader *reader, YamlNode *node, LinkEnd *end)
@@ -88,11 +99,12 @@ static bool read_links(Links *links, YamlNode *node)
     bool ok = true;
     for (size_t i = 0; i < count; i++) {
         Link link = {.node = yaml_item(yaml, node, i)};
-        YamlMember members[] = {{"latency", true, NULL}, {"bandwidth", true, NULL}, {"between", true, NULL}};
-        bool complete = yaml_members(yaml, link.node, "link", members, 3);
+        YamlMember members[] = {
+            {"latency", true, NULL}, {"bandwidth", true, NULL}, {"duplex", false, NULL}, {"between", true, NULL}};
+        bool complete = yaml_members(yaml, link.node, "link", members, 4);
         if (link.node->type == YAML_MAPPING_NODE) {
             complete &= read_rate(links->reader, members, "link", &link.link);
-            if (members[2].value) complete &= read_ends(links->reader, members[2].value, &link);
+            if (members[3].value) complete &= read_ends(links->reader, members[3].value, &link);
         }
         if (complete) array_push(links->items, links->count, links->capacity, link);
         ok &= complete;
@@ -251,11 +263,11 @@ static void fill_matrix(Links *links, YamlNode *default_link, ClusterLink fallba
 bool cluster_read_links(ClusterReader *reader, YamlNode *default_link, YamlNode *node)
 {
     Links links = {.reader = reader};
-    ClusterLink fallback = {0, INFINITY};
+    ClusterLink fallback = {.bandwidth_Bps = INFINITY};
     bool ok = true;
     if (default_link) {
-        YamlMember members[] = {{"latency", true, NULL}, {"bandwidth", true, NULL}};
-        ok &= yaml_members(&reader->yaml, default_link, "default_link", members, 2);
+        YamlMember members[] = {{"latency", true, NULL}, {"bandwidth", true, NULL}, {"duplex", false, NULL}};
+        ok &= yaml_members(&reader->yaml, default_link, "default_link", members, 3);
         if (default_link->type == YAML_MAPPING_NODE) ok &= read_rate(reader, members, "default_link", &fallback);
     }
     if (node) ok &= read_links(&links, node);

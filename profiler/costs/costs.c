@@ -119,6 +119,38 @@ static bool read_tensors(const CostsReading *r, const json_t *object, const char
     return true;
 }
 
+/* {"q8": [a, b], ...}: a pair of numbers for some of the codecs. */
+static bool read_codec_pairs(const CostsReading *r, const json_t *object, const char *path, const char *key,
+                             double pairs[CODEC_COUNT][2])
+{
+    const json_t *table = json_object_get(object, key), *pair;
+    const char *name, *place = arena_format(r->arena, path[0] ? "%s.%s" : "%s%s", path, key);
+    if (!table) return true;
+    if (!json_is_object(table)) return json_refuse(r->json, place, "must be an object of codecs");
+    json_object_foreach((json_t *)table, name, pair)
+    {
+        Codec codec;
+        if (!codec_from_name(name, &codec) || codec == CODEC_NONE)
+            return json_refuse(r->json, place, "names a codec that does not exist");
+        if (!read_numbers(r, pair, place, 2, pairs[codec])) return false;
+    }
+    return true;
+}
+
+static bool read_wire_bytes(const CostsReading *r, const json_t *object, const char *path, LayerCost *layer)
+{
+    double pairs[CODEC_COUNT][2] = {{0}};
+    if (!read_codec_pairs(r, object, path, "wire_bytes", pairs)) return false;
+    for (int codec = 0; codec < CODEC_COUNT; codec++)
+        for (int direction = 0; direction < 2; direction++) {
+            double bytes = pairs[codec][direction];
+            if (!(bytes >= 0 && bytes <= 0x1p53 && bytes == (double)(int64_t)bytes))
+                return json_refuse(r->json, path, "wire_bytes are not whole numbers of bytes");
+            layer->wire_bytes[direction][codec] = (int64_t)bytes;
+        }
+    return true;
+}
+
 static bool read_layer(const CostsReading *r, const json_t *object, int index)
 {
     const char *path = arena_format(r->arena, "layers[%d]", index);
@@ -142,7 +174,8 @@ static bool read_layer(const CostsReading *r, const json_t *object, int index)
            json_optional_integer(r->json, object, path, "kept_bytes", &layer->kept_bytes) &&
            json_optional_integer(r->json, object, path, "split_bytes", &layer->split_bytes) &&
            json_optional_integer(r->json, object, path, "output_bytes", &layer->output_bytes) &&
-           read_tensors(r, object, path, layer);
+           json_optional_integer(r->json, object, path, "output_backward_bytes", &layer->output_backward_bytes) &&
+           read_wire_bytes(r, object, path, layer) && read_tensors(r, object, path, layer);
 }
 
 static bool read_own_times(const CostsReading *r, const json_t *object, const char *path, const char *key,
@@ -168,7 +201,8 @@ static bool read_device(const CostsReading *r, const json_t *object, int index)
         !json_optional_string(r->json, object, path, "region", &region) ||
         !read_own_times(r, object, path, "forward_s", &device->forward_s) ||
         !read_own_times(r, object, path, "backward_s", &device->backward_s) ||
-        !read_own_times(r, object, path, "update_s", &device->update_s))
+        !read_own_times(r, object, path, "update_s", &device->update_s) ||
+        !read_codec_pairs(r, object, path, "coding_s", device->coding_s))
         return false;
     if (!region || r->costs->region_count == 0) return true; /* without links a region means nothing */
     for (int i = 0; i < r->costs->region_count && device->region < 0; i++)
@@ -193,6 +227,21 @@ static bool read_matrix(const CostsReading *r, const json_t *links, const char *
     return true;
 }
 
+/* A matrix of 0 and 1. */
+static bool read_duplex(const CostsReading *r, const json_t *links)
+{
+    size_t pairs = (size_t)r->costs->region_count * (size_t)r->costs->region_count;
+    double *half;
+    if (!json_object_get(links, "half_duplex")) return true;
+    if (!read_matrix(r, links, "half_duplex", &half)) return false;
+    r->costs->half_duplex = arena_new_array(r->arena, bool, pairs);
+    for (size_t i = 0; i < pairs; i++) {
+        if (half[i] != 0 && half[i] != 1) return json_refuse(r->json, "links.half_duplex", "must be 0 or 1");
+        r->costs->half_duplex[i] = half[i] != 0;
+    }
+    return true;
+}
+
 static bool read_links(const CostsReading *r, const json_t *root)
 {
     Costs *costs = r->costs;
@@ -211,7 +260,7 @@ static bool read_links(const CostsReading *r, const json_t *root)
         costs->region_names[i] = arena_string(r->arena, name);
     }
     return read_matrix(r, links, "latency_s", &costs->latency_s) &&
-           read_matrix(r, links, "bandwidth_Bps", &costs->bandwidth_Bps);
+           read_matrix(r, links, "bandwidth_Bps", &costs->bandwidth_Bps) && read_duplex(r, links);
 }
 
 static bool read_keep(const CostsReading *r, const json_t *root, const char *key, const char **device)
@@ -262,7 +311,7 @@ static bool read_root(const CostsReading *r, const json_t *root)
     costs->device_count = (int)json_array_size(devices);
     costs->layers = arena_new_array(r->arena, LayerCost, (size_t)costs->layer_count);
     costs->devices = arena_new_array(r->arena, DeviceCost, (size_t)costs->device_count);
-    if (!read_links(r, root)) return false;
+    if (!read_links(r, root) || !read_codec_pairs(r, root, "", "coding_s", costs->coding_s)) return false;
     for (int i = 0; i < costs->layer_count; i++)
         if (!read_layer(r, json_array_get(layers, (size_t)i), i)) return false;
     for (int i = 0; i < costs->device_count; i++)
@@ -328,7 +377,18 @@ static bool check_layer(Checking *c, const Costs *costs, int i)
            check_bytes(c, object, "scratch_bytes", l->scratch_bytes) &&
            check_bytes(c, object, "kept_bytes", l->kept_bytes) &&
            check_bytes(c, object, "split_bytes", l->split_bytes) &&
-           check_bytes(c, object, "output_bytes", l->output_bytes);
+           check_bytes(c, object, "output_bytes", l->output_bytes) &&
+           check_bytes(c, object, "output_backward_bytes", l->output_backward_bytes);
+}
+
+/* A second for a byte: beyond that 64 bits might not hold what a tensor takes. */
+static bool check_coding(Checking *c, const char *object, const double coding_s[CODEC_COUNT][2])
+{
+    for (int codec = 0; codec < CODEC_COUNT; codec++)
+        for (int way = 0; way < 2; way++)
+            if (!(coding_s[codec][way] >= 0 && coding_s[codec][way] <= 1))
+                return wrong(c, object, "coding_s must be between 0 and 1 second a byte");
+    return true;
 }
 
 static bool check_own_times(Checking *c, const char *object, const char *what, const double *times, int count)
@@ -347,7 +407,8 @@ static bool check_device(Checking *c, const Costs *costs, int i)
     if (costs->region_count > 0 && d->region < 0) return wrong(c, object, "must name its region, as there are links");
     return check_own_times(c, object, "forward_s", d->forward_s, costs->layer_count) &&
            check_own_times(c, object, "backward_s", d->backward_s, costs->layer_count) &&
-           check_own_times(c, object, "update_s", d->update_s, costs->layer_count);
+           check_own_times(c, object, "update_s", d->update_s, costs->layer_count) &&
+           check_coding(c, object, d->coding_s);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -372,6 +433,9 @@ static bool check_links(Checking *c, const Costs *costs)
             arena_format(&c->scratch, "links from '%s' to '%s'", costs->region_names[i / costs->region_count],
                          costs->region_names[i % costs->region_count]);
         if (!check_seconds(c, object, "latency", costs->latency_s[i])) return false;
+        int back = i % costs->region_count * costs->region_count + i / costs->region_count;
+        if (costs->half_duplex && costs->half_duplex[i] != costs->half_duplex[back])
+            return wrong(c, object, "half_duplex is not the same in both directions");
         if (!(costs->bandwidth_Bps[i] > 0 && costs->bandwidth_Bps[i] <= 1e18))
             return wrong(c, object, "bandwidth must be above 0 and at most 1e18 bytes per second");
     }
@@ -411,7 +475,8 @@ static bool check_all(Checking *c, const Costs *costs)
     const char **names = arena_new_array(&c->scratch, const char *, (size_t)costs->device_count);
     for (int i = 0; i < costs->device_count; i++) names[i] = costs->devices[i].name;
     return check_unique(c, names, costs->device_count, "devices") && check_links(c, costs) &&
-           check_keep(c, costs, costs->keep_inputs) && check_keep(c, costs, costs->keep_labels);
+           check_coding(c, "coding_s", costs->coding_s) && check_keep(c, costs, costs->keep_inputs) &&
+           check_keep(c, costs, costs->keep_labels);
 }
 
 bool costs_check(const Costs *costs, const char *path, Diagnostics *diagnostics)
@@ -420,158 +485,4 @@ bool costs_check(const Costs *costs, const char *path, Diagnostics *diagnostics)
     bool ok = check_all(&checking, costs);
     arena_free(&checking.scratch);
     return ok;
-}
-
-/* ---- writing ---- */
-
-static void print_member(Buffer *buffer, const char *key, double value)
-{
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_number(buffer, value);
-}
-
-static void print_numbers(Buffer *buffer, const double *numbers, int count)
-{
-    buffer_print(buffer, "[");
-    for (int i = 0; i < count; i++) {
-        if (i) buffer_print(buffer, ",");
-        json_print_number(buffer, numbers[i]);
-    }
-    buffer_print(buffer, "]");
-}
-
-static void print_layer(Buffer *buffer, const LayerCost *layer)
-{
-    buffer_print(buffer, "{\"name\":");
-    json_print_string(buffer, layer->name);
-    print_member(buffer, "forward_s", layer->forward_s);
-    print_member(buffer, "backward_s", layer->backward_s);
-    print_member(buffer, "update_s", layer->update_s);
-    if (layer->weight_gradient_s > 0) print_member(buffer, "weight_gradient_s", layer->weight_gradient_s);
-    if (layer->resident)
-        buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)layer->memory_bytes);
-    else
-        buffer_print(buffer, ",\"state_bytes\":%lld,\"stash_bytes\":%lld,\"scratch_bytes\":%lld",
-                     (long long)layer->state_bytes, (long long)layer->stash_bytes, (long long)layer->scratch_bytes);
-    if (layer->shared_bytes > 0) buffer_print(buffer, ",\"shared_bytes\":%lld", (long long)layer->shared_bytes);
-    if (layer->kept_bytes > 0) buffer_print(buffer, ",\"kept_bytes\":%lld", (long long)layer->kept_bytes);
-    if (layer->split_bytes > 0) buffer_print(buffer, ",\"split_bytes\":%lld", (long long)layer->split_bytes);
-    buffer_print(buffer, ",\"output_bytes\":%lld", (long long)layer->output_bytes);
-    if (layer->output) {
-        buffer_print(buffer, ",\"output\":");
-        json_print_string(buffer, layer->output);
-    }
-    for (int i = 0; i < layer->input_count; i++) {
-        buffer_print(buffer, i ? ",{\"name\":" : ",\"inputs\":[{\"name\":");
-        json_print_string(buffer, layer->inputs[i].name);
-        buffer_print(buffer, ",\"bytes\":%lld}", (long long)layer->inputs[i].bytes);
-    }
-    buffer_print(buffer, layer->input_count ? "]}" : "}");
-}
-
-static void print_own_times(Buffer *buffer, const char *key, const double *times, int count)
-{
-    if (!times) return;
-    buffer_print(buffer, ",\"%s\":", key);
-    print_numbers(buffer, times, count);
-}
-
-static void print_device(Buffer *buffer, const Costs *costs, const DeviceCost *device)
-{
-    buffer_print(buffer, "{\"name\":");
-    json_print_string(buffer, device->name);
-    print_member(buffer, "slowdown", device->slowdown);
-    if (device->memory_bytes != COSTS_NO_LIMIT)
-        buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)device->memory_bytes);
-    if (costs->region_count > 0) {
-        buffer_print(buffer, ",\"region\":");
-        json_print_string(buffer, costs->region_names[device->region]);
-    }
-    print_own_times(buffer, "forward_s", device->forward_s, costs->layer_count);
-    print_own_times(buffer, "backward_s", device->backward_s, costs->layer_count);
-    print_own_times(buffer, "update_s", device->update_s, costs->layer_count);
-    buffer_print(buffer, "}");
-}
-
-static void print_matrix(Buffer *buffer, const char *key, const double *matrix, int n)
-{
-    buffer_print(buffer, ",\n  \"%s\":[", key);
-    for (int i = 0; i < n; i++) {
-        buffer_print(buffer, i ? ",\n    " : "\n    ");
-        print_numbers(buffer, matrix + (size_t)i * (size_t)n, n);
-    }
-    buffer_print(buffer, "]");
-}
-
-static void print_links(Buffer *buffer, const Costs *costs)
-{
-    buffer_print(buffer, ",\n \"links\":{\"regions\":[");
-    for (int i = 0; i < costs->region_count; i++) {
-        if (i) buffer_print(buffer, ",");
-        json_print_string(buffer, costs->region_names[i]);
-    }
-    buffer_print(buffer, "]");
-    print_matrix(buffer, "latency_s", costs->latency_s, costs->region_count);
-    print_matrix(buffer, "bandwidth_Bps", costs->bandwidth_Bps, costs->region_count);
-    buffer_print(buffer, "}");
-}
-
-static void print_keep(Buffer *buffer, const Costs *costs)
-{
-    if (!costs->keep_inputs && !costs->keep_labels) return;
-    buffer_print(buffer, ",\n \"keep\":{");
-    if (costs->keep_inputs) {
-        buffer_print(buffer, "\"inputs\":");
-        json_print_string(buffer, costs->keep_inputs);
-    }
-    if (costs->keep_labels) {
-        buffer_print(buffer, costs->keep_inputs ? ",\"labels\":" : "\"labels\":");
-        json_print_string(buffer, costs->keep_labels);
-    }
-    buffer_print(buffer, "}");
-}
-
-static void print_sites(Buffer *buffer, const Costs *costs)
-{
-    Arena arena = {0};
-    SitePlaces places = {costs->layer_count, costs->device_count,
-                         arena_new_array(&arena, int, (size_t)costs->device_count)};
-    for (int d = 0; d < costs->device_count; d++) places.site[d] = costs->devices[d].site;
-    site_costs_print(&costs->sites, &places, buffer);
-    arena_free(&arena);
-}
-
-void costs_print(const Costs *costs, Buffer *buffer)
-{
-    buffer_print(buffer, "{\"format\":\"skycc.costs/1\", \"name\":");
-    json_print_string(buffer, costs->name);
-    if (costs->model_hash && costs->model_hash[0]) {
-        buffer_print(buffer, ", \"model_hash\":");
-        json_print_string(buffer, costs->model_hash);
-    }
-    buffer_print(buffer, ", \"microbatches\":%d,\n \"layers\":[", costs->microbatches);
-    for (int i = 0; i < costs->layer_count; i++) {
-        buffer_print(buffer, i ? ",\n  " : "\n  ");
-        print_layer(buffer, &costs->layers[i]);
-    }
-    buffer_print(buffer, "],\n \"devices\":[");
-    for (int i = 0; i < costs->device_count; i++) {
-        buffer_print(buffer, i ? ",\n  " : "\n  ");
-        print_device(buffer, costs, &costs->devices[i]);
-    }
-    buffer_print(buffer, "]");
-    if (costs->region_count > 0) print_links(buffer, costs);
-    print_keep(buffer, costs);
-    print_sites(buffer, costs);
-    row_samples_print(&costs->rows, buffer);
-    buffer_print(buffer, "}\n");
-}
-
-Hash costs_hash(const Costs *costs)
-{
-    Buffer buffer = {0};
-    costs_print(costs, &buffer);
-    Hash hash = hash_bytes(buffer.bytes, buffer.size);
-    buffer_free(&buffer);
-    return hash;
 }

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/codec.h"
 #include "base/diagnostics.h"
 #include "base/hash.h"
 #include "profiler/costs/row_samples.h"
@@ -49,9 +50,13 @@ typedef struct LayerCost {
     int64_t scratch_bytes; /* working memory that the layers of a stage share */
     int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
     int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
-    int64_t output_bytes;  /* crosses the cut behind this layer, forward, and as many come back */
-    const char *output;    /* the name of that tensor; NULL: not known */
-    CostInput *inputs;     /* raw inputs and labels that the layer reads */
+    int64_t output_bytes;  /* crosses the cut behind this layer, forward */
+    int64_t output_backward_bytes; /* comes back over it; 0: as many */
+    int64_t wire_bytes[2]
+                      [CODEC_COUNT]; /* what codecs make of both; 0: not known, and taken for what they make of float32
+                                           rows of whole tiles */
+    const char *output;              /* the name of that tensor; NULL: not known */
+    CostInput *inputs;               /* raw inputs and labels that the layer reads */
     int input_count;
 } LayerCost;
 
@@ -65,6 +70,8 @@ typedef struct DeviceCost {
     int site;             /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
+    double coding_s[CODEC_COUNT]
+                   [2]; /* a byte of what is coded, encoding and decoding; 0: slowdown times the reference's */
 } DeviceCost;
 
 typedef struct Costs {
@@ -82,6 +89,9 @@ typedef struct Costs {
     const char **region_names;
     int region_count;
     double *latency_s, *bandwidth_Bps;
+    bool *half_duplex;               /* both directions share the bandwidth; NULL: nowhere */
+    double coding_s[CODEC_COUNT][2]; /* on the reference device, per byte of what is coded: encoding, decoding */
+    unsigned codecs; /* what links may use (base/codec.h); 0: lossless. Whoever plans asks for it, no file holds it */
     /* Names of devices that raw inputs or labels must not leave: they own the first, or the last, layer. NULL: free. */
     const char *keep_inputs, *keep_labels;
     SiteCosts sites;
@@ -91,6 +101,14 @@ typedef struct Costs {
 double costs_forward_s(const Costs *costs, int device, int layer);
 double costs_backward_s(const Costs *costs, int device, int layer);
 double costs_update_s(const Costs *costs, int device, int layer);
+/* What crosses the cut behind the layer in a direction (0 forward, 1 backward), and what a codec makes of it. */
+int64_t costs_output_bytes(const LayerCost *layer, int direction);
+int64_t costs_wire_bytes(const LayerCost *layer, int direction, Codec codec);
+/* The most that codecs which links may use keep of both directions, and what aligning that may take. */
+int64_t costs_coded_bytes(const Costs *costs, const LayerCost *layer);
+/* Seconds that coding what crosses the cut behind the layer takes the slowest device of a region (any: region -1);
+ * decodes: 0 encoding, 1 decoding. */
+double costs_coding_s(const Costs *costs, int region, const LayerCost *layer, int direction, Codec codec, int decodes);
 
 /* Reads and checks a costs.json ("-": standard input). On failure reports and leaves *costs freed. */
 bool costs_read(Costs *costs, const char *path, Diagnostics *diagnostics);

@@ -1,9 +1,11 @@
 #include "profiler/costs/model_costs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/stage/memory_layout.h"
+#include "graph/passes/code_cuts.h"
 #include "profiler/costs/model_sites.h"
 
 /* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what
@@ -87,6 +89,8 @@ static void layer_memory(LayerCost *layer, const SkyStage *stage)
     layer->scratch_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SCRATCH] +
                            placed_bytes(stage->receive_backward, stage->receive_backward_count) +
                            placed_bytes(stage->send_backward, stage->send_backward_count);
+    int64_t back = tensors_bytes(stage->receive_backward, stage->receive_backward_count);
+    if (back != layer->output_bytes) layer->output_backward_bytes = back;
 }
 
 /* What the layer, laid out by itself as `stage`, has in common with the layer before: what that one hands on is in the
@@ -176,6 +180,9 @@ static void set_links(Costs *costs, const Cluster *cluster)
     for (int i = 0; i < zones * zones; i++) {
         costs->latency_s[i] = cluster->links[i].latency_s;
         costs->bandwidth_Bps[i] = fmin(cluster->links[i].bandwidth_Bps, 1e18); /* free links: finite in the file */
+        if (!cluster->links[i].half_duplex) continue;
+        if (!costs->half_duplex) costs->half_duplex = arena_new_array(&costs->arena, bool, pairs);
+        costs->half_duplex[i] = true;
     }
 }
 
@@ -215,8 +222,47 @@ static void set_device_times(Costs *costs, int device, const Cluster *cluster, i
     to->update_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_UPDATE], own, speed, missing);
 }
 
+/* Of a tensor that is large enough for everything but its bytes not to count. */
+static double coding_s(Codec codec, int decodes, Speed speed)
+{
+    enum { ROWS = 1024, COLUMNS = 12 * CODEC_TILE };
+    Kernel kernel;
+    int64_t bytes = codec_row_bytes(codec, COLUMNS);
+    kernel_begin(&kernel, "coding", 2, (int64_t[]){ROWS, COLUMNS});
+    int row = kernel_operand(&kernel, DTYPE_F32, (int64_t[]){COLUMNS, 1});
+    int coded = kernel_operand(&kernel, DTYPE_U8, (int64_t[]){bytes, 0});
+    if (decodes)
+        kernel_decode(&kernel, codec, row, coded);
+    else
+        kernel_encode(&kernel, codec, row, coded, 0, 0);
+    return (roofline_s(&kernel, speed) - seconds_per_call) / (4.0 * ROWS * COLUMNS);
+}
+
+/* What codecs make of what crosses the cuts, and what that takes. */
+static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster, const Profile *profile)
+{
+    CutBytes *cuts = cuts_measure(graph);
+    for (int l = 0; l + 1 < costs->layer_count; l++)
+        for (int codec = 1; codec < CODEC_COUNT; codec++)
+            for (int d = 0; d < 2; d++) costs->layers[l].wire_bytes[d][codec] = cuts[l + 1].bytes[d][codec];
+    free(cuts);
+    for (int codec = 1; codec < CODEC_COUNT; codec++)
+        for (int decodes = 0; decodes < 2; decodes++) {
+            const MachineProfile *reference = profile ? &profile->reference : NULL;
+            costs->coding_s[codec][decodes] = coding_s((Codec)codec, decodes, machine_speed(NULL, reference));
+            for (int d = 0; d < cluster->device_count; d++) {
+                const ClusterDevice *device = &cluster->devices[d];
+                const MachineProfile *own = profile ? profile_device(profile, device->name) : NULL;
+                bool specified = device->gflops > 0 || device->bandwidth_Bps > 0 || device->threads > 1;
+                if (profile ? !own : !specified) continue;
+                costs->devices[d].coding_s[codec][decodes] =
+                    device->slowdown * coding_s((Codec)codec, decodes, machine_speed(device, own));
+            }
+        }
+}
+
 bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
-                 const char *name, const char *model_hash, int microbatches, Diagnostics *diagnostics)
+                 const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics)
 {
     *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count};
     costs->name = arena_string(&costs->arena, name);
@@ -256,6 +302,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
     }
     stage_index_free(index);
     add_blocks(costs, cluster, block_bytes);
+    if (codecs & ~CODECS_LOSSLESS) set_codings(costs, graph, cluster, profile);
     if (missing)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
                             "the profile lacks %zu kernel calls of this model; their times are estimated", missing);

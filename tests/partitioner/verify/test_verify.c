@@ -308,7 +308,7 @@ static void receive_twice(Plan *plan, Costs *costs)
 static void send_less(Plan *plan, Costs *costs)
 {
     (void)costs;
-    plan->links[0].wire_bytes /= 2;
+    plan->links[0].wire_bytes[0] /= 2;
 }
 static void compare_with_better(Plan *plan, Costs *costs)
 {

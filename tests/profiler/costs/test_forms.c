@@ -10,10 +10,12 @@
 
 #include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
+#include "graph/passes/code_cuts.h"
 #include "partitioner/problem.h"
 #include "profiler/costs/model_costs.h"
 
 enum { THREADS = 2 };
+static const unsigned coded = 1u << CODEC_BF16 | 1u << CODEC_Q8;
 
 typedef struct Fixture {
     Arena arena;
@@ -38,23 +40,28 @@ static const Subject subjects[] = {
 };
 static const Subject *subject;
 
-static int set_up(void **state)
+static bool load_model(TrainingModel *model, Arena *arena, Diagnostics *diagnostics)
 {
     const DimensionBinding dimensions[] = {{"batch", 4}, {"seq", subject->length}};
+    ModelOptions options = {
+        .import = {.dimensions = dimensions, .dimension_count = 2}, .want_loss = true, .train = true};
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", SKY_TEST_DATA, subject->model);
+    return (!subject->low_rank || low_rank_parse(&options.low_rank, subject->low_rank, arena, diagnostics)) &&
+           training_model_load(model, path, &options, diagnostics);
+}
+
+static int set_up(void **state)
+{
     static ClusterDevice device = {.name = "device", .slowdown = 1, .threads = THREADS, .memory_bytes = COSTS_NO_LIMIT};
     static Fixture fixture;
     const Cluster cluster = {.devices = &device, .device_count = 1, .keep_inputs = -1, .keep_labels = -1};
-    ModelOptions options = {
-        .import = {.dimensions = dimensions, .dimension_count = 2}, .want_loss = true, .train = true};
     Diagnostics diagnostics = {0};
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", SKY_TEST_DATA, subject->model);
     fixture = (Fixture){0};
     *state = &fixture;
     bool ok =
-        (!subject->low_rank || low_rank_parse(&options.low_rank, subject->low_rank, &fixture.arena, &diagnostics)) &&
-        training_model_load(&fixture.model, path, &options, &diagnostics) &&
-        model_costs(&fixture.costs, &fixture.model.graph, false, &cluster, NULL, "nano", "", 4, &diagnostics) &&
+        load_model(&fixture.model, &fixture.arena, &diagnostics) &&
+        model_costs(&fixture.costs, &fixture.model.graph, false, &cluster, NULL, "nano", "", 4, coded, &diagnostics) &&
         problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
     diagnostics_free(&diagnostics); /* of warnings, too */
     return !ok;
@@ -99,6 +106,29 @@ static void check_memory(const Fixture *fixture, int first, int last)
         assert_true(bytes_of(fixture, first, last, STAGE_RECOMPUTE, slots) <= (uint64_t)again);
     }
 }
+
+/* The same of a stage whose ends are coded. */
+static void check_coded_memory(const Fixture *fixture, int first, int last)
+{
+    Fixture ends = {.costs = fixture->costs};
+    Diagnostics diagnostics = {0};
+    CutCodec cuts[2];
+    int count = 0, behind = last + 1;
+    if (fixture->costs.layer_count > 8 && (first + last) % 9) return; /* a model is read for every stage */
+    ends.costs.codecs = coded;
+    if (first > 0) cuts[count++] = (CutCodec){first, {CODEC_Q8, CODEC_BF16}};
+    if (behind < fixture->costs.layer_count) cuts[count++] = (CutCodec){behind, {CODEC_BF16, CODEC_Q8}};
+    assert_true(load_model(&ends.model, &ends.arena, &diagnostics));
+    cuts_code(&ends.model.graph, cuts, count);
+    assert_true(problem_create(&ends.problem, &ends.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics));
+    check_memory(&ends, first, last);
+    problem_free(&ends.problem);
+    training_model_free(&ends.model);
+    arena_free(&ends.arena);
+    diagnostics_free(&diagnostics); /* of warnings, too */
+}
+
+static void plans_count_enough_memory_for_coded_ends(void **state) { for_each_stage(*state, check_coded_memory); }
 
 static void plans_count_enough_memory_for_every_form(void **state) { for_each_stage(*state, check_memory); }
 
@@ -178,6 +208,7 @@ static int run_subject(void)
     const struct CMUnitTest memory[] = {
         cmocka_unit_test(plans_count_enough_memory_for_every_form),
         cmocka_unit_test(plans_count_little_more_memory_than_is_laid_out),
+        cmocka_unit_test(plans_count_enough_memory_for_coded_ends),
     };
     const struct CMUnitTest forms[] = {
         cmocka_unit_test(halves_of_backward_have_the_kernels_of_the_whole),

@@ -1,0 +1,34 @@
+/* Codecs on cuts: what crosses a cut between layers is coded behind the layers before it and decoded before those behind
+ * it, forward and backward (base/codec.h says what codecs there are).
+ *
+ * Run it on the training graph, when all else is done: the gradients stay those of the graph without codecs, as if what
+ * is decoded were what was coded (straight through). The graph computes the same then whether stages end at the cut or
+ * not, and wherever else it is cut.
+ *
+ * Coded are float32 tensors of the layer at the cut that the layer on the other side alone reads. Others go as they are:
+ * integers and masks, and what several blocks read, which would be coded anew at every cut. Gradients are rounded
+ * stochastically, by numbers that depend on the step, the cut, and the element's row and place in the batch alone. */
+#ifndef GRAPH_PASSES_CODE_CUTS_H
+#define GRAPH_PASSES_CODE_CUTS_H
+
+#include "base/codec.h"
+#include "graph/graph.h"
+
+typedef struct CutCodec {
+    int cut;         /* before this layer: 1 ... layers - 1 */
+    Codec codecs[2]; /* forward, backward */
+} CutCodec;
+
+/* `cuts` ascending, no cut twice. */
+void cuts_code(Graph *graph, const CutCodec *cuts, int count);
+
+/* The bytes that cross each cut, forward and backward, with every codec. */
+typedef struct CutBytes {
+    int64_t bytes[2][CODEC_COUNT];
+    int64_t coded[2]; /* float32 bytes of them that codecs apply to */
+} CutBytes;
+
+/* Of all cuts: [layer_count], of the cut before the layer; 0 is no cut. To be freed. */
+CutBytes *cuts_measure(const Graph *graph);
+
+#endif

@@ -1,0 +1,140 @@
+/* What links cost: per cut and pair of regions, with the codecs that suit it best. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "partitioner/problem.h"
+
+/* A link that would take weeks for a message is as good as closed. */
+static const double MOST_NS = 1e15;
+
+static int64_t nanoseconds(double seconds)
+{
+    double time = ceil(seconds * 1e9);
+    return (int64_t)(time < MOST_NS ? time : MOST_NS);
+}
+
+/* Whether as much crosses the cuts behind the two layers. */
+static bool same_width(const LayerCost *a, const LayerCost *b)
+{
+    return a->output_bytes == b->output_bytes && costs_output_bytes(a, 1) == costs_output_bytes(b, 1) &&
+           memcmp(a->wire_bytes, b->wire_bytes, sizeof a->wire_bytes) == 0;
+}
+
+/* What the codecs of one direction cost on the way from a region to another. */
+typedef struct Way {
+    int64_t transfer[CODEC_COUNT], coding[CODEC_COUNT][2];
+} Way;
+
+static Way measure_way(const Costs *costs, unsigned codecs, const LayerCost *layer, int direction, int from, int to,
+                       const int64_t (*coding)[CODEC_COUNT][2])
+{
+    Way way = {{0}, {{0}}};
+    int regions = costs->region_count;
+    for (int codec = 0; codec < CODEC_COUNT; codec++) {
+        if (!(codecs >> codec & 1)) continue;
+        if (regions > 0)
+            way.transfer[codec] = nanoseconds((double)costs_wire_bytes(layer, direction, (Codec)codec) /
+                                              costs->bandwidth_Bps[from * regions + to]);
+        way.coding[codec][0] = coding[from][codec][0];
+        way.coding[codec][1] = coding[to][codec][1];
+    }
+    return way;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static LinkCharge charge(const Way ways[2], const Codec codecs[2], bool half_duplex, int64_t latency)
+{
+    LinkCharge link = {.sum = latency};
+    int64_t together = 0;
+    for (int d = 0; d < 2; d++) {
+        const Way *way = &ways[d];
+        link.codecs[d] = (unsigned char)codecs[d];
+        link.transfer_ns[d] = way->transfer[codecs[d]];
+        together += link.transfer_ns[d];
+        link.sum += link.transfer_ns[d];
+        link.period = larger(link.period, link.transfer_ns[d]);
+        for (int k = 0; k < 2; k++) {
+            link.coding_ns[d][k] = way->coding[codecs[d]][k];
+            link.sum += link.coding_ns[d][k];
+            link.period = larger(link.period, link.coding_ns[d][k]);
+        }
+    }
+    if (half_duplex) link.period = larger(link.period, together);
+    return link;
+}
+
+/* The pair of codecs that adds least to what is minimised, and then to the other time; of equals that which loses least,
+ * forward first. */
+static LinkCharge choose(const Way ways[2], unsigned codecs, bool half_duplex, int64_t latency, PlanObjective objective)
+{
+    LinkCharge best = {.period = -1};
+    bool by_period = objective == PLAN_OBJECTIVE_PERIOD;
+    for (int forward = 0; forward < CODEC_COUNT; forward++)
+        for (int backward = 0; backward < CODEC_COUNT && codecs >> forward & 1; backward++) {
+            if (!(codecs >> backward & 1)) continue;
+            LinkCharge link = charge(ways, (Codec[]){(Codec)forward, (Codec)backward}, half_duplex, latency);
+            int64_t first = by_period ? link.period - best.period : link.sum - best.sum;
+            int64_t second = by_period ? link.sum - best.sum : link.period - best.period;
+            if (best.period < 0 || first < 0 || (first == 0 && second < 0)) best = link;
+        }
+    return best;
+}
+
+/* [region]: what coding takes there. To be freed. */
+static int64_t (*coding_times(const Costs *costs, const LayerCost *layer, int direction, int regions))[CODEC_COUNT][2]
+{
+    int64_t(*times)[CODEC_COUNT][2] = memory_allocate((size_t)regions * sizeof *times);
+    for (int region = 0; region < regions; region++)
+        for (int codec = 1; codec < CODEC_COUNT; codec++)
+            for (int k = 0; k < 2 && costs->codecs >> codec & 1; k++)
+                times[region][codec][k] = nanoseconds(
+                    costs_coding_s(costs, costs->region_count > 0 ? region : -1, layer, direction, (Codec)codec, k));
+    return times;
+}
+
+static void fill_class(Problem *p, const LayerCost *layer, LinkCharge *links)
+{
+    const Costs *costs = p->costs;
+    int regions = p->region_count;
+    unsigned codecs = costs->codecs ? costs->codecs : CODECS_LOSSLESS;
+    int64_t(*coding[2])[CODEC_COUNT][2] = {coding_times(costs, layer, 0, regions),
+                                           coding_times(costs, layer, 1, regions)};
+    for (int from = 0; from < regions; from++)
+        for (int to = 0; to < regions; to++) {
+            Way ways[2] = {measure_way(costs, codecs, layer, 0, from, to, coding[0]),
+                           measure_way(costs, codecs, layer, 1, to, from, coding[1])};
+            int64_t latency = problem_latency(p, from, to) + problem_latency(p, to, from);
+            bool half = costs->half_duplex && costs->half_duplex[from * regions + to];
+            LinkCharge *link = &links[from * regions + to];
+            *link = choose(ways, codecs, half, latency, p->objective);
+            p->free_links &= link->period == 0 && link->sum == 0;
+        }
+    free(coding[0]);
+    free(coding[1]);
+}
+
+void problem_fill_links(Problem *p)
+{
+    const Costs *costs = p->costs;
+    int n = p->layer_count, classes = 0;
+    bool linked = costs->region_count > 0 || costs->codecs & ~CODECS_LOSSLESS;
+    p->region_count = costs->region_count > 0 ? costs->region_count : 1;
+    p->width_class = arena_new_array(&p->arena, int, (size_t)n + 1);
+    const LayerCost **width = arena_new_array(&p->arena, const LayerCost *, (size_t)n + 1);
+    for (int c = 1; c < n && linked; c++) {
+        int k = classes - 1; /* the latest first: neighbours are alike */
+        while (k >= 0 && !same_width(width[k], &costs->layers[c - 1])) k--;
+        if (k < 0) width[k = classes++] = &costs->layers[c - 1];
+        p->width_class[c] = k;
+    }
+    size_t pairs = (size_t)p->region_count * (size_t)p->region_count;
+    p->latency = arena_new_array(&p->arena, int64_t, pairs);
+    p->charges = arena_new_array(&p->arena, LinkCharge, pairs * (size_t)(classes ? classes : 1));
+    p->free_links = true;
+    for (size_t i = 0; i < pairs && costs->region_count > 0; i++) {
+        p->latency[i] = (int64_t)ceil(costs->latency_s[i] * 1e9);
+        p->free_links &= p->latency[i] == 0;
+    }
+    for (int k = 0; k < classes; k++) fill_class(p, width[k], p->charges + (size_t)k * pairs);
+}
