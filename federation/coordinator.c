@@ -194,10 +194,15 @@ static int sites_awaited(const Coordinator *coordinator)
     return awaited;
 }
 
+static int answers_needed(const SumRound *sum)
+{
+    return sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
+}
+
 static bool phase_times_out(Coordinator *coordinator, int answers, double now)
 {
     SumRound *sum = &coordinator->sum;
-    int needed = sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
+    int needed = answers_needed(sum);
     if (!(now - coordinator->phase_since > coordinator->federation->round_timeout_s)) return false;
     if (answers >= needed) return true;
     if (sum->phase != SUM_OFFERS) {
@@ -218,8 +223,13 @@ void coordinator_tick(Coordinator *coordinator, double now)
 {
     if (!coordinator->durable && now >= coordinator->retry_at) try_to_write(coordinator, now);
     while (coordinator->durable && !coordinator_is_done(coordinator)) {
-        int answers = sum_round_answers(&coordinator->sum), awaited = sites_awaited(coordinator);
-        bool complete = answers > 0 && answers == awaited && answers >= coordinator->sum.least;
+        SumRound *sum = &coordinator->sum;
+        int answers = sum_round_answers(sum), awaited = sites_awaited(coordinator), needed = answers_needed(sum);
+        bool complete = answers == awaited && answers >= needed;
+        if (sum->phase != SUM_OFFERS && awaited < needed) {
+            give_up_session(coordinator, "too few of its sites are left");
+            continue;
+        }
         if (!complete && !phase_times_out(coordinator, answers, now)) return;
         leave_phase(coordinator, now);
     }
@@ -251,6 +261,9 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     const SumRound *sum = &coordinator->sum;
     bool current = coordinator->durable && request->round == (uint64_t)coordinator->model.round;
     Buffer told = {0};
+    /* A site that was started again does not know what it had drawn. */
+    if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
+        sum_round_forget(&coordinator->sum, site);
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {

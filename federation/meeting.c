@@ -169,6 +169,7 @@ MeetingState meeting_step(Meeting *meeting, int64_t *round)
     Buffer question = {0}, bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;
+    memcpy(request.session, meeting->session, SESSION_BYTES); /* zeros before the first */
     meeting->problem = (SumProblem){-1, NULL};
     request_put(&question, &request);
     if (ask(meeting, &bytes, &reply, &question)) state = follow(meeting, &reply, round);

@@ -3,7 +3,7 @@
  *   request   "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, payload
  *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
- * Requests: ask (no payload), answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front),
+ * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front),
  * model (u64 first element, u64 count). Replies: wait; tell (answer this phase; payload what it takes); taken; refused
  * (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
  * missed a round, and takes the model. */

@@ -50,12 +50,21 @@ bool sum_round_has_answered(const SumRound *round, int site)
 bool sum_round_is_in(const SumRound *round, int site)
 {
     const SumMember *member = &round->members[site];
+    if (member->lost && !has_answered(member, round->phase)) return false;
     switch (round->phase) {
     case SUM_OFFERS: return true;
     case SUM_SHARES: return member->offered;
     case SUM_VALUES: return round->secure ? member->shared : member->offered;
     default: return member->counted;
     }
+}
+
+void sum_round_forget(SumRound *round, int site)
+{
+    if (round->phase == SUM_OFFERS)
+        round->members[site].offered = false;
+    else
+        round->members[site].lost = true;
 }
 
 int sum_round_answers(const SumRound *round)

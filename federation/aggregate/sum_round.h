@@ -16,6 +16,7 @@ typedef enum SumPhase { SUM_OFFERS, SUM_SHARES, SUM_VALUES, SUM_REVEALS, SUM_DON
 
 typedef struct SumMember {
     bool offered, shared, counted, revealed;
+    bool lost; /* it cannot answer any more */
     unsigned char share_public[KEY_BYTES], mask_public[KEY_BYTES], commitment[COMMITMENT_BYTES];
     unsigned char *sealed; /* for every site; NULL without masks */
     unsigned char *shares; /* that it revealed, of every site; NULL without masks */
@@ -40,6 +41,9 @@ void sum_round_close(SumRound *round);
  * one that has answered already. */
 bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned char *bytes, size_t size,
                     SumProblem *problem);
+/* The site has forgotten the session, as one does that was started again: its offer is taken back, or it is out, as far as
+ * it has not answered. */
+void sum_round_forget(SumRound *round, int site);
 /* How many sites have answered the phase, and how many could. */
 int sum_round_answers(const SumRound *round);
 int sum_round_awaited(const SumRound *round);

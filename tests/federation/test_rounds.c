@@ -340,6 +340,27 @@ static void fewer_than_the_quorum_wait_and_nothing_is_lost(void **state)
     stop(&world);
 }
 
+/* Without the time moving at all: in whatever phase it was, nobody waits for what it has forgotten. */
+static void a_site_that_is_started_again_holds_nobody_up(void **state)
+{
+    (void)state;
+    bool in[2][MOST];
+    all_in(in, 2);
+    for (SumPhase phase = SUM_OFFERS; phase < SUM_DONE; phase++) {
+        start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+        for (int turn = 0; world.coordinator.sum.phase != phase || turn % 3 != 1; turn++) step(&world.sites[turn % 3]);
+        step(&world.sites[1]); /* it has answered this phase, and the coordinator waits for others */
+        assert_int_equal(world.coordinator.sum.phase, phase);
+        meeting_close(&world.sites[1].meeting);
+        world.sites[1].meets = false;
+        for (int turn = 0; turn < 1000 && !coordinator_is_done(&world.coordinator); turn++)
+            step(&world.sites[turn % 3]);
+        assert_true(coordinator_is_done(&world.coordinator));
+        expect_model(&world, in);
+        stop(&world);
+    }
+}
+
 /* ---- What is refused ---- */
 
 static void expect_refused(Site *site, const Buffer *request, const char *why)
@@ -483,6 +504,7 @@ int main(void)
         TEST(a_coordinator_that_is_killed_anywhere_resumes),
         TEST(sites_that_are_killed_at_random_miss_rounds_and_come_back),
         TEST(fewer_than_the_quorum_wait_and_nothing_is_lost),
+        TEST(a_site_that_is_started_again_holds_nobody_up),
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
         TEST(a_site_of_another_model_is_told),
         TEST(updates_that_are_not_finite_are_not_sent),
