@@ -82,6 +82,9 @@ def missing():
     for program, package in (("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")):
         if not shutil.which(program):
             reasons.append(f"it needs {program} (Debian: {package})")
+    for folder in {os.getcwd(), os.path.dirname(os.path.abspath(__file__))}:
+        if f"{folder}/".startswith(("/tmp/", "/run/", "/dev/shm/")):
+            reasons.append(f"hosts do not see {folder}: they have /tmp, /run and /dev/shm of their own")
     if not reasons:
         done = subprocess.run(["unshare", *NAMESPACES, "--fork", "sh", "-c", "mount -t proc proc /proc && mount -t sysfs sysfs /sys"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
