@@ -86,10 +86,11 @@ def missing():
         if f"{folder}/".startswith(("/tmp/", "/run/", "/dev/shm/")):
             reasons.append(f"hosts do not see {folder}: they have /tmp, /run and /dev/shm of their own")
     if not reasons:
-        done = subprocess.run(["unshare", *NAMESPACES, "--fork", "sh", "-c", "mount -t proc proc /proc && mount -t sysfs sysfs /sys"],
+        device = "ip tuntap add dev eth0 mode tap\nip -batch - <<'END'" + DEVICE % (1500, "10.77.0.1") + "END\n"
+        done = subprocess.run(["unshare", *NAMESPACES, "--fork", "--propagation", "private", "sh", "-c", SETUP + device, "sh", "trial", "/etc/hosts"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            reasons.append(f"it needs namespaces with mounts of their own: {done.stderr.strip()}")
+            reasons.append(f"it needs namespaces with mounts and devices of their own: {done.stderr.strip()}")
     return reasons
 
 
