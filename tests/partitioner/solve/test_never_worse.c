@@ -19,7 +19,7 @@
 
 /* Seconds of counted work; under sanitizers, which make them last, a thirtieth, of every third random instance. */
 #define SECONDS(seconds) ((seconds) / (ADDRESS_SANITIZER ? 30 : 1))
-enum { STEP = ADDRESS_SANITIZER ? 3 : 1 };
+enum { STEP = ADDRESS_SANITIZER ? 6 : 1 };
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"
 
