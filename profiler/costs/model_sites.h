@@ -11,7 +11,7 @@ void model_sites_open(Costs *costs, const Cluster *cluster);
 /* What crosses behind the layer, and what it shares with others; `stage` is of this layer alone. */
 void model_sites_add(Costs *costs, int layer, const SkyStage *stage);
 
-/* The name of a boundary tensor as plans and audits have it: its own, or what it is where that is only a number. */
+/* The name of a boundary tensor as plans have it: its own, or what it is where that is only a number. */
 const char *model_sites_name(Arena *arena, const SkyStage *stage, const char *layer, bool forward, uint32_t number);
 
 #endif
