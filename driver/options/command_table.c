@@ -60,13 +60,15 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "it; a bound above the certified one rests on the solver's search, and verify\nsays so. "
                         "Exits 1, saying why, if anything is not as the\n"
                         "plan says.\n"},
-    [COMMAND_PLOT] = {"plot",
-                      "the losses of a run, drawn",
-                      {"skycc plot LOG.csv [-o LOSS.svg]"},
-                      "Draws the losses that DIR/train --log FILE wrote, and those of evaluations: one SVG file that "
-                      "needs nothing else\n"
-                      "and follows the reader's light or dark colours. A log that a run is still writing is drawn as "
-                      "far as it goes.\n"},
+    [COMMAND_PLOT] =
+        {"plot",
+         "the losses of a run, drawn",
+         {"skycc plot LOG.csv [-o LOSS.svg]"},
+         "Draws the losses that DIR/train --log FILE wrote, and those of evaluations, or of a federation those "
+         "that skycc\ncoordinate --log FILE wrote, a line for each site and one for the mean: one SVG file "
+         "that needs nothing else\n"
+         "and follows the reader's light or dark colours. A log that a run is still writing is drawn as "
+         "far as it goes.\n"},
     [COMMAND_RUN] =
         {"run",
          "run a model here: outputs, loss, gradients, some training steps",

@@ -146,6 +146,34 @@ static void long_logs_make_small_pictures(void **state)
     assert_true(fabs((losses->x[top] - left) / (right - left) - (double)HIGH / STEPS) < 0.002);
 }
 
+/* The log of a coordinator: a line for each site and one for the mean. Rounds that a site missed are gaps, and a round that
+ * was begun anew counts once. */
+static void sites_have_a_line_each(void **state)
+{
+    static const int points[] = {4, 2}, pieces[] = {1, 2};
+    static Curve sites[3];
+    (void)state;
+    write_text("log.csv", "round,sites,weight,loss,bytes_in,bytes_out,seconds,epsilon,rows_a,loss_a,rows_b-2,loss_b-2\n"
+                          "1,2,64,2,9,9,1,,32,1,32,3\n2,1,32,1.5,9,9,1,,32,1.5,,\n3,2,64,2,9,9,1,,32,2,32,2\n"
+                          "3,2,64,1,9,9,1,,32,0.5,32,1.5\n4,1,32,0.5,9,9,1,,32,0.5,,\n5,1");
+    const Curve *mean = draw("log.csv");
+    ASSERT_RAN(0, 0, "mean 0.5 after round 4", LABEL("rounds"), LABEL("a 0.5"), LABEL("b-2 1.5"), "of 2 sites");
+    assert_int_equal(mean->points, 4);
+    assert_int_equal(mean->pieces, 1);
+    int count = 0;
+    for (char *at = printed; (at = strstr(at, "class=\"s\" d=\"")); at++) {
+        assert_in_range(count, 0, 1);
+        read_path(at + strlen("class=\"s\" d=\""), 860, 900, &sites[count]);
+        assert_int_equal(sites[count].points, points[count]);
+        assert_int_equal(sites[count].pieces, pieces[count]);
+        count++;
+    }
+    assert_int_equal(count, 2);
+    double unit = sites[0].y[0] - mean->y[0]; /* of one nat, downwards: round 1 has 1 beside the mean of 2 */
+    assert_true(unit > 0 && fabs(mean->y[0] - sites[1].y[0] - unit) < 1);
+    assert_true(fabs(sites[0].y[2] - mean->y[2] - unit / 2) < 1 && fabs(sites[1].x[1] - mean->x[2]) < 1);
+}
+
 static void malformed_logs_are_refused_with_their_line(void **state)
 {
     static const char *const cases[][2] = {
@@ -156,11 +184,16 @@ static void malformed_logs_are_refused_with_their_line(void **state)
         {"step,loss\n1,2,3\n", "log.csv:2: error: has more fields"},
         {"step,loss\n\n,2\n", "log.csv:3: error: has no step"},
         {"step,loss\n2,1\n2,1\n", "log.csv:3: error: its step is not after"},
-        {"step,loss\n1,1111111111111111111111111111111111111111111111111111111111111111\n",
+        {"step,loss\n1,1111111111111111111111111111111111111111111111111111111111111111"
+         "1111111111111111111111111111111111111111111111111111111111111111\n",
          "log.csv:2: error: a field"},
         {"step,loss\n1,nan\n", "log.csv: error: there is no loss to draw"},
         {"step,loss\n1,nan\n2,1e400\n", "there is no loss to draw: all 2 are nan or infinite"},
         {"", "log.csv: error: there is no loss to draw"},
+        {"round,sites\n1,2\n", "log.csv:1: error: the first line must name the columns, round and loss among them"},
+        {"round,loss,loss_<b>\n1,2,2\n", "log.csv:1: error: 'loss_<b>' is the loss of no site"},
+        {"round,loss,loss_a\n2,2,2\n1,2,2\n", "log.csv:3: error: its step is not after"},
+        {"round,loss,loss_a\n1,,\n", "sites with hide_metrics tell none"},
     };
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -403,6 +436,7 @@ int main(void)
         cmocka_unit_test(losses_are_drawn),
         cmocka_unit_test(diverging_losses_are_drawn),
         cmocka_unit_test(long_logs_make_small_pictures),
+        cmocka_unit_test(sites_have_a_line_each),
         cmocka_unit_test(devices_are_added),
         cmocka_unit_test(layers_are_pinned),
         cmocka_unit_test(steps_last_from_update_to_update),
