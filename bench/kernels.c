@@ -3,7 +3,9 @@
  *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
  *                                                 --dropout=P drops elements, --precision=bf16, --no-prune=1
  *                                                 computes what nobody reads too, --steps=N sets how many steps the
- *                                                 fastest is chosen from, --threads=N how many threads run them
+ *                                                 fastest is chosen from, --threads=N how many threads run them;
+ *                                                 --data=FILE packs the first rows of a data set, as long as they are,
+ *                                                 over the dimension bound last, --form=LINESxLENGTH in such lines
  *
  * Calls that share a kernel, or groups that share all, are one line: label, calls, milliseconds a step, share, GFLOP/s,
  * and GB/s counting every element once a kernel. The last line also has the median of whole steps. Of one thread its
@@ -15,6 +17,10 @@
 
 #include "bench/peak.h"
 #include "driver/compile/local_program.h"
+#include "driver/compile/packed_model.h"
+#include "graph/passes/pack_rows.h"
+#include "runtime/storage/packed_batch.h"
+#include "runtime/storage/row_lengths.h"
 
 static int steps = 10, threads = 1, by_waves = 0;
 
@@ -160,9 +166,50 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
     return ok;
 }
 
-static bool run(const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+/* Micro-batch 0 of the batch of the data set's first rows. */
+static bool fill_packed(const Execution *execution, const char *path, Diagnostics *diagnostics)
+{
+    SkyProgram whole = *execution->program, *program = &whole;
+    whole.microbatch_count = packing_most_microbatches(&whole.packing);
+    uint32_t rows = program->packing.rows;
+    Dataset dataset;
+    RowLengths lengths;
+    if (!dataset_open(&dataset, path, program, diagnostics) ||
+        !row_lengths_read(&lengths, &dataset.file, path, diagnostics))
+        return false;
+    PackedBatch batch;
+    packed_batch_open(&batch, program);
+    uint32_t *numbers = calloc(rows, sizeof *numbers);
+    for (uint32_t i = 0; i < rows; i++) numbers[i] = i;
+    packed_batch_place(&batch, lengths.lengths, numbers);
+    const SkyStage *stage = &program->stages[0];
+    for (uint32_t i = 0; i < stage->input_count; i++)
+        packed_batch_fill(&batch, &dataset, program, &stage->inputs[i], numbers, 0,
+                          execution_address(execution, 0, 0, stage->inputs[i].location));
+    printf("%u micro-batches of %ux%u, at most %u rows a line\n", batch.microbatches, program->packing.lines,
+           program->packing.length, program->packing.slots);
+    free(numbers);
+    packed_batch_close(&batch);
+    row_lengths_free(&lengths);
+    dataset_close(&dataset);
+    return true;
+}
+
+static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostics)
 {
     TrainingModel model = {0};
+    Arena arena = {0};
+    RowSamples samples;
+    SkyPacking form = options->packing;
+    const char *data = options->lengths.data;
+    if (data && !packed_model_prepare(options, &samples, path, 1, &arena, diagnostics)) return false;
+    if (form.lines) {
+        options->packing.lines = form.lines;
+        options->packing.length = form.length;
+        for (size_t i = 0; i < options->import.dimension_count; i++)
+            if (strcmp(options->import.dimensions[i].name, options->lengths.batch) == 0)
+                ((DimensionBinding *)options->import.dimensions)[i].value = packing_graph_rows(&options->packing);
+    }
     if (!training_model_load(&model, path, options, diagnostics)) return false;
     StageCode code;
     LocalProgram program;
@@ -176,9 +223,10 @@ static bool run(const char *path, const ModelOptions *options, Diagnostics *diag
               execution_open(&execution, &program.program, threads, local_program_interpret, diagnostics);
     if (ok) {
         program_make_up_inputs(&execution);
+        ok = !data || fill_packed(&execution, data, diagnostics);
         fill_parameters(&execution, &code.stage, &code, &model.graph);
         for (int i = 0; i < SKY_STEP_SCALARS; i++) execution.step[i] = 1e-4F;
-        ok = measure(&execution, &code.stage, diagnostics);
+        ok = ok && measure(&execution, &code.stage, diagnostics);
         execution_close(&execution);
     }
     local_program_free(&program);
@@ -218,9 +266,23 @@ int main(int argc, char **argv)
             *(strcmp(argv[i], "--steps") == 0 ? &steps : &threads) = number < 1 ? 1 : number;
             continue;
         }
+        if (strcmp(argv[i], "--data") == 0) {
+            options.lengths.data = equals + 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--form") == 0) {
+            sscanf(equals + 1, "%ux%u", &options.packing.lines, &options.packing.length);
+            continue;
+        }
         bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
     }
     if (argc < 2) return fputs("usage: bench_kernels MODEL.onnx [NAME=VALUE ...]\n", stderr), EXIT_USAGE;
+    int64_t longest = options.import.dimension_count ? bindings[options.import.dimension_count - 1].value : 0;
+    if (options.lengths.data && longest) {
+        options.lengths.dimension = bindings[options.import.dimension_count - 1].name;
+        options.lengths.list = &longest;
+        options.lengths.count = 1;
+    }
     Diagnostics diagnostics = {0};
     run(argv[1], &options, &diagnostics);
     diagnostics_print(&diagnostics, stderr);

@@ -1,9 +1,7 @@
 #include "runtime/program/parallel.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/program/runtime_sizes.h"
 
@@ -11,6 +9,7 @@
 extern void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 extern int omp_get_thread_num(void);
 extern int omp_get_num_threads(void);
+extern int omp_get_num_procs(void);
 
 typedef struct Region {
     ParallelBody *body;
@@ -33,13 +32,9 @@ void parallel_run(int threads, ParallelBody *body, void *context)
     GOMP_parallel(enter, &region, (unsigned)threads, 0);
 }
 
-int parallel_processors(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
-}
+/* Not those that the calling thread may run on: under OMP_PROC_BIND libgomp binds the first thread to one of the process's
+ * processors before main begins. */
+int parallel_processors(void) { return omp_get_num_procs(); }
 
 int parallel_threads(uint32_t wanted)
 {

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -368,6 +369,20 @@ static void calls_wait_for_each_other(void **state)
     unsetenv("OMP_WAIT_POLICY");
 }
 
+/* OMP_PROC_BIND binds the first thread to one processor before main begins; libgomp reads it only then, so it takes
+ * another process to see that a team of as many threads as processors still spins at its meetings. */
+static void binding_takes_no_processors_away(void **state)
+{
+    (void)state;
+    char command[64], line[32] = "";
+    snprintf(command, sizeof command, "OMP_PROC_BIND=close /proc/%d/exe processors", (int)getpid());
+    FILE *bound = popen(command, "r");
+    assert_non_null(bound);
+    assert_non_null(fgets(line, sizeof line, bound));
+    assert_int_equal(pclose(bound), 0);
+    assert_int_equal(atoi(line), parallel_processors());
+}
+
 static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
 {
     (void)begin, (void)end, (void)scratch;
@@ -564,8 +579,9 @@ static int set_up(void **state)
     return scratch_folder_enter(state);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "processors") == 0) return printf("%d\n", parallel_processors()) < 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_have_scales_of_their_own),
         cmocka_unit_test(learning_rates_rise_and_fall),
@@ -577,6 +593,7 @@ int main(void)
         cmocka_unit_test(numbers_as_labels_are_checked_and_padded),
         cmocka_unit_test(calls_run_on_threads_and_slots),
         cmocka_unit_test(calls_wait_for_each_other),
+        cmocka_unit_test(binding_takes_no_processors_away),
         cmocka_unit_test(parameters_start_and_decay_as_told),
         cmocka_unit_test(initial_values_are_copied_in_pieces),
         cmocka_unit_test(updates_leave_no_subnormal_numbers),
