@@ -84,6 +84,10 @@ void federation_print(const Federation *federation, Buffer *text)
         print_text(text, "  lora", compiled->low_rank);
         buffer_print(text, "\n");
     }
+    if (compiled->why_steps) {
+        print_text(text, "  local_steps", compiled->why_steps);
+        buffer_print(text, "\n");
+    }
 }
 
 Hash federation_hash(const Federation *federation, Hash model)

@@ -4,7 +4,7 @@
  *       - {name: paris, cluster: paris.yaml, key: "PUBLIC KEY", rows_per_step: 32}
  *     coordinator: {address: "HOST:PORT", key: "PUBLIC KEY"}
  *     rounds: 100                    # meetings
- *     local_steps: 50                # of each site before every meeting
+ *     local_steps: 50                # of each site before every meeting; or auto
  *     outer: {optimizer: nesterov, lr: 0.7, momentum: 0.9}    # or sgd, average
  *     aggregate: secure              # or plain
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
@@ -15,6 +15,11 @@
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
  *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site
+ *     default_link: {latency: 50ms, bandwidth: 100Mbit}       # of sites, with each other and with the coordinator; for
+ *     links:                                                  # planning alone, as in cluster.yaml
+ *       - {between: [paris, coordinator], latency: 5ms, bandwidth: 1Gbit}
+ *
+ * `coordinator` may have a bandwidth, too: what it gets through in each direction, with all sites together.
  *
  * What `skycc federate` leaves for each site and for the coordinator is the same in one more part, `compiled`. */
 #ifndef FEDERATION_FEDERATION_H
@@ -22,7 +27,7 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
-#include "base/yaml.h"
+#include "base/link_rate.h"
 #include "federation/outer/outer_optimizer.h"
 
 enum { FEDERATION_KEY = 40 /* characters of a public key, in Z85 (https://rfc.zeromq.org/spec/32) */ };
@@ -46,6 +51,7 @@ typedef struct FederationCompiled {
     int64_t optimizer;      /* SkyOptimizerKind of the inner steps */
     int64_t states;         /* tensors that it keeps for each parameter */
     const char *low_rank;   /* --lora; "" without */
+    const char *why_steps;  /* what local_steps: auto was decided by; NULL: a person gave them */
 } FederationCompiled;
 
 typedef struct Federation {
@@ -53,7 +59,9 @@ typedef struct Federation {
     int site_count;
     FederationSite *sites;
     const char *address, *key; /* of the coordinator */
-    int64_t rounds, local_steps;
+    double coordinator_Bps;    /* what it gets through in each direction; 0: not given */
+    int64_t rounds;
+    int64_t local_steps; /* FEDERATION_STEPS_AUTO until it is decided */
     OuterRule outer;
     bool secure, hide_metrics;
     int least; /* sites of a sum: the greater of threshold and min_sites */
@@ -61,12 +69,24 @@ typedef struct Federation {
     int64_t fragments;
     double clip_update; /* 0: none */
     FederationPrivacy privacy;
+    LinkRate *rates; /* [site_count + 1][site_count + 1], the coordinator last; NULL: no link is given */
     FederationCompiled compiled;
 } Federation;
 
-/* Reads what a person wrote. Every error that can be found is reported, with line and column. On failure *federation is
- * freed. */
-bool federation_read(Federation *federation, const char *path, Diagnostics *diagnostics);
+enum { FEDERATION_STEPS_AUTO = -1 };
+
+/* What a command line says instead of the file; 0 and false: nothing. */
+typedef struct FederationWishes {
+    int64_t rounds, local_steps; /* FEDERATION_STEPS_AUTO: auto */
+    double clip_update;
+    FederationPrivacy privacy;
+    bool hide_metrics;
+} FederationWishes;
+
+/* Reads what a person wrote, and what the command line (NULL: nothing) has instead of it. Every error that can be found
+ * is reported, with line and column. On failure *federation is freed. */
+bool federation_read(Federation *federation, const char *path, const FederationWishes *wishes,
+                     Diagnostics *diagnostics);
 /* Reads what federation_print wrote. */
 bool federation_read_compiled(Federation *federation, const char *path, Diagnostics *diagnostics);
 void federation_free(Federation *federation);
@@ -75,6 +95,12 @@ void federation_free(Federation *federation);
 void federation_print(const Federation *federation, Buffer *text);
 /* Of everything that all parties must agree on: the rules, the sites, and what `extend` hashes of the model. */
 Hash federation_hash(const Federation *federation, Hash model);
+/* What joins two sites, or a site and the coordinator (number site_count); NULL: nothing that is given. */
+const LinkRate *federation_link(const Federation *federation, int from, int to);
+/* That every site has one with the coordinator; `what` needs them. */
+bool federation_check_links(const Federation *federation, const char *path, const char *what, Diagnostics *diagnostics);
+/* federation_links.c: reads `default_link` and `links` (NULL: absent), once the sites are known. */
+bool federation_read_links(Federation *federation, const YamlFile *yaml, YamlNode *default_link, YamlNode *links);
 /* -1: there is none of that name. */
 int federation_find_site(const Federation *federation, const char *name);
 

@@ -13,6 +13,7 @@ enum { MOST_NAME = 64, MOST_FRAGMENTS = 1 << 16 };
 typedef struct Reader {
     YamlFile yaml;
     Federation *federation;
+    const FederationWishes *wishes; /* never NULL */
     bool compiled;
 } Reader;
 
@@ -130,15 +131,26 @@ static bool is_address(const char *text)
     return digits > 0 && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) >= 1 && atoi(colon + 1) <= 65535;
 }
 
+static bool read_bandwidth(Reader *reader, YamlNode *node, const char *object)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, object, "bandwidth", &text)) return false;
+    return units_parse_bandwidth(text, &reader->federation->coordinator_Bps) ||
+           yaml_error(&reader->yaml, node, object, UNITS_BANDWIDTH_HINT, "bandwidth '%s' is not a rate", text);
+}
+
 static bool read_coordinator(Reader *reader, YamlNode *node)
 {
-    enum { ADDRESS, KEY, COUNT };
-    YamlMember members[] = {[ADDRESS] = {"address", true, NULL}, [KEY] = {"key", true, NULL}};
+    enum { ADDRESS, KEY, BANDWIDTH, COUNT };
+    YamlMember members[] = {
+        [ADDRESS] = {"address", true, NULL}, [KEY] = {"key", true, NULL}, [BANDWIDTH] = {"bandwidth", false, NULL}};
     Federation *federation = reader->federation;
     const char *object = "coordinator";
     if (!node) return false;
-    bool ok = yaml_members(&reader->yaml, node, object, members, COUNT);
+    bool ok = yaml_members(&reader->yaml, node, object, members, reader->compiled ? BANDWIDTH : COUNT);
     ok &= read_text(reader, members[ADDRESS].value, object, "address", &federation->address);
+    ok &= read_bandwidth(reader, members[BANDWIDTH].value, object);
     ok &= read_key(reader, members[KEY].value, object, &federation->key);
     if (federation->address && !is_address(federation->address))
         ok = yaml_error(&reader->yaml, members[ADDRESS].value, object, NULL,
@@ -230,6 +242,8 @@ enum {
     CLIP_UPDATE,
     DP,
     HIDE_METRICS,
+    DEFAULT_LINK,
+    LINKS,
     COMPILED,
     MEMBERS
 };
@@ -256,10 +270,12 @@ static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
 static bool read_steps(Reader *reader, YamlNode *node)
 {
     const char *text;
-    if (!node) return false;
-    if (yaml_text(&reader->yaml, node, NULL, "local_steps", &text) && strcmp(text, "auto") == 0)
-        return yaml_error(&reader->yaml, node, NULL, "DiLoCo takes 100 to 500",
-                          "local_steps: auto is not there yet; give a number");
+    if (!node) return reader->wishes->local_steps != 0;
+    if (!reader->compiled && node->type == YAML_SCALAR_NODE &&
+        yaml_text(&reader->yaml, node, NULL, "local_steps", &text) && strcmp(text, "auto") == 0) {
+        reader->federation->local_steps = FEDERATION_STEPS_AUTO;
+        return true;
+    }
     return read_integer(reader, node, NULL, "local_steps", MOST_COUNT, &reader->federation->local_steps);
 }
 
@@ -270,6 +286,16 @@ static bool read_codec(Reader *reader, YamlNode *node)
     if (!yaml_text(&reader->yaml, node, NULL, "codec", &text)) return false;
     return strcmp(text, "none") == 0 ||
            yaml_error(&reader->yaml, node, NULL, "updates travel as 32-bit words", "codec '%s' is not there yet", text);
+}
+
+/* What the command line says holds. */
+static void take_wishes(Federation *federation, const FederationWishes *wishes)
+{
+    if (wishes->rounds) federation->rounds = wishes->rounds;
+    if (wishes->local_steps) federation->local_steps = wishes->local_steps;
+    if (wishes->clip_update > 0) federation->clip_update = wishes->clip_update;
+    if (wishes->privacy.clip > 0) federation->privacy = wishes->privacy;
+    federation->hide_metrics |= wishes->hide_metrics;
 }
 
 static bool read_rules(Reader *reader, const YamlMember *members)
@@ -287,8 +313,11 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
+    ok &= federation_read_links(federation, &reader->yaml, members[DEFAULT_LINK].value, members[LINKS].value);
+    take_wishes(federation, reader->wishes);
     if (ok && federation->privacy.clip > 0 && !federation->secure)
-        ok = yaml_error(&reader->yaml, members[DP].value, "dp", "aggregate: secure adds it up unseen",
+        ok = yaml_error(&reader->yaml, members[DP].value ? members[DP].value : members[AGGREGATE].value, "dp",
+                        "aggregate: secure adds it up unseen",
                         "each site adds a part of the noise, which protects sums only");
     return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value) && ok;
 }
@@ -309,10 +338,14 @@ static bool read_identity(Reader *reader, YamlNode *node, Hash *hash)
 
 static bool read_compiled(Reader *reader, YamlNode *node)
 {
-    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, COUNT };
-    YamlMember members[] = {[IDENTITY] = {"federation", true, NULL}, [MODEL] = {"model", true, NULL},
-                            [OPTIMIZER] = {"optimizer", true, NULL}, [STATES] = {"states", true, NULL},
-                            [SITE] = {"site", false, NULL},          [LORA] = {"lora", false, NULL}};
+    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, WHY_STEPS, COUNT };
+    YamlMember members[] = {[IDENTITY] = {"federation", true, NULL},
+                            [MODEL] = {"model", true, NULL},
+                            [OPTIMIZER] = {"optimizer", true, NULL},
+                            [STATES] = {"states", true, NULL},
+                            [SITE] = {"site", false, NULL},
+                            [LORA] = {"lora", false, NULL},
+                            [WHY_STEPS] = {"local_steps", false, NULL}};
     FederationCompiled *compiled = &reader->federation->compiled;
     const char *object = "compiled", *site = NULL;
     compiled->site = -1;
@@ -321,6 +354,7 @@ static bool read_compiled(Reader *reader, YamlNode *node)
     bool ok = read_identity(reader, members[IDENTITY].value, &compiled->identity);
     ok &= read_text(reader, members[MODEL].value, object, "model", &compiled->model_hash);
     ok &= read_text(reader, members[LORA].value, object, "lora", &compiled->low_rank);
+    ok &= read_text(reader, members[WHY_STEPS].value, object, "local_steps", &compiled->why_steps);
     ok &= read_text(reader, members[SITE].value, object, "site", &site);
     ok &= yaml_integer(&reader->yaml, members[OPTIMIZER].value, object, "optimizer", 0, 4, &compiled->optimizer);
     ok &= yaml_integer(&reader->yaml, members[STATES].value, object, "states", 0, 2, &compiled->states);
@@ -334,8 +368,8 @@ static bool read_all(Reader *reader)
 {
     YamlMember members[MEMBERS] = {[SITES] = {"sites", true, NULL},
                                    [COORDINATOR] = {"coordinator", true, NULL},
-                                   [ROUNDS] = {"rounds", true, NULL},
-                                   [LOCAL_STEPS] = {"local_steps", true, NULL},
+                                   [ROUNDS] = {"rounds", !reader->wishes->rounds, NULL},
+                                   [LOCAL_STEPS] = {"local_steps", !reader->wishes->local_steps, NULL},
                                    [OUTER] = {"outer", false, NULL},
                                    [AGGREGATE] = {"aggregate", false, NULL},
                                    [THRESHOLD] = {"threshold", false, NULL},
@@ -346,6 +380,8 @@ static bool read_all(Reader *reader)
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},
                                    [DP] = {"dp", false, NULL},
                                    [HIDE_METRICS] = {"hide_metrics", false, NULL},
+                                   [DEFAULT_LINK] = {"default_link", false, NULL},
+                                   [LINKS] = {"links", false, NULL},
                                    [COMPILED] = {"compiled", true, NULL}};
     bool ok = yaml_members(&reader->yaml, reader->yaml.root, NULL, members, reader->compiled ? MEMBERS : COMPILED);
     if (!read_sites(reader, members[SITES].value)) return false;
@@ -354,9 +390,11 @@ static bool read_all(Reader *reader)
     return (!reader->compiled || read_compiled(reader, members[COMPILED].value)) && ok;
 }
 
-static bool read(Federation *federation, const char *path, bool compiled, Diagnostics *diagnostics)
+static bool read(Federation *federation, const char *path, const FederationWishes *wishes, bool compiled,
+                 Diagnostics *diagnostics)
 {
-    Reader reader = {.federation = federation, .compiled = compiled};
+    static const FederationWishes none;
+    Reader reader = {.federation = federation, .wishes = wishes ? wishes : &none, .compiled = compiled};
     *federation = (Federation){.compiled.site = -1};
     if (!yaml_read(&reader.yaml, path, diagnostics)) return false;
     bool ok = read_all(&reader);
@@ -365,12 +403,12 @@ static bool read(Federation *federation, const char *path, bool compiled, Diagno
     return ok;
 }
 
-bool federation_read(Federation *federation, const char *path, Diagnostics *diagnostics)
+bool federation_read(Federation *federation, const char *path, const FederationWishes *wishes, Diagnostics *diagnostics)
 {
-    return read(federation, path, false, diagnostics);
+    return read(federation, path, wishes, false, diagnostics);
 }
 
 bool federation_read_compiled(Federation *federation, const char *path, Diagnostics *diagnostics)
 {
-    return read(federation, path, true, diagnostics);
+    return read(federation, path, NULL, true, diagnostics);
 }

@@ -8,6 +8,7 @@
 #include "codegen/link/link.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/federation_start.h"
+#include "driver/compile/federation_steps.h"
 
 typedef struct Federate {
     const Options *options;
@@ -113,7 +114,10 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
 {
     const Options *options = federate->options;
     Federation *federation = &federate->federation;
-    if (!federation_read(federation, options->federation, diagnostics) || !make_start(federate, diagnostics) ||
+    if (!federation_read(federation, options->federation, &options->federation_wishes, diagnostics) ||
+        (federation->local_steps == FEDERATION_STEPS_AUTO &&
+         !federation_check_links(federation, options->federation, "local_steps: auto", diagnostics)) ||
+        !make_start(federate, diagnostics) ||
         !directory_create(&federate->directory, options->output, options->force, diagnostics))
         return false;
     int *microbatches = arena_new_array(&federate->arena, int, (size_t)federation->site_count);
@@ -121,6 +125,9 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
         if (!settle_rows(federate, s, &microbatches[s], diagnostics)) return false;
     for (int s = 0; s < federation->site_count; s++)
         if (!compile_site(federate, s, microbatches[s], diagnostics)) return false;
+    if (!federation_settle_steps(federation, (int64_t)federate->start.model.elements, federate->directory.temporary,
+                                 diagnostics))
+        return false;
     federation_start_identify(&federate->start, federation);
     for (int s = 0; s < federation->site_count; s++)
         if (!finish_site(federate, s, diagnostics)) return false;
@@ -132,6 +139,7 @@ static void tell(const Federate *federate)
     const Federation *federation = &federate->federation;
     printf("%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
            federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
+    if (federation->compiled.why_steps) printf("local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)
         printf("%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows a step\n",
                federate->options->output, federation->sites[s].name, federation->sites[s].name,

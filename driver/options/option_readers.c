@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/units.h"
 #include "driver/options/options.h"
 #include "graph/passes/passes.h"
 
@@ -123,6 +124,32 @@ bool read_microbatches(const OptionValue *value)
     int *microbatches = &((Options *)value->values)->plan.request.microbatches;
     *microbatches = PLAN_MICROBATCHES_AUTO;
     return strcmp(value->text, "auto") == 0 || option_read_integer(value, microbatches);
+}
+
+bool read_local_steps(const OptionValue *value)
+{
+    int64_t *steps = &((Options *)value->values)->federation_wishes.local_steps;
+    *steps = FEDERATION_STEPS_AUTO;
+    return strcmp(value->text, "auto") == 0 || option_read_integer(value, steps);
+}
+
+bool read_privacy(const OptionValue *value)
+{
+    static const char wanted[] = "for instance clip=1,noise=1.1, or with delta=1e-5 behind it";
+    static const char *const keys[] = {"clip=", "noise=", "delta="};
+    static const double most[] = {1e30, 1e6, 0.5};
+    double numbers[] = {0, 0, 1e-5};
+    char *rest = arena_string(value->arena, value->text);
+    for (char *part; (part = strsep(&rest, ","));) {
+        int k = 0;
+        while (k < 3 && strncmp(part, keys[k], strlen(keys[k])) != 0) k++;
+        if (k == 3 || !units_parse_number(part + strlen(keys[k]), &numbers[k]) || !(numbers[k] > 0) ||
+            numbers[k] > most[k])
+            return option_refuse(value, wanted);
+    }
+    if (!(numbers[0] > 0 && numbers[1] > 0)) return option_refuse(value, wanted);
+    ((Options *)value->values)->federation_wishes.privacy = (FederationPrivacy){numbers[0], numbers[1], numbers[2]};
+    return true;
 }
 
 bool read_codec(const OptionValue *value)

@@ -165,6 +165,23 @@ static const Option rows[] = {
     {"federation", 'c', "FILE", FEDERATE, OPTION_FILE, FIELD(federation), .required = FEDERATE,
      .help = "the sites, their cluster files and how they meet (federation.yaml)",
      .detail = "The sites, their cluster files and how they meet; see *FILES*."},
+    {"rounds", 0, "N", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.rounds),
+     .help = "meetings, whatever federation.yaml says"},
+    {"local-steps", 0, "N|auto", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),
+     .choices = OPTION_WORDS("auto"), .read = read_local_steps,
+     .help = "steps of each site between two meetings, whatever federation.yaml says; auto: as few as leave 95% of the "
+             "time for training",
+     .detail =
+         "Steps of each site between two meetings, whatever _federation.yaml_ says. *auto* takes the fewest with at "
+         "most 5% of the time on meeting, as the steps of the sites are planned and by the links that "
+         "_federation.yaml_ gives. What was decided, and why, is printed and kept in the _federation.yaml_ of every "
+         "site."},
+    {"clip-update", 0, "C", FEDERATE, OPTION_NUMBER, 1e-30, 1e30, FIELD(federation_wishes.clip_update),
+     .help = "the largest norm of a site's update, whatever federation.yaml says"},
+    {"dp", 0, "clip=C,noise=SIGMA", FEDERATE, OPTION_TEXT, .read = read_privacy,
+     .help = "differential privacy of sites, whatever federation.yaml says (also delta=D, default 1e-5)"},
+    {"hide-metrics", 0, NULL, FEDERATE, OPTION_FLAG, FIELD(federation_wishes.hide_metrics),
+     .help = "the coordinator sees neither rows nor losses of a site"},
     {"directory", 0, "DIR", COORDINATE, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = COORDINATE},
     {"key", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(key),
      .help = "the coordinator's secret key (default: coordinator.key here)"},

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
+#include "federation/federation.h"
 #include "frontend/huggingface/head.h"
 #include "frontend/text/text_dataset.h"
 #include "models/bert.h"
@@ -68,6 +69,7 @@ typedef struct Options {
     const char *texts[2], *data;
     const char *key; /* the name of a pair of keys; of coordinate the file of the secret one */
     const char *federation, *listen, *csv;
+    FederationWishes federation_wishes;
 } Options;
 
 typedef struct CommandText {

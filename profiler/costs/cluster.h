@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/diagnostics.h"
+#include "base/link_rate.h"
 
 enum {
     CLUSTER_MAX_DEVICES = 1 << 14,
@@ -54,11 +55,7 @@ typedef struct ClusterSite {
     const char *key;     /* its public key */
 } ClusterSite;
 
-typedef struct ClusterLink {
-    double latency_s;     /* one way */
-    double bandwidth_Bps; /* bytes per second in each direction; INFINITY where communication is free */
-    bool half_duplex;     /* both directions share the bandwidth */
-} ClusterLink;
+typedef LinkRate ClusterLink;
 
 /* What processes of one run of mpiexec use to reach each other, where they are on several hosts. */
 typedef struct ClusterNetwork {

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/units.h"
 #include "profiler/costs/cluster_internal.h"
 
 typedef struct LinkEnd {
@@ -25,38 +24,6 @@ typedef struct Links {
     bool *zone_alone;           /* per zone: it is that one device, named by a link */
     unsigned char *specificity; /* per pair of zones: of the link found so far; 0: none */
 } Links;
-
-static bool read_duplex(ClusterReader *reader, YamlNode *node, const char *object, bool *half)
-{
-    const char *text;
-    if (!node) return true;
-    if (!yaml_text(&reader->yaml, node, object, "duplex", &text)) return false;
-    *half = strcmp(text, "half") == 0;
-    return *half || strcmp(text, "full") == 0 ||
-           yaml_error(&reader->yaml, node, object, NULL, "duplex '%s' is neither full nor half", text);
-}
-
-/* Latency, bandwidth and duplex. */
-static bool read_rate(ClusterReader *reader, const YamlMember members[3], const char *object, ClusterLink *link)
-{
-    const char *text;
-    bool ok = true;
-    if (members[0].value) {
-        bool read = yaml_text(&reader->yaml, members[0].value, object, "latency", &text);
-        if (read && !units_parse_seconds(text, &link->latency_s))
-            read = yaml_error(&reader->yaml, members[0].value, object, UNITS_SECONDS_HINT, "latency '%s' is not a time",
-                              text);
-        ok &= read;
-    }
-    if (members[1].value) {
-        bool read = yaml_text(&reader->yaml, members[1].value, object, "bandwidth", &text);
-        if (read && !units_parse_bandwidth(text, &link->bandwidth_Bps))
-            read = yaml_error(&reader->yaml, members[1].value, object, UNITS_BANDWIDTH_HINT,
-                              "bandwidth '%s' is not a rate", text);
-        ok &= read;
-    }
-    return read_duplex(reader, members[2].value, object, &link->half_duplex) && ok;
-}
 
 static bool read_end(ClusterReader *reader, YamlNode *node, LinkEnd *end)
 {
@@ -99,12 +66,11 @@ static bool read_links(Links *links, YamlNode *node)
     bool ok = true;
     for (size_t i = 0; i < count; i++) {
         Link link = {.node = yaml_item(yaml, node, i)};
-        YamlMember members[] = {
-            {"latency", true, NULL}, {"bandwidth", true, NULL}, {"duplex", false, NULL}, {"between", true, NULL}};
-        bool complete = yaml_members(yaml, link.node, "link", members, 4);
+        YamlMember members[] = {LINK_RATE_MEMBERS, [LINK_MEMBERS] = {"between", true, NULL}};
+        bool complete = yaml_members(yaml, link.node, "link", members, LINK_MEMBERS + 1);
         if (link.node->type == YAML_MAPPING_NODE) {
-            complete &= read_rate(links->reader, members, "link", &link.link);
-            if (members[3].value) complete &= read_ends(links->reader, members[3].value, &link);
+            complete &= link_rate_read(yaml, members, "link", &link.link);
+            if (members[LINK_MEMBERS].value) complete &= read_ends(links->reader, members[LINK_MEMBERS].value, &link);
         }
         if (complete) array_push(links->items, links->count, links->capacity, link);
         ok &= complete;
@@ -266,9 +232,10 @@ bool cluster_read_links(ClusterReader *reader, YamlNode *default_link, YamlNode 
     ClusterLink fallback = {.bandwidth_Bps = INFINITY};
     bool ok = true;
     if (default_link) {
-        YamlMember members[] = {{"latency", true, NULL}, {"bandwidth", true, NULL}, {"duplex", false, NULL}};
-        ok &= yaml_members(&reader->yaml, default_link, "default_link", members, 3);
-        if (default_link->type == YAML_MAPPING_NODE) ok &= read_rate(reader, members, "default_link", &fallback);
+        YamlMember members[] = {LINK_RATE_MEMBERS};
+        ok &= yaml_members(&reader->yaml, default_link, "default_link", members, LINK_MEMBERS);
+        if (default_link->type == YAML_MAPPING_NODE)
+            ok &= link_rate_read(&reader->yaml, members, "default_link", &fallback);
     }
     if (node) ok &= read_links(&links, node);
     if (ok) ok = refuse_repeated(&links);

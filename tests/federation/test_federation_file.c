@@ -29,7 +29,7 @@ static void all_that_may_be_said_is_read(void **state)
                                 "outer: {optimizer: nesterov, lr: 0.4, momentum: 0.8}\naggregate: secure\n"
                                 "threshold: 3\nmin_sites: 3\nround_timeout: 90s\nfragments: 4\ncodec: none\n"
                                 "clip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: 1e-6}\nhide_metrics: true\n");
-    assert_true(federation_read(&federation, file.path, &diagnostics));
+    assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
     assert_int_equal(federation.site_count, 3);
     assert_string_equal(federation.sites[0].cluster, "paris.yaml");
     assert_int_equal(federation.sites[0].rows_per_step, 32);
@@ -42,7 +42,7 @@ static void all_that_may_be_said_is_read(void **state)
     assert_int_equal(federation_find_site(&federation, "lima"), 2);
     unlink(file.path);
 
-    federation.compiled = (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*"};
+    federation.compiled = (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*", "7: \"why\""};
     for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8 + s;
     Buffer text = {0}, again = {0};
     federation_print(&federation, &text);
@@ -52,6 +52,7 @@ static void all_that_may_be_said_is_read(void **state)
     federation_print(&read, &again);
     assert_string_equal(buffer_text(&text), buffer_text(&again));
     assert_int_equal(read.compiled.site, 1);
+    assert_string_equal(read.compiled.why_steps, "7: \"why\"");
     assert_string_equal(read.sites[0].key, federation.sites[0].key);
     assert_true(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 2})));
     assert_false(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 3})));
@@ -70,7 +71,7 @@ static void what_is_not_said_has_its_default(void **state)
     Federation federation;
     Diagnostics diagnostics = {0};
     Scratch file = scratch_text(SITES COORDINATOR STEPS);
-    assert_true(federation_read(&federation, file.path, &diagnostics));
+    assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
     assert_true(federation.outer.kind == OUTER_NESTEROV && federation.outer.rate == 0.7 &&
                 federation.outer.momentum == 0.9);
     assert_true(federation.secure && !federation.hide_metrics && federation.fragments == 1);
@@ -80,12 +81,68 @@ static void what_is_not_said_has_its_default(void **state)
     federation_free(&federation);
 }
 
+#define LINKS                                                                                                          \
+    "default_link: {latency: 50ms, bandwidth: 8Mbit}\nlinks:\n"                                                        \
+    "  - {between: [coordinator, oslo], latency: 5ms, bandwidth: 80Mbit}\n"
+
+/* Links are for planning: they make no other federation. */
+static void links_are_read(void **state)
+{
+    (void)state;
+    Federation federation, plain;
+    Diagnostics diagnostics = {0};
+    Scratch file =
+        scratch_text(SITES "coordinator: {address: \"h:1\", bandwidth: 1Gbit, key: " KEY_D "}\n" STEPS LINKS);
+    Scratch other = scratch_text(SITES "coordinator: {address: \"h:1\", key: " KEY_D "}\n" STEPS);
+    assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
+    assert_true(federation_read(&plain, other.path, NULL, &diagnostics));
+    assert_true(federation.coordinator_Bps == 125e6 && plain.coordinator_Bps == 0);
+    assert_true(federation_link(&federation, 1, 3)->latency_s == 0.005);
+    assert_true(federation_link(&federation, 3, 1)->bandwidth_Bps == 1e7);
+    assert_true(federation_link(&federation, 0, 3)->latency_s == 0.05);
+    assert_true(federation_link(&federation, 0, 1)->bandwidth_Bps == 1e6);
+    assert_true(federation_check_links(&federation, file.path, "this", &diagnostics));
+    assert_null(federation_link(&plain, 0, 3));
+    assert_true(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&plain, (Hash){1, 2})));
+    assert_int_equal(diagnostics.errors, 0);
+    assert_false(federation_check_links(&plain, other.path, "this", &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "this needs the link of site 'paris' with the coordinator");
+    unlink(file.path);
+    unlink(other.path);
+    federation_free(&federation);
+    federation_free(&plain);
+}
+
+static void the_command_line_holds(void **state)
+{
+    (void)state;
+    FederationWishes wishes = {7, FEDERATION_STEPS_AUTO, 2.5, {1, 2, 1e-6}, true};
+    Federation federation;
+    Diagnostics diagnostics = {0};
+    Scratch file = scratch_text(SITES COORDINATOR "clip_update: 9\nlocal_steps: 5\n"); /* no rounds */
+    assert_true(federation_read(&federation, file.path, &wishes, &diagnostics));
+    assert_true(federation.rounds == 7 && federation.local_steps == FEDERATION_STEPS_AUTO);
+    assert_true(federation.clip_update == 2.5 && federation.privacy.noise == 2 && federation.hide_metrics);
+    unlink(file.path);
+    federation_free(&federation);
+    file = scratch_text(SITES COORDINATOR STEPS "aggregate: plain\n");
+    assert_false(federation_read(&federation, file.path, &wishes, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "which protects sums only");
+    unlink(file.path);
+    file = scratch_text(SITES COORDINATOR "rounds: 3\nlocal_steps: auto\n");
+    diagnostics = (Diagnostics){0};
+    assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
+    assert_true(federation.local_steps == FEDERATION_STEPS_AUTO);
+    unlink(file.path);
+    federation_free(&federation);
+}
+
 static void refuse(const char *text, const char *expected)
 {
     Federation federation;
     Diagnostics diagnostics = {0};
     Scratch file = scratch_text(text);
-    assert_false(federation_read(&federation, file.path, &diagnostics));
+    assert_false(federation_read(&federation, file.path, NULL, &diagnostics));
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, expected);
     assert_null(federation.sites);
     unlink(file.path);
@@ -115,7 +172,19 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ndp: {clip: 1, noise: 1}\n", "which protects sums only");
     refuse(SITES COORDINATOR STEPS "round_timeout: soon\n", "round_timeout 'soon' is no time");
     refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not there yet");
-    refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: auto\n", "local_steps: auto is not there yet");
+    refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: often\n", "local_steps must be");
+    refuse(SITES COORDINATOR STEPS "default_link: {latency: 5ms}\n", "key 'bandwidth' is missing");
+    refuse(SITES COORDINATOR STEPS "default_link: {latency: 5, bandwidth: 1Gbit}\n", "latency '5' is not a time");
+    refuse(SITES COORDINATOR STEPS "links: [{between: [oslo], latency: 1ms, bandwidth: 1Gbit}]\n", "must name two");
+    refuse(SITES COORDINATOR STEPS "links: [{between: [oslo, rome], latency: 1ms, bandwidth: 1Gbit}]\n",
+           "'rome' is none of the sites");
+    refuse(SITES COORDINATOR STEPS "links: [{between: [oslo, oslo], latency: 1ms, bandwidth: 1Gbit}]\n", "with itself");
+    refuse(SITES COORDINATOR STEPS "links:\n  - {between: [oslo, lima], latency: 1ms, bandwidth: 1Gbit}\n"
+                                   "  - {between: [lima, oslo], latency: 2ms, bandwidth: 1Gbit}\n",
+           "10:5: error: link: these two have a link already");
+    refuse(SITES COORDINATOR STEPS "links: [{between: [oslo, lima], bandwidth: fast, latency: 1ms}]\n",
+           "bandwidth 'fast' is not a rate");
+    refuse(SITES "coordinator: {address: \"h:1\", key: " KEY_D ", bandwidth: 3}\n" STEPS, "'3' is not a rate");
     refuse(SITES COORDINATOR STEPS "clip_update: 0\n", "clip_update must be greater than 0");
     refuse(SITES COORDINATOR STEPS "quorum: 3\n", "unknown key 'quorum'");
     refuse(SITES COORDINATOR "rounds: 3\n", "key 'local_steps' is missing");
@@ -130,6 +199,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_may_be_said_is_read),
         cmocka_unit_test(what_is_not_said_has_its_default),
+        cmocka_unit_test(links_are_read),
+        cmocka_unit_test(the_command_line_holds),
         cmocka_unit_test(what_is_wrong_is_refused_at_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         Diagnostics diagnostics = {0};
         fuzz_begin();
         bool ok = compiled ? federation_read_compiled(&federation, "federation.yaml", &diagnostics)
-                           : federation_read(&federation, "federation.yaml", &diagnostics);
+                           : federation_read(&federation, "federation.yaml", NULL, &diagnostics);
         if (ok && compiled) print_and_read(&federation);
         if (ok) federation_free(&federation);
         fuzz_end(ok, &diagnostics);

@@ -4,7 +4,9 @@ coordinator nor a site that is killed changes a bit of the model.
 
     tests/federation/member/test_federation_runs.py SKYCC SOURCE
 """
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -74,7 +76,7 @@ def public_key(name):
         return file.read().strip()
 
 
-def federate(folder, *rules, code=0):
+def federate(folder, *rules, code=0, options=()):
     with open("federation.yaml", "w", encoding="utf-8") as file:
         print("sites:", file=file)
         for name, (cluster, rows) in SITES.items():
@@ -82,7 +84,7 @@ def federate(folder, *rules, code=0):
         print(f'coordinator: {{address: "{ADDRESS}", key: "{public_key("coordinator")}"}}', file=file)
         print(f"local_steps: {STEPS}", *rules, sep="\n", file=file)
     return call(SKYCC, "federate", MODEL, "-c", "federation.yaml", "-o", folder, "--dim", "batch=4", "--dim", "seq=16",
-                "--allocate", "even", code=code)
+                "--allocate", "even", *options, code=code)
 
 
 # ---- Processes ----
@@ -193,6 +195,27 @@ def check_kills():
         expect(calm.read() == killed.read(), "the model is the same to the last bit")
 
 
+def check_steps():
+    """--local-steps auto: what is said is what is kept, at every site, and leaves 95% of the time for training."""
+    options = ["--local-steps", "auto", "--hide-metrics"]
+    text = federate("odd", "rounds: 1", options=options, code=1)
+    expect("local_steps: auto needs the link of site 'paris' with the coordinator" in text, text)
+    said = federate("auto", "rounds: 1", "default_link: {latency: 50ms, bandwidth: 8Mbit}", options=options)
+    steps, own, common = map(float, re.search(
+        r"^local_steps: (\d+) is .* at oslo, .* a meeting ([\d.]+) s, .* take all of them ([\d.]+) s more$", said,
+        re.MULTILINE).groups())
+    for name in [*SITES, "coordinator"]:
+        with open(f"auto/{name}/federation.yaml", encoding="utf-8") as file:
+            kept = file.read()
+        expect(f"\nlocal_steps: {steps:.0f}\n" in kept and "hide_metrics: true" in kept, kept)
+        expect(said.split("\nlocal_steps: ")[1].split("\n")[0] in kept, kept)
+    with open("auto/oslo/plan.json", encoding="utf-8") as file:
+        step = json.load(file)["simulated_step_s"]
+    share = (own + common) / (own + common + steps * step)
+    expect(abs(share - 0.05) < 0.001, f"{share} of the time is on meeting")
+    expect(own > 2 * 4 * 28611 / 1e6, "the update and the model cross a link of 1 MB/s")
+
+
 def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5", code=2)
     expect("the federation says how long a site trains" in text, text)
@@ -223,6 +246,7 @@ def main():
     make_inputs()
     check_one_round()
     check_kills()
+    check_steps()
     check_refusals()
     os.chdir("/")
     if not failures:

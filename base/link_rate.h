@@ -1,0 +1,24 @@
+/* How fast a link is, as files in YAML say it: {latency: 110ms, bandwidth: 600Mbit, duplex: half}. */
+#ifndef BASE_LINK_RATE_H
+#define BASE_LINK_RATE_H
+
+#include "base/yaml.h"
+
+typedef struct LinkRate {
+    double latency_s;     /* one way */
+    double bandwidth_Bps; /* bytes per second in each direction; INFINITY where communication is free */
+    bool half_duplex;     /* both directions share the bandwidth */
+} LinkRate;
+
+/* The members of such a mapping, in this order; files put their own behind them. */
+enum { LINK_LATENCY, LINK_BANDWIDTH, LINK_DUPLEX, LINK_MEMBERS };
+
+#define LINK_RATE_MEMBERS                                                                                              \
+    [LINK_LATENCY] = {"latency", true, NULL}, [LINK_BANDWIDTH] = {"bandwidth", true, NULL},                            \
+    [LINK_DUPLEX] = {"duplex", false, NULL}
+
+/* What yaml_members found; an absent member leaves its field alone. Every value that is wrong is reported, with its
+ * place. */
+bool link_rate_read(const YamlFile *yaml, const YamlMember *members, const char *object, LinkRate *rate);
+
+#endif

@@ -1,0 +1,64 @@
+#include "driver/compile/federation_steps.h"
+
+#include "partitioner/plan.h"
+
+MeetingRules federation_meeting_rules(const Federation *federation, int64_t elements, int64_t states)
+{
+    return (MeetingRules){.members = federation->site_count,
+                          .secure = federation->secure,
+                          .elements = elements,
+                          .states = states,
+                          .fragments = federation->fragments,
+                          .coordinator_Bps = federation->coordinator_Bps,
+                          .costs = meeting_costs_default};
+}
+
+static bool read_replica(Replica *replica, const Federation *federation, int site, const char *directory, Arena *arena,
+                         Diagnostics *diagnostics)
+{
+    Plan plan;
+    const LinkRate *link = federation_link(federation, site, federation->site_count);
+    const char *path = arena_format(arena, "%s/%s/plan.json", directory, federation->sites[site].name);
+    if (!plan_read(&plan, path, diagnostics)) return false;
+    *replica = (Replica){.step_s = (double)plan.simulated_step_ns / 1e9,
+                         .latency_s = link->latency_s,
+                         .bandwidth_Bps = link->bandwidth_Bps};
+    plan_free(&plan);
+    return true;
+}
+
+static const char *reason(Federation *federation, const MeetingRules *rules, const Replica *replicas, int64_t steps)
+{
+    int slowest = round_slowest(rules, replicas, steps);
+    const Replica *replica = &replicas[slowest];
+    return arena_format(&federation->arena,
+                        "%lld is the fewest with at most %g%% of the time on meeting (%.2g%%): at %s, which rounds "
+                        "wait for, a step is planned "
+                        "to take %.3g s and a meeting %.3g s, with %.3g MB up and %.3g MB down over %g ms and %.4g "
+                        "MB/s; phases and the "
+                        "coordinator take all of them %.3g s more",
+                        (long long)steps, 100 * MEETING_SHARE, 100 * round_meeting_share(rules, replicas, steps),
+                        federation->sites[slowest].name, replica->step_s, meeting_own_s(rules, replica),
+                        (double)meeting_bytes_up(rules) / 1e6, (double)meeting_bytes_down(rules) / 1e6,
+                        replica->latency_s * 1e3, replica->bandwidth_Bps / 1e6, meeting_common_s(rules, replicas));
+}
+
+bool federation_settle_steps(Federation *federation, int64_t elements, const char *directory, Diagnostics *diagnostics)
+{
+    Arena scratch = {0};
+    MeetingRules rules = federation_meeting_rules(federation, elements, federation->compiled.states);
+    Replica *replicas = arena_new_array(&scratch, Replica, (size_t)federation->site_count);
+    bool ok = true;
+    if (federation->local_steps != FEDERATION_STEPS_AUTO) return arena_free(&scratch), true;
+    for (int s = 0; s < federation->site_count && ok; s++)
+        ok = read_replica(&replicas[s], federation, s, directory, &scratch, diagnostics);
+    if (ok) {
+        federation->local_steps = least_local_steps(&rules, replicas, MEETING_SHARE);
+        federation->compiled.why_steps = reason(federation, &rules, replicas, federation->local_steps);
+        if (federation->local_steps == MOST_LOCAL_STEPS)
+            ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give a number",
+                                   "no number of local steps leaves 95%% of the time for training");
+    }
+    arena_free(&scratch);
+    return ok;
+}

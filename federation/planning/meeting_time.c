@@ -1,0 +1,129 @@
+#include "federation/planning/meeting_time.h"
+
+#include <math.h>
+
+#include "federation/aggregate/fixed_point.h"
+#include "federation/messages.h"
+
+const MeetingCosts meeting_costs_default = {.start_s = 1,
+                                            .storage_Bps = 1e9,
+                                            .update_s = 1.1e-9,
+                                            .mask_s = 6.4e-10,
+                                            .sum_s = 3.9e-10,
+                                            .round_trips = 3,
+                                            .plain_phases = 2,
+                                            .secure_phases = 4,
+                                            .piece_bytes = (int64_t)MODEL_PIECE * 4,
+                                            .word_bytes = {4, 4}};
+
+static double fragment_values(const MeetingRules *rules)
+{
+    return ceil((double)rules->elements / (double)rules->fragments);
+}
+
+/* Of 32-bit words, as they are added up. */
+static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_values(rules); }
+
+int64_t meeting_bytes_up(const MeetingRules *rules)
+{
+    double values = fragment_values(rules) * rules->costs.word_bytes[0] + 4 * FIXED_POINT_WEIGHT_WORDS;
+    int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + REQUEST_HEAD + (int64_t)ceil(values);
+    if (rules->members < 2) return 0;
+    if (rules->secure)
+        bytes += 2 * REQUEST_HEAD + (int64_t)(sum_shares_bytes(rules->members) + sum_reveal_bytes(rules->members));
+    return bytes;
+}
+
+int64_t meeting_bytes_down(const MeetingRules *rules)
+{
+    int64_t values = (int64_t)ceil(fragment_values(rules) * rules->costs.word_bytes[1]);
+    int64_t pieces = (values + rules->costs.piece_bytes - 1) / rules->costs.piece_bytes;
+    int64_t bytes = values + (pieces + 2) * REPLY_HEAD + (int64_t)sum_roster_bytes(rules->members);
+    if (rules->members < 2) return 0;
+    if (rules->secure) bytes += 2 * REPLY_HEAD + (int64_t)sum_delivery_bytes(rules->members) + rules->members;
+    return bytes;
+}
+
+/* Survivors' own masks are taken out, and of each that vanished its masks with all survivors (Bonawitz et al. 2017). */
+double meeting_coordinator_s(const MeetingRules *rules, int vanished)
+{
+    double bytes = fragment_bytes(rules), survivors = rules->members - vanished;
+    double masks = rules->secure ? survivors + vanished * survivors : 0;
+    double model = 8 * (double)rules->elements / rules->costs.storage_Bps; /* values and momentum */
+    return bytes * (survivors * rules->costs.sum_s + masks * rules->costs.mask_s) + model;
+}
+
+static double transfer_s(const MeetingRules *rules, const Replica *replica, int64_t bytes)
+{
+    double share = rules->coordinator_Bps > 0 ? rules->coordinator_Bps / rules->members : INFINITY;
+    return (double)bytes / fmin(replica->bandwidth_Bps, share);
+}
+
+double meeting_own_s(const MeetingRules *rules, const Replica *replica)
+{
+    const MeetingCosts *costs = &rules->costs;
+    if (rules->members < 2) return 0;
+    /* Written by stage programs, read for the update; written with the new values, read by stage programs. */
+    double checkpoints = 4 * 4 * (double)rules->elements * (double)(1 + rules->states) / costs->storage_Bps;
+    double masks = rules->secure ? rules->members * costs->mask_s : 0;
+    int64_t up = meeting_bytes_up(rules), down = meeting_bytes_down(rules);
+    double pieces = ceil(fragment_values(rules) * costs->word_bytes[1] / (double)costs->piece_bytes);
+    return costs->start_s + checkpoints + fragment_bytes(rules) * (costs->update_s + masks) +
+           transfer_s(rules, replica, up) + transfer_s(rules, replica, down) + 2 * pieces * replica->latency_s +
+           replica->gather_s;
+}
+
+double meeting_common_s(const MeetingRules *rules, const Replica *replicas)
+{
+    const MeetingCosts *costs = &rules->costs;
+    int phases = rules->secure ? costs->secure_phases : costs->plain_phases;
+    double latency = 0;
+    if (rules->members < 2) return 0;
+    for (int r = 0; r < rules->members; r++) latency = fmax(latency, replicas[r].latency_s);
+    return 2 * latency * costs->round_trips * phases + meeting_coordinator_s(rules, 0);
+}
+
+static double replica_seconds(const MeetingRules *rules, const Replica *replica, int64_t steps)
+{
+    return (double)steps * replica->step_s + meeting_own_s(rules, replica);
+}
+
+int round_slowest(const MeetingRules *rules, const Replica *replicas, int64_t steps)
+{
+    int slowest = 0;
+    for (int r = 1; r < rules->members; r++)
+        if (replica_seconds(rules, &replicas[r], steps) > replica_seconds(rules, &replicas[slowest], steps))
+            slowest = r;
+    return slowest;
+}
+
+double round_seconds(const MeetingRules *rules, const Replica *replicas, int64_t steps)
+{
+    int slowest = round_slowest(rules, replicas, steps);
+    return meeting_common_s(rules, replicas) + replica_seconds(rules, &replicas[slowest], steps);
+}
+
+double round_meeting_share(const MeetingRules *rules, const Replica *replicas, int64_t steps)
+{
+    double slowest = 0, round = round_seconds(rules, replicas, steps);
+    for (int r = 0; r < rules->members; r++) slowest = fmax(slowest, replicas[r].step_s);
+    return round > 0 ? (round - (double)steps * slowest) / round : 0;
+}
+
+int64_t least_local_steps(const MeetingRules *rules, const Replica *replicas, double share)
+{
+    int64_t low = 0, high = 1; /* too few, or none at all; enough */
+    while (round_meeting_share(rules, replicas, high) > share) {
+        low = high;
+        high *= 2;
+        if (high >= MOST_LOCAL_STEPS) return MOST_LOCAL_STEPS;
+    }
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (round_meeting_share(rules, replicas, middle) > share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
