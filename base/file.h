@@ -39,6 +39,8 @@ typedef struct OutputFile {
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);
 bool file_commit(OutputFile *file, Diagnostics *diagnostics); /* closes in any case */
 void file_abandon(OutputFile *file);
+/* Removes what processes that were killed, and are gone, left beside `path` while they wrote it. */
+void file_remove_unfinished(const char *path);
 bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
 
 /* Writes a file of an OutputDirectory, directly under its name: nobody sees it before the directory is committed. */

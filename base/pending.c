@@ -41,7 +41,7 @@ char *pending_create(const char *path, CreateEntry *create, int *descriptor)
     if (!registered) registered = atexit(pending_remove_all) == 0;
     *descriptor = -1;
     for (int i = 0; i < MOST_NAMES && *descriptor < 0; i++) {
-        snprintf(temporary, length, "%s.partial-%ld-%d", path, (long)getpid(), i);
+        snprintf(temporary, length, "%s" PENDING_MARK "%ld-%d", path, (long)getpid(), i);
         *descriptor = create(temporary);
         if (*descriptor < 0 && errno != EEXIST) break;
     }

@@ -2,6 +2,9 @@
 #ifndef BASE_PENDING_H
 #define BASE_PENDING_H
 
+/* What a temporary name has behind the final one, and then the process and a number. */
+#define PENDING_MARK ".partial-"
+
 /* Makes something under a name that nothing has yet; below 0, with errno set, if it cannot. */
 typedef int CreateEntry(const char *path);
 

@@ -80,6 +80,7 @@ bool coordinator_open(Coordinator *coordinator, const Federation *federation, co
     char *path = path_of_model(directory);
     bool momentum = outer_keeps_momentum(federation->outer.kind);
     *coordinator = (Coordinator){0};
+    file_remove_unfinished(path);
     bool ok = global_model_open_file(&model, federation->compiled.identity, path, momentum, diagnostics);
     if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
     if (!ok) global_model_free(&model);

@@ -65,6 +65,8 @@ size_t coordinator_largest_request(const Coordinator *coordinator);
 /* coordinator_report.c: the line of a round that has ended, on console and log; and what crossed, by kind. */
 void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now);
 void coordinator_report_traffic(const Coordinator *coordinator);
+/* The log's first line; appends it. */
+void coordinator_print_header(const Federation *federation, Buffer *text);
 void coordinator_log_header(const Federation *federation, FILE *log);
 
 #endif

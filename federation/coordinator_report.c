@@ -27,13 +27,21 @@ static double epsilon_of(const Coordinator *coordinator)
     return privacy_epsilon(1, privacy->noise, coordinator->model.round, privacy->delta, NULL);
 }
 
+void coordinator_print_header(const Federation *federation, Buffer *text)
+{
+    buffer_print(text, "round,sites,weight,loss,bytes_in,bytes_out,seconds,epsilon");
+    for (int s = 0; s < federation->site_count; s++)
+        buffer_print(text, ",rows_%s,loss_%s", federation->sites[s].name, federation->sites[s].name);
+    buffer_print(text, "\n");
+}
+
 void coordinator_log_header(const Federation *federation, FILE *log)
 {
-    fprintf(log, "round,sites,weight,loss,bytes_in,bytes_out,seconds,epsilon");
-    for (int s = 0; s < federation->site_count; s++)
-        fprintf(log, ",rows_%s,loss_%s", federation->sites[s].name, federation->sites[s].name);
-    fprintf(log, "\n");
+    Buffer text = {0};
+    coordinator_print_header(federation, &text);
+    fputs(buffer_text(&text), log);
     fflush(log);
+    buffer_free(&text);
 }
 
 static void log_number(FILE *log, double number)

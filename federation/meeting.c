@@ -117,6 +117,10 @@ static bool make_answer(Meeting *meeting, const Reply *told)
         make_offer(meeting, told->session);
         return true;
     }
+    if (!same && !meeting->federation->secure && told->phase == SUM_VALUES) { /* it was started again since its offer */
+        make_offer(meeting, told->session);
+        same = true;
+    }
     if (!same) return false;
     switch (told->phase) {
     case SUM_SHARES: ok = meeting->federation->secure && make_shares(meeting, told); break;

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "driver/commands/commands.h"
 #include "federation/connect/serve.h"
@@ -29,14 +31,40 @@ static bool open_keys(Coordinate *coordinate, Diagnostics *diagnostics)
                              "is not the key that federation.yaml has for the coordinator");
 }
 
+/* How much of a log there are rounds up to the model's: one that a former run was killed in may stand behind them. -1:
+ * it is no log of this federation. */
+static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
+{
+    Buffer header = {0};
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t kept = 0;
+    coordinator_print_header(&coordinate->federation, &header);
+    for (ssize_t length; (length = getline(&line, &capacity, log)) > 0; kept += length) {
+        if (kept == 0 && strncmp(line, buffer_text(&header), (size_t)length) != 0) kept = -1;
+        if (kept < 0 || line[length - 1] != '\n' || strtoll(line, NULL, 10) > coordinate->coordinator.model.round)
+            break;
+    }
+    free(line);
+    buffer_free(&header);
+    return kept;
+}
+
 /* Rounds that follow those of a former run stand below them. */
 static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
 {
     const char *path = coordinate->options->csv;
+    struct stat status;
     if (!path) return true;
-    coordinate->log = fopen(path, "ae");
-    if (!coordinate->log) return file_error(diagnostics, path, "cannot write");
-    if (ftello(coordinate->log) == 0) coordinator_log_header(&coordinate->federation, coordinate->log);
+    FILE *log = coordinate->log = fopen(path, "a+e");
+    bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);
+    off_t kept = is_file ? whole_rounds(coordinate, log) : 0;
+    if (kept < 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
+                                 "is no log of this federation's rounds");
+    if (!ok || (is_file && ftruncate(fileno(log), kept) != 0)) return file_error(diagnostics, path, "cannot write");
+    if (kept == 0) coordinator_log_header(&coordinate->federation, log);
+    coordinate->coordinator.log = log;
     return true;
 }
 
@@ -47,8 +75,8 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     FILE *console = options->quiet ? NULL : stdout;
     const char *path = arena_format(&coordinate->arena, "%s/federation.yaml", options->folder);
     if (!federation_read_compiled(federation, path, diagnostics) || !open_keys(coordinate, diagnostics) ||
-        !open_log(coordinate, diagnostics) ||
-        !coordinator_open(&coordinate->coordinator, federation, options->folder, console, coordinate->log, diagnostics))
+        !coordinator_open(&coordinate->coordinator, federation, options->folder, console, NULL, diagnostics) ||
+        !open_log(coordinate, diagnostics))
         return false;
     const char *address = options->listen ? options->listen : federation->address;
     if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))

@@ -61,6 +61,7 @@ bool sum_round_is_in(const SumRound *round, int site)
 
 void sum_round_forget(SumRound *round, int site)
 {
+    if (!round->secure && round->phase > SUM_OFFERS) return;
     if (round->phase == SUM_OFFERS)
         round->members[site].offered = false;
     else

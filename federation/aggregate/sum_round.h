@@ -42,7 +42,7 @@ void sum_round_close(SumRound *round);
 bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned char *bytes, size_t size,
                     SumProblem *problem);
 /* The site has forgotten the session, as one does that was started again: its offer is taken back, or it is out, as far as
- * it has not answered. */
+ * it has not answered. Without masks it has drawn nothing that it must remember: once it has offered it may go on. */
 void sum_round_forget(SumRound *round, int site);
 /* How many sites have answered the phase, and how many could. */
 int sum_round_answers(const SumRound *round);

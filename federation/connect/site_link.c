@@ -5,11 +5,20 @@
 
 static const double patience_seconds = 30, slowest_bytes_per_second = 1e5;
 
+static void close_socket(SiteLink *link)
+{
+    if (link->socket) zmq_socket_monitor(link->socket, NULL, 0);
+    if (link->watch) zmq_close(link->watch);
+    if (link->socket) zmq_close(link->socket);
+    link->socket = link->watch = NULL;
+}
+
 static bool connect_anew(SiteLink *link)
 {
     char endpoint[320];
-    if (link->socket) zmq_close(link->socket);
+    close_socket(link);
     link->socket = wire_socket(link->context, ZMQ_REQ);
+    link->watch = wire_socket_watch(link->context, link->socket, ZMQ_EVENT_DISCONNECTED, link->opened++);
     federation_socket_options(link->socket, -1);
     wire_socket_pin(link->socket, link->keys, link->federation->key);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", link->federation->address);
@@ -27,7 +36,7 @@ bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys
 
 void site_link_close(SiteLink *link)
 {
-    if (link->socket) zmq_close(link->socket);
+    close_socket(link);
     if (link->context) zmq_ctx_term(link->context);
     *link = (SiteLink){0};
 }
@@ -37,14 +46,17 @@ bool site_link_exchange(void *context, const Buffer *request, Buffer *reply)
     SiteLink *link = context;
     double until = monotonic_seconds() + patience_seconds + (double)request->size / slowest_bytes_per_second;
     zmq_msg_t message;
-    bool got = false;
+    bool got = false, lost = false;
     if (link->was_silent) connect_anew(link); /* so that no late reply is taken for another one */
     link->was_silent = true;
     if (zmq_send(link->socket, request->bytes, request->size, ZMQ_DONTWAIT) < 0) return false;
     zmq_msg_init(&message);
-    while (!got && !*link->ended && monotonic_seconds() < until) {
-        zmq_pollitem_t item = {.socket = link->socket, .events = ZMQ_POLLIN};
-        got = zmq_poll(&item, 1, 200) > 0 && zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
+    while (!got && !lost && !*link->ended && monotonic_seconds() < until) {
+        zmq_pollitem_t items[] = {{.socket = link->socket, .events = ZMQ_POLLIN},
+                                  {.socket = link->watch, .events = ZMQ_POLLIN}};
+        zmq_poll(items, link->watch ? 2 : 1, 200);
+        got = (items[0].revents & ZMQ_POLLIN) && zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
+        lost = !got && items[1].revents & ZMQ_POLLIN && wire_socket_event(link->watch) == ZMQ_EVENT_DISCONNECTED;
     }
     if (got) buffer_append(reply, zmq_msg_data(&message), zmq_msg_size(&message));
     zmq_msg_close(&message);

@@ -9,6 +9,8 @@
 
 typedef struct SiteLink {
     void *context, *socket;
+    void *watch; /* says when the connection is lost */
+    int opened;
     const Federation *federation;
     const WireKeys *keys;               /* the site's */
     const volatile sig_atomic_t *ended; /* a wait ends when this is not 0 */
@@ -20,7 +22,7 @@ bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys
                     const volatile sig_atomic_t *ended, Diagnostics *diagnostics);
 void site_link_close(SiteLink *link);
 /* An Exchange (federation/meeting.h) whose context is a SiteLink. Waits for the reply for half a minute, and longer for
- * what is large; then connects anew. */
+ * what is large, but no longer than the connection lasts; then connects anew. */
 bool site_link_exchange(void *link, const Buffer *request, Buffer *reply);
 
 /* What meetings need of the keys: bytes. False if a text is no key. */

@@ -11,6 +11,19 @@
 
 enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000 };
 
+static void say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const Member *member, const char *format, ...)
+{
+    const Federation *federation = &member->federation;
+    char text[512];
+    va_list arguments;
+    if (member->options->quiet) return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
+}
+
 /* ---- Opening ---- */
 
 static const char *key_path(Member *member)
@@ -41,6 +54,22 @@ static bool read_federation(Member *member, Diagnostics *diagnostics)
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
 }
 
+/* Stage programs hold the lock `steps` while they live. They outlive a member that was killed, and would write the
+ * checkpoint of a round that is over into what is read and written here. */
+static bool await_stages(Member *member, Diagnostics *diagnostics)
+{
+    const char *directory = member->options->checkpoint;
+    CheckpointLock lock;
+    bool said = false;
+    while ((lock = checkpoint_lock(directory, "steps", &member->steps_lock, diagnostics)) == CHECKPOINT_LOCK_HELD &&
+           !*member->ended) {
+        if (!said) say(member, "waiting for stage programs that were started before and still write to %s", directory);
+        said = true;
+        usleep(1000 * LONGEST_PAUSE_MS / 10);
+    }
+    return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
+}
+
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
@@ -48,7 +77,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
         !checkpoint_check_directory(options->checkpoint, diagnostics))
         return false;
-    switch (checkpoint_lock(options->checkpoint, "member", diagnostics)) {
+    switch (checkpoint_lock(options->checkpoint, "member", NULL, diagnostics)) {
     case CHECKPOINT_LOCKED: break;
     case CHECKPOINT_LOCK_HELD:
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(options->checkpoint), NULL,
@@ -56,7 +85,9 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     default: return diagnostics->errors == 0;
     }
     const Federation *federation = &member->federation;
+    if (!await_stages(member, diagnostics)) return false;
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
+    file_remove_unfinished(member->start_path);
     member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);
     bool began = access(member->start_path, F_OK) == 0;
     const char *path =
@@ -82,19 +113,6 @@ void member_free(Member *member)
 }
 
 /* ---- Talking ---- */
-
-static void say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const Member *member, const char *format, ...)
-{
-    const Federation *federation = &member->federation;
-    char text[512];
-    va_list arguments;
-    if (member->options->quiet) return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
-}
 
 /* Waits; longer each time. */
 static void pause_before(int *milliseconds)
@@ -203,11 +221,13 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
         if (!fetch(member, part, start->values, &round, diagnostics)) return false;
     }
     member->current = start->round = round;
-    bool ok = step < 0 ? site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
-                                               diagnostics)
-                       : site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics);
     start->step = step < 0 ? 0 : step;
-    return ok && global_model_write(start, member->start_path, diagnostics);
+    if (step < 0) /* in this order: by the model, checkpoints are known to be this federation's */
+        return global_model_write(start, member->start_path, diagnostics) &&
+               site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
+                                     diagnostics);
+    return site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics) &&
+           global_model_write(start, member->start_path, diagnostics);
 }
 
 static bool count_rows(const char *path, int64_t *rows, Diagnostics *diagnostics)
@@ -312,10 +332,26 @@ static bool join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     return ok;
 }
 
+/* Has the last model: tells the coordinator, so that it knows that nobody needs it any more. If it is gone already, it
+ * is none the worse. */
+static int say_farewell(Member *member)
+{
+    Request request = {.kind = REQUEST_ASK,
+                       .federation = member->federation.compiled.identity,
+                       .round = (uint64_t)member->start.round};
+    Buffer bytes = {0};
+    Reply reply;
+    member->told_waiting = true;
+    ask_once(member, &request, &bytes, &reply);
+    buffer_free(&bytes);
+    return *member->ended ? 128 + *member->ended : EXIT_OK;
+}
+
 int member_run(Member *member, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
     const char *checkpoint = member->options->checkpoint;
+    if (member->start.round >= federation->rounds) return say_farewell(member);
     bool ok = learn_round(member, ROUND_NONE, diagnostics) && begin(member, diagnostics);
     while (ok && member->start.round < federation->rounds) {
         int64_t step = checkpoint_newest(checkpoint, INT64_MAX), until = member->start.step + federation->local_steps;
@@ -336,7 +372,6 @@ int member_run(Member *member, Diagnostics *diagnostics)
         if (ok && is_current) ok = join_round(member, step, diagnostics);
         ok = ok && take_model(member, step, (CheckpointManifest){0}, diagnostics);
     }
-    /* So that the coordinator knows that nobody needs it any more. */
-    if (ok) learn_round(member, (uint64_t)member->start.round, diagnostics);
-    return *member->ended ? 128 + *member->ended : ok ? EXIT_OK : diagnostics->exit_code;
+    if (ok) return say_farewell(member);
+    return *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }

@@ -35,6 +35,7 @@ typedef struct Member {
     TiedNames tied;
     const char *start_path, *log_path;
     int64_t current; /* the coordinator's round, as it last said */
+    int steps_lock;  /* which stage programs inherit */
     bool told_waiting;
     const volatile sig_atomic_t *ended;
 } Member;

@@ -1,5 +1,6 @@
 /* Local steps: the site's stage programs, as a process of their own. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ int member_train(const Member *member, int64_t until, Diagnostics *diagnostics)
     char **arguments = train_arguments(&arena, member, until);
     pid_t child = fork();
     if (child == 0) {
+        if (member->steps_lock >= 0) fcntl(member->steps_lock, F_SETFD, 0);
         execv(arguments[0], arguments);
         _exit(127);
     }

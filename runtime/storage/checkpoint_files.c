@@ -129,7 +129,7 @@ bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics)
                              strerror(errno));
 }
 
-CheckpointLock checkpoint_lock(const char *directory, const char *name, Diagnostics *diagnostics)
+CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics)
 {
     Buffer text = {0};
     struct stat status;
@@ -145,6 +145,7 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, Diagnost
         diagnostics_warning(diagnostics, PLACE_FILE(path), "see to it that no other run writes there",
                             "cannot be locked: %s", strerror(errno));
     if (!locked && file >= 0) close(file); /* else open until the process ends */
+    if (descriptor) *descriptor = locked ? file : -1;
     free(path);
     return !ok ? CHECKPOINT_LOCK_FAILED : held ? CHECKPOINT_LOCK_HELD : CHECKPOINT_LOCKED;
 }

@@ -56,9 +56,10 @@ bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics)
 /* Takes a lock on the directory, of this name, for as long as the process lives; whatever ends the process ends the lock.
  * The lock is a file DIRECTORY/.lock-NAME that stays there and says nothing by itself. CHECKPOINT_LOCK_HELD: another
  * process has it, on this host or, if the file system shares locks (NFS does), on another. Warns of file systems that
- * have no locks. */
+ * have no locks. *descriptor, unless it is NULL, becomes what holds the lock (-1: none does): programs that are
+ * started do not inherit it; where one does, the lock lasts until that one has ended, too. */
 typedef enum CheckpointLock { CHECKPOINT_LOCKED, CHECKPOINT_LOCK_HELD, CHECKPOINT_LOCK_FAILED } CheckpointLock;
-CheckpointLock checkpoint_lock(const char *directory, const char *name, Diagnostics *diagnostics);
+CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics);
 /* The name of a tensor of this rank, value or optimiser state, that is not finite, and its stage; NULL if all are. */
 const char *checkpoint_not_finite(const Execution *execution, Arena *arena, uint32_t *stage);
 /* Makes room for a step: creates its directory, or empties what an interrupted run left there. */

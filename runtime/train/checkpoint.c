@@ -28,7 +28,7 @@ static bool lock(World *world, const char *directory, const char *name, Diagnost
 {
     CheckpointLock lock;
     double begin = monotonic_seconds();
-    while ((lock = checkpoint_lock(directory, name, diagnostics)) == CHECKPOINT_LOCK_HELD &&
+    while ((lock = checkpoint_lock(directory, name, NULL, diagnostics)) == CHECKPOINT_LOCK_HELD &&
            monotonic_seconds() - begin < lock_patience)
         world_sleep_until(world, monotonic_seconds() + lock_pause);
     if (lock != CHECKPOINT_LOCK_HELD) return lock == CHECKPOINT_LOCKED;

@@ -6,7 +6,9 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/directory.h"
 #include "base/file.h"
@@ -203,6 +205,33 @@ static void temporary_files_do_not_follow_links(void **state)
     assert_int_equal(unlink("result"), 0);
 }
 
+static void what_killed_processes_left_is_removed(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    OutputFile own;
+    int status;
+    char left[64];
+    pid_t child = fork();
+    if (child == 0) {
+        file_create(&own, "model", &diagnostics);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    snprintf(left, sizeof left, "model.partial-%ld-0", (long)child);
+    assert_int_equal(access(left, F_OK), 0);
+    assert_true(file_create(&own, "model", &diagnostics)); /* of a process that is there */
+    file_remove_unfinished("other");
+    assert_int_equal(access(left, F_OK), 0);
+    file_remove_unfinished("model");
+    assert_int_not_equal(access(left, F_OK), 0);
+    assert_int_equal(access(own.temporary, F_OK), 0);
+    assert_true(file_commit(&own, &diagnostics));
+    file_remove_unfinished("./model");
+    assert_int_equal(access("model", F_OK), 0);
+    assert_int_equal(unlink("model"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +242,7 @@ int main(void)
         cmocka_unit_test(what_comes_meanwhile_is_kept),
         cmocka_unit_test(devices_and_pipes_are_written_to),
         cmocka_unit_test(temporary_files_do_not_follow_links),
+        cmocka_unit_test(what_killed_processes_left_is_removed),
     };
     return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);
 }

@@ -19,6 +19,12 @@ def read(path):
     return tensors
 
 
+def metadata(path):
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(size)).get("__metadata__", {})
+
+
 def write(path, tensors, metadata=None):
     names = {np.dtype(text): name for name, text in TYPES.items()}
     header, offset, blobs = {"__metadata__": metadata or {}}, 0, []

@@ -95,15 +95,57 @@ class Bench:
         self.saved, self.log = trial.saved, trial.log
 
 
-class Trial:
-    """One training in a folder of its own. Its methods raise Wrong."""
+class Processes:
+    """Processes that were started with a mark in their environment, and what they started in turn."""
     number = 0
 
+    def __init__(self):
+        Processes.number += 1
+        self.mark = f"SKYCC_FAULTS={os.getpid()}-{Processes.number}"
+
+    def environment(self):
+        name, value = self.mark.split("=")
+        return {**os.environ, name: value, "OMP_WAIT_POLICY": "passive"}
+
+    def processes(self, pattern=""):
+        """Those whose program's name matches: the name by process id."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    ours = self.mark.encode() in file.read().split(b"\0")
+                name = os.path.basename(os.readlink(f"/proc/{entry}/exe")) if ours else ""
+            except OSError:
+                continue  # it ended, or is another user's
+            if ours and re.match(pattern, name):
+                found[int(entry)] = name
+        return found
+
+    def signal(self, number, victims):
+        """Returns whether one of them was still there."""
+        hit = False
+        for process in victims:
+            try:
+                os.kill(process, number)
+                hit = True
+            except ProcessLookupError:
+                pass
+        return hit
+
+    def end_all(self):
+        while self.signal(signal.SIGKILL, self.processes()):  # some start others meanwhile
+            time.sleep(0.001)
+
+
+class Trial(Processes):
+    """One training in a folder of its own. Its methods raise Wrong."""
+
     def __init__(self, bench, folder, random):
-        Trial.number += 1
+        super().__init__()
         self.bench, self.folder, self.random = bench, folder, random
         self.saved, self.log, self.output = f"{folder}/saved", f"{folder}/log", f"{folder}/output"
-        self.mark = f"SKYCC_FAULTS={os.getpid()}-{Trial.number}"  # in the environment of every process that is started
         self.said, self.identical = "", False
         os.mkdir(folder)
 
@@ -111,14 +153,12 @@ class Trial:
 
     def start(self, plan, *options, data="data", prefix=()):
         """Starts DIR/train; what it prints goes to self.output."""
-        name, value = self.mark.split("=")
         command = [*prefix, f"{self.bench.folder}/programs/{plan}/train", "--data", os.path.join(self.bench.folder, data), *TRAINING,
                    "--checkpoint", self.saved, "--log", self.log, *options]
         with open(self.output, "w") as output:
             output.write("$ " + " ".join(command) + "\n")
             output.flush()
-            environment = {**os.environ, name: value, "OMP_WAIT_POLICY": "passive"}
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.environment())
 
     def ends(self, run, codes):
         """Waits for the run's end: its exit code must be one of those, and none of its processes may outlive it."""
@@ -154,22 +194,6 @@ class Trial:
 
     # ---- Processes ----
 
-    def processes(self, pattern=""):
-        """Those of this trial whose program's name matches: the name by process id."""
-        found = {}
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            try:
-                with open(f"/proc/{entry}/environ", "rb") as file:
-                    ours = self.mark.encode() in file.read().split(b"\0")
-                name = os.path.basename(os.readlink(f"/proc/{entry}/exe")) if ours else ""
-            except OSError:
-                continue  # it ended, or is another user's
-            if ours and re.match(pattern, name):
-                found[int(entry)] = name
-        return found
-
     def ranks(self):
         return self.processes(r"stage-")
 
@@ -183,20 +207,6 @@ class Trial:
                 return 0
         ranks = self.ranks()
         return {process: name for process, name in ranks.items() if parent(process) in ranks}
-
-    def signal(self, number, victims):
-        """Returns whether one of them was still there."""
-        hit = False
-        for process in victims:
-            try:
-                os.kill(process, number)
-                hit = True
-            except ProcessLookupError:
-                pass
-        return hit
-
-    def end_all(self):
-        self.signal(signal.SIGKILL, self.processes())
 
     # ---- Moments ----
 

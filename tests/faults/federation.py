@@ -1,0 +1,334 @@
+"""Federations whose sites and coordinator are killed at random moments.
+
+Two kinds take turns. Where rounds wait for everybody, a coordinator and sites that are started again at once must end with
+the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit. Where rounds do not
+wait, sites stay away: the round goes on without one, nobody goes on without the quorum, and who comes back has the model.
+"""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from trial import LONGEST, ROOT, Processes, Wrong
+import safetensors_files
+from federations import Scene
+
+TRAINING = ["--seed", "1", "--lr", "1e-2", "--quiet", "--retries", "9"]
+SITES = {"paris": (1, 4), "oslo": (2, 8), "lima": (1, 4), "kyoto": (1, 4)}
+THREE = list(SITES)[:3]
+STEPS = 2
+PAUSE = 0.02  # seconds between two looks at what runs
+
+
+class Form:
+    """One way to federate: its rules, its sites, and how it ends undisturbed."""
+
+    def __init__(self, name, rounds, sites, *rules):
+        self.name, self.rounds, self.sites, self.rules = name, rounds, sites, rules
+
+
+# The quorum is three of four with masks, two of three without.
+WAITING = [Form("secure", 6, THREE, "fragments: 2"), Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}")]
+LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
+           Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
+
+
+def tensors(path):
+    return {name: array.tobytes() for name, array in safetensors_files.read(path).items()}
+
+
+def newest_checkpoint(folder):
+    """All tensors, optimiser states with them."""
+    step = max(name for name in os.listdir(folder) if name.startswith("step-"))
+    found = {}
+    for name in sorted(os.listdir(f"{folder}/{step}")):
+        if name.endswith(".safetensors"):
+            found.update(tensors(f"{folder}/{step}/{name}"))
+    return found
+
+
+class Party(Processes):
+    """A site or the coordinator, which is started again when it is killed, as who supervises it would."""
+
+    def __init__(self, name, folder, command):
+        super().__init__()
+        self.name, self.folder, self.command, self.output = name, folder, command, f"{folder}/{name}.out"
+        self.run, self.code = None, None
+
+    def start(self):
+        self.code = None
+        with open(self.output, "a", encoding="utf-8") as output:
+            # mpiexec passes on the end of its input, and fails if the programs have ended by then: this one does not end.
+            self.run = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=self.folder,
+                                        env=self.environment())
+
+    def goes_on(self):
+        self.code = self.run.poll()
+        if self.code not in (None, 0):
+            raise Wrong(f"{self.name} ended with {self.code}: {self.said()[-800:]}")
+        return self.code is None
+
+    def kill(self):
+        """All that it consists of, at once."""
+        hit = self.run.poll() is None
+        self.end_all()
+        self.run.wait()
+        self.run.stdin.close()
+        return hit
+
+    def kill_alone(self):
+        """What it started lives on: a site's stage programs."""
+        hit = self.run.poll() is None
+        self.run.kill()
+        self.run.wait()
+        self.run.stdin.close()
+        return hit
+
+    def said(self):
+        with open(self.output, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+
+class FederationTrial:
+    """A federation in a folder of its own, from its start to its end."""
+
+    def __init__(self, bench, form, folder):
+        os.mkdir(folder)
+        self.bench, self.form, self.folder = bench, form, folder
+        shutil.copytree(f"{bench.folder}/{form.name}/coordinator", f"{folder}/coordinator")
+        head = [bench.scene.skycc, "coordinate", "coordinator", "--key", f"{bench.folder}/coordinator.key", "--log", "rounds.csv"]
+        self.head = Party("coordinator-out", folder, head)
+        self.sites = {name: Party(name, folder, [
+            f"{bench.folder}/{form.name}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors", "--key",
+            f"{bench.folder}/{name}.key", "--checkpoint", f"{folder}/at-{name}", *TRAINING]) for name in form.sites}
+        self.parties = [self.head, *self.sites.values()]
+        self.kills = 0
+
+    def start(self):
+        self.began = time.monotonic()
+        for party in self.parties:
+            party.start()
+
+    def watch(self):
+        """Whether it goes on; an end that nobody caused is wrong, and so is none at all."""
+        if time.monotonic() - self.began > LONGEST + 60 * self.form.rounds:
+            raise Wrong("still running: " + "; ".join(f"{party.name}: {party.said()[-300:]}" for party in self.parties if party.goes_on()))
+        on = [party.goes_on() for party in self.parties]
+        if not on[0] and any(on[1:]):  # it has waited as long as it is to for a site that was started again
+            self.head.start()
+        return any(on[1:])
+
+    def wait_until(self, condition):
+        while not condition() and self.watch():
+            time.sleep(PAUSE)
+
+    def finish(self):
+        self.wait_until(lambda: False)
+        self.wait_until(lambda: not self.head.goes_on())
+
+    def rounds(self):
+        """Of every round that the log has, its sites."""
+        try:
+            with open(f"{self.folder}/rounds.csv", encoding="utf-8") as file:
+                lines = file.read().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+        names = [word[len("rows_"):] for word in lines[0].split(",") if word.startswith("rows_")] if lines else []
+        rounds = []
+        for line in lines[1:]:
+            words = line.split(",")
+            if int(words[0]) != len(rounds) + 1:
+                raise Wrong(f"round {words[0]} stands in row {len(rounds) + 1} of the log")
+            rounds.append({name for name, rows in zip(names, words[8::2]) if rows})
+        return rounds
+
+    def next_round(self):
+        return int(safetensors_files.metadata(f"{self.folder}/coordinator/model.safetensors")["round"])
+
+    # ---- Faults ----
+
+    def kill_coordinator(self):
+        """What it has on disk is whole, and what it goes on from."""
+        before = len(self.head.said())
+        hit = self.head.kill()
+        self.kills += hit
+        if hit:
+            self.start_coordinator(before)
+        return hit
+
+    def start_coordinator(self, before):
+        goes_on = f"round {self.next_round()} of {self.form.rounds} is next"
+        self.head.start()
+        self.wait_until(lambda: re.search("round .* is next", self.head.said()[before:]) or not self.head.goes_on())
+        if goes_on not in self.head.said()[before:]:
+            raise Wrong(f"the coordinator does not say that {goes_on}: {self.head.said()[before:]}")
+
+    def kill_site(self, name, alone=False):
+        party = self.sites[name]
+        hit = party.kill_alone() if alone else party.kill()
+        self.kills += hit
+        if hit:
+            party.start()
+        return hit
+
+    def leave(self, names):
+        for name in names:
+            self.kills += self.sites[name].kill()
+        self.parties = [party for party in self.parties if party.name not in names]
+
+    def come_back(self, names):
+        for name in names:
+            self.sites[name].start()
+            self.parties.append(self.sites[name])
+
+    # ---- What must be ----
+
+    def check(self):
+        model, rounds = f"{self.folder}/coordinator/model.safetensors", self.rounds()
+        if self.next_round() != self.form.rounds or len(rounds) != self.form.rounds:
+            raise Wrong(f"the model is of round {self.next_round()}, the log has {len(rounds)} rounds, there are {self.form.rounds}")
+        values = {name: value for name, value in tensors(model).items() if not name.startswith("momentum/")}
+        for name in self.form.sites:
+            if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
+                raise Wrong(f"{name} has another model than the coordinator")
+        for place in ["coordinator", *(f"at-{name}" for name in self.form.sites)]:
+            left = [name for name in os.listdir(f"{self.folder}/{place}") if re.match(r"(model|global)\.safetensors.+", name)]
+            if left:
+                raise Wrong(f"{place} has {left} of a process that was killed")
+
+    def compare(self):
+        """With the undisturbed federation of this form."""
+        calm = self.form.calm
+        if any(sites != set(self.form.sites) for sites in self.rounds()):
+            raise Wrong(f"a round went on without a site: {self.rounds()}")
+        if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(f"{calm.folder}/coordinator/model.safetensors"):
+            raise Wrong("another model than the undisturbed federation's")
+        for name in self.form.sites:
+            if newest_checkpoint(f"{self.folder}/at-{name}") != newest_checkpoint(f"{calm.folder}/at-{name}"):
+                raise Wrong(f"another checkpoint at {name} than the undisturbed one")
+
+    def end_all(self):
+        for party in [self.head, *self.sites.values()]:
+            party.end_all()
+
+
+class FederationBench:
+    """The scratch folder with what was made once: keys, rows, programs of every form that is used."""
+
+    def __init__(self, skycc, folder, forms):
+        self.folder, self.number = folder, 0
+        self.scene = Scene(skycc, f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", folder, SITES, STEPS)
+        self.scene.write_rows()
+        for form in forms:
+            made = self.scene.federate(form.name, f"rounds: {form.rounds}", *form.rules, sites=form.sites)
+            if made.returncode != 0:
+                sys.exit(f"the federation does not compile:\n{made.stdout}")
+
+    def trial(self, form):
+        self.number += 1
+        return FederationTrial(self, form, f"{self.folder}/try-{self.number:04}")
+
+    def run_undisturbed(self, form):
+        form.calm = self.trial(form)
+        try:
+            form.calm.start()
+            form.calm.finish()
+            form.calm.check()
+        finally:
+            form.calm.end_all()
+        form.duration = time.monotonic() - form.calm.began
+
+
+class Kills:
+    """How many there were, by victim."""
+
+    def __init__(self):
+        self.hits = {}
+
+    def note(self, victim, hits):
+        if hits:
+            self.hits[victim] = self.hits.get(victim, 0) + int(hits)
+
+    def all(self):
+        return sum(self.hits.values())
+
+
+def hurt_waiting(trial, draw, most, kills):
+    """Up to `most` kills, each at some moment behind the one before; who is killed starts again at once."""
+    trial.start()
+    while trial.kills < most and trial.watch():
+        end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)
+        trial.wait_until(lambda: time.monotonic() > end)
+        victim = draw.choice(["coordinator", "site", "site", "member"])
+        name = draw.choice(trial.form.sites)
+        if victim == "coordinator":
+            kills.note("coordinator", trial.kill_coordinator())
+        else:
+            kills.note("site" if victim == "site" else "site, but its stages", trial.kill_site(name, victim == "member"))
+    trial.finish()
+    trial.check()
+    trial.compare()
+
+
+def hurt_leaving(trial, draw, most, kills):
+    """One site away: rounds go on without it. So many that the quorum is not there: everybody waits, and it is said."""
+    trial.start()
+    while trial.kills < most and trial.watch() and trial.next_round() + 3 < trial.form.rounds:
+        few = draw.random() < 0.5
+        away = draw.sample(trial.form.sites, 2 if few else 1)
+        before, said = trial.next_round(), len(trial.head.said())
+        end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)
+        trial.wait_until(lambda: time.monotonic() > end)
+        trial.leave(away)
+        kills.note("sites below the quorum" if few else "site that stays away", len(away))
+        if few:
+            trial.wait_until(lambda: re.search(r"waiting for \d+ more of the", trial.head.said()[said:]))
+            kills.note("coordinator", trial.kill_coordinator())  # and who waits waits on
+        else:
+            trial.wait_until(lambda: any(not sites & set(away) for sites in trial.rounds()[before:]))
+        trial.come_back(away)
+    trial.finish()
+    trial.check()
+
+
+def one_trial(bench, form, hurt_it, draw, most, kills, keep):
+    trial = bench.trial(form)
+    try:
+        hurt_it(trial, draw, most, kills)
+        if not keep:
+            shutil.rmtree(trial.folder)
+        return True
+    except (Wrong, subprocess.TimeoutExpired) as wrong:
+        print(f"WRONG: {form.name}: {wrong}; see {trial.folder}", flush=True)
+        return False
+    finally:
+        trial.end_all()
+
+
+def hurt_federations(skycc, folder, wanted, seed):
+    """Kills so many, a few per federation; prints how many of each kind; whether all federations went on as they should."""
+    quick = wanted < 20
+    waiting, leaving = (WAITING[:1], []) if quick else (WAITING, LEAVING)
+    if quick:
+        waiting[0].rounds = 3
+    bench, kills, number, wrong = FederationBench(skycc, folder, waiting + leaving), Kills(), 0, 0
+    for form in waiting:
+        bench.run_undisturbed(form)
+    for form in leaving:
+        form.duration = waiting[0].duration
+    forms = [(form, hurt_waiting) for form in waiting] + [(form, hurt_leaving) for form in leaving]
+    while kills.all() < wanted:
+        form, hurt_it = forms[number % len(forms)]
+        number += 1
+        most = min(wanted - kills.all(), 2 * form.rounds)
+        wrong += not one_trial(bench, form, hurt_it, random.Random(f"{seed} {number}"), most, kills, False)
+        print(f"{number} federations, {kills.all()} kills, {wrong} wrong", flush=True)
+        if wrong > 5:
+            break
+    for victim, hits in sorted(kills.hits.items()):
+        print(f"{victim:40} {hits:7} killed")
+    return wrong == 0
