@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/units.h"
+#include "kernel_sources.h"
 
 static const int64_t DEFAULT_LIMIT = 256 << 20;
 
@@ -28,20 +28,6 @@ bool cache_default_limit(int64_t *bytes)
     const char *own = getenv("SKYCC_CACHE_SIZE");
     *bytes = DEFAULT_LIMIT;
     return !own || units_parse_bytes(own, bytes);
-}
-
-/* The running program: another build may generate other code. */
-static Hash program_identity(void)
-{
-    Diagnostics ignored = {0};
-    MappedFile program;
-    Hash hash = hash_bytes(NULL, 0);
-    if (file_map(&program, "/proc/self/exe", &ignored)) {
-        hash = hash_bytes(program.bytes, program.size);
-        file_unmap(&program);
-    }
-    diagnostics_free(&ignored);
-    return hash;
 }
 
 static bool make_directories(const char *path)
@@ -80,8 +66,7 @@ void cache_open(Cache *cache, const char *directory, const Target *target, Diagn
     LLVMGetVersion(&version[0], &version[1], &version[2]);
     cache->directory = directory;
     cache->environment = hash_extend(target->hash, version, sizeof version);
-    Hash program = program_identity();
-    cache->environment = hash_extend(cache->environment, &program, sizeof program);
+    cache->environment = hash_extend(cache->environment, KERNEL_SOURCES_HASH, strlen(KERNEL_SOURCES_HASH));
 }
 
 static Hash key_of(const Cache *cache, Hash kernel) { return hash_extend(cache->environment, &kernel, sizeof kernel); }

@@ -1,5 +1,5 @@
 /* Compiled objects on disk, named by kernel and by everything else the code depends on: the target, the LLVM version
- * and the compiler that contains this function. An optimisation only: what is missing, damaged or cannot be written is
+ * and the sources of this folder and of those it is built on. An optimisation only: what is missing, damaged or cannot be written is
  * compiled again, silently; so is what was stored under another name. */
 #ifndef CODEGEN_KERNELS_CACHE_H
 #define CODEGEN_KERNELS_CACHE_H
