@@ -200,7 +200,7 @@ static const char train_tail[] =
     "    if [ -n \"$checkpoint\" ]; then set -- \"$@\" --resume; fi\n"
     "done\n";
 
-static const char site_defaults[] = "key=${SKYCC_SITE_KEY:-@SITE@.key} site_timeout=0\n";
+static const char site_defaults[] = "key=${SKYCC_SITE_KEY:-@SITE@.key} site_timeout=0 audit=''\n";
 
 static void print_mark(Buffer *text, const char *name, size_t length, const LaunchPlan *plan);
 

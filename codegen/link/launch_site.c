@@ -1,12 +1,15 @@
 #include "codegen/link/launch_internal.h"
 
 const char launch_site_expected[] = "    key) key=$argument ;;\n"
-                                    "    site_timeout) site_timeout=$argument ;;\n";
+                                    "    site_timeout) site_timeout=$argument ;;\n"
+                                    "    audit) audit=$argument ;;\n";
 
 const char launch_site_options[] = "    --key) expected=key ;;\n"
                                    "    --key=*) key=${argument#*=} ;;\n"
                                    "    --site-timeout) expected=site_timeout ;;\n"
-                                   "    --site-timeout=*) site_timeout=${argument#*=} ;;\n";
+                                   "    --site-timeout=*) site_timeout=${argument#*=} ;;\n"
+                                   "    --audit) expected=audit ;;\n"
+                                   "    --audit=*) audit=${argument#*=} ;;\n";
 
 /* The gateway makes its socket for ranks last: once that is there, all is well. It ends with the script, however that
  * ends. Its socket's path must be short. */
@@ -29,7 +32,7 @@ const char launch_site_gateway[] =
     "begin_gateway() {\n"
     "    rm -f \"$meeting/gateway\"\n"
     "    $apart \"$directory\"/gateway --site \"$directory\"/site.json --key \"$key\" --local \"$SKYCC_GATEWAY\" \\\n"
-    "        --site-timeout \"$site_timeout\" </dev/null &\n"
+    "        --site-timeout \"$site_timeout\" ${audit:+--audit \"$audit\"} </dev/null &\n"
     "    gateway=$!\n"
     "    while [ ! -S \"$meeting/gateway\" ]; do\n"
     "        kill -0 \"$gateway\" 2>/dev/null || end_gateway\n"
@@ -59,6 +62,10 @@ const char launch_site_begin[] =
 
 const char launch_site_end[] =
     "    end_gateway\n"
+    "    if [ -n \"$audit\" ] && [ $code -eq 0 ] && [ $gateway_code -ne 0 ]; then\n"
+    "        echo \"train: the run is done, but its audit is not whole: the gateway ended with $gateway_code\" >&2\n"
+    "        exit 6\n"
+    "    fi\n"
     "    if [ $code -eq 8 ] && [ -z \"$ended\" ] && [ $gateway_code -eq 0 ]; then\n"
     "        echo \"train: another site began anew; going on from the newest checkpoint that all sites have\" >&2\n"
     "        case \" $* \" in *' --resume '*) ;; *) set -- \"$@\" --resume ;; esac\n"

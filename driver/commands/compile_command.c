@@ -177,8 +177,8 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     tell_emission(compilation, &times);
     tell_unused_sites(compilation, diagnostics);
     bool launches = !options->emit; /* else there is nothing to start */
-    if ((launches && !launch_files_make(&compilation->pipeline, &planned->cluster, compilation->directory.temporary,
-                                        diagnostics)) ||
+    if ((launches && !launch_files_make(&compilation->pipeline, &planned->plan, &planned->cluster,
+                                        compilation->directory.temporary, diagnostics)) ||
         !write_reports(compilation, diagnostics))
         return false;
     bool ok = write_depfile(compilation, diagnostics) && directory_commit(&compilation->directory, diagnostics);

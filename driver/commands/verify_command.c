@@ -5,6 +5,7 @@
 #include "driver/commands/commands.h"
 #include "partitioner/report/report.h"
 #include "partitioner/verify/verify.h"
+#include "partitioner/verify/verify_audit.h"
 #include "profiler/costs/device_spec.h"
 
 static void print_verdict(const Plan *plan, const Verified *verified)
@@ -34,6 +35,63 @@ static void print_verdict(const Plan *plan, const Verified *verified)
                report_seconds(plan->lower_bound_ns, bound));
 }
 
+/* Of what crossed, beside the tensors: how much of which class, both ways together. */
+static void print_others(const WireAudit *audit)
+{
+    const char *separator = "beside them: ";
+    for (WireClass what = WIRE_CLASS_TENSOR + 1; what < WIRE_CLASS_COUNT; ++what) {
+        int64_t messages = 0, bytes = 0;
+        for (size_t i = 0; i < audit->crossing_count; i++) {
+            if (audit->crossings[i].what != what) continue;
+            messages += audit->crossings[i].messages;
+            bytes += audit->crossings[i].bytes;
+        }
+        if (!messages) continue;
+        printf("%s%s %lld of %lld bytes", separator, wire_class_name(what), (long long)messages, (long long)bytes);
+        separator = ", ";
+    }
+    if (separator[0] == ',') printf("\n");
+}
+
+static void print_audit(const WireAudit *audit)
+{
+    int64_t messages = 0, bytes = 0, tensors = 0, loose = audit->broken_off + audit->cut_short + audit->running;
+    for (size_t i = 0; i < audit->crossing_count; i++) {
+        if (audit->crossings[i].what != WIRE_CLASS_TENSOR) continue;
+        tensors++;
+        messages += audit->crossings[i].messages;
+        bytes += audit->crossings[i].bytes;
+    }
+    printf("what crossed at site %s is in the plan: %lld tensors in %lld messages of %lld bytes, for %lld steps",
+           audit->site, (long long)tensors, (long long)messages, (long long)bytes, (long long)audit->steps);
+    if (audit->repeated_steps) printf(", %lld of them repeated", (long long)audit->repeated_steps);
+    if (audit->evaluated_batches) printf(", and %lld evaluated batches", (long long)audit->evaluated_batches);
+    printf("\n");
+    print_others(audit);
+    if (loose)
+        printf("%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps\n",
+               (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose));
+    if (audit->cut_short)
+        printf("%lld starts were cut short: what crossed in their last seconds is not counted\n",
+               (long long)audit->cut_short);
+    if (audit->running)
+        printf("the run has not ended, or was cut short: what crosses from now on is not counted here\n");
+}
+
+static bool verify_audits(const Options *options, const Plan *plan, Diagnostics *diagnostics)
+{
+    bool ok = true;
+    for (size_t i = 0; i < options->audits.count; i++) {
+        WireAudit audit;
+        bool read = wire_audit_read(&audit, options->audits.items[i], diagnostics);
+        bool good = read && plan_verify_audit(plan, &audit, options->audits.items[i], diagnostics);
+        if (good && !options->quiet) print_audit(&audit);
+        if (read) wire_audit_free(&audit);
+        ok = ok && good;
+    }
+    return ok;
+}
+
 static bool verify(const Options *options, Diagnostics *diagnostics)
 {
     Plan plan;
@@ -46,6 +104,7 @@ static bool verify(const Options *options, Diagnostics *diagnostics)
         ok = device_specs_add(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
         if (ok && !options->quiet) print_verdict(&plan, &verified);
+        ok = ok && verify_audits(options, &plan, diagnostics);
         costs_free(&costs);
     }
     plan_free(&plan);

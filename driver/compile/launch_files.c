@@ -9,6 +9,7 @@
 #include "codegen/kernels/target.h"
 #include "codegen/link/launch.h"
 #include "codegen/link/link.h"
+#include "driver/compile/site_tensors.h"
 
 /* The largest tensor that one rank may have to send to another. */
 static uint64_t largest_message(const StagePrograms *pipeline)
@@ -44,7 +45,7 @@ static void print_run(const StagePrograms *pipeline, Buffer *text)
     buffer_free(&run);
 }
 
-static void print_site_file(const StagePrograms *pipeline, size_t site, Buffer *text)
+static void print_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, Buffer *text)
 {
     buffer_print(text, "{\"format\":\"skycc.site/1\",\n \"run\":");
     print_run(pipeline, text);
@@ -65,13 +66,16 @@ static void print_site_file(const StagePrograms *pipeline, size_t site, Buffer *
     }
     buffer_print(text, "],\n \"rank_sites\":[");
     for (size_t r = 0; r < pipeline->rank_count; r++) buffer_print(text, "%s%u", r ? "," : "", pipeline->rank_sites[r]);
-    buffer_print(text, "],\n \"largest_message_bytes\":%llu}\n", (unsigned long long)largest_message(pipeline));
+    buffer_print(text, "],\n \"largest_message_bytes\":%llu,\n ", (unsigned long long)largest_message(pipeline));
+    site_tensors_print(pipeline, plan, text);
+    buffer_print(text, "}\n");
 }
 
-static bool write_site_file(const StagePrograms *pipeline, size_t site, const char *path, Diagnostics *diagnostics)
+static bool write_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, const char *path,
+                            Diagnostics *diagnostics)
 {
     Buffer text = {0};
-    print_site_file(pipeline, site, &text);
+    print_site_file(pipeline, plan, site, &text);
     bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
     buffer_free(&text);
     return ok;
@@ -86,8 +90,8 @@ static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, s
 }
 
 /* Of the ranks in `members`, which all are of one folder. */
-static bool make_folder(const StagePrograms *pipeline, const Cluster *cluster, const size_t *members, size_t count,
-                        const char *directory, Diagnostics *diagnostics)
+static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster, const size_t *members,
+                        size_t count, const char *directory, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     LaunchRank *ranks = arena_new_array(&arena, LaunchRank, count);
@@ -101,20 +105,20 @@ static bool make_folder(const StagePrograms *pipeline, const Cluster *cluster, c
                                 .threads = device->threads,
                                 .prefix = cluster->targets[device->target].launch};
     }
-    LaunchPlan plan = {
+    LaunchPlan launch = {
         .ranks = ranks,
         .rank_count = (int)count,
         .site = among_others ? pipeline->sites[site]->name : NULL,
         .network = {cluster->network.interface, cluster->network.first_port, cluster->network.last_port}};
-    bool ok = launch_files_write(&plan, folder, diagnostics);
+    bool ok = launch_files_write(&launch, folder, diagnostics);
     if (ok && among_others)
-        ok = write_site_file(pipeline, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
+        ok = write_site_file(pipeline, plan, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
              add_gateway(pipeline, cluster, members[0], arena_format(&arena, "%s/gateway", folder), diagnostics);
     arena_free(&arena);
     return ok;
 }
 
-bool launch_files_make(const StagePrograms *pipeline, const Cluster *cluster, const char *directory,
+bool launch_files_make(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster, const char *directory,
                        Diagnostics *diagnostics)
 {
     size_t folders = pipeline->in_folders ? pipeline->site_count : 1;
@@ -124,7 +128,7 @@ bool launch_files_make(const StagePrograms *pipeline, const Cluster *cluster, co
         size_t count = 0;
         for (size_t r = 0; r < pipeline->rank_count; r++)
             if (pipeline->rank_sites[r] == f) members[count++] = r;
-        ok = make_folder(pipeline, cluster, members, count, directory, diagnostics);
+        ok = make_folder(pipeline, plan, cluster, members, count, directory, diagnostics);
     }
     free(members);
     return ok;

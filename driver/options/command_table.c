@@ -52,14 +52,14 @@ const CommandText command_texts[COMMAND_COUNT] = {
                       "memory, links\nand what crosses between regions. Exits 0 also when they differ.\n"},
     [COMMAND_VERIFY] = {"verify",
                         "check a plan and its proof, independently of the solver",
-                        {"skycc verify PLAN.json --costs COSTS.json"},
+                        {"skycc verify PLAN.json --costs COSTS.json [--audit FILE]..."},
                         "Recomputes every number of a plan from the costs, its lists of instructions and crossings "
                         "included, runs its\nschedule in the simulator and checks the certificate of its lower bound, "
                         "or of that nothing fits, with exact\nintegers. Of what other allocators reach it checks "
                         "that none beats the certified bound. A plan that calls itself\nproven optimal must prove "
                         "it; a bound above the certified one rests on the solver's search, and verify\nsays so. "
                         "Exits 1, saying why, if anything is not as the\n"
-                        "plan says.\n"},
+                        "plan says. With --audit: nor may anything have crossed between sites that is not in it.\n"},
     [COMMAND_PLOT] =
         {"plot",
          "the losses of a run, drawn",

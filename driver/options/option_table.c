@@ -378,6 +378,12 @@ static const Option rows[] = {
          "reproduces them."},
     {"without", 0, "DEVICE", COMPILE | PLAN, OPTION_TEXT, FIELD(plan.without), .repeated = true,
      .help = "leave a device out (may be repeated)"},
+    {"audit", 0, "FILE", VERIFY, OPTION_FILE, FIELD(audits), .repeated = true,
+     .help = "compare what crossed between sites with the plan (DIR/SITE/train --audit writes it; may be repeated)",
+     .detail =
+         "Compare what crossed between sites, as *DIR/SITE/train --audit* _FILE_ wrote it, with the plan: what "
+         "is not in the plan, was sent more often than its steps need, or had another size is named, and the exit "
+         "code is 1. May be repeated, for the audits of several sites."},
     {"allow-unproven", 0, NULL, VERIFY, OPTION_FLAG, FIELD(allow_unproven),
      .help = "accept a plan that calls itself proven optimal without the proof"},
     {"add", 0, "SPEC", COMPILE | PLAN | VERIFY, OPTION_TEXT, FIELD(plan.added), .repeated = true,

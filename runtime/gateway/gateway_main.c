@@ -9,7 +9,7 @@
 #include "runtime/wire/gateway.h"
 
 typedef struct GatewayCommand {
-    const char *site, *key, *local, *bind;
+    const char *site, *key, *local, *bind, *audit;
     double site_timeout;
     bool help;
 } GatewayCommand;
@@ -27,6 +27,7 @@ static const Option rows[] = {
      .help = "where to listen for other sites: tcp://ADDRESS:PORT (default: the port of the site's address)"},
     {"site-timeout", 0, "SECONDS", GATEWAY, OPTION_NUMBER, 0, 1e9, FIELD(site_timeout), .initial = "0",
      .help = "how long to wait for a site that is away; 0: for ever"},
+    {"audit", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(audit), .help = "write what crossed between sites, go on with it"},
     {"help", 'h', NULL, GATEWAY, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
 
@@ -53,11 +54,13 @@ static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnost
     if (!wire_site_file_read(&file, command->site, diagnostics)) return false;
     bool ok = wire_keys_read(&keys, command->key, diagnostics);
     if (ok) {
-        const WireGatewayOptions options = {&file, &keys, command->local, command->bind, command->site_timeout};
+        const WireGatewayOptions options = {&file,         &keys, command->local, command->bind, command->site_timeout,
+                                            command->audit};
         WireGateway *gateway = wire_gateway_open(&options, diagnostics);
         ok = gateway != NULL;
         if (gateway) {
-            wire_gateway_run(gateway, stop);
+            ok = wire_gateway_run(gateway, stop);
+            if (!ok) diagnostics->exit_code = EXIT_RUN_FAILED; /* has been said */
             wire_gateway_close(gateway);
         }
         wire_keys_forget(&keys);

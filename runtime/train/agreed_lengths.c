@@ -67,7 +67,7 @@ static void take_from(RowLengths *lengths, World *world, const LengthsCard *card
     enum { PIECE = 1 << 20 };
     for (int64_t first = 0; first < card->rows; first += PIECE) {
         int64_t count = card->rows - first < PIECE ? card->rows - first : PIECE;
-        world_broadcast(world, lengths->lengths + first, (size_t)count * sizeof *lengths->lengths, source,
+        world_broadcast(world, WIRE_LENGTHS, lengths->lengths + first, (size_t)count * sizeof *lengths->lengths, source,
                         "the lengths of rows");
     }
 }

@@ -85,9 +85,9 @@ static int64_t *common_steps(World *world, const SkyProgram *program, const char
         int root = leader_of(program, site);
         size_t have = 0, both = 0;
         int64_t *steps = world->rank == root ? checkpoint_newest_steps(directory, INT64_MAX, &have) : NULL;
-        world_broadcast(world, &have, sizeof have, root, what);
+        world_broadcast(world, WIRE_CHECKPOINT, &have, sizeof have, root, what);
         if (world->rank != root) steps = memory_allocate(have * sizeof *steps);
-        if (have) world_broadcast(world, steps, have * sizeof *steps, root, what);
+        if (have) world_broadcast(world, WIRE_CHECKPOINT, steps, have * sizeof *steps, root, what);
         if (site == 0) {
             common = steps;
             *count = have;
@@ -190,10 +190,10 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     bool reads = choice.step >= 0 && leads(world, program);
     bool read = reads && checkpoint_read_manifest(&mine, directory, choice.step, damage);
     if (world->rank == 0) choice.manifest = mine;
-    world_broadcast(world, &choice, sizeof choice, 0, "the choice of a checkpoint");
+    world_broadcast(world, WIRE_CHECKPOINT, &choice, sizeof choice, 0, "the choice of a checkpoint");
     size_t bytes = (size_t)choice.manifest.file_count * sizeof *choice.manifest.files;
     if (world->rank != 0) choice.manifest.files = bytes ? memory_allocate(bytes) : NULL;
-    if (bytes) world_broadcast(world, choice.manifest.files, bytes, 0, "the files of the checkpoint");
+    if (bytes) world_broadcast(world, WIRE_CHECKPOINT, choice.manifest.files, bytes, 0, "the files of the checkpoint");
     if (bytes && read && !is_copy(&mine, &choice.manifest)) {
         char *path = checkpoint_path(directory, choice.step);
         diagnostics_error(damage, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,

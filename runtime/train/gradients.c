@@ -138,7 +138,7 @@ bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip,
     uint32_t total = pipeline->program->total_parameter_count, each;
     *gradients = (Gradients){.world = pipeline->world,
                              .execution = pipeline->execution,
-                             .first_tag = pipeline_first_free_tag(pipeline),
+                             .tags = pipeline->tags,
                              .clip = clip,
                              .most_skipped = most_skipped,
                              .owner = memory_allocate(total * sizeof *gradients->owner),
@@ -181,7 +181,7 @@ static void exchange(Gradients *gradients, const SharedParameter *shared)
 {
     World *world = gradients->world;
     size_t bytes = shared->elements * sizeof(float);
-    int pending = 0, tag = gradients->first_tag + (int)shared->global_index, peer = -1;
+    int pending = 0, tag = (int)message_tag_of_parameter(&gradients->tags, shared->global_index), peer = -1;
     float *received = (float *)gradients->received.bytes;
     for (int u = 0; u < shared->use_count; u++) {
         const SharedUse *use = &shared->uses[u];

@@ -22,7 +22,7 @@ typedef struct SharedParameter {
 typedef struct Gradients {
     World *world;
     Execution *execution;
-    int first_tag;
+    MessageTags tags;
     double clip;          /* 0: none */
     int64_t most_skipped; /* steps in a row that may be skipped */
     int64_t skipped;      /* in a row, until now */

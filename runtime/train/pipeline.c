@@ -95,42 +95,22 @@ static void check_instructions(const Pipeline *pipeline)
     }
 }
 
-static uint32_t most_tensors(const SkyProgram *program)
-{
-    uint32_t most = 1;
-    for (uint32_t s = 0; s < program->stage_count; s++) {
-        const SkyStage *stage = &program->stages[s];
-        if (stage->send_forward_count > most) most = stage->send_forward_count;
-        if (stage->send_backward_count > most) most = stage->send_backward_count;
-    }
-    return most;
-}
-
-/* Tags number (boundary, direction, tensor, micro-batch). */
 static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
 {
     World *world = pipeline->world;
-    uint32_t mine = most_tensors(pipeline->program), *all = memory_allocate((size_t)world->size * sizeof *all),
+    uint32_t mine = message_most_tensors(pipeline->program), *all = memory_allocate((size_t)world->size * sizeof *all),
              most = 1;
     world_allgather(world, &mine, sizeof mine, all, "agreement on tags");
     for (int r = 0; r < world->size; r++)
         if (all[r] > most) most = all[r];
     free(all);
-    pipeline->tensor_count = (int)most + 1; /* and when an emulated link delivers them */
+    pipeline->tags = message_tags(pipeline->program, most);
     int *limit, found;
     MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
-    double needed =
-        2.0 * pipeline->program->total_stage_count * pipeline->tensor_count * pipeline->program->microbatch_count +
-        pipeline->program->total_parameter_count + TAG_FIRST_BOUNDARY;
+    int64_t needed = message_tag_of_parameter(&pipeline->tags, pipeline->program->total_parameter_count);
     if (found && needed < *limit) return true;
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use fewer micro-batches",
-                             "%.0f different messages are more than MPI can tell apart", needed);
-}
-
-int pipeline_first_free_tag(const Pipeline *pipeline)
-{
-    return TAG_FIRST_BOUNDARY + 2 * (int)pipeline->program->total_stage_count * pipeline->tensor_count *
-                                    (int)pipeline->program->microbatch_count;
+                             "%lld different messages are more than MPI can tell apart", (long long)needed);
 }
 
 bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace *trace, bool emulate,
@@ -178,8 +158,7 @@ void pipeline_close(Pipeline *pipeline)
 
 static int message_tag(const Pipeline *pipeline, uint32_t boundary, bool forward, uint32_t tensor, uint32_t microbatch)
 {
-    uint32_t channel = (2 * boundary + !forward) * (uint32_t)pipeline->tensor_count + tensor;
-    return TAG_FIRST_BOUNDARY + (int)(channel * pipeline->program->microbatch_count + microbatch);
+    return (int)message_tag_of_tensor(&pipeline->tags, boundary, !forward, tensor) + (int)microbatch;
 }
 
 /* The neighbour that a receive or send is with, and the boundary between them, named after its earlier stage. */
@@ -200,7 +179,7 @@ static WaitReason reason_for(const Pipeline *pipeline, const SkyInstruction *ite
 
 /* Messages of the emulated links: after each boundary's tensors, when the link delivers them. The links are taken one
  * message at a time, in either direction. */
-static uint32_t due_tensor(const Pipeline *pipeline) { return (uint32_t)pipeline->tensor_count - 1; }
+static uint32_t due_tensor(const Pipeline *pipeline) { return pipeline->tags.tensors - 1; }
 
 static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward)
 {
@@ -463,12 +442,20 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
     return !batch->finish || batch->finish(batch->context, diagnostics);
 }
 
+static void note(Pipeline *pipeline, const PipelineBatch *batch, bool evaluation)
+{
+    uint32_t microbatches = batch->packed ? batch->packed->microbatches : pipeline->program->microbatch_count;
+    world_note(pipeline->world, evaluation, batch->step, microbatches);
+}
+
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
+    note(pipeline, batch, false);
     return run(pipeline, &pipeline->training, batch, diagnostics);
 }
 
 bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
+    note(pipeline, batch, true);
     return run(pipeline, &pipeline->evaluation, batch, diagnostics);
 }

@@ -41,7 +41,7 @@ typedef struct Pipeline {
     int *local;        /* per stage of the pipeline: its number on this rank, or -1 */
     uint32_t *slot_of; /* [stage on this rank][micro-batch] */
     SlotSends **sends; /* [stage on this rank][slot] */
-    int tensor_count;  /* most tensors at any boundary of the pipeline: for tags */
+    MessageTags tags;  /* settled with all ranks */
     InstructionList training, evaluation;
     bool emulate, emulate_links;
     EmulatedTime emulated;
@@ -75,8 +75,5 @@ bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnosti
 /* Runs the optimiser of one stage of this rank: for `finish`. As the updates of pipeline_train it ends the run if it
  * finds a parameter that is not finite afterwards (execution_spot_not_finite). */
 bool pipeline_update(Pipeline *pipeline, uint32_t local_stage, int64_t step, Diagnostics *diagnostics);
-
-/* Tags from here on belong to no boundary. */
-int pipeline_first_free_tag(const Pipeline *pipeline);
 
 #endif

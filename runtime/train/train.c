@@ -308,7 +308,7 @@ static void save(Training *t)
 /* What follows from a value of the metric that is watched, which rank 0 knows. */
 static void take_value(Training *t, double value)
 {
-    world_broadcast(t->world, &value, sizeof value, 0, "the evaluation");
+    world_broadcast(t->world, WIRE_DECISION, &value, sizeof value, 0, "the evaluation");
     if (!watch_take(&t->watch, t->step, value) || t->options->keep_best == METRIC_COUNT) return;
     checkpoint_save_only(t->world, &t->execution, t->best_directory, describe(t));
     t->best_saved = true;
@@ -337,7 +337,7 @@ static bool reached(Training *t, double loss)
 {
     if (isnan(t->options->until_loss)) return false;
     bool stop = loss <= t->options->until_loss;
-    world_broadcast(t->world, &stop, sizeof stop, 0, "the decision whether to go on");
+    world_broadcast(t->world, WIRE_DECISION, &stop, sizeof stop, 0, "the decision whether to go on");
     return stop;
 }
 

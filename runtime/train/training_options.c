@@ -224,6 +224,12 @@ static const Option rows[] = {
                "current directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
     {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout),
      .help = "of several sites: end when another has been away for so long; 0: wait for it (default)"},
+    {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit),
+     .help = "of several sites: write to FILE what crossed between this one and the others",
+     .detail =
+         "Of several sites: write to _FILE_ what crossed between this one and the others, as its gateway counted it: "
+         "every tensor of the plan, and by classes what else. A _FILE_ that is there from an earlier start of this "
+         "compilation is gone on with. *skycc verify --audit* compares it with the plan."},
     {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure),
      .help = "start ranks on hosts with public addresses, too, although nothing that they send is encrypted",
      .detail = "Start ranks on hosts with public addresses, too, although nothing that they send is encrypted, and "
@@ -282,7 +288,10 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
 bool training_options_suit(const TrainingOptions *options, const SkyProgram *program, Diagnostics *diagnostics)
 {
     if (program->site_count < 2) {
-        const char *given = options->key ? "--key" : options->site_timeout > 0 ? "--site-timeout" : NULL;
+        const char *given = options->key                ? "--key"
+                            : options->site_timeout > 0 ? "--site-timeout"
+                            : options->audit            ? "--audit"
+                                                        : NULL;
         return !given || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "the cluster file names sites",
                                            "%s needs several sites, and these programs are of one", given);
     }

@@ -37,9 +37,10 @@ typedef struct TrainingOptions {
     int64_t patience;               /* evaluations; 0: without end */
     int64_t retries;                /* DIR/train's own matter: programs only check it */
     bool resume, emulate, quiet, help, no_shuffle, insecure;
-    double timeout;      /* seconds; 0: wait for ever */
-    bool join;           /* what the launcher does, which then passes it on no more */
-    const char *key;     /* and the next: DIR/SITE/train's own matter */
+    double timeout;  /* seconds; 0: wait for ever */
+    bool join;       /* what the launcher does, which then passes it on no more */
+    const char *key; /* and the next two: DIR/SITE/train's own matter */
+    const char *audit;
     double site_timeout; /* seconds; 0: wait for ever */
 } TrainingOptions;
 

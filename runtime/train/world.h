@@ -13,11 +13,8 @@
 #include <mpi.h>
 
 #include "base/diagnostics.h"
-#include "runtime/program/program.h"
+#include "runtime/program/message_tags.h"
 #include "runtime/train/doorbell.h"
-
-/* Tags of world_send. */
-enum { TAG_WARM_UP, TAG_REPORT, TAG_TRACE, TAG_FIRST_BOUNDARY };
 
 typedef struct World {
     int rank, size;
@@ -59,6 +56,9 @@ void world_close(World *world); /* collective */
 void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending);
 void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
 
+/* The leader of a site tells its gateway, for --audit, that a step of that number begins, or a batch that is evaluated. */
+void world_note(World *world, bool evaluation, int64_t step, uint32_t microbatches);
+
 /* Tests once; cheap. */
 void world_progress(World *world);
 
@@ -77,7 +77,8 @@ void world_sleep_until(World *world, double deadline);
 
 /* Collectives; sizes in bytes, the same on every rank. */
 void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what);
-void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what);
+/* From `root` to all; `tag`: WIRE_DECISION, WIRE_CHECKPOINT or WIRE_LENGTHS. */
+void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, const char *what);
 /* Element-wise sum over all ranks, in place. Of every element at most one rank may have a term that is not 0,
  * or all terms are whole numbers: then no order of adding changes a bit. */
 void world_sum(World *world, double *values, size_t count, const char *what);

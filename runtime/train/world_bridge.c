@@ -5,9 +5,6 @@
 #include "runtime/train/world_parts.h"
 #include "runtime/wire/client.h"
 
-/* Of messages that no receive is posted for. */
-enum { TAG_QUESTION = -1, TAG_ANSWER = -2 };
-
 static const double asking_pause = 1e-3;
 
 static WireClient *open_bridge(const SkyProgram *program, const char *gateway, Diagnostics *diagnostics)
@@ -36,8 +33,8 @@ static void take(void *context, int from, int tag, const void *bytes, size_t siz
     World *world = context;
     (void)bytes, (void)size;
     if (from < 0 || from >= world->size) return;
-    if (tag == TAG_QUESTION) wire_client_send(world->sites->client, from, TAG_ANSWER, NULL, 0);
-    if (tag == TAG_ANSWER) world->sites->answers[from]++;
+    if (tag == WIRE_QUESTION) wire_client_send(world->sites->client, from, WIRE_ANSWER, NULL, 0);
+    if (tag == WIRE_ANSWER) world->sites->answers[from]++;
 }
 
 /* Ends the run if that site asks for it. */
@@ -77,7 +74,7 @@ static bool is_alive(World *world, int peer, double deadline)
     uint64_t before = world->sites->answers[peer];
     if (!wire_client_has_joined(client))
         world_fail(world, "the gateway of this site has not answered for %g seconds", world->timeout);
-    wire_client_send(client, peer, TAG_QUESTION, NULL, 0);
+    wire_client_send(client, peer, WIRE_QUESTION, NULL, 0);
     while (world->sites->answers[peer] == before && !is_away(world, peer) && monotonic_seconds() < deadline) {
         wire_client_sleep(client, asking_pause);
         world_progress(world);
@@ -90,6 +87,11 @@ static void fail_far(World *world, int exit_code, const char *why)
     wire_client_fail(world->sites->client, exit_code, why);
 }
 
+static void note_far(World *world, bool evaluation, int64_t step, uint32_t microbatches)
+{
+    wire_client_note(world->sites->client, evaluation ? WIRE_NOTE_EVALUATION : WIRE_NOTE_STEP, step, microbatches);
+}
+
 extern const WorldBridge world_bridge;
 const WorldBridge world_bridge = {.open = open_bridge,
                                   .close = wire_client_close,
@@ -98,4 +100,5 @@ const WorldBridge world_bridge = {.open = open_bridge,
                                   .progress = progress_far,
                                   .sleep = sleep_far,
                                   .is_alive = is_alive,
-                                  .fail = fail_far};
+                                  .fail = fail_far,
+                                  .note = note_far};

@@ -109,7 +109,7 @@ void world_allgather(World *world, const void *mine, size_t size, void *all, con
     free(sizes);
 }
 
-void world_broadcast(World *world, void *bytes, size_t size, int root, const char *what)
+void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, const char *what)
 {
     const WorldSites *sites = world->sites;
     bool here = !world_is_far(world, root);
@@ -120,12 +120,12 @@ void world_broadcast(World *world, void *bytes, size_t size, int root, const cha
         MPI_Ibcast(bytes, (int)size, MPI_BYTE, world_mpi_rank(world, root), world->control, &request);
         await(world, request, what);
         for (int s = 0; world_leads(world) && s < sites->count; s++)
-            if (s != sites->site) send_pieces(world, bytes, size, sites->leader[s], WIRE_BROADCAST);
+            if (s != sites->site) send_pieces(world, bytes, size, sites->leader[s], tag);
         return;
     }
     if (world_leads(world)) {
         int from = sites->leader[sites->rank_sites[root]];
-        receive_pieces(world, bytes, size, from, WIRE_BROADCAST, &pending);
+        receive_pieces(world, bytes, size, from, tag, &pending);
         world_wait(world, &pending, (WaitReason){from, -1, -1, what});
     }
     hand_out(world, bytes, size, what);

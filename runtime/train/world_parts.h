@@ -16,10 +16,8 @@ typedef struct WorldBridge {
     /* Whether the peer answers before the deadline, or its site is away: then it is waited for. */
     bool (*is_alive)(World *world, int peer, double deadline);
     void (*fail)(World *world, int exit_code, const char *why);
+    void (*note)(World *world, bool evaluation, int64_t step, uint32_t microbatches);
 } WorldBridge;
-
-/* Tags of what leaders exchange; ranks' own tags stand behind. */
-enum { WIRE_GATHER, WIRE_BROADCAST, WIRE_SUM, WIRE_BARRIER, WIRE_UNITE, WIRE_FIRST_TAG };
 
 /* world_unite on its way: within the site, among leaders, within the site. It has a communicator of its own, because
  * other collectives come and go meanwhile, and those of one communicator must begin in the same order everywhere. */

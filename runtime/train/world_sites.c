@@ -99,6 +99,11 @@ bool world_meet_sites(World *world, const SkyProgram *program, Diagnostics *diag
     return true;
 }
 
+void world_note(World *world, bool evaluation, int64_t step, uint32_t microbatches)
+{
+    if (world_leads(world)) world->sites->bridge->note(world, evaluation, step, microbatches);
+}
+
 void world_leave_sites(World *world)
 {
     if (!world->sites) return;

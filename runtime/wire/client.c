@@ -113,6 +113,15 @@ void wire_client_send(WireClient *client, int to, int tag, const void *bytes, si
                                     .size = size});
 }
 
+void wire_client_note(WireClient *client, WireNote note, int64_t step, uint32_t microbatches)
+{
+    send_frame(client, &(WireFrame){.kind = WIRE_NOTE,
+                                    .from = client->options.rank,
+                                    .tag = (int32_t)note,
+                                    .sequence = (uint64_t)step,
+                                    .total = microbatches});
+}
+
 void wire_client_fail(WireClient *client, int exit_code, const char *why)
 {
     send_frame(

@@ -17,6 +17,9 @@ enum {
     WIRE_FINISHED = -1    /* all ranks of the site are done */
 };
 
+/* What ranks tell their gateway of their work, for its audit. */
+typedef enum WireNote { WIRE_NOTE_STEP, WIRE_NOTE_EVALUATION } WireNote;
+
 typedef enum WireKind {
     /* Between gateways. `run` and `incarnation` are the sender's in each. */
     WIRE_HELLO = 1,   /* `bound`: the incarnation of the other that the sender is in a run with, 0: none yet;
@@ -29,6 +32,7 @@ typedef enum WireKind {
     WIRE_LEAVE,   /* rank `from` is done */
     WIRE_FAIL,    /* rank `from` ends the run, with exit code `tag`, for the reason in the payload */
     WIRE_STATE,   /* site `from` is now in WireState `tag`; payload: why */
+    WIRE_NOTE,    /* rank `from` begins WireNote `tag`: `sequence`: the number of the step; `total`: micro-batches */
     WIRE_KIND_COUNT
 } WireKind;
 

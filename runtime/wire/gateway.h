@@ -15,16 +15,18 @@ typedef struct WireGatewayOptions {
     const char *local;   /* where the site's ranks connect: ipc://PATH, or tcp://HOST:PORT, with CURVE */
     const char *bind;    /* where it listens for other sites: tcp://ADDRESS:PORT; NULL: as its address says */
     double site_timeout; /* seconds after which ranks are told that a site is given up; 0: never */
+    const char *audit;   /* the file that says what crossed (audit.h), gone on with if it is there; NULL: none */
 } WireGatewayOptions;
 
 typedef struct WireGateway WireGateway;
 
-/* NULL after reporting: addresses that cannot be bound (EXIT_RUN_FAILED), keys that are not this site's
- * (EXIT_BAD_INPUT). The options outlive the gateway. */
+/* NULL after reporting: addresses that cannot be bound (EXIT_RUN_FAILED), keys that are not this site's,
+ * an audit that is another run's or cannot be written (EXIT_BAD_INPUT). The options outlive the gateway. */
 WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *diagnostics);
 /* Works until `stop_descriptor` can be read; then what was sent is given some seconds to be acknowledged. Changes of
- * state, and the counters in the end, go to standard error, a line each. */
-void wire_gateway_run(WireGateway *gateway, int stop_descriptor);
+ * state, and the counters in the end, go to standard error, a line each. False after reporting: the audit could not be
+ * written, and nothing may cross that it does not say. */
+bool wire_gateway_run(WireGateway *gateway, int stop_descriptor);
 /* Where it listens for other sites: tcp://ADDRESS:PORT; "": nowhere. */
 const char *wire_gateway_place(const WireGateway *gateway);
 void wire_gateway_close(WireGateway *gateway);

@@ -30,6 +30,7 @@ static bool send_to_site(void *context, int site, WireChunk *chunk)
 {
     WireGateway *gateway = context;
     Link *link = &gateway->links[site];
+    wire_gateway_audit_frame(gateway, gateway->file->site, site, chunk->bytes, chunk->size);
     if (link->connects) return wire_socket_send(link->socket, NULL, 0, chunk);
     if (link->route.size) return wire_socket_send(gateway->listener, link->route.bytes, link->route.size, chunk);
     wire_chunk_release(chunk);
@@ -40,6 +41,7 @@ static void deliver(void *context, int site, const WireFrame *message)
 {
     WireGateway *gateway = context;
     Link *link = &gateway->links[site];
+    wire_gateway_audit_message(gateway, site, gateway->file->site, message);
     if (message->to != WIRE_GATEWAY) {
         WireFrame frame = {.kind = WIRE_MESSAGE,
                            .from = message->from,
@@ -228,6 +230,7 @@ static void take_at_listener(WireGateway *gateway, WireMessage *message)
         memcpy(link->route.bytes, route, route_size);
         link->route.size = route_size;
     }
+    wire_gateway_audit_frame(gateway, site, gateway->file->site, bytes, size);
     WireEvent event = wire_peer_take(&link->peer, bytes, size, true);
     if (is_hello && event != WIRE_GREETED) link->route = before; /* only the newest that is welcome holds */
     if (!is_hello || event == WIRE_GREETED) link->heard = monotonic_seconds();
@@ -255,6 +258,13 @@ static void greet(Link *link)
     wire_peer_greet(&link->peer);
 }
 
+static void take_on_link(Link *link, const void *bytes, size_t size)
+{
+    WireGateway *gateway = link->gateway;
+    wire_gateway_audit_frame(gateway, (int)(link - gateway->links), gateway->file->site, bytes, size);
+    react(link, wire_peer_take(&link->peer, bytes, size, false));
+}
+
 static void work_on_link(Link *link)
 {
     enum { AT_ONCE = 256 };
@@ -269,7 +279,7 @@ static void work_on_link(Link *link)
         if (odd)
             link->peer.counters.dropped[WIRE_DROP_MALFORMED]++;
         else
-            react(link, wire_peer_take(&link->peer, zmq_msg_data(&message.body), zmq_msg_size(&message.body), false));
+            take_on_link(link, zmq_msg_data(&message.body), zmq_msg_size(&message.body));
         wire_message_close(&message);
     }
 }

@@ -66,7 +66,10 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
     zmq_ctx_set(gateway->context, ZMQ_MAX_SOCKETS, 4 * WIRE_MOST_SITES);
     gateway->zap = wire_zap_open(gateway->context);
     if (!gateway->zap) bug("two handlers of handshakes");
-    if (wire_links_open(gateway, diagnostics) && wire_ranks_open(gateway, diagnostics)) return gateway;
+    if (wire_gateway_audit_open(gateway, diagnostics) && wire_links_open(gateway, diagnostics) &&
+        wire_ranks_open(gateway, diagnostics))
+        return gateway;
+    if (gateway->audit.counted.running) wire_gateway_audit_write(gateway, monotonic_seconds(), true);
     wire_gateway_close(gateway);
     return NULL;
 }
@@ -77,6 +80,7 @@ void wire_gateway_close(WireGateway *gateway)
 {
     wire_ranks_close(gateway);
     wire_links_close(gateway);
+    wire_gateway_audit_close(gateway);
     zmq_close(gateway->zap);
     zmq_ctx_term(gateway->context);
     free(gateway);
@@ -146,10 +150,11 @@ static void say_counters(const WireGateway *gateway)
                          (unsigned long long)gateway->strangers, (unsigned long long)gateway->odd);
 }
 
-void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
+bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
 {
     zmq_pollitem_t *items = memory_allocate((5 + 2 * (size_t)gateway->file->site_count) * sizeof *items);
     double ticked = 0, stop_asked = 0;
+    bool ok = true;
     int count = list_sources(gateway, stop_descriptor, items);
     for (double now;;) {
         bool stopping = stop_asked > 0; /* the descriptor is not looked at any more */
@@ -162,10 +167,13 @@ void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
         wire_links_acknowledge(gateway);
         if (now - ticked > tick_period) {
             wire_links_tick(gateway, now);
+            ok = wire_gateway_audit_write(gateway, now, false);
             ticked = now;
         }
+        if (!ok) break;
         if (stop_asked > 0 && (is_all_acknowledged(gateway) || now - stop_asked > last_patience)) break;
     }
     say_counters(gateway);
     free(items);
+    return ok && wire_gateway_audit_write(gateway, monotonic_seconds(), true);
 }

@@ -2,6 +2,9 @@
 #ifndef RUNTIME_WIRE_GATEWAY_PARTS_H
 #define RUNTIME_WIRE_GATEWAY_PARTS_H
 
+#include <sys/types.h>
+
+#include "runtime/wire/audit.h"
 #include "runtime/wire/gateway.h"
 #include "runtime/wire/sockets.h"
 
@@ -39,6 +42,17 @@ typedef struct LocalRank {
     size_t waiting_count, waiting_capacity;
 } LocalRank;
 
+/* What --audit asks for; unused without a path. */
+typedef struct GatewayAudit {
+    WireAudit counted;
+    const char *path;
+    bool is_new;      /* something was counted since the file was written */
+    bool began_steps; /* since the gateway started */
+    double written;   /* when */
+    dev_t device;     /* and the next: of the file as it was written last */
+    ino_t file;
+} GatewayAudit;
+
 struct WireGateway {
     WireGatewayOptions options;
     const WireSiteFile *file;
@@ -48,6 +62,7 @@ struct WireGateway {
     LocalRank *local; /* per rank of the run; those of other sites are unused */
     char place[320];  /* where the listener is */
     int local_count, left_count;
+    GatewayAudit audit;
     uint64_t strangers, odd; /* handshakes that failed; frames of known sites or ranks that are none */
 };
 
@@ -69,6 +84,18 @@ void wire_ranks_work(WireGateway *gateway);
 void wire_ranks_deliver(WireGateway *gateway, int rank, WireChunk *chunk);
 /* Tells all ranks of this site how a link is. */
 void wire_ranks_tell(WireGateway *gateway, const Link *link);
+
+/* gateway_audit.c */
+bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics);
+void wire_gateway_audit_close(WireGateway *gateway);
+/* Counts a message: sent to another site, or come from there. */
+void wire_gateway_audit_message(WireGateway *gateway, int from_site, int to_site, const WireFrame *message);
+/* Counts a frame between gateways that is no message. */
+void wire_gateway_audit_frame(WireGateway *gateway, int from_site, int to_site, const void *bytes, size_t size);
+/* A rank begins a step or a batch. */
+void wire_gateway_audit_note(WireGateway *gateway, const WireFrame *note);
+/* Writes the file if that is due, and in any case in the end. False after reporting. */
+bool wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end);
 
 /* "skycc: site paris: ..." on standard error. */
 void wire_gateway_say(const WireGateway *gateway, const char *format, ...) __attribute__((format(printf, 2, 3)));

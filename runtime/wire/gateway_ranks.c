@@ -76,27 +76,39 @@ static void join(WireGateway *gateway, int number, const WireFrame *frame, const
     rank->waiting_count = 0;
 }
 
+/* To a rank of that site, or to its gateway. */
+static void send_to_site(WireGateway *gateway, int site, const WireFrame *message)
+{
+    WirePeer *peer = &gateway->links[site].peer;
+    if (!peer->returned) wire_gateway_audit_message(gateway, gateway->file->site, site, message);
+    wire_peer_send(peer, message->from, message->to, message->tag, message->payload, message->size);
+}
+
+static void send_to_all(WireGateway *gateway, const WireFrame *message)
+{
+    for (int s = 0; s < gateway->file->site_count; s++)
+        if (s != gateway->file->site) send_to_site(gateway, s, message);
+}
+
 static void leave(WireGateway *gateway, int number)
 {
     LocalRank *rank = &gateway->local[number];
     if (rank->left) return;
     rank->left = true;
     if (++gateway->left_count < gateway->local_count) return;
-    for (int s = 0; s < gateway->file->site_count; s++)
-        if (s != gateway->file->site)
-            wire_peer_send(&gateway->links[s].peer, number, WIRE_GATEWAY, WIRE_FINISHED, NULL, 0);
+    send_to_all(gateway, &(WireFrame){.from = number, .to = WIRE_GATEWAY, .tag = WIRE_FINISHED});
 }
 
 /* A rank has ended the run: all sites are told. */
 static void fail(WireGateway *gateway, int number, const WireFrame *frame)
 {
     size_t size = frame->size < sizeof gateway->links->why ? frame->size : sizeof gateway->links->why - 1;
-    for (int s = 0; s < gateway->file->site_count; s++)
-        if (s != gateway->file->site)
-            wire_peer_send(&gateway->links[s].peer, number, WIRE_GATEWAY, frame->tag, frame->payload, size);
+    send_to_all(
+        gateway,
+        &(WireFrame){.from = number, .to = WIRE_GATEWAY, .tag = frame->tag, .payload = frame->payload, .size = size});
 }
 
-static void pass_on(WireGateway *gateway, int number, const WireFrame *frame)
+static void pass_on(WireGateway *gateway, const WireFrame *frame)
 {
     const WireSiteFile *file = gateway->file;
     bool known = frame->to >= 0 && frame->to < file->rank_count && file->rank_sites[frame->to] != file->site;
@@ -104,8 +116,7 @@ static void pass_on(WireGateway *gateway, int number, const WireFrame *frame)
         gateway->odd++;
         return;
     }
-    wire_peer_send(&gateway->links[file->rank_sites[frame->to]].peer, number, frame->to, frame->tag, frame->payload,
-                   frame->size);
+    send_to_site(gateway, file->rank_sites[frame->to], frame);
 }
 
 /* Whether libzmq let the sender in as one of this site; paths are guarded by their folder. */
@@ -133,7 +144,9 @@ static void take(WireGateway *gateway, WireMessage *message)
         memcmp(route.bytes, rank->route.bytes, route.size) != 0)
         gateway->odd++;
     else if (frame.kind == WIRE_MESSAGE)
-        pass_on(gateway, frame.from, &frame);
+        pass_on(gateway, &frame);
+    else if (frame.kind == WIRE_NOTE)
+        wire_gateway_audit_note(gateway, &frame);
     else if (frame.kind == WIRE_LEAVE)
         leave(gateway, frame.from);
     else if (frame.kind == WIRE_FAIL)

@@ -104,6 +104,59 @@ static bool read_ranks(SiteReader *reader, const json_t *root)
     return true;
 }
 
+static bool read_small(SiteReader *reader, const json_t *object, const char *path, const char *key, int64_t least,
+                       int64_t most, int *value)
+{
+    int64_t number = -1;
+    bool optional = least < 0;
+    if (optional ? !json_optional_integer(reader->json, object, path, key, &number)
+                 : !json_get_integer(reader->json, object, path, key, &number))
+        return false;
+    if (number < least || number > most)
+        return json_refuse(reader->json, path, arena_format(&reader->file->arena, "has a wrong '%s'", key));
+    *value = (int)number;
+    return true;
+}
+
+static bool read_tensor(SiteReader *reader, const json_t *object, const char *path, WireTensor *tensor)
+{
+    WireSiteFile *file = reader->file;
+    const char *name, *kind;
+    if (!json_is_object(object)) return json_refuse(reader->json, path, "is not an object");
+    if (!json_get_string(reader->json, object, path, "tensor", &name) ||
+        !json_get_string(reader->json, object, path, "kind", &kind) ||
+        !read_small(reader, object, path, "from_stage", -1, INT32_MAX, &tensor->from_stage) ||
+        !read_small(reader, object, path, "to_stage", -1, INT32_MAX, &tensor->to_stage) ||
+        !read_small(reader, object, path, "from", 0, file->rank_count - 1, &tensor->from) ||
+        !read_small(reader, object, path, "to", 0, file->rank_count - 1, &tensor->to) ||
+        !read_small(reader, object, path, "tag", 0, INT32_MAX, &tensor->first_tag) ||
+        !read_small(reader, object, path, "tags", 1, INT32_MAX - tensor->first_tag, &tensor->tag_count))
+        return false;
+    tensor->name = arena_string(&file->arena, name);
+    tensor->kind = arena_string(&file->arena, kind);
+    return file->rank_sites[tensor->from] != file->rank_sites[tensor->to] ||
+           json_refuse(reader->json, path, "does not cross between sites");
+}
+
+static bool read_tensors(SiteReader *reader, const json_t *root)
+{
+    WireSiteFile *file = reader->file;
+    const char *plan;
+    json_t *array;
+    if (!json_object_get(root, "tensors")) return true;
+    if (!json_get_string(reader->json, root, NULL, "plan", &plan) ||
+        !json_get_array(reader->json, root, NULL, "tensors", &array))
+        return false;
+    WireTensor *tensors = arena_new_array(&file->arena, WireTensor, json_array_size(array));
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (!read_tensor(reader, json_array_get(array, i), arena_format(&file->arena, "tensors[%zu]", i), &tensors[i]))
+            return false;
+    file->plan = arena_string(&file->arena, plan);
+    file->tensors = tensors;
+    file->tensor_count = json_array_size(array);
+    return true;
+}
+
 static bool read_root(SiteReader *reader, const json_t *root)
 {
     WireSiteFile *file = reader->file;
@@ -120,7 +173,7 @@ static bool read_root(SiteReader *reader, const json_t *root)
     if (file->largest_message_bytes < WIRE_LEAST_LIMIT) file->largest_message_bytes = WIRE_LEAST_LIMIT;
     if (!*run) return json_refuse(reader->json, "run", "is empty");
     file->run = hash_bytes(run, strlen(run));
-    return read_sites(reader, root, name) && read_ranks(reader, root);
+    return read_sites(reader, root, name) && read_ranks(reader, root) && read_tensors(reader, root);
 }
 
 bool wire_site_file_read(WireSiteFile *file, const char *path, Diagnostics *diagnostics)

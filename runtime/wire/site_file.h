@@ -2,7 +2,12 @@
  *
  *     {"format": "skycc.site/1", "run": "HASH", "site": "paris",
  *      "sites": [{"name": "paris", "address": "HOST:PORT", "key": "..."}, {"name": "oslo", "address": null, "key": ...}],
- *      "rank_sites": [0, 0, 1], "largest_message_bytes": 65536} */
+ *      "rank_sites": [0, 0, 1], "largest_message_bytes": 65536,
+ *      "plan": "HASH",
+ *      "tensors": [{"tensor": "...", "kind": "activation", "from_stage": 1, "to_stage": 2, "from": 1, "to": 2,
+ *                   "tag": 12, "tags": 4}, ...]}
+ *
+ * `plan` and `tensors` are for the audit: which messages are the tensors that the plan lists. They may be missing. */
 #ifndef RUNTIME_WIRE_SITE_FILE_H
 #define RUNTIME_WIRE_SITE_FILE_H
 
@@ -20,6 +25,14 @@ typedef struct WireSite {
     char key[WIRE_KEY_TEXT + 1];
 } WireSite;
 
+/* Messages from rank `from` to rank `to` with tags first_tag ... first_tag + tag_count - 1 are this tensor of the plan. */
+typedef struct WireTensor {
+    const char *name, *kind;  /* as plan.json has them */
+    int from_stage, to_stage; /* -1: not between two stages */
+    int from, to;
+    int first_tag, tag_count;
+} WireTensor;
+
 typedef struct WireSiteFile {
     Arena arena;
     Hash run; /* of the text that all sites of one compilation have in common */
@@ -28,6 +41,9 @@ typedef struct WireSiteFile {
     const WireSite *sites;
     const int *rank_sites;
     int64_t largest_message_bytes; /* WIRE_LEAST_LIMIT ... WIRE_MOST_LIMIT */
+    const char *plan;              /* the hash of its text; NULL: the file has no `tensors` either */
+    const WireTensor *tensors;
+    size_t tensor_count;
 } WireSiteFile;
 
 /* On failure (EXIT_BAD_INPUT) *file is freed. Free it with wire_site_file_free. */

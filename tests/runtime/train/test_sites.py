@@ -146,7 +146,7 @@ def set_addresses(name, sites, relay_of=None):
 def start(name, site, options):
     output = open(f"{name}-{site}.out", "ab")
     command = [f"{name}/{site}/train", "--data", "data", "--log", f"{name}-{site}.csv", "--clip", "1", "--seed", "4",
-               "--checkpoint", f"{name}-{site}.kept", *options]
+               "--checkpoint", f"{name}-{site}.kept", "--audit", f"{name}-{site}.audit", *options]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
@@ -163,7 +163,7 @@ def end(name, site, process):
 def forget(name, sites):
     for site in set(sites):
         shutil.rmtree(f"{name}-{site}.kept", ignore_errors=True)
-        for path in (f"{name}-{site}.out", f"{name}-{site}.csv"):
+        for path in (f"{name}-{site}.out", f"{name}-{site}.csv", f"{name}-{site}.audit"):
             if os.path.exists(path):
                 os.remove(path)
 
@@ -232,6 +232,117 @@ def check_same(name, sites, steps):
         assert same, f"{name}: {part} differs"
 
 
+def verify(name, *audits):
+    """Exit code of skycc verify, and what it printed."""
+    command = [SKYCC, "verify", f"{name}/plan.json", "--costs", f"{name}/costs.json"]
+    for audit in audits:
+        command += ["--audit", audit]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def audit_of(name, site):
+    return json.load(open(f"{name}-{site}.audit"))
+
+
+def check_audits(name, sites, whole=True):
+    """What every site counted is in the plan; `whole`: each of two sites counted the same. A site counts both ways."""
+    names = sorted(set(sites))
+    code, text = verify(name, *(f"{name}-{site}.audit" for site in names))
+    assert code == 0, text
+    audits = {site: audit_of(name, site) for site in names}
+    counted = {}
+    for site, audit in audits.items():
+        assert not audit["running"] and audit["cut_short"] + audit["broken_off"] == 0 or not whole, audit
+        for crossing in audit["crossed"]:
+            if crossing["class"] not in ("acknowledgement", "greeting", "end"):
+                key = tuple(str(crossing.get(k)) for k in ("class", "tensor", "kind", "from_stage", "to_stage", "from_site", "to_site"))
+                counted.setdefault(key, []).append((crossing["messages"], crossing["bytes"]))
+    for key, both in counted.items():
+        assert not whole or (len(both) == 2 and both[0] == both[1]), f"{name}: {key} counted as {both}"
+    return audits
+
+
+def forge(name, site, change):
+    """A changed audit; verify must refuse it with exit code 1. Returns what it says."""
+    audit = audit_of(name, site)
+    change(audit, next(crossing for crossing in audit["crossed"] if crossing["class"] == "tensor" and crossing["kind"] == "gradient"))
+    json.dump(audit, open("forged.audit", "w"))
+    code, text = verify(name, "forged.audit")
+    assert code == 1, text
+    return text
+
+
+def add(crossing, messages):
+    size = crossing["bytes"] // crossing["messages"]
+    crossing["messages"] += messages
+    crossing["bytes"] += messages * size
+
+
+def test_audits():
+    """Behind test_schedules: 4 steps of 4 micro-batches, with nothing that disturbed them."""
+    for name, sites in (("two", "aabb"), ("three", "abbc"), ("mixed", "abac")):
+        for audit in check_audits(name, sites).values():
+            assert (audit["starts"], audit["steps"], audit["repeated_steps"], audit["last_step"], audit["microbatches"]) == (1, 4, 0, 4, 16), audit
+    plan = json.load(open("three/plan.json"))["crossings_between_sites"]
+    tensors = [crossing for crossing in audit_of("three", "b")["crossed"] if crossing["class"] == "tensor"]
+    assert len(tensors) == len(plan) and all(crossing["messages"] == 16 for crossing in tensors), tensors
+    losses_sent = [crossing for crossing in audit_of("three", "c")["crossed"] if crossing["class"] == "loss"]
+    assert [(crossing["from_site"], crossing["to_site"], crossing["messages"], crossing["bytes"]) for crossing in losses_sent] == [
+        ("c", "a", 4, 32)], losses_sent
+
+    text = forge("three", "b", lambda audit, tensor: audit["crossed"].append({**tensor, "tensor": "input_ids"}))
+    assert "'input_ids'" in text and "not in the plan" in text, text
+    name = next(crossing["tensor"] for crossing in tensors if crossing["kind"] == "gradient")
+    text = forge("three", "b", lambda _, tensor: add(tensor, 1))
+    assert f"'{name}'" in text and "crossed 17 times, more often than the 16 times" in text, text
+    text = forge("three", "b", lambda _, tensor: add(tensor, -1))
+    assert f"'{name}'" in text and "less often" in text, text
+    text = forge("three", "b", lambda audit, tensor: audit["crossed"].remove(tensor))
+    assert f"'{name}'" in text and "crossed 0 times" in text, text
+    text = forge("three", "b", lambda _, tensor: tensor.update(most_bytes=tensor["most_bytes"] + 1))
+    assert f"'{name}'" in text and "but the plan says" in text, text
+    text = forge("three", "b", lambda _, tensor: tensor.update(to_site="c", from_site="a"))
+    assert "which site 'b' cannot know" in text, text
+    text = forge("three", "b", lambda audit, tensor: audit["crossed"].append({**tensor, "class": "unknown", "tag": 77}))
+    assert "tag 77" in text, text
+    text = forge("three", "b", lambda audit, _: next(crossing for crossing in audit["crossed"] if crossing["class"] == "barrier").update(most_bytes=9))
+    assert "barrier, " in text and "carry 0 at most" in text, text
+    text = forge("three", "b", lambda audit, tensor: audit["crossed"].append(tensor))
+    assert "is listed twice" in text, text
+    text = forge("three", "b", lambda audit, _: audit.update(microbatches=17))
+    assert "4 of them have 17 micro-batches" in text, text
+    text = forge("three", "b", lambda audit, _: audit.update(steps=1 << 60))
+    assert "cannot be counted" in text, text
+    shutil.copy("two-a.audit", "forged.audit")
+    code, text = verify("three", "forged.audit")
+    assert code == 1 and "another plan" in text, text
+
+    # A file of another site or compilation is not gone on with; what stands there stays.
+    before = open("two-b.audit").read()
+    for site, own in (("a", "two"), ("b", "three")):
+        done = subprocess.run([f"{own}/{site}/train", "--data", "data", "--steps", "1", "--checkpoint", "none", "--checkpoint-every", "1",
+                               "--audit", "two-b.audit"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 1 and "--audit goes on with what is there" in done.stdout, done.stdout
+    assert open("two-b.audit").read() == before
+    done = subprocess.run(["one/train", "--data", "data", "--steps", "1", "--audit", "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 2 and "--audit needs several sites" in done.stdout and not os.path.exists("none"), done.stdout
+
+
+def test_audit_goes_on():
+    """Behind test_schedules: the next four steps, with an evaluation, counted in the same files; what was done twice is said."""
+    sites, options = "aabb", ["--steps", "8", "--schedule-steps", "12", "--checkpoint-every", "4", "--resume", "--eval-data", "data"]
+    for attempt in range(ATTEMPTS):
+        set_addresses("two", sites)
+        processes = {site: start("two", site, options) for site in "ab"}
+        if all(end("two", site, process) == 0 for site, process in processes.items()):
+            break
+    for audit in check_audits("two", sites, whole=attempt == 0).values():
+        assert (audit["steps"], audit["repeated_steps"], audit["last_step"]) == (8, 0, 8), audit
+        assert (audit["evaluated_batches"], audit["evaluated_microbatches"]) == (4, 16), audit
+
+
 def test_schedules():
     for name, schedule, sites in (("two", "gpipe", "aabb"), ("three", "1f1b", "abbc"), ("mixed", "zb", "abac")):
         compile_run(name, sites, schedule)
@@ -248,6 +359,7 @@ def test_cut():
 
     run_sites("three", "abbc", ["--steps", "12", "--checkpoint-every", "4"], ("a", 700000), mend)
     check_same("three", "abbc", 12)
+    check_audits("three", "abbc")
     text = output_of("three", "b") + output_of("three", "c")
     assert "site a is back" in text, text
     assert "began anew" not in text, text
@@ -265,6 +377,12 @@ def test_killed():
 
     run_sites("three", "abbc", options, ("a", 700000), kill)
     check_same("three", "abbc", 12)
+    audits = check_audits("three", "abbc", whole=False)
+    assert audits["c"]["starts"] == 2 and audits["c"]["cut_short"] == 1, audits["c"]
+    for site in "ab":
+        audit = audits[site]
+        assert audit["starts"] == 2 and audit["broken_off"] == 1 and audit["cut_short"] == 0, audit
+        assert audit["steps"] == 12 + audit["repeated_steps"], audit
     text = output_of("three", "a")
     assert "site c began anew" in text and "resuming after step" in text, text
 
@@ -279,6 +397,8 @@ def main():
         subprocess.run(["one/train", "--data", "data", "--log", "one.csv", "--clip", "1", "--seed", "4", "--steps", "12",
                         "--checkpoint", "one.kept", "--checkpoint-every", "4", "--quiet"], check=True, stdin=subprocess.DEVNULL)
         test_schedules()
+        test_audits()
+        test_audit_goes_on()
         test_cut()
         test_killed()
         print("sites: three schedules, a cut and a killed site gave the same bits as one site")

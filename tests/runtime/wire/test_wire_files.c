@@ -1,4 +1,4 @@
-/* Key files and site.json: what is written is read again, what is not as it should be is refused with its reason. */
+/* Key files, site.json and audits: what is written is read again, what is not as it should be is refused with its reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/wire/audit.h"
 #include "runtime/wire/site_file.h"
 #include "tests/common/scratch.h"
 
@@ -144,6 +145,101 @@ static void test_bad_site_files(void **state)
     }
 }
 
+/* A site.json of two sites with these members behind the others. */
+#define WITH(members)                                                                                                  \
+    "{\"format\":\"skycc.site/"                                                                                        \
+    "1\",\"run\":\"r\",\"site\":\"a\",\"sites\":[{\"name\":\"a\",\"address\":\"h:1\",\"key\":\"" KEY_A                 \
+    "\"},{\"name\":\"b\",\"key\":\"" KEY_B "\"}],\"rank_sites\":[0,1,1],\"largest_message_bytes\":1," members "}"
+#define TENSOR(from, to, tags)                                                                                         \
+    "\"plan\":\"p\",\"tensors\":[{\"tensor\":\"x\",\"kind\":\"activation\",\"from_stage\":0,\"to_stage\":1,"           \
+    "\"from\":" from ",\"to\":" to ",\"tag\":3,\"tags\":" tags "}]"
+
+static void test_tensors_of_site_files(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    WireSiteFile file;
+    write_text("site.json", WITH(TENSOR("0", "2", "4")));
+    assert_true(wire_site_file_read(&file, "site.json", &diagnostics));
+    assert_string_equal(file.plan, "p");
+    assert_int_equal(file.tensor_count, 1);
+    const WireTensor *tensor = file.tensors;
+    assert_string_equal(tensor->name, "x");
+    assert_string_equal(tensor->kind, "activation");
+    assert_true(tensor->from == 0 && tensor->to == 2 && tensor->first_tag == 3 && tensor->tag_count == 4);
+    assert_true(tensor->from_stage == 0 && tensor->to_stage == 1);
+    wire_site_file_free(&file);
+    static const char *const bad[][2] = {
+        {WITH(TENSOR("0", "3", "4")), "'to'"},
+        {WITH(TENSOR("-1", "1", "4")), "'from'"},
+        {WITH(TENSOR("0", "1", "0")), "'tags'"},
+        {WITH(TENSOR("0", "1", "2147483645")), "'tags'"},
+        {WITH(TENSOR("1", "2", "4")), "does not cross between sites"},
+        {WITH("\"tensors\":[]"), "plan"},
+        {WITH("\"plan\":\"p\",\"tensors\":[1]"), "is not an object"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_text("site.json", bad[i][0]);
+        assert_false(wire_site_file_read(&file, "site.json", &diagnostics));
+        expect_complaint(&diagnostics, EXIT_BAD_INPUT, bad[i][1]);
+    }
+}
+
+static void test_audit(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    WireAudit made = {.run = "r", .plan = "p", .site = "a", .starts = 2, .steps = 5, .running = true}, read;
+    const WireCrossing tensor = {.what = WIRE_CLASS_TENSOR,
+                                 .tensor = "x",
+                                 .kind = "gradient",
+                                 .from_stage = 1,
+                                 .to_stage = 0,
+                                 .from_site = "b",
+                                 .to_site = "a"};
+    WireCrossing stray = {.what = WIRE_CLASS_UNKNOWN, .tag = -7, .from_site = "a", .to_site = "b"};
+    for (size_t size = 10; size < 13; size++) wire_crossing_count(wire_audit_crossing(&made, &tensor), size);
+    wire_crossing_count(wire_audit_crossing(&made, &stray), 1);
+    stray.tag = 8; /* the first one's is kept */
+    wire_crossing_count(wire_audit_crossing(&made, &stray), 2);
+    assert_true(wire_audit_write(&made, "audit", &diagnostics));
+    assert_true(wire_audit_read(&read, "audit", &diagnostics));
+    assert_true(read.starts == 2 && read.steps == 5 && read.running && read.cut_short == 0);
+    assert_int_equal(read.crossing_count, 2);
+    const WireCrossing *first = &read.crossings[0], *second = &read.crossings[1];
+    assert_true(first->messages == 3 && first->bytes == 33 && first->least == 10 && first->most == 12);
+    assert_true(first->from_stage == 1 && first->to_stage == 0);
+    assert_string_equal(first->tensor, "x");
+    assert_true(second->messages == 2 && second->bytes == 3 && second->tag == -7 && second->from_stage == -1);
+    char *text = read_text("audit");
+    assert_true(wire_audit_write(&read, "audit", &diagnostics));
+    assert_holds("audit", text);
+    wire_audit_free(&made);
+    wire_audit_free(&read);
+    static const char *const changes[][3] = {
+        {"skycc.audit/1", "skycc.audit/2", "is not skycc.audit/1"},
+        {"\"steps\": 5", "\"steps\": -5", "cannot be counted"},
+        {"\"steps\": 5", "\"steps\": 9999999999999999", "cannot be counted"},
+        {"\"steps\": 5", "\"steps\": null", "steps"},
+        {"\"class\": \"tensor\"", "\"class\": \"rumour\"", "unknown class"},
+        {"\"tensor\": \"x\"", "\"tensor\": 1", "tensor"},
+        {"\"tag\": -7", "\"tag\": 99999999999", "a tag that there cannot be"},
+        {"\"from_stage\": 1", "\"from_stage\": -2", "a stage that there cannot be"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const char *place = strstr(text, changes[i][0]);
+        assert_non_null(place);
+        Buffer changed = {0};
+        buffer_append(&changed, text, (size_t)(place - text));
+        buffer_print(&changed, "%s%s", changes[i][1], place + strlen(changes[i][0]));
+        write_text("bad", buffer_text(&changed));
+        buffer_free(&changed);
+        assert_false(wire_audit_read(&read, "bad", &diagnostics));
+        expect_complaint(&diagnostics, EXIT_BAD_INPUT, changes[i][2]);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +248,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bad_keys, scratch_folder_enter, scratch_folder_leave),
         cmocka_unit_test_setup_teardown(test_site_file, scratch_folder_enter, scratch_folder_leave),
         cmocka_unit_test_setup_teardown(test_bad_site_files, scratch_folder_enter, scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(test_tensors_of_site_files, scratch_folder_enter, scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(test_audit, scratch_folder_enter, scratch_folder_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "runtime/program/message_tags.h"
 #include "runtime/wire/client.h"
 #include "runtime/wire/gateway_parts.h"
 #include "tests/common/scratch.h"
@@ -31,6 +32,8 @@ typedef struct Machine {
     char local[80];
     pthread_t thread;
     int stop;
+    const char *audit;
+    _Atomic bool good; /* what the gateway's run returned; true until then */
 } Machine;
 
 static Relay *relay; /* in front of site 0 */
@@ -40,11 +43,14 @@ static WireClient *clients[RANKS];
 static void write_site_file(const char *path, const char *run, int site)
 {
     Buffer text = {0};
-    buffer_print(&text,
-                 "{\"format\":\"skycc.site/1\",\"run\":\"%s\",\"site\":\"%s\",\"sites\":[{\"name\":\"a\",\"address\":"
-                 "\"127.0.0.1:%d\",\"key\":\"%s\"},{\"name\":\"b\",\"address\":null,\"key\":\"%s\"}],"
-                 "\"rank_sites\":[0,1,0,1],\"largest_message_bytes\":8388608}",
-                 run, site ? "b" : "a", relay_port(relay), machines[0].keys.public_key, machines[1].keys.public_key);
+    buffer_print(
+        &text,
+        "{\"format\":\"skycc.site/1\",\"run\":\"%s\",\"site\":\"%s\",\"sites\":[{\"name\":\"a\",\"address\":"
+        "\"127.0.0.1:%d\",\"key\":\"%s\"},{\"name\":\"b\",\"address\":null,\"key\":\"%s\"}],"
+        "\"rank_sites\":[0,1,0,1],\"largest_message_bytes\":8388608,\"plan\":\"p\",\"tensors\":[{\"tensor\":\"x\","
+        "\"kind\":\"activation\",\"from_stage\":0,\"to_stage\":1,\"from\":0,\"to\":1,\"tag\":%d,\"tags\":2}]}",
+        run, site ? "b" : "a", relay_port(relay), machines[0].keys.public_key, machines[1].keys.public_key,
+        TAG_FIRST_BOUNDARY);
     write_bytes(path, text.bytes, text.size);
     buffer_free(&text);
 }
@@ -52,7 +58,7 @@ static void write_site_file(const char *path, const char *run, int site)
 static void *run_gateway(void *argument)
 {
     Machine *machine = argument;
-    wire_gateway_run(machine->gateway, machine->stop);
+    machine->good = wire_gateway_run(machine->gateway, machine->stop);
     return NULL;
 }
 
@@ -66,12 +72,14 @@ static void start_gateway(int site, const char *run, double site_timeout)
     snprintf(machine->local, sizeof machine->local, "ipc://gateway-%d", number++);
     write_site_file(path, run, site);
     if (!wire_site_file_read(&machine->file, path, &diagnostics)) diagnostics_print(&diagnostics, stderr);
-    const WireGatewayOptions options = {&machine->file, &machine->keys, machine->local,
-                                        site ? NULL : "tcp://127.0.0.1:*", site_timeout};
+    const WireGatewayOptions options = {&machine->file, &machine->keys,
+                                        machine->local, site ? NULL : "tcp://127.0.0.1:*",
+                                        site_timeout,   machine->audit};
     machine->gateway = wire_gateway_open(&options, &diagnostics);
     diagnostics_print(&diagnostics, stderr);
     assert_non_null(machine->gateway);
     if (site == 0) relay_to(relay, atoi(strrchr(wire_gateway_place(machine->gateway), ':') + 1));
+    machine->good = true;
     machine->stop = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&machine->thread, NULL, run_gateway, machine), 0);
 }
@@ -176,8 +184,10 @@ static void start_all(void)
 static void end_all(void)
 {
     close_clients();
-    for (int s = 0; s < SITES; s++) stop_gateway(s);
-    for (int s = 0; s < SITES; s++) close_gateway(s);
+    for (int s = 0; s < SITES; s++) { /* who is left sees that the other is gone, and waits for it no more */
+        stop_gateway(s);
+        close_gateway(s);
+    }
 }
 
 /* From every rank to both of the other site; some bytes say which message it is. */
@@ -359,6 +369,85 @@ static void test_sizes(void **state)
     end_all();
 }
 
+static const WireCrossing *counted(const WireAudit *audit, WireClass what, const char *from)
+{
+    for (size_t i = 0; i < audit->crossing_count; i++)
+        if (audit->crossings[i].what == what && strcmp(audit->crossings[i].from_site, from) == 0)
+            return &audit->crossings[i];
+    fail_msg("nothing was counted as %s from %s", wire_class_name(what), from);
+    return NULL;
+}
+
+/* Whatever ranks send is counted at both ends as what it is, also what no program of the run sends; over two starts. */
+static void test_audits(void **state)
+{
+    (void)state;
+    enum { TENSOR = WIRE_FIRST_TAG + TAG_FIRST_BOUNDARY };
+    static char text[100];
+    static const int tags[] = {TENSOR, TENSOR + 1, TENSOR + 2, WIRE_BARRIER, WIRE_FIRST_TAG + TAG_REPORT, -77};
+    machines[0].audit = "a.audit";
+    machines[1].audit = "b.audit";
+    for (int start = 1; start <= 2; start++) {
+        int pending = 0, before = taken[1];
+        start_all();
+        WAIT_UNTIL(all_up());
+        wire_client_note(clients[0], WIRE_NOTE_STEP, 4, 2);
+        wire_client_note(clients[0], WIRE_NOTE_EVALUATION, 4, 3);
+        for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+            size_t size = tags[i] < 0 ? 3 : 10 + i;
+            if (tags[i] >= 0) wire_client_receive(clients[1], 0, tags[i], text, size, &pending);
+            wire_client_send(clients[0], 1, tags[i], text, size);
+        }
+        wire_client_receive(clients[3], 2, TENSOR, text, 9, &pending); /* the same tag, and not of those ranks */
+        wire_client_send(clients[2], 3, TENSOR, text, 9);
+        WAIT_UNTIL(pending == 0 && taken[1] == before + 77);
+        end_all();
+        for (int s = 0; s < SITES; s++) {
+            Diagnostics diagnostics = {0};
+            WireAudit audit;
+            assert_true(machines[s].good);
+            assert_true(wire_audit_read(&audit, machines[s].audit, &diagnostics));
+            assert_true(audit.starts == start && !audit.running && audit.cut_short == 0 && audit.broken_off == 0);
+            const WireCrossing *tensor = counted(&audit, WIRE_CLASS_TENSOR, "a");
+            assert_true(tensor->messages == 2 * start && tensor->bytes == 21 * start);
+            assert_true(tensor->least == 10 && tensor->most == 11);
+            const WireCrossing *unknown = counted(&audit, WIRE_CLASS_UNKNOWN, "a");
+            assert_true(unknown->messages == 3 * start && unknown->bytes == (12 + 3 + 9) * start);
+            assert_int_equal(unknown->most, 12);
+            assert_int_equal(counted(&audit, WIRE_CLASS_BARRIER, "a")->bytes, 13 * start);
+            assert_int_equal(counted(&audit, WIRE_CLASS_LOSS, "a")->bytes, 14 * start);
+            assert_int_equal(counted(&audit, WIRE_CLASS_END, "a")->messages, start);
+            assert_true(counted(&audit, WIRE_CLASS_GREETING, "b")->messages >= start);
+            assert_int_equal(audit.steps, s ? 0 : start);
+            assert_int_equal(audit.repeated_steps, s ? 0 : start - 1);
+            assert_int_equal(audit.evaluated_microbatches, s ? 0 : 3 * start);
+            wire_audit_free(&audit);
+        }
+    }
+    for (int s = 0; s < SITES; s++) machines[s].audit = NULL;
+}
+
+/* Who finds that somebody else keeps an audit in the same file stops: nothing may cross uncounted. */
+static void test_an_audit_that_is_taken(void **state)
+{
+    (void)state;
+    machines[0].audit = "a.audit";
+    start_all();
+    WAIT_UNTIL(all_up());
+    write_text("other", "somebody else's");
+    assert_int_equal(rename("other", "a.audit"), 0);
+    WAIT_UNTIL(!machines[0].good || (wire_client_send(clients[0], 1, -1, "abc", 3), false));
+    for (int s = SITES - 1; s >= 0; s--) { /* before the ranks are done, which nobody would acknowledge */
+        stop_gateway(s);
+        close_gateway(s);
+    }
+    for (int r = 0; r < RANKS; r++) WAIT_UNTIL(wire_client_is_lost(clients[r])); /* else they wait to be heard */
+    close_clients();
+    assert_false(machines[0].good);
+    assert_holds("a.audit", "somebody else's");
+    machines[0].audit = NULL;
+}
+
 static void test_what_cannot_be_opened(void **state)
 {
     (void)state;
@@ -366,7 +455,7 @@ static void test_what_cannot_be_opened(void **state)
     WireSiteFile file;
     write_site_file("site.json", "run", 0);
     assert_true(wire_site_file_read(&file, "site.json", &diagnostics));
-    WireGatewayOptions options = {&file, &machines[1].keys, "ipc://x", "tcp://127.0.0.1:*", 0};
+    WireGatewayOptions options = {&file, &machines[1].keys, "ipc://x", "tcp://127.0.0.1:*", 0, NULL};
     assert_null(wire_gateway_open(&options, &diagnostics));
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not that of site a");
     options.keys = &machines[0].keys;
@@ -377,6 +466,18 @@ static void test_what_cannot_be_opened(void **state)
     options.local = "ipc://no/such/folder/x";
     assert_null(wire_gateway_open(&options, &diagnostics));
     expect_complaint(&diagnostics, EXIT_RUN_FAILED, "cannot listen for ranks");
+    options.local = "ipc://y";
+    static const char *const audits[][2] = {
+        {"-", "no regular file"},
+        {".", "no regular file"},
+        {"site.json", "format"},
+        {"no/such/folder/audit", "cannot create"},
+    };
+    for (size_t i = 0; i < sizeof audits / sizeof *audits; i++) {
+        options.audit = audits[i][0];
+        assert_null(wire_gateway_open(&options, &diagnostics));
+        expect_complaint(&diagnostics, EXIT_BAD_INPUT, audits[i][1]);
+    }
     wire_site_file_free(&file);
 }
 
@@ -389,6 +490,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_rank_that_ends_the_run, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_site_that_never_comes, enter, leave),
         cmocka_unit_test_setup_teardown(test_sizes, enter, leave),
+        cmocka_unit_test_setup_teardown(test_audits, enter, leave),
+        cmocka_unit_test_setup_teardown(test_an_audit_that_is_taken, enter, leave),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_opened, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
