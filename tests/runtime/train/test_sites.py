@@ -110,7 +110,21 @@ def write_data():
     })
 
 
-def compile_run(name, sites, schedule):
+def write_packed_data():
+    """Rows of several lengths, of which some are as long as may be."""
+    draws = np.random.default_rng(6)
+    lengths = draws.integers(3, SEQUENCE + 1, ROWS)
+    lengths[:8] = SEQUENCE
+    behind = np.arange(SEQUENCE) >= lengths[:, None]
+    safetensors_files.write("packed-data", {
+        "input_ids": np.where(behind, 0, draws.integers(1, 100, (ROWS, SEQUENCE))).astype("i4"),
+        "attention_mask": (~behind).astype("i4"),
+        "token_type_ids": np.zeros((ROWS, SEQUENCE), "i4"),
+        "labels": draws.integers(0, 3, ROWS).astype("i4"),
+    })
+
+
+def compile_run(name, sites, schedule, *options):
     """Four devices; `sites` says for each in which site it is, or is empty."""
     with open(f"{name}.yaml", "w") as file:
         if sites:
@@ -123,8 +137,8 @@ def compile_run(name, sites, schedule):
         for d in range(4):
             site = f", site: {sites[d]}" if sites else ""
             file.write(f"  - {{name: device-{d}, threads: 1, memory: 1GiB{site}}}\n")
-    subprocess.run([SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "--allocate", "even", "-o", name, "--dim", "batch=8", "--dim",
-                    f"seq={SEQUENCE}", "--microbatches", "4", "--schedule", schedule], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "--allocate", "even", "-o", name, "--dim", "batch=8",
+                    *(options or ["--dim", f"seq={SEQUENCE}"]), "--microbatches", "4", "--schedule", schedule], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def set_addresses(name, sites, relay_of=None):
@@ -144,6 +158,7 @@ def set_addresses(name, sites, relay_of=None):
 
 
 def start(name, site, options):
+    """`options` come last, and so count."""
     output = open(f"{name}-{site}.out", "ab")
     command = [f"{name}/{site}/train", "--data", "data", "--log", f"{name}-{site}.csv", "--clip", "1", "--seed", "4",
                "--checkpoint", f"{name}-{site}.kept", "--audit", f"{name}-{site}.audit", *options]
@@ -219,16 +234,21 @@ def losses(path):
     return found
 
 
-def check_same(name, sites, steps):
+def run_alone(name, *options):
+    subprocess.run([f"{name}/train", "--data", "data", "--log", f"{name}.csv", "--clip", "1", "--seed", "4", "--checkpoint", f"{name}.kept",
+                    "--quiet", *options], check=True, stdin=subprocess.DEVNULL)
+
+
+def check_same(name, sites, steps, one="one"):
     """Against the run in one site: losses and the bytes of what was kept."""
     first = min(sites)
-    expected, found = losses("one.csv"), losses(f"{name}-{first}.csv")
+    expected, found = losses(f"{one}.csv"), losses(f"{name}-{first}.csv")
     assert len(expected) >= steps
     for step in range(1, steps + 1):
         assert found[str(step)] == expected[str(step)], f"{name}: step {step}: {found[str(step)]}, not {expected[str(step)]}"
     for rank, site in enumerate(sites):
         part = f"step-{steps:08d}/rank-{rank:02d}.safetensors"
-        same = open(f"{name}-{site}.kept/{part}", "rb").read() == open(f"one.kept/{part}", "rb").read()
+        same = open(f"{name}-{site}.kept/{part}", "rb").read() == open(f"{one}.kept/{part}", "rb").read()
         assert same, f"{name}: {part} differs"
 
 
@@ -350,6 +370,28 @@ def test_schedules():
         check_same(name, sites, 4)
 
 
+def test_packed():
+    """Rows that share lines, with and without codecs, at three sites: the bits of one site, and no step sends more than it has."""
+    packed = ["--dim", f"seq=auto:{SEQUENCE}", "--lengths", "packed-data"]
+    run = ["--data", "packed-data", "--eval-data", "packed-data", "--steps", "4", "--checkpoint-every", "4"]
+    found = []
+    for codec in "lossless", "q8":
+        one, name = f"one-{codec}", f"packed-{codec}"
+        compile_run(one, "", "1f1b", *packed, "--codec", codec)
+        compile_run(name, "abbc", "1f1b", *packed, "--codec", codec)
+        run_alone(one, *run)
+        run_sites(name, "abbc", run)
+        check_same(name, "abbc", 4, one)
+        plan = json.load(open(f"{name}/plan.json"))
+        assert {crossing["codec"] for crossing in plan["crossings_between_sites"] if crossing["dtype"] == "f32"} == {
+            "none" if codec == "lossless" else codec}, plan["crossings_between_sites"]
+        for audit in check_audits(name, "abbc").values():
+            assert audit["steps"] == 4 and audit["evaluated_batches"] > 0, audit
+            assert audit["microbatches"] < 4 * plan["microbatches"], "no step left a micro-batch out"
+        found.append(losses(f"{one}.csv"))
+    assert found[0] != found[1], "the codec changed nothing"
+
+
 def test_cut():
     """In the middle of a run the link between a and the others is cut, until they have noticed."""
     def mend(relay, processes):
@@ -391,14 +433,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sites-") as folder:
         os.chdir(folder)
         write_data()
+        write_packed_data()
         for site in "abc":
             subprocess.run([SKYCC, "key", site], check=True, stdout=subprocess.DEVNULL)
         compile_run("one", "", "1f1b")
-        subprocess.run(["one/train", "--data", "data", "--log", "one.csv", "--clip", "1", "--seed", "4", "--steps", "12",
-                        "--checkpoint", "one.kept", "--checkpoint-every", "4", "--quiet"], check=True, stdin=subprocess.DEVNULL)
+        run_alone("one", "--steps", "12", "--checkpoint-every", "4")
         test_schedules()
         test_audits()
         test_audit_goes_on()
+        test_packed()
         test_cut()
         test_killed()
         print("sites: three schedules, a cut and a killed site gave the same bits as one site")
