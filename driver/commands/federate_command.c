@@ -18,13 +18,10 @@ typedef struct Federate {
     OutputDirectory directory;
 } Federate;
 
-/* Files that federation.yaml names lie beside it. */
 static const char *cluster_of(Federate *federate, int site)
 {
-    const char *cluster = federate->federation.sites[site].cluster, *file = federate->options->federation;
-    const char *slash = strrchr(file, '/');
-    if (*cluster == '/' || !slash) return cluster;
-    return arena_format(&federate->arena, "%.*s/%s", (int)(slash - file), file, cluster);
+    return federation_cluster(&federate->arena, federate->options->federation,
+                              federate->federation.sites[site].cluster);
 }
 
 static ModelOptions load_options(const Federate *federate)
@@ -45,37 +42,19 @@ static bool make_start(Federate *federate, Diagnostics *diagnostics)
                                  diagnostics);
 }
 
-/* Rows of a step are whole micro-batches; --microbatches says how many where the site does not say its rows. */
-static bool settle_rows(Federate *federate, int site, int *microbatches, Diagnostics *diagnostics)
-{
-    FederationSite *member = &federate->federation.sites[site];
-    int64_t rows = federate->start.microbatch_rows, given = federate->options->plan.request.microbatches;
-    if (!member->rows_per_step && given < 1)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(federate->options->federation),
-                                 "give it rows_per_step, or all of them --microbatches N",
-                                 "site '%s' does not say how many rows it takes in a step", member->name);
-    if (member->rows_per_step % rows)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(federate->options->federation),
-                                 "--dim batch=N sets the rows of a micro-batch",
-                                 "rows_per_step of site '%s', %lld, is no multiple of the micro-batch's %lld rows",
-                                 member->name, (long long)member->rows_per_step, (long long)rows);
-    if (!member->rows_per_step) member->rows_per_step = rows * given;
-    *microbatches = (int)(member->rows_per_step / rows);
-    return true;
-}
-
 static const char *site_directory(Federate *federate, int site)
 {
     return arena_format(&federate->arena, "%s/%s", federate->directory.temporary,
                         federate->federation.sites[site].name);
 }
 
-static bool compile_site(Federate *federate, int site, int microbatches, Diagnostics *diagnostics)
+static bool compile_site(Federate *federate, int site, Diagnostics *diagnostics)
 {
     Options options = *federate->options;
     options.output = site_directory(federate, site);
     options.plan.cluster = cluster_of(federate, site);
-    options.plan.request.microbatches = microbatches;
+    options.plan.request.microbatches =
+        (int)(federate->federation.sites[site].rows_per_step / federate->start.microbatch_rows);
     options.quiet = true;
     return compile_command(&options, diagnostics) == EXIT_OK;
 }
@@ -120,11 +99,11 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
         !make_start(federate, diagnostics) ||
         !directory_create(&federate->directory, options->output, options->force, diagnostics))
         return false;
-    int *microbatches = arena_new_array(&federate->arena, int, (size_t)federation->site_count);
+    if (!federation_settle_rows(federation, options->federation, federate->start.microbatch_rows,
+                                options->plan.request.microbatches, diagnostics))
+        return false;
     for (int s = 0; s < federation->site_count; s++)
-        if (!settle_rows(federate, s, &microbatches[s], diagnostics)) return false;
-    for (int s = 0; s < federation->site_count; s++)
-        if (!compile_site(federate, s, microbatches[s], diagnostics)) return false;
+        if (!compile_site(federate, s, diagnostics)) return false;
     if (!federation_settle_steps(federation, (int64_t)federate->start.model.elements, federate->directory.temporary,
                                  diagnostics))
         return false;

@@ -1,4 +1,5 @@
 /* skycc plan: which layers run where, how long a step takes, and how good that provably is. */
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -58,9 +59,65 @@ static bool make_plan(const Options *options, PlannedModel *planned, Diagnostics
            plan_check_limit(&planned->plan, "the", options->fail_above, diagnostics);
 }
 
+/* ---- federations ---- */
+
+/* What names devices, or is about one plan. */
+static bool check_federation(const Options *options, Diagnostics *diagnostics)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } refused[] = {{options->plan.cluster, "--cluster"},
+                   {options->plan.profile, "--profile"},
+                   {options->costs, "--costs"},
+                   {options->plan.without.count, "--without"},
+                   {options->plan.pins.count, "--pin"},
+                   {options->plan.added.count, "--add"},
+                   {options->output, "--output"},
+                   {!isinf(options->fail_above), "--fail-above"},
+                   {options->report && strcmp(options->report, "html") == 0, "--report html"},
+                   {options->plan.request.microbatches == PLAN_MICROBATCHES_AUTO, "--microbatches auto"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].given)
+            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc plan -d CLUSTER.yaml makes one plan",
+                                     "%s says nothing about a federation's plans", refused[i].name);
+    return options->model || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
+                                               "skycc plan --help lists the options", "--federation needs a model");
+}
+
+static bool plan_federation(const Options *options, Diagnostics *diagnostics)
+{
+    FederationPlans plans = {0};
+    ModelOptions load = options->load;
+    Buffer buffer = {0};
+    load.train = load.import.no_weights = true;
+    load.seed = options->seed;
+    bool ok =
+        check_federation(options, diagnostics) &&
+        federation_plans_make(&plans, options->federation, &options->federation_wishes, options->model, &options->plan,
+                              &load, diagnostics) &&
+        (!options->simulation.sites ||
+         federation_plans_simulate(&plans, options->federation, &options->simulation, options->seed, diagnostics));
+    if (ok) {
+        proposal_print(&plans.proposal, options->report ? options->report : "text", &buffer);
+        ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
+        if (plans.proposal.proposed < 0)
+            ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_FILE(options->federation), NULL,
+                                   "no way to train on these sites fits them");
+    }
+    buffer_free(&buffer);
+    federation_plans_free(&plans);
+    return ok;
+}
+
 int plan_command(const Options *options, Diagnostics *diagnostics)
 {
     PlannedModel planned = {0};
+    if (options->federation) return plan_federation(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+    if (options->simulation.sites || options->federation_wishes.local_steps)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "--simulate-sites and --local-steps need --federation"),
+               EXIT_USAGE;
     bool ok = check(options, diagnostics) && make_plan(options, &planned, diagnostics);
     planned_model_free(&planned);
     return ok ? EXIT_OK : diagnostics->exit_code;

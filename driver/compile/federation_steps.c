@@ -1,6 +1,39 @@
 #include "driver/compile/federation_steps.h"
 
+#include <string.h>
+
 #include "partitioner/plan.h"
+
+const char *federation_cluster(Arena *arena, const char *file, const char *cluster)
+{
+    const char *slash = strrchr(file, '/');
+    if (*cluster == '/' || !slash) return cluster;
+    return arena_format(arena, "%.*s/%s", (int)(slash - file), file, cluster);
+}
+
+static bool settle_rows(FederationSite *site, const char *file, int64_t rows, int microbatches,
+                        Diagnostics *diagnostics)
+{
+    if (!site->rows_per_step && microbatches < 1)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file),
+                                 "give it rows_per_step, or all of them --microbatches N",
+                                 "site '%s' does not say how many rows it takes in a step", site->name);
+    if (site->rows_per_step % rows)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file),
+                                 "--dim batch=N sets the rows of a micro-batch",
+                                 "rows_per_step of site '%s', %lld, is no multiple of the micro-batch's %lld rows",
+                                 site->name, (long long)site->rows_per_step, (long long)rows);
+    if (!site->rows_per_step) site->rows_per_step = rows * microbatches;
+    return true;
+}
+
+bool federation_settle_rows(Federation *federation, const char *file, int64_t rows, int microbatches,
+                            Diagnostics *diagnostics)
+{
+    for (int s = 0; s < federation->site_count; s++)
+        if (!settle_rows(&federation->sites[s], file, rows, microbatches, diagnostics)) return false;
+    return true;
+}
 
 MeetingRules federation_meeting_rules(const Federation *federation, int64_t elements, int64_t states)
 {

@@ -76,8 +76,7 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
                              load->loss);
 }
 
-/* What a report calls the model: its file's name without folders and suffix. */
-static const char *model_name(Arena *arena, const char *path)
+const char *planned_model_name(Arena *arena, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     return arena_string_n(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
@@ -90,7 +89,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
     if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
     if (!model_costs(&planned->costs, &planned->model.graph, planned->model.bf16_products, &planned->cluster,
                      options->profile ? &planned->profile : NULL,
-                     model_name(&planned->model.graph.arena, planned->path),
+                     planned_model_name(&planned->model.graph.arena, planned->path),
                      hash_format(planned->model.imported.onnx.hash, hash),
                      planned->most_microbatches          ? planned->most_microbatches
                      : options->request.microbatches > 0 ? options->request.microbatches

@@ -38,6 +38,8 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
                         const ModelOptions *load, Diagnostics *diagnostics);
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
+/* What a report calls the model: its file's name without folders and suffix. */
+const char *planned_model_name(Arena *arena, const char *path);
 /* Says on standard error what was decided about rows of several lengths, unless all have one. */
 void planned_model_tell_packing(const PlannedModel *planned, bool quiet);
 /* --fail-above: whether the plan is as fast as the user wants it (EXIT_BAD_INPUT). `called` is "the" or says whose the

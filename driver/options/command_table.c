@@ -34,8 +34,10 @@ const CommandText command_texts[COMMAND_COUNT] = {
     [COMMAND_PLAN] =
         {"plan",
          "assign layers to devices and prove how good that is",
-         {"skycc plan MODEL.onnx -d CLUSTER.yaml [options]", "skycc plan --costs COSTS.json [options]"},
-         "Assigns the layers of a model to the devices of a cluster and proves how good the assignment is.\n"},
+         {"skycc plan MODEL.onnx -d CLUSTER.yaml [options]", "skycc plan --costs COSTS.json [options]",
+          "skycc plan MODEL.onnx --federation FEDERATION.yaml [options]"},
+         "Assigns the layers of a model to the devices of a cluster and proves how good the assignment is. Of a "
+         "federation it\ncompares one pipeline over all sites, a replica at each, and groups of sites as replicas.\n"},
     [COMMAND_EXPLAIN] = {"explain",
                          "a plan in words, beside the trace of a run",
                          {"skycc explain PLAN.json [--trace TRACE.json]"},

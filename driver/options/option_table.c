@@ -162,12 +162,25 @@ static const Option rows[] = {
      .help = "the vocabulary is cased: keep capitals and accents"},
 
     /* Federations */
-    {"federation", 'c', "FILE", FEDERATE, OPTION_FILE, FIELD(federation), .required = FEDERATE,
+    {"federation", 'c', "FILE", FEDERATE | PLAN, OPTION_FILE, FIELD(federation), .required = FEDERATE,
      .help = "the sites, their cluster files and how they meet (federation.yaml)",
-     .detail = "The sites, their cluster files and how they meet; see *FILES*."},
+     .detail = "The sites, their cluster files and how they meet; see *FILES*. *skycc plan* compares then what these "
+               "sites may do: one pipeline over all, a replica at each, groups of sites that are replicas."},
+    {"simulate-sites", 0, "N", PLAN, OPTION_INTEGER, 2, SIMULATE_MOST_SITES, FIELD(simulation.sites),
+     .help = "with --federation: also simulate rounds of so many sites like those given",
+     .detail = "With *--federation*: also simulate rounds of so many sites like those given, with one coordinator and "
+               "with trees of them. What is random depends on *--seed*."},
+    {"simulate-rounds", 0, "N", PLAN, OPTION_INTEGER, 1, SIMULATE_MOST_ROUNDS, FIELD(simulation.rounds),
+     .initial = "20", .help = "simulated rounds (default 20)"},
+    {"simulate-dropout", 0, "P", PLAN, OPTION_NUMBER, 0, 0.3, FIELD(simulation.dropout), .initial = "0.02",
+     .help = "how likely a site vanishes from a simulated round (default 0.02)"},
+    {"simulate-spread", 0, "S", PLAN, OPTION_NUMBER, 0, 2, FIELD(simulation.spread), .initial = "0.2",
+     .help =
+         "how unequal simulated sites of one kind are: the standard deviation of the logarithm of their speeds, and "
+         "again in every round (default 0.2)"},
     {"rounds", 0, "N", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.rounds),
      .help = "meetings, whatever federation.yaml says"},
-    {"local-steps", 0, "N|auto", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),
+    {"local-steps", 0, "N|auto", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),
      .choices = OPTION_WORDS("auto"), .read = read_local_steps,
      .help = "steps of each site between two meetings, whatever federation.yaml says; auto: as few as leave 95% of the "
              "time for training",
@@ -313,9 +326,10 @@ static const Option rows[] = {
          "*normal:*_STD_ draws the initial weights, by parameter name, instead of taking the model's, which may then "
          "be absent: matrices are normal with that standard deviation, vectors 0, except those that scale (the "
          "gains of normalisations), which are 1; *none* takes the model's (default)."},
-    {"seed", 0, "N", BERT | COMPILE | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY,
+    {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY,
      FIELD(seed), .initial = "0",
-     .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out"},
+     .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out, "
+             "sites that are simulated"},
     {"clip", 0, "X", COMPILE | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(clip), .initial = "1",
      .help = "what DIR/train clips the norm of the gradient at (default 1; 0: not at all)",
      .detail =

@@ -6,9 +6,9 @@
 #define DRIVER_OPTIONS_OPTIONS_H
 
 #include "base/options.h"
+#include "driver/compile/federation_plans.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
-#include "federation/federation.h"
 #include "frontend/huggingface/head.h"
 #include "frontend/text/text_dataset.h"
 #include "models/bert.h"
@@ -71,6 +71,7 @@ typedef struct Options {
     const char *key; /* the name of a pair of keys; of coordinate the file of the secret one */
     const char *federation, *listen, *csv;
     FederationWishes federation_wishes;
+    SimulationWishes simulation;
 } Options;
 
 typedef struct CommandText {

@@ -1,0 +1,34 @@
+/* A federation's ways to train, each planned: what `skycc plan --federation` compares. */
+#ifndef DRIVER_COMPILE_FEDERATION_PLANS_H
+#define DRIVER_COMPILE_FEDERATION_PLANS_H
+
+#include "driver/compile/plan_model.h"
+#include "federation/planning/proposal.h"
+
+typedef struct SimulationWishes {
+    int sites; /* 0: nothing is simulated */
+    int rounds;
+    double dropout, spread;
+} SimulationWishes;
+
+typedef struct FederationPlans {
+    Federation federation;
+    Proposal proposal;
+    /* Of the making. */
+    PlannedModel planned; /* the model */
+    Cluster *clusters;    /* [site] */
+    GroupPlan **known;    /* plans of groups, each made once */
+    size_t known_count, known_capacity;
+    double *seconds; /* between sites, of what crosses a cut in the middle of the model */
+} FederationPlans;
+
+/* Plans every group of sites of every way that is considered, with the planner's request of `options`. What does not fit
+ * is said where it stands; that nothing fits is no error here (proposal.proposed). Free it in any case. */
+bool federation_plans_make(FederationPlans *plans, const char *file, const FederationWishes *wishes, const char *model,
+                           const PlanModelOptions *options, const ModelOptions *load, Diagnostics *diagnostics);
+/* Rounds of many such sites, each a replica, with one coordinator and with trees of them, with masks and without. */
+bool federation_plans_simulate(FederationPlans *plans, const char *file, const SimulationWishes *wishes, uint64_t seed,
+                               Diagnostics *diagnostics);
+void federation_plans_free(FederationPlans *plans);
+
+#endif

@@ -1,0 +1,310 @@
+/* Proposals for people, and as JSON ("skycc.federation-plan/1"). */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "federation/aggregate/sum_messages.h"
+#include "federation/planning/proposal.h"
+
+enum { NAME_BYTES = 60 };
+
+const char *candidate_name(const Candidate *candidate, const Federation *federation, Arena *arena)
+{
+    Buffer name = {0};
+    for (int g = 0; g < candidate->grouping.count && name.size < NAME_BYTES; g++) {
+        if (g) buffer_print(&name, " | ");
+        for (int s = 0, before = 0; s < federation->site_count && name.size < NAME_BYTES; s++)
+            if (candidate->grouping.group[s] == g)
+                buffer_print(&name, "%s%s", before++ ? "+" : "", federation->sites[s].name);
+    }
+    const char *text = name.size < NAME_BYTES ? arena_string(arena, buffer_text(&name))
+                                              : arena_format(arena, "%.*s... (%d replicas)", NAME_BYTES,
+                                                             buffer_text(&name), candidate->grouping.count);
+    buffer_free(&name);
+    return text;
+}
+
+static const char *end_name(const Federation *federation, int end)
+{
+    return end == federation->site_count ? "coordinator" : federation->sites[end].name;
+}
+
+/* ---- text ---- */
+
+static void text_candidate(const Proposal *proposal, int number, Buffer *buffer, Arena *arena)
+{
+    const Candidate *candidate = &proposal->candidates[number];
+    const char *name = candidate_name(candidate, proposal->federation, arena);
+    double bytes = 0;
+    buffer_print(buffer, "%c ", number == proposal->proposed ? '*' : ' ');
+    if (candidate->why_not) {
+        buffer_print(buffer, "%47s  %s: %s\n", "-", name, candidate->why_not);
+        return;
+    }
+    for (int t = 0; t < candidate->traffic_count; t++) bytes += candidate->traffic[t].bytes;
+    buffer_print(buffer, "%10.4g %10.4g", candidate->row_s * 1e3, 1 / candidate->row_s);
+    if (candidate->steps)
+        buffer_print(buffer, " %7lld %6.2g%%", (long long)candidate->steps, 100 * candidate->meeting);
+    else
+        buffer_print(buffer, " %7s %7s", "-", "-");
+    buffer_print(buffer, " %5.3g%% %9.4g  %s%s\n", 100 * candidate->utilisation, bytes / 1e9, name,
+                 candidate->rows_leave ? " (rows leave their sites)" : "");
+}
+
+static void text_links(const Proposal *proposal, Buffer *buffer)
+{
+    const Candidate *candidate = &proposal->candidates[proposal->proposed];
+    buffer_print(buffer, "\nwhat crosses then, in a day:\n");
+    for (int t = 0; t < candidate->traffic_count; t++)
+        buffer_print(buffer, "%12.4g GB  %s -> %s\n", candidate->traffic[t].bytes / 1e9,
+                     end_name(proposal->federation, candidate->traffic[t].from),
+                     end_name(proposal->federation, candidate->traffic[t].to));
+}
+
+static void text_groups(const Proposal *proposal, Buffer *buffer)
+{
+    const Candidate *candidate = &proposal->candidates[proposal->proposed];
+    buffer_print(buffer, "\nits replicas:\n");
+    for (int g = 0; g < candidate->grouping.count; g++) {
+        const GroupPlan *group = candidate->groups[g];
+        buffer_print(buffer, "  ");
+        for (int s = 0; s < group->site_count; s++)
+            buffer_print(buffer, "%s%s", s ? "+" : "", proposal->federation->sites[group->sites[s]].name);
+        buffer_print(buffer, ": %lld rows in %.4g s on %d of %d devices%s%s\n", (long long)group->rows, group->step_s,
+                     group->used, group->devices, group->proven ? ", proven optimal" : "",
+                     candidate->grouping.count > 1 && g == candidate->slowest ? "; rounds wait for it" : "");
+    }
+}
+
+static void text_considered(const Proposal *proposal, Buffer *buffer)
+{
+    if (proposal->all_tried)
+        buffer_print(buffer, "considered: every way to divide the sites whose groups links join (%d)\n",
+                     proposal->count);
+    else
+        buffer_print(
+            buffer,
+            "considered: %d ways to divide the sites, of those that links suggest: groups joined by links of at least "
+            "some speed%s\n",
+            proposal->count, proposal->left_out ? ", of many speeds those between which they differ most" : "");
+    bool any_short = false;
+    for (int c = 0; c < proposal->count; c++) any_short |= proposal->candidates[c].why_not != NULL;
+    if (!proposal->all_tried && any_short)
+        buffer_print(buffer,
+                     "and, if the model is too large for a site: sites that need each other, by the fastest links\n");
+}
+
+static void text_simulated(const Proposal *proposal, Buffer *buffer)
+{
+    const SimulationRequest *request = &proposal->simulated[0].request;
+    buffer_print(
+        buffer,
+        "\n%d sites like these, simulated: %d rounds of %lld steps, %.3g%% vanish from a round, speeds spread by "
+        "%.3g, seed %llu\n%-22s %8s %9s %9s %6s %6s %9s %6s %9s %9s\n",
+        request->sites, request->rounds, (long long)request->steps, 100 * request->dropout, request->spread,
+        (unsigned long long)request->seed, "coordinators", "members", "round s", "worst s", "train%", "lost%", "cpu s",
+        "line%", "GB in", "GB held");
+    for (int i = 0; i < proposal->simulated_count; i++) {
+        const SimulatedRounds *rounds = &proposal->simulated[i];
+        buffer_print(buffer, "%6d %-15s %8d %9.4g %9.4g %6.3g %6.3g %9.4g %6.3g %9.4g %9.4g%s\n", rounds->coordinators,
+                     rounds->request.secure ? "secure" : "plain", rounds->most_members, rounds->round_s,
+                     rounds->worst_round_s, 100 * rounds->training, 100 * rounds->lost, rounds->coordinator_s,
+                     100 * rounds->line_share, rounds->bytes_in / 1e9, rounds->memory_bytes / 1e9,
+                     rounds->most_members > SUM_MOST_SITES ? "  (more members than a sum has room for)" : "");
+    }
+}
+
+static void proposal_text(const Proposal *proposal, Buffer *buffer)
+{
+    Arena arena = {0};
+    buffer_print(buffer, "%s: %lld trained values, %lld rows a micro-batch, %s aggregation, %lld fragment%s\n",
+                 proposal->model, (long long)proposal->elements, (long long)proposal->microbatch_rows,
+                 proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments,
+                 proposal->rules.fragments > 1 ? "s" : "");
+    text_considered(proposal, buffer);
+    buffer_print(buffer, "\n  %10s %10s %7s %7s %6s %9s  replicas\n", "ms/row", "rows/s", "steps", "meeting", "use",
+                 "GB/day");
+    for (int c = 0; c < proposal->count; c++) text_candidate(proposal, c, buffer, &arena);
+    if (proposal->proposed >= 0) {
+        const Candidate *best = &proposal->candidates[proposal->proposed];
+        buffer_print(buffer, "\nproposed: %s, for %s\n", candidate_name(best, proposal->federation, &arena),
+                     proposal->why);
+        if (best->rows_leave && proposal->keeping >= 0)
+            buffer_print(buffer,
+                         "  its groups train on rows that leave their sites; where these may not: %s, %.3g%% more time "
+                         "a row\n",
+                         candidate_name(&proposal->candidates[proposal->keeping], proposal->federation, &arena),
+                         100 * (proposal->candidates[proposal->keeping].row_s / best->row_s - 1));
+        else if (best->rows_leave)
+            buffer_print(buffer, "  its groups train on rows that leave their sites\n");
+        buffer_print(buffer,
+                     "  a row trained apart may teach less than one of a larger common batch: not counted here\n");
+        text_groups(proposal, buffer);
+        if (best->traffic_count) text_links(proposal, buffer);
+    } else {
+        buffer_print(buffer, "\nproposed: none, %s\n", proposal->why);
+    }
+    if (proposal->simulated_count) text_simulated(proposal, buffer);
+    arena_free(&arena);
+}
+
+/* ---- JSON ---- */
+
+static const char *truth(bool value) { return value ? "true" : "false"; }
+
+static void json_number(Buffer *buffer, const char *key, double value)
+{
+    buffer_print(buffer, ",\"%s\":", key);
+    json_print_number(buffer, value);
+}
+
+static void json_text(Buffer *buffer, const char *key, const char *value)
+{
+    buffer_print(buffer, ",\"%s\":", key);
+    json_print_string(buffer, value);
+}
+
+static void json_names(Buffer *buffer, const Federation *federation, const GroupPlan *group)
+{
+    buffer_print(buffer, "[");
+    for (int s = 0; s < group->site_count; s++) {
+        if (s) buffer_print(buffer, ",");
+        json_print_string(buffer, federation->sites[group->sites[s]].name);
+    }
+    buffer_print(buffer, "]");
+}
+
+static void json_group(Buffer *buffer, const Federation *federation, const GroupPlan *group)
+{
+    buffer_print(buffer, "{\"sites\":");
+    json_names(buffer, federation, group);
+    buffer_print(buffer, ",\"fits\":%s", truth(!group->why_not));
+    if (group->why_not) {
+        json_text(buffer, "why_not", group->why_not);
+    } else {
+        buffer_print(buffer, ",\"rows\":%lld,\"devices\":%d,\"used\":%d,\"proven_optimal\":%s", (long long)group->rows,
+                     group->devices, group->used, truth(group->proven));
+        json_number(buffer, "step_s", group->step_s);
+    }
+    buffer_print(buffer, "}");
+}
+
+static void json_links(Buffer *buffer, const Federation *federation, const Candidate *candidate)
+{
+    buffer_print(buffer, ",\"links\":[");
+    for (int t = 0; t < candidate->traffic_count; t++) {
+        buffer_print(buffer, "%s{\"from\":", t ? "," : "");
+        json_print_string(buffer, end_name(federation, candidate->traffic[t].from));
+        json_text(buffer, "to", end_name(federation, candidate->traffic[t].to));
+        json_number(buffer, "bytes_per_day", candidate->traffic[t].bytes);
+        buffer_print(buffer, "}");
+    }
+    buffer_print(buffer, "]");
+}
+
+static void json_candidate(Buffer *buffer, const Proposal *proposal, const Candidate *candidate)
+{
+    buffer_print(buffer, "{\"replicas\":[");
+    for (int g = 0; g < candidate->grouping.count; g++) {
+        if (g) buffer_print(buffer, ",");
+        json_group(buffer, proposal->federation, candidate->groups[g]);
+    }
+    buffer_print(buffer, "],\"fits\":%s,\"rows_leave\":%s", truth(!candidate->why_not), truth(candidate->rows_leave));
+    if (candidate->why_not) {
+        json_text(buffer, "why_not", candidate->why_not);
+    } else {
+        if (candidate->steps)
+            buffer_print(buffer, ",\"local_steps\":%lld", (long long)candidate->steps);
+        else
+            buffer_print(buffer, ",\"local_steps\":null");
+        json_number(buffer, "round_s", candidate->round_s);
+        json_number(buffer, "row_s", candidate->row_s);
+        json_number(buffer, "meeting_share", candidate->meeting);
+        json_number(buffer, "utilisation", candidate->utilisation);
+        buffer_print(buffer, ",\"slowest\":%d", candidate->slowest);
+        json_links(buffer, proposal->federation, candidate);
+    }
+    buffer_print(buffer, "}");
+}
+
+static void json_assumed(Buffer *buffer, const MeetingCosts *costs)
+{
+    buffer_print(buffer, ",\n \"assumed\":{\"round_trips\":%d,\"plain_phases\":%d,\"secure_phases\":%d",
+                 costs->round_trips, costs->plain_phases, costs->secure_phases);
+    json_number(buffer, "start_s", costs->start_s);
+    json_number(buffer, "storage_Bps", costs->storage_Bps);
+    json_number(buffer, "update_s_per_byte", costs->update_s);
+    json_number(buffer, "mask_s_per_byte", costs->mask_s);
+    json_number(buffer, "sum_s_per_byte", costs->sum_s);
+    buffer_print(buffer, "}");
+}
+
+static void json_rounds(Buffer *buffer, const SimulatedRounds *rounds)
+{
+    const SimulationRequest *request = &rounds->request;
+    buffer_print(buffer,
+                 "{\"sites\":%d,\"rounds\":%d,\"seed\":%llu,\"local_steps\":%lld,\"branch\":%d,\"secure\":%s,"
+                 "\"coordinators\":%d,\"levels\":%d,\"members\":%d,\"possible\":%s",
+                 request->sites, request->rounds, (unsigned long long)request->seed, (long long)request->steps,
+                 request->branch, truth(request->secure), rounds->coordinators, rounds->levels, rounds->most_members,
+                 truth(rounds->most_members <= SUM_MOST_SITES));
+    json_number(buffer, "dropout", request->dropout);
+    json_number(buffer, "spread", request->spread);
+    json_number(buffer, "timeout_s", request->timeout_s);
+    json_number(buffer, "round_s", rounds->round_s);
+    json_number(buffer, "worst_round_s", rounds->worst_round_s);
+    json_number(buffer, "training_share", rounds->training);
+    json_number(buffer, "lost_share", rounds->lost);
+    json_number(buffer, "restarts", rounds->restarts);
+    json_number(buffer, "coordinator_s", rounds->coordinator_s);
+    json_number(buffer, "line_share", rounds->line_share);
+    json_number(buffer, "bytes_in", rounds->bytes_in);
+    json_number(buffer, "bytes_out", rounds->bytes_out);
+    json_number(buffer, "memory_bytes", rounds->memory_bytes);
+    buffer_print(buffer, "}");
+}
+
+static void json_place(Buffer *buffer, const char *key, int place)
+{
+    if (place >= 0)
+        buffer_print(buffer, ",\n \"%s\":%d", key, place);
+    else
+        buffer_print(buffer, ",\n \"%s\":null", key);
+}
+
+static void proposal_json(const Proposal *proposal, Buffer *buffer)
+{
+    buffer_print(buffer, "{\"format\":\"skycc.federation-plan/1\",\n \"model\":");
+    json_print_string(buffer, proposal->model);
+    buffer_print(
+        buffer,
+        ",\n \"elements\":%lld,\"microbatch_rows\":%lld,\"aggregate\":\"%s\",\"fragments\":%lld,\n \"all_tried\":%s,"
+        "\"speeds_left_out\":%d",
+        (long long)proposal->elements, (long long)proposal->microbatch_rows,
+        proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments, truth(proposal->all_tried),
+        proposal->left_out);
+    json_assumed(buffer, &proposal->rules.costs);
+    buffer_print(buffer, ",\n \"candidates\":[");
+    for (int c = 0; c < proposal->count; c++) {
+        buffer_print(buffer, "%s\n  ", c ? "," : "");
+        json_candidate(buffer, proposal, &proposal->candidates[c]);
+    }
+    buffer_print(buffer, "]");
+    json_place(buffer, "proposed", proposal->proposed);
+    json_place(buffer, "rows_stay", proposal->keeping);
+    json_text(buffer, "why", proposal->why);
+    buffer_print(buffer, ",\n \"simulated\":[");
+    for (int i = 0; i < proposal->simulated_count; i++) {
+        buffer_print(buffer, "%s\n  ", i ? "," : "");
+        json_rounds(buffer, &proposal->simulated[i]);
+    }
+    buffer_print(buffer, "]}\n");
+}
+
+void proposal_print(const Proposal *proposal, const char *form, Buffer *buffer)
+{
+    if (strcmp(form, "json") == 0)
+        proposal_json(proposal, buffer);
+    else
+        proposal_text(proposal, buffer);
+}
