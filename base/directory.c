@@ -33,7 +33,7 @@ static void entries_free(Entries *entries)
     free(entries->items);
 }
 
-static char *join(const char *directory, const char *name)
+char *directory_join(const char *directory, const char *name)
 {
     Buffer path = {0};
     buffer_print(&path, "%s/%s", directory, name);
@@ -43,7 +43,7 @@ static char *join(const char *directory, const char *name)
 /* The list as text, ended by a zero byte; NULL if there is none that skycc wrote. */
 static char *read_list(const char *directory)
 {
-    char *path = join(directory, DIRECTORY_LIST), *text = NULL;
+    char *path = directory_join(directory, DIRECTORY_LIST), *text = NULL;
     Diagnostics ignored = {0};
     MappedFile file;
     if (file_map(&file, path, &ignored)) {
@@ -112,10 +112,10 @@ static char *first_stranger(const Entries *entries, const char *directory)
         if (!entry->own) stranger = strdup(entry->name);
         if (!entry->own && !stranger) memory_exhausted();
         if (!entry->nested) continue;
-        char *path = join(directory, entry->name);
+        char *path = directory_join(directory, entry->name);
         Entries inner;
         char *found = list_entries(path, &inner) ? first_stranger(&inner, path) : strdup("?");
-        if (found) stranger = join(entry->name, found);
+        if (found) stranger = directory_join(entry->name, found);
         free(found);
         free(path);
         entries_free(&inner);
@@ -175,13 +175,13 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
     buffer_print(&text, "%s", list_head);
     bool ok = true;
     for (size_t i = 0; i < entries.count && ok; i++) {
-        char *inner = join(directory, entries.items[i].name);
+        char *inner = directory_join(directory, entries.items[i].name);
         bool nested = is_directory(inner);
         if (nested) ok = write_list(inner, diagnostics);
         buffer_print(&text, "%s%s\n", entries.items[i].name, nested ? "/" : "");
         free(inner);
     }
-    char *path = join(directory, DIRECTORY_LIST);
+    char *path = directory_join(directory, DIRECTORY_LIST);
     ok = ok && file_write_part(path, text.bytes, text.size, diagnostics);
     free(path);
     buffer_free(&text);
@@ -199,7 +199,7 @@ static bool move_others(const char *from, const char *to, char **stuck)
     bool ok = list_entries(from, &entries);
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
-        char *old_path = join(from, entry->name), *new_path = join(to, entry->name);
+        char *old_path = directory_join(from, entry->name), *new_path = directory_join(to, entry->name);
         if (entry->nested)
             ok = move_others(old_path, new_path, stuck);
         else if (!entry->own)
@@ -218,7 +218,7 @@ static void remove_own(const char *directory)
     Entries entries;
     if (!list_entries(directory, &entries)) return;
     for (size_t i = 0; i < entries.count; i++) {
-        char *path = join(directory, entries.items[i].name);
+        char *path = directory_join(directory, entries.items[i].name);
         if (entries.items[i].nested)
             remove_own(path);
         else if (entries.items[i].own)
@@ -236,8 +236,8 @@ static bool check_names(const char *former, const char *temporary, const char *c
     bool ok = list_entries(former, &entries) || file_error(diagnostics, called, "cannot list");
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
-        char *path = join(temporary, entry->name), *inner = join(former, entry->name);
-        char *inner_called = join(called, entry->name);
+        char *path = directory_join(temporary, entry->name), *inner = directory_join(former, entry->name);
+        char *inner_called = directory_join(called, entry->name);
         bool there = access(path, F_OK) == 0;
         if (entry->nested && there && is_directory(path))
             ok = check_names(inner, path, inner_called, diagnostics);
@@ -323,7 +323,7 @@ char *directory_place(const OutputDirectory *directory, const char *path)
     char *name = without_trailing_slashes(directory->path);
     size_t length = strlen(name);
     bool inside = strncmp(path, name, length) == 0 && path[length] == '/' && !strchr(path + length + 1, '/');
-    char *place = inside ? join(directory->temporary, path + length + 1) : strdup(path);
+    char *place = inside ? directory_join(directory->temporary, path + length + 1) : strdup(path);
     if (!place) memory_exhausted();
     free(name);
     return place;

@@ -17,6 +17,9 @@ typedef struct OutputDirectory {
     char *temporary; /* write into this one */
 } OutputDirectory;
 
+/* DIRECTORY/NAME; free() it. */
+char *directory_join(const char *directory, const char *name);
+
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics);
 /* Where to write a file, before the commit, that is to be called `path` behind it, which may lie in the directory or
  * elsewhere. free() it. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/parts.h"
+#include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/checkpoint_files.h"
 
 /* Whether it was not trained: then its value may not even be there. */

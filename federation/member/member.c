@@ -8,6 +8,7 @@
 
 #include "federation/aggregate/fixed_point.h"
 #include "federation/outer/privacy.h"
+#include "runtime/storage/checkpoint_directory.h"
 
 enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
 
 /* ---- Names ---- */

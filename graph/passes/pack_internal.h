@@ -65,6 +65,15 @@ bool layout_is_merged(const Layout *layout); /* slots are counted through all li
  * *parts_slots then says whether moving the slots behind the lines first would help. */
 bool layout_reshape(const Layout *from, const Shape *shape, Layout *to, bool *parts_slots);
 
+static inline const Layout *pack_layout_of(const Packer *packer, int input)
+{
+    return &packer->layouts[packer->node.inputs[input]];
+}
+static inline const Shape *pack_shape_before(const Packer *packer, int input)
+{
+    return &packer->shapes[packer->node.inputs[input]];
+}
+
 /* ---- pack_rows.c: the table of layouts ---- */
 
 /* A value that packing made becomes an input that rules may read. */
@@ -119,6 +128,22 @@ void pack_set_layout(Packer *packer, int output, const Layout *layout);
 void pack_push(Packer *packer);
 /* The node's first output is what the last node that was added made. */
 void pack_become(Packer *packer, const Packed *result);
+/* Appends packer->node, whose output has that layout. */
+bool pack_finish(Packer *packer, const Layout *layout);
+/* The node reads this value in place of its input. */
+void pack_replace_input(Packer *packer, int input, const Packed *by);
+
+/* ---- pack_alike.c ---- */
+
+/* An operator that takes elements in the same place. */
+bool pack_map(Packer *packer);
+/* The dimension of input `input` that broadcasts along `axis`; -1: none, or one of extent 1. */
+int pack_axis_of_input(const Packer *packer, int input, int rank, int axis);
+/* The layout of what inputs first ... first + count - 1 broadcast to, along dimensions 0 ... axes - 1. */
+bool pack_join(Packer *packer, int first, int count, int rank, int axes, Layout *joined);
+/* Input `i`, where what it is joined with counts lines and tokens in dimensions 0 ... axes - 1: cut where it is the same
+ * for all, and at the positions of the tokens where it depends on them. */
+bool pack_fit(Packer *packer, int i, const Layout *joined, int axes);
 
 /* ---- pack_dropout.c ---- */
 

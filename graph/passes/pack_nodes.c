@@ -20,12 +20,6 @@ bool pack_refuse(Packer *packer, const char *format, ...)
                              "rows of several lengths cannot be packed: %s", text);
 }
 
-static const Layout *layout_of(const Packer *packer, int input) { return &packer->layouts[packer->node.inputs[input]]; }
-static const Shape *shape_before(const Packer *packer, int input)
-{
-    return &packer->shapes[packer->node.inputs[input]];
-}
-
 void pack_set_layout(Packer *packer, int output, const Layout *layout)
 {
     ValueId value = packer->node.outputs[output];
@@ -84,179 +78,24 @@ static void set_shape_attribute(Packer *packer, const Shape *shape)
     }
 }
 
-static bool finish(Packer *packer, const Layout *layout)
+bool pack_finish(Packer *packer, const Layout *layout)
 {
     pack_set_layout(packer, 0, layout);
     pack_push(packer);
     return true;
 }
 
-static void replace_input(Packer *packer, int input, const Packed *by)
+void pack_replace_input(Packer *packer, int input, const Packed *by)
 {
     pack_note(packer, by);
     packer->node.inputs[input] = by->value;
-}
-
-/* ---- Elements in the same place ---- */
-
-/* The dimension of input `input` that broadcasts along `axis`; -1: none, or one of extent 1. */
-static int axis_of_input(const Packer *packer, int input, int rank, int axis)
-{
-    const Shape *shape = shape_before(packer, input);
-    int at = axis - (rank - shape->rank);
-    if (at < 0) return -1;
-    return shape->dim[at] > 1 || layout_labelled(layout_of(packer, input), at) ? at : -1;
-}
-
-/* Where one input counts slots with the lines, all do. */
-static void merge_alike(Packer *packer, int count)
-{
-    bool merged = false;
-    for (int i = 0; i < count; i++) merged |= layout_is_merged(layout_of(packer, i));
-    for (int i = 0; merged && i < count; i++) {
-        Packed x = {packer->node.inputs[i], *layout_of(packer, i)};
-        if (layout_find_kind(&x.layout, ATOM_SLOT) < 0 || layout_is_merged(&x.layout)) continue;
-        x = pack_merge_slots(packer, &x);
-        replace_input(packer, i, &x);
-    }
-}
-
-/* The layout of what inputs first ... first + count - 1 broadcast to, along dimensions 0 ... axes - 1. */
-static bool join(Packer *packer, int first, int count, int rank, int axes, Layout *joined)
-{
-    *joined = (Layout){.of_data = true, .rank = rank};
-    for (int axis = 0; axis < axes; axis++) {
-        int from = -1;
-        int64_t plain = 1;
-        for (int i = first; i < first + count; i++) {
-            if (!packer->node.inputs[i]) continue;
-            int at = axis_of_input(packer, i, rank, axis);
-            if (at < 0) continue;
-            plain = shape_before(packer, i)->dim[at];
-            if (!layout_labelled(layout_of(packer, i), at)) continue;
-            if (from >= 0 && !layout_same_axis(layout_of(packer, i), at, layout_of(packer, from),
-                                               axis_of_input(packer, from, rank, axis)))
-                return pack_refuse(packer, "brings values of tokens and of rows together");
-            from = i;
-        }
-        if (from >= 0)
-            layout_copy_axis(joined, axis, layout_of(packer, from), axis_of_input(packer, from, rank, axis));
-        else
-            layout_add_plain(joined, plain, axis);
-    }
-    return true;
-}
-
-/* An input that the rows have in common may depend on pairs of positions: then the dimension that no other input has
- * counts tokens, too. */
-static void find_pairs(Packer *packer, int first, int count, Layout *joined)
-{
-    for (int i = first; i < first + count; i++) {
-        ValueId input = packer->node.inputs[i];
-        if (!input) continue;
-        for (int axis = 0; axis < joined->rank; axis++) {
-            int key = axis_of_input(packer, i, joined->rank, axis);
-            if (key < 0 || layout_labelled(layout_of(packer, i), key) || layout_find(joined, axis, ATOM_TOKEN) < 0 ||
-                value_is_uniform(packer->graph, input, key))
-                continue;
-            for (int other = 0; other < joined->rank; other++) {
-                int query = axis_of_input(packer, i, joined->rank, other);
-                int atom = layout_find(joined, other, ATOM_PLAIN);
-                if (query < 0 || atom < 0 || joined->atoms[atom].extent != packer->form.longest ||
-                    layout_count_kind(joined, ATOM_TOKEN) > 1 || value_is_uniform(packer->graph, input, query) ||
-                    !value_is_toeplitz(packer->graph, input, query, key))
-                    continue;
-                joined->atoms[atom].kind = ATOM_TOKEN;
-                joined->atoms[atom].extent = packer->form.length;
-            }
-        }
-    }
-}
-
-/* Only the first index of a dimension along which the input is the same. */
-static void cut_input(Packer *packer, int i, int axis)
-{
-    const Layout *whole = layout_of(packer, i);
-    Packed cut = {pack_slice_axis(packer, packer->node.inputs[i], axis, 1), {.of_data = whole->of_data}};
-    cut.layout.rank = whole->rank;
-    for (int k = 0; k < whole->rank; k++)
-        if (k != axis) layout_copy_axis(&cut.layout, k, whole, k);
-    replace_input(packer, i, &cut);
-}
-
-/* Input `i`, where what it is joined with counts lines and tokens in dimensions 0 ... axes - 1: cut where it is the same
- * for all, and at the positions of the tokens where it depends on them. */
-static bool fit(Packer *packer, int i, const Layout *joined, int axes)
-{
-    int tokens[MAX_RANK], count = 0, rank = joined->rank;
-    for (int axis = 0; axis < axes; axis++) {
-        int at = axis_of_input(packer, i, rank, axis);
-        if (at < 0 || !layout_labelled(joined, axis) || layout_labelled(layout_of(packer, i), at)) continue;
-        if (value_is_uniform(packer->graph, packer->node.inputs[i], at))
-            cut_input(packer, i, at);
-        else if (layout_find(joined, axis, ATOM_TOKEN) < 0)
-            return pack_refuse(packer, "input %d is not the same for all rows, although it does not depend on data", i);
-        else
-            tokens[count++] = axis;
-    }
-    ValueId input = packer->node.inputs[i];
-    int lead = rank - shape_before(packer, i)->rank;
-    if (count == 0) return true;
-    if (count == 2 && value_is_toeplitz(packer->graph, input, tokens[0] - lead, tokens[1] - lead)) {
-        packer->node.inputs[i] = pack_widen_pairs(packer, input, tokens[0] - lead, tokens[1] - lead);
-        return true; /* nobody asks for its layout any more */
-    }
-    if (count > 1 || layout_of(packer, i)->of_data)
-        return pack_refuse(packer, "input %d depends on places in the sequence in a way that lines do not keep", i);
-    ValueId gathered = axes == rank ? pack_gather_positions(packer, input, tokens[0], joined) : 0;
-    if (gathered) packer->node.inputs[i] = gathered;
-    return gathered || pack_refuse(packer, "input %d depends on positions", i);
-}
-
-static bool is_zero(const Packer *packer, int input)
-{
-    const Value *value = graph_value(packer->graph, packer->node.inputs[input]);
-    if (value->role != ROLE_CONSTANT) return false;
-    for (int64_t i = 0; i < shape_elements(&value->shape); i++)
-        if (element_as_double(value->dtype, value->data, i) != 0) return false;
-    return true;
-}
-
-/* Whether the result is 0 wherever inputs that are zero outside of rows are. */
-static bool keeps_blocks(const Packer *packer)
-{
-    bool a = layout_of(packer, 0)->in_blocks, b = packer->node.input_count > 1 && layout_of(packer, 1)->in_blocks;
-    switch (packer->node.op) {
-    case OP_Identity:
-    case OP_Cast:
-    case OP_Neg:
-    case OP_Div: return a;
-    case OP_Mul: return a || b;
-    case OP_Add:
-    case OP_Sub: return a && b;
-    case OP_Where: return (b || is_zero(packer, 1)) && (layout_of(packer, 2)->in_blocks || is_zero(packer, 2));
-    default: return false;
-    }
-}
-
-static bool pack_map(Packer *packer)
-{
-    Layout joined;
-    int count = packer->node.input_count, rank = packer->shapes[packer->node.outputs[0]].rank;
-    merge_alike(packer, count);
-    if (!join(packer, 0, count, rank, rank, &joined)) return false;
-    find_pairs(packer, 0, count, &joined);
-    joined.in_blocks = keeps_blocks(packer);
-    for (int i = 0; i < count; i++)
-        if (packer->node.inputs[i] && !fit(packer, i, &joined, rank)) return false;
-    return finish(packer, &joined);
 }
 
 /* ---- Movements ---- */
 
 static bool pack_reshape_node(Packer *packer)
 {
-    Packed x = {packer->node.inputs[0], *layout_of(packer, 0)};
+    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
     const Shape *wanted = &packer->shapes[packer->node.outputs[0]];
     Layout to;
     bool parts_slots;
@@ -269,25 +108,25 @@ static bool pack_reshape_node(Packer *packer)
     if (!fits) return pack_refuse(packer, "takes the dimensions of rows or tokens apart");
     Shape shape = layout_shape(&to);
     set_shape_attribute(packer, &shape);
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 static bool pack_transpose_node(Packer *packer)
 {
-    const Layout *from = layout_of(packer, 0);
+    const Layout *from = pack_layout_of(packer, 0);
     const Attribute *perm = node_attribute(&packer->node, "perm");
     Layout to = {.of_data = true, .in_blocks = from->in_blocks, .rank = from->rank};
     for (int i = 0; i < to.rank; i++) layout_copy_axis(&to, i, from, perm ? (int)perm->integers[i] : to.rank - 1 - i);
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 static bool pack_expand(Packer *packer)
 {
-    const Layout *from = layout_of(packer, 0);
+    const Layout *from = pack_layout_of(packer, 0);
     const Shape *wanted = &packer->shapes[packer->node.outputs[0]];
     Layout to = {.of_data = true, .in_blocks = from->in_blocks, .rank = wanted->rank};
     for (int axis = 0; axis < to.rank; axis++) {
-        int at = axis_of_input(packer, 0, to.rank, axis);
+        int at = pack_axis_of_input(packer, 0, to.rank, axis);
         if (at >= 0)
             layout_copy_axis(&to, axis, from, at);
         else
@@ -295,7 +134,7 @@ static bool pack_expand(Packer *packer)
     }
     Shape shape = layout_shape(&to);
     set_shape_attribute(packer, &shape);
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 static bool pack_concat(Packer *packer)
@@ -310,22 +149,22 @@ static bool pack_concat(Packer *packer)
             continue;
         }
         for (int i = 1; i < packer->node.input_count; i++)
-            if (!layout_same_axis(layout_of(packer, 0), axis, layout_of(packer, i), axis))
+            if (!layout_same_axis(pack_layout_of(packer, 0), axis, pack_layout_of(packer, i), axis))
                 return pack_refuse(packer, "joins values of tokens with others");
-        layout_copy_axis(&to, axis, layout_of(packer, 0), axis);
+        layout_copy_axis(&to, axis, pack_layout_of(packer, 0), axis);
     }
     for (int i = 0; i < packer->node.input_count; i++)
-        if (layout_labelled(layout_of(packer, i), (int)joined_axis))
+        if (layout_labelled(pack_layout_of(packer, i), (int)joined_axis))
             return pack_refuse(packer, "joins rows or sequences");
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 /* ---- Parts ---- */
 
 static bool pack_slice(Packer *packer)
 {
-    Packed x = {packer->node.inputs[0], *layout_of(packer, 0)};
-    const Shape *before = shape_before(packer, 0), *after = &packer->shapes[packer->node.outputs[0]];
+    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
+    const Shape *before = pack_shape_before(packer, 0), *after = &packer->shapes[packer->node.outputs[0]];
     Layout to = {.of_data = true, .rank = x.layout.rank};
     Shape starts;
     int token = -1, cuts = 0;
@@ -353,18 +192,18 @@ static bool pack_slice(Packer *packer)
     }
     Shape shape = layout_shape(&to);
     set_shape_attribute(packer, &shape);
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 /* Gather of index 0 of the tokens, or of constant indices of something else. */
 static bool gather_from_data(Packer *packer, int axis)
 {
-    Packed x = {packer->node.inputs[0], *layout_of(packer, 0)};
+    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
     const Value *indices = graph_value(packer->graph, packer->node.inputs[1]);
     int index_rank = indices->shape.rank;
     Layout to = {.of_data = true, .rank = x.layout.rank - 1 + index_rank};
     int token = layout_find(&x.layout, axis, ATOM_TOKEN);
-    if (layout_of(packer, 1)->of_data || (token < 0 && layout_labelled(&x.layout, axis)))
+    if (pack_layout_of(packer, 1)->of_data || (token < 0 && layout_labelled(&x.layout, axis)))
         return pack_refuse(packer, "looks up rows or tokens");
     if (token >= 0) {
         bool parts_slots;
@@ -389,23 +228,23 @@ static bool gather_from_data(Packer *packer, int axis)
         else
             layout_copy_axis(&to, i, &x.layout, i < axis ? i : i - index_rank + 1);
     }
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 static bool pack_gather(Packer *packer)
 {
     int64_t axis = node_integer(&packer->node, "axis", 0);
-    const Shape *data = shape_before(packer, 0), *indices = shape_before(packer, 1);
+    const Shape *data = pack_shape_before(packer, 0), *indices = pack_shape_before(packer, 1);
     normalize_axis(&axis, data->rank, false);
-    if (layout_of(packer, 0)->of_data) return gather_from_data(packer, (int)axis);
+    if (pack_layout_of(packer, 0)->of_data) return gather_from_data(packer, (int)axis);
     Layout to = {.of_data = true, .rank = data->rank - 1 + indices->rank};
     for (int i = 0; i < to.rank; i++) {
         if (i >= axis && i < axis + indices->rank)
-            layout_copy_axis(&to, i, layout_of(packer, 1), i - (int)axis);
+            layout_copy_axis(&to, i, pack_layout_of(packer, 1), i - (int)axis);
         else
             layout_add_plain(&to, data->dim[i < axis ? i : i - indices->rank + 1], i);
     }
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 /* ---- Along a dimension ---- */
@@ -422,7 +261,7 @@ static int other_of_pair(const Layout *layout, int token)
 
 static bool pack_softmax(Packer *packer)
 {
-    Packed x = {packer->node.inputs[0], *layout_of(packer, 0)};
+    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
     int last = x.layout.rank - 1, token = layout_find(&x.layout, last, ATOM_TOKEN);
     if (layout_labelled(&x.layout, last)) {
         int query = token < 0 ? -1 : other_of_pair(&x.layout, token);
@@ -431,18 +270,18 @@ static bool pack_softmax(Packer *packer)
         packer->node.inputs[0] = pack_mask_pairs(packer, &x, query, token, -FLT_MAX);
         x.layout.in_blocks = true;
     }
-    return finish(packer, &x.layout);
+    return pack_finish(packer, &x.layout);
 }
 
 static bool pack_layer_norm(Packer *packer)
 {
-    Layout layout = *layout_of(packer, 0), statistics = {.of_data = true, .rank = layout.rank};
+    Layout layout = *pack_layout_of(packer, 0), statistics = {.of_data = true, .rank = layout.rank};
     if (layout_labelled(&layout, layout.rank - 1)) return pack_refuse(packer, "normalises over the sequence");
     layout.in_blocks = false;
     for (int i = 0; i + 1 < layout.rank; i++) layout_copy_axis(&statistics, i, &layout, i);
     pack_set_layout(packer, 1, &statistics);
     pack_set_layout(packer, 2, &statistics);
-    return finish(packer, &layout);
+    return pack_finish(packer, &layout);
 }
 
 /* Whether the node's result goes into the scaled loss alone: there labels decide what counts. */
@@ -456,7 +295,7 @@ typedef struct Reduction {
 
 static Reduction reduction_of(const Packer *packer)
 {
-    const Layout *layout = layout_of(packer, 0);
+    const Layout *layout = pack_layout_of(packer, 0);
     const Attribute *axes = node_attribute(&packer->node, "axes");
     Reduction reduction = {.keep = node_integer(&packer->node, "keepdims", 1), .token = -1};
     for (int i = 0; i < layout->rank; i++) reduction.axis[i] = !axes || !axes->count;
@@ -491,7 +330,7 @@ static Layout reduced_layout(const Layout *from, const Reduction *reduction)
 
 static bool sum_over_tokens(Packer *packer, const Reduction *reduction)
 {
-    Packed x = {packer->node.inputs[0], *layout_of(packer, 0)};
+    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
     int axis = x.layout.atoms[reduction->token].axis, axes = 0;
     for (int i = 0; i < x.layout.rank; i++) axes += reduction->axis[i];
     bool of_pairs = other_of_pair(&x.layout, reduction->token) >= 0;
@@ -502,7 +341,7 @@ static bool sum_over_tokens(Packer *packer, const Reduction *reduction)
             packer->node.inputs[0] =
                 pack_mask_pairs(packer, &x, other_of_pair(&x.layout, reduction->token), reduction->token, 0);
         Layout to = reduced_layout(&x.layout, reduction);
-        return finish(packer, &to);
+        return pack_finish(packer, &to);
     }
     if (axes > 1 || layout_find(&x.layout, axis, ATOM_TOKEN) < 0)
         return pack_refuse(packer, "adds up over the sequence and another dimension");
@@ -521,8 +360,8 @@ static bool pack_reduce(Packer *packer)
     if (reduction.lines && !(goes_into_loss(packer) && packer->node.op == OP_ReduceSum))
         return pack_refuse(packer, "mixes rows");
     if (reduction.tokens && !reduction.lines) return sum_over_tokens(packer, &reduction);
-    Layout to = reduced_layout(layout_of(packer, 0), &reduction);
-    return finish(packer, &to);
+    Layout to = reduced_layout(pack_layout_of(packer, 0), &reduction);
+    return pack_finish(packer, &to);
 }
 
 /* ---- Products ---- */
@@ -530,26 +369,27 @@ static bool pack_reduce(Packer *packer)
 /* Atom of a product's factor `input` that is alone in its dimension and counts tokens; -1: none. */
 static int summed_token(const Packer *packer, int input)
 {
-    const Layout *layout = layout_of(packer, input);
+    const Layout *layout = pack_layout_of(packer, input);
     return layout_find(layout, input ? layout->rank - 2 : layout->rank - 1, ATOM_TOKEN);
 }
 
 /* A sum over the tokens of a line, of factor `pairs` with the other: it must be 0 outside of rows. */
 static bool sum_over_pairs(Packer *packer, int token_of_a, int token_of_b)
 {
-    int of_a = other_of_pair(layout_of(packer, 0), token_of_a), of_b = other_of_pair(layout_of(packer, 1), token_of_b);
-    if (layout_of(packer, 0)->in_blocks || layout_of(packer, 1)->in_blocks) return true;
+    int of_a = other_of_pair(pack_layout_of(packer, 0), token_of_a),
+        of_b = other_of_pair(pack_layout_of(packer, 1), token_of_b);
+    if (pack_layout_of(packer, 0)->in_blocks || pack_layout_of(packer, 1)->in_blocks) return true;
     if (of_a < 0 && of_b < 0) return pack_refuse(packer, "adds up over the sequence");
     int input = of_a >= 0 ? 0 : 1;
-    Packed x = {packer->node.inputs[input], *layout_of(packer, input)};
+    Packed x = {packer->node.inputs[input], *pack_layout_of(packer, input)};
     x.value = pack_mask_pairs(packer, &x, input ? of_b : of_a, input ? token_of_b : token_of_a, 0);
-    replace_input(packer, input, &x);
+    pack_replace_input(packer, input, &x);
     return true;
 }
 
 static bool pack_matmul(Packer *packer)
 {
-    const Layout a = *layout_of(packer, 0), b = *layout_of(packer, 1);
+    const Layout a = *pack_layout_of(packer, 0), b = *pack_layout_of(packer, 1);
     int rank = packer->shapes[packer->node.outputs[0]].rank;
     Layout to;
     if (a.rank < 2 || b.rank < 2) return pack_refuse(packer, "is a product with a vector");
@@ -558,27 +398,27 @@ static bool pack_matmul(Packer *packer)
     if (sums && (token_of_a < 0 || token_of_b < 0))
         return pack_refuse(packer, "adds up over the sequence or over rows");
     if (sums && !sum_over_pairs(packer, token_of_a, token_of_b)) return false;
-    if (!join(packer, 0, 2, rank, rank - 2, &to)) return false;
+    if (!pack_join(packer, 0, 2, rank, rank - 2, &to)) return false;
     for (int i = 0; i < 2; i++)
-        if (!fit(packer, i, &to, rank - 2)) return false;
+        if (!pack_fit(packer, i, &to, rank - 2)) return false;
     layout_copy_axis(&to, rank - 2, &a, a.rank - 2);
     layout_copy_axis(&to, rank - 1, &b, b.rank - 1);
     if (layout_count_kind(&to, ATOM_LINE) > 1) return pack_refuse(packer, "compares rows with each other");
-    return finish(packer, &to);
+    return pack_finish(packer, &to);
 }
 
 /* ---- Losses ---- */
 
 static bool pack_cross_entropy(Packer *packer)
 {
-    const Layout *logits = layout_of(packer, 0);
+    const Layout *logits = pack_layout_of(packer, 0);
     Layout scalar = {.of_data = true}, rows = {.of_data = true, .rank = 1};
     if (layout_labelled(logits, 1)) return pack_refuse(packer, "takes tokens or rows for classes");
-    if (!layout_same_axis(logits, 0, layout_of(packer, 1), 0))
+    if (!layout_same_axis(logits, 0, pack_layout_of(packer, 1), 0))
         return pack_refuse(packer, "compares values of tokens with labels of rows, or the other way round");
     layout_copy_axis(&rows, 0, logits, 0);
     for (int i = 1; i < packer->node.output_count; i++) pack_set_layout(packer, i, &rows);
-    return finish(packer, &scalar);
+    return pack_finish(packer, &scalar);
 }
 
 /* ---- All ---- */
@@ -586,7 +426,7 @@ static bool pack_cross_entropy(Packer *packer)
 static bool depends_on_data(const Packer *packer)
 {
     for (int i = 0; i < packer->node.input_count; i++)
-        if (packer->node.inputs[i] && layout_of(packer, i)->of_data) return true;
+        if (packer->node.inputs[i] && pack_layout_of(packer, i)->of_data) return true;
     return false;
 }
 

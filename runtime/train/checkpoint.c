@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/storage/checkpoint_directory.h"
 
 static const double lock_patience = 6, lock_pause = 0.1; /* seconds; ranks that fail live for up to four */
 

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "runtime/program/parallel.h"
+#include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
 #include "runtime/train/agreed_lengths.h"
 #include "runtime/train/checkpoint.h"

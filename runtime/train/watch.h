@@ -2,7 +2,7 @@
 #ifndef RUNTIME_TRAIN_WATCH_H
 #define RUNTIME_TRAIN_WATCH_H
 
-#include "runtime/storage/checkpoint_files.h"
+#include "runtime/storage/checkpoint_manifest.h"
 #include "runtime/train/metrics.h"
 
 typedef struct Watch {

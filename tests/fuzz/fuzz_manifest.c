@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/storage/checkpoint_files.h"
+#include "runtime/storage/checkpoint_manifest.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { STEP = 7, ROWS = 2, BATCHES = 3, MOST_ROWS = 1 << 16 };

@@ -1,0 +1,200 @@
+#include "runtime/storage/checkpoint_directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/directory.h"
+
+/* ---- Names ---- */
+
+char *checkpoint_path(const char *directory, int64_t step)
+{
+    Buffer path = {0};
+    buffer_print(&path, "%s/step-%08lld", directory, (long long)step);
+    return path.bytes;
+}
+
+char *checkpoint_manifest_path(const char *directory, int64_t step)
+{
+    char *path = checkpoint_path(directory, step), *manifest = directory_join(path, "MANIFEST.json");
+    free(path);
+    return manifest;
+}
+
+static bool is_complete(const char *directory, int64_t step)
+{
+    char *path = checkpoint_manifest_path(directory, step);
+    bool complete = access(path, R_OK) == 0;
+    free(path);
+    return complete;
+}
+
+/* The step that a directory entry is named after; -1 if it is none. */
+static int64_t step_of(const char *name)
+{
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strspn(name + 5, "0123456789") != strlen(name + 5))
+        return -1;
+    errno = 0;
+    long long step = strtoll(name + 5, NULL, 10);
+    return errno ? -1 : step;
+}
+
+static int descending(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* All steps of the directory, complete or not, newest first; free() them. */
+static int64_t *list_steps(const char *directory, size_t *count)
+{
+    int64_t *steps = NULL;
+    size_t capacity = 0;
+    *count = 0;
+    DIR *stream = opendir(directory);
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        int64_t step = step_of(entry->d_name);
+        if (step >= 0) array_push(steps, *count, capacity, step);
+    }
+    if (stream) closedir(stream);
+    if (*count) qsort(steps, *count, sizeof *steps, descending);
+    return steps;
+}
+
+int64_t checkpoint_newest(const char *directory, int64_t before)
+{
+    size_t count;
+    int64_t *steps = list_steps(directory, &count), newest = -1;
+    for (size_t i = 0; i < count && newest < 0; i++)
+        if (steps[i] < before && is_complete(directory, steps[i])) newest = steps[i];
+    free(steps);
+    return newest;
+}
+
+/* ---- Making room ---- */
+
+/* Removes what this module writes into a step's directory; the manifest first, so that a half-removed step is none. */
+static void empty_step(const char *path)
+{
+    char *manifest = directory_join(path, "MANIFEST.json");
+    unlink(manifest);
+    free(manifest);
+    DIR *stream = opendir(path);
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        if (strncmp(entry->d_name, "rank-", 5) == 0 || strncmp(entry->d_name, "MANIFEST.json.", 14) == 0) {
+            char *inside = directory_join(path, entry->d_name);
+            unlink(inside);
+            free(inside);
+        }
+    if (stream) closedir(stream);
+}
+
+static bool make_directory(const char *path, Diagnostics *diagnostics)
+{
+    struct stat status;
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode))) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot create: %s", strerror(errno));
+}
+
+bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics)
+{
+    if (!make_directory(directory, diagnostics)) return false;
+    if (access(directory, W_OK | X_OK) == 0) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), NULL, "cannot write into it: %s",
+                             strerror(errno));
+}
+
+CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics)
+{
+    Buffer text = {0};
+    struct stat status;
+    buffer_print(&text, "%s/.lock-%s", directory, name);
+    char *path = text.bytes;
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    bool ok = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    bool locked = ok && flock(file, LOCK_EX | LOCK_NB) == 0, held = ok && !locked && errno == EWOULDBLOCK;
+    if (!ok)
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot be made a lock: %s",
+                          file < 0 ? strerror(errno) : "it is no regular file");
+    else if (!locked && !held)
+        diagnostics_warning(diagnostics, PLACE_FILE(path), "see to it that no other run writes there",
+                            "cannot be locked: %s", strerror(errno));
+    if (!locked && file >= 0) close(file); /* else open until the process ends */
+    if (descriptor) *descriptor = locked ? file : -1;
+    free(path);
+    return !ok ? CHECKPOINT_LOCK_FAILED : held ? CHECKPOINT_LOCK_HELD : CHECKPOINT_LOCKED;
+}
+
+bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics)
+{
+    char *path = checkpoint_path(directory, step);
+    bool ok = make_directory(directory, diagnostics) && make_directory(path, diagnostics);
+    free(path);
+    return ok;
+}
+
+bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics)
+{
+    if (!checkpoint_make_step(directory, step, diagnostics)) return false;
+    char *path = checkpoint_path(directory, step);
+    empty_step(path);
+    free(path);
+    return true;
+}
+
+/* ---- Keeping some ---- */
+
+int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *count)
+{
+    size_t all, complete = 0;
+    int64_t *steps = list_steps(directory, &all);
+    for (size_t i = 0; i < all && (int64_t)complete < most; i++)
+        if (is_complete(directory, steps[i])) steps[complete++] = steps[i];
+    *count = complete;
+    return steps;
+}
+
+static bool is_among(int64_t step, const int64_t *steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (steps[i] == step) return true;
+    return false;
+}
+
+static void remove_step(const char *directory, int64_t step)
+{
+    char *path = checkpoint_path(directory, step);
+    empty_step(path);
+    rmdir(path);
+    free(path);
+}
+
+void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete)
+{
+    size_t all;
+    int64_t *steps = list_steps(directory, &all);
+    for (size_t i = 0; i < all && count > 0; i++) {
+        if (steps[i] >= kept[0] || is_among(steps[i], kept, count) ||
+            (spare_complete && is_complete(directory, steps[i])))
+            continue;
+        remove_step(directory, steps[i]);
+    }
+    free(steps);
+}
+
+void checkpoint_remove_others(const char *directory, int64_t step)
+{
+    size_t all;
+    int64_t *steps = list_steps(directory, &all);
+    for (size_t i = 0; i < all; i++)
+        if (steps[i] != step) remove_step(directory, steps[i]);
+    free(steps);
+}

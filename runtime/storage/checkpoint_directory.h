@@ -1,0 +1,42 @@
+/* The directory of a run's checkpoints: which steps there are, room for another, old ones removed. What a step holds is
+ * checkpoint_files.h's. A step without MANIFEST.json does not exist. */
+#ifndef RUNTIME_STORAGE_CHECKPOINT_DIRECTORY_H
+#define RUNTIME_STORAGE_CHECKPOINT_DIRECTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/diagnostics.h"
+
+/* "DIR/step-00000100"; free() it. */
+char *checkpoint_path(const char *directory, int64_t step);
+/* "DIR/step-00000100/MANIFEST.json"; free() it. */
+char *checkpoint_manifest_path(const char *directory, int64_t step);
+/* The newest step below `before` (INT64_MAX: of all) that has a manifest; -1 if there is none. */
+int64_t checkpoint_newest(const char *directory, int64_t before);
+/* The newest complete steps, at most `most`, newest first; free() them. */
+int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *count);
+
+/* Creates the directory if it is missing; an error if nothing can be written there. */
+bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics);
+/* Takes a lock on the directory, of this name, for as long as the process lives; whatever ends the process ends the lock.
+ * The lock is a file DIRECTORY/.lock-NAME that stays there and says nothing by itself. CHECKPOINT_LOCK_HELD: another
+ * process has it, on this host or, if the file system shares locks (NFS does), on another. Warns of file systems that
+ * have no locks. *descriptor, unless it is NULL, becomes what holds the lock (-1: none does): programs that are
+ * started do not inherit it; where one does, the lock lasts until that one has ended, too. */
+typedef enum CheckpointLock { CHECKPOINT_LOCKED, CHECKPOINT_LOCK_HELD, CHECKPOINT_LOCK_FAILED } CheckpointLock;
+CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics);
+/* Creates the directory and that of the step, if they are missing. */
+bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics);
+/* Makes room for a step: creates its directory, or empties what an interrupted run left there. */
+bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
+
+/* Removes steps older than the first of `kept`, which is the newest, that are not in it. `spare_complete`: not those that
+ * have a manifest. Steps of a run that other hosts have in directories of their own have none there. */
+void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete);
+
+/* Removes every step but this one. */
+void checkpoint_remove_others(const char *directory, int64_t step);
+
+#endif

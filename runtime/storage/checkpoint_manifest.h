@@ -1,0 +1,49 @@
+/* MANIFEST.json of a checkpoint: how far training was, and which files there are, with their hashes; and the hash of
+ * itself. */
+#ifndef RUNTIME_STORAGE_CHECKPOINT_MANIFEST_H
+#define RUNTIME_STORAGE_CHECKPOINT_MANIFEST_H
+
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "runtime/storage/dataset.h"
+
+typedef struct CheckpointFile {
+    char name[32];
+    int64_t bytes;
+    Hash hash; /* of the whole file */
+} CheckpointFile;
+
+/* What evaluations had come to by then (runtime/train/watch.h). */
+typedef struct CheckpointBest {
+    char metric[16]; /* "": nothing was watched */
+    int64_t step;    /* after which the metric was best; 0: it was not measured yet */
+    double value;
+    int64_t waited; /* evaluations since then */
+} CheckpointBest;
+
+typedef struct CheckpointManifest {
+    int64_t step; /* updates that were made */
+    DataCursor cursor;
+    int64_t rows; /* of the training data */
+    uint64_t seed;
+    bool shuffled;
+    char model_hash[65], plan_hash[65];
+    Hash low_rank;          /* of SkyProgram.low_rank */
+    uint32_t optimizer;     /* SkyOptimizerKind */
+    int64_t schedule_steps; /* of the learning rate; 0: without end */
+    CheckpointBest best;
+    int file_count;
+    CheckpointFile *files; /* malloc'ed */
+} CheckpointManifest;
+
+/* Of the program's low-rank branches, for a manifest: 0 without. */
+Hash checkpoint_low_rank(const SkyProgram *program);
+
+bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *directory, Diagnostics *diagnostics);
+/* Ends a manifest's text, whose last brace is missing, with the hash of what it says. */
+void checkpoint_seal_manifest(Buffer *text);
+/* Checks its hash and every member; names of files are plain. On success free manifest->files. */
+bool checkpoint_read_manifest(CheckpointManifest *manifest, const char *directory, int64_t step,
+                              Diagnostics *diagnostics);
+
+#endif
