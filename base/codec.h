@@ -1,5 +1,5 @@
 /* Codecs: how tensors travel over links between devices. Which ones there are, what they are called, and how many bytes
- * they make of a tensor; graph/kernel/codec_rows.h says what the bytes mean.
+ * they make of a tensor; base/codec_rows.h says what the bytes mean.
  *
  * Activations and gradients of float32 alone are coded; everything else travels as it is. */
 #ifndef BASE_CODEC_H

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "federation/aggregate/fixed_point.h"
+#include "federation/coded_update.h"
 
 static const double retry_seconds = 2;
 
@@ -70,6 +71,12 @@ void coordinator_begin(Coordinator *coordinator, const Federation *federation, G
                                  .durable = true};
     *model = (GlobalModel){0};
     coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
+    if (coordinator->model.counted_count != (size_t)federation->site_count) { /* of round 0 */
+        GlobalModel *own = &coordinator->model;
+        free(own->counted);
+        own->counted_count = (size_t)federation->site_count;
+        own->counted = memory_allocate(own->counted_count * sizeof *own->counted);
+    }
     begin_round(coordinator);
 }
 
@@ -160,6 +167,8 @@ static void end_round(Coordinator *coordinator, double now)
     /* Without any weight nothing is added to the model, but the round has been. */
     if (weight > 0) fixed_point_mean(mean, sum->words, count, weight, sum->exponent, federation->site_count);
     global_model_step(&coordinator->model, &federation->outer, (size_t)federation->fragments, mean);
+    for (int s = 0; s < federation->site_count; s++)
+        if (sum->members[s].counted) coordinator->model.counted[s] = coordinator->model.round;
     free(mean);
     coordinator_report_round(coordinator, sites, weight, now);
     try_to_write(coordinator, now);
@@ -268,7 +277,9 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {
-        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        unsigned char rounds[8];
+        put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
+        put(coordinator, REPLY_WAIT, rounds, sizeof rounds, reply);
         return;
     }
     sum_round_tell(sum, site, &told);
@@ -285,6 +296,21 @@ static bool take_metrics(Coordinator *coordinator, int site, Request *request)
     request->payload += METRICS_BYTES;
     request->size -= METRICS_BYTES;
     return true;
+}
+
+/* A coded update becomes the words that it would be without a codec; *words is to be freed. */
+static bool decode(const Coordinator *coordinator, Request *request, uint32_t **words)
+{
+    const Federation *federation = coordinator->federation;
+    const SumRound *sum = &coordinator->sum;
+    if (federation->codec == CODEC_NONE || request->phase != SUM_VALUES || sum->phase != SUM_VALUES) return true;
+    *words = memory_allocate(sum->word_count * sizeof **words);
+    bool ok =
+        coded_update_read(federation->codec, request->payload, request->size,
+                          sum->word_count - FIXED_POINT_WEIGHT_WORDS, sum->exponent, federation->site_count, *words);
+    request->payload = (const unsigned char *)*words;
+    request->size = sum->word_count * sizeof **words;
+    return ok;
 }
 
 static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
@@ -304,8 +330,11 @@ static void take_answer(Coordinator *coordinator, int site, Request *request, do
         return;
     }
     SiteMetrics before = coordinator->sites[site].metrics;
+    uint32_t *words = NULL;
     if (!take_metrics(coordinator, site, request)) {
         refuse(coordinator, site, "sent metrics that are none", reply);
+    } else if (!decode(coordinator, request, &words)) {
+        refuse(coordinator, site, "sent an update that the codec does not make, or beyond its scale", reply);
     } else if (!sum_round_take(sum, site, request->phase, request->payload, request->size, &problem)) {
         coordinator->sites[site].metrics = before;
         refuse(coordinator, site, problem.text, reply);
@@ -314,6 +343,7 @@ static void take_answer(Coordinator *coordinator, int site, Request *request, do
         if (coordinator->round_since == INFINITY) coordinator->round_since = now;
         put(coordinator, REPLY_TAKEN, NULL, 0, reply);
     }
+    free(words);
 }
 
 static void give_model(Coordinator *coordinator, int site, const Request *request, Buffer *reply)

@@ -11,7 +11,7 @@
  *     min_sites: 3                   # a round waits for so many
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
  *     fragments: 4                   # of the model, which meet in turn
- *     codec: none
+ *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
  *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site
@@ -26,6 +26,7 @@
 #define FEDERATION_FEDERATION_H
 
 #include "base/buffer.h"
+#include "base/codec.h"
 #include "base/hash.h"
 #include "base/link_rate.h"
 #include "federation/outer/outer_optimizer.h"
@@ -67,6 +68,7 @@ typedef struct Federation {
     int least; /* sites of a sum: the greater of threshold and min_sites */
     double round_timeout_s;
     int64_t fragments;
+    Codec codec;        /* of updates; CODEC_NONE where they are secure */
     double clip_update; /* 0: none */
     FederationPrivacy privacy;
     LinkRate *rates; /* [site_count + 1][site_count + 1], the coordinator last; NULL: no link is given */

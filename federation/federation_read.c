@@ -284,8 +284,8 @@ static bool read_codec(Reader *reader, YamlNode *node)
     const char *text;
     if (!node) return true;
     if (!yaml_text(&reader->yaml, node, NULL, "codec", &text)) return false;
-    return strcmp(text, "none") == 0 ||
-           yaml_error(&reader->yaml, node, NULL, "updates travel as 32-bit words", "codec '%s' is not there yet", text);
+    return codec_from_name(text, &reader->federation->codec) ||
+           yaml_error(&reader->yaml, node, NULL, "none, bf16, q8, q6, q4 or q3", "unknown codec '%s'", text);
 }
 
 /* What the command line says holds. */
@@ -319,6 +319,12 @@ static bool read_rules(Reader *reader, const YamlMember *members)
         ok = yaml_error(&reader->yaml, members[DP].value ? members[DP].value : members[AGGREGATE].value, "dp",
                         "aggregate: secure adds it up unseen",
                         "each site adds a part of the noise, which protects sums only");
+    if (ok && federation->codec != CODEC_NONE && federation->secure)
+        ok = yaml_error(&reader->yaml, members[CODEC].value, NULL,
+                        "aggregate: plain shows every update to the coordinator, which can decode it then",
+                        "codec '%s' is not to be had with aggregate: secure: masks hide words of a sum, and what is "
+                        "coded cannot be added up",
+                        codec_name(federation->codec));
     return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value) && ok;
 }
 

@@ -84,6 +84,16 @@ static bool make_values(Meeting *meeting, const Reply *told)
                                  : sum_site_roster(meeting->sum, told->payload, told->size, &meeting->shared_exponent,
                                                    NULL, &meeting->problem);
     if (!ok) return false;
+    if (meeting->coded) {
+        uint32_t weight[FIXED_POINT_WEIGHT_WORDS];
+        unsigned char bytes[sizeof weight];
+        fixed_point_put_weight(weight, meeting->weight);
+        for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) put_u32(bytes + 4 * i, weight[i]);
+        begin_answer(meeting, SUM_VALUES);
+        buffer_append(&meeting->answer, bytes, sizeof bytes);
+        buffer_append(&meeting->answer, meeting->coded->bytes, meeting->coded->size);
+        return true;
+    }
     size_t count = meeting->count + FIXED_POINT_WEIGHT_WORDS;
     uint32_t *words = memory_allocate(count * sizeof *words);
     fixed_point_encode(words, meeting->update, meeting->count, meeting->weight, meeting->shared_exponent,
@@ -161,6 +171,7 @@ static MeetingState follow(Meeting *meeting, const Reply *reply, int64_t *round)
         return blame(meeting, MEETING_REFUSED, -1,
                      "says that this site trains another model, or was compiled for "
                      "another federation");
+    meeting->counted = reply_counted(reply);
     if (*round != meeting->round) return MEETING_OVER;
     if (reply->kind == REPLY_WAIT || (reply->kind == REPLY_TELL && !make_answer(meeting, reply))) return MEETING_WAITS;
     return reply->kind == REPLY_TELL ? send_answer(meeting) : blame(meeting, MEETING_WAITS, -1, text_unclear);

@@ -23,6 +23,8 @@ typedef struct Meeting {
     const float *update; /* pseudo-gradient of the round's fragment, finite; lives as long as the meeting */
     size_t count;
     int64_t weight; /* 0 ... 2^48 - 1 */
+    const Buffer
+        *coded; /* what coded_update_make made, of which `update` is what it is at the other end; NULL: no codec */
     SiteMetrics metrics;
     int exponent; /* the least that suits the update */
     /* Of the session that goes on. */
@@ -32,6 +34,7 @@ typedef struct Meeting {
     Buffer answer; /* the last one, which is sent again if it did not arrive */
     SumPhase answered;
     bool has_answered;
+    int64_t counted; /* behind the round: how many there were when this site last was in one */
     /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
     SumProblem problem;
 } Meeting;

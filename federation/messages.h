@@ -4,7 +4,7 @@
  *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
  * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front),
- * model (u64 first element, u64 count). Replies: wait; tell (answer this phase; payload what it takes); taken; refused
+ * model (u64 first element, u64 count). Replies: wait (to a question: u64 how many rounds there were when the site last was in one); tell (answer this phase; payload what it takes); taken; refused
  * (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
  * missed a round, and takes the model. */
 #ifndef FEDERATION_MESSAGES_H
@@ -73,6 +73,12 @@ static inline void put_u64(unsigned char *bytes, uint64_t value)
 static inline uint64_t get_u64(const unsigned char *bytes)
 {
     return get_u32(bytes) | (uint64_t)get_u32(bytes + 4) << 32;
+}
+
+/* What a wait tells of the site, 0 if it does not. */
+static inline int64_t reply_counted(const Reply *reply)
+{
+    return reply->kind == REPLY_WAIT && reply->size == 8 ? (int64_t)get_u64(reply->payload) : 0;
 }
 
 #endif

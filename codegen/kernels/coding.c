@@ -2,7 +2,7 @@
 
 #include "base/random.h"
 #include "codegen/kernels/body_emit.h"
-#include "graph/kernel/codec_rows.h"
+#include "base/codec_rows.h"
 
 enum { LANES = CODEC_TILE };
 

@@ -1,4 +1,4 @@
-/* Kernels of class CODING (graph/kernel/codec_rows.h): a unit is a row, which is coded 64 channels at a time, in vectors
+/* Kernels of class CODING (base/codec_rows.h): a unit is a row, which is coded 64 channels at a time, in vectors
  * of so many lanes that LLVM cuts into the target's. */
 #ifndef CODEGEN_KERNELS_CODING_H
 #define CODEGEN_KERNELS_CODING_H

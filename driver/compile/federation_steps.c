@@ -37,13 +37,15 @@ bool federation_settle_rows(Federation *federation, const char *file, int64_t ro
 
 MeetingRules federation_meeting_rules(const Federation *federation, int64_t elements, int64_t states)
 {
-    return (MeetingRules){.members = federation->site_count,
+    MeetingRules rules = {.members = federation->site_count,
                           .secure = federation->secure,
                           .elements = elements,
                           .states = states,
                           .fragments = federation->fragments,
                           .coordinator_Bps = federation->coordinator_Bps,
                           .costs = meeting_costs_default};
+    rules.costs.word_bytes[0] = (double)codec_row_bytes(federation->codec, CODEC_TILE) / CODEC_TILE;
+    return rules;
 }
 
 static bool read_replica(Replica *replica, const Federation *federation, int site, const char *directory, Arena *arena,

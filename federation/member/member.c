@@ -71,6 +71,13 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
     return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
 }
 
+static bool is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
+
+static const char *feedback_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/feedback.safetensors", member->options->checkpoint);
+}
+
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
@@ -99,6 +106,8 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
                                  "holds checkpoints of a run that is not this site's of the federation");
     if (!global_model_open_file(&member->start, federation->compiled.identity, path, false, diagnostics)) return false;
     tied_names_read(&member->tied, &member->start);
+    if (began && is_coded(member) && !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
+        return false;
     return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
 }
 
@@ -108,6 +117,7 @@ void member_free(Member *member)
     wire_keys_forget(&member->wire_keys);
     explicit_bzero(&member->keys, sizeof member->keys);
     arena_free(&member->tied.arena);
+    feedback_free(&member->feedback);
     global_model_free(&member->start);
     federation_free(&member->federation);
     arena_free(&member->arena);
@@ -163,6 +173,7 @@ static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics
         if (!got) pause_before(&pause);
         if (got && reply.kind == REPLY_REFUSED) ok = refused(&reply, diagnostics);
         if (got) member->current = (int64_t)reply.round;
+        if (got) member->counted = reply_counted(&reply);
     }
     buffer_free(&bytes);
     return got && ok;
@@ -206,6 +217,14 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
     return ok && !*member->ended;
 }
 
+static bool begin_feedback(Member *member, Diagnostics *diagnostics)
+{
+    const char *path = feedback_path(member);
+    feedback_free(&member->feedback);
+    return feedback_begin(&member->start, path, diagnostics) &&
+           feedback_open(&member->feedback, &member->federation, path, diagnostics);
+}
+
 /* Takes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it: the
  * fragment that met, or where rounds were missed all of it. */
 static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
@@ -224,7 +243,8 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     member->current = start->round = round;
     start->step = step < 0 ? 0 : step;
     if (step < 0) /* in this order: by the model, checkpoints are known to be this federation's */
-        return global_model_write(start, member->start_path, diagnostics) &&
+        return (!is_coded(member) || begin_feedback(member, diagnostics)) &&
+               global_model_write(start, member->start_path, diagnostics) &&
                site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
                                      diagnostics);
     return site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics) &&
@@ -269,27 +289,52 @@ static void protect(float *update, size_t count, const FederationPrivacy *privac
     for (size_t i = 0; i < count; i++) update[i] = fminf(fmaxf(update[i], -most), most);
 }
 
-/* What this site has to say of its round: start minus end, clipped and noisy where that is asked for. */
+static bool not_finite(int64_t round, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
+                             "the update of round %" PRId64 " is not finite: nothing of it is sent", round);
+}
+
+static FragmentRange part_of(const Member *member)
+{
+    return global_model_part(&member->start, member->start.round, (size_t)member->federation.fragments);
+}
+
+/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The same
+ * for the same checkpoint, whenever it is made. */
+static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const GlobalModel *start = &member->start;
+    FragmentRange part = part_of(member);
+    if (!site_checkpoint_read(member->options->checkpoint, step, federation, start, values, diagnostics)) return false;
+    for (size_t i = part.first; i < part.end; i++) values[i] = start->values[i] - values[i];
+    if (is_coded(member))
+        return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
+               not_finite(start->round, diagnostics);
+    if (federation->clip_update > 0) update_clip(values + part.first, part.end - part.first, federation->clip_update);
+    return true;
+}
+
+/* What this site has to say of its round, noisy where that is asked for. */
 static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
     const FederationPrivacy *privacy = &federation->privacy;
     const GlobalModel *start = &member->start;
-    FragmentRange part = global_model_part(start, start->round, (size_t)federation->fragments);
+    FragmentRange part = part_of(member);
     size_t count = part.end - part.first;
-    if (!site_checkpoint_read(member->options->checkpoint, step, federation, start, values, diagnostics)) return false;
     float *update = values + part.first;
-    for (size_t i = 0; i < count; i++) update[i] = start->values[part.first + i] - update[i];
+    if (!make_update(member, step, values, diagnostics)) return false;
     int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
     double deviation = privacy->noise * privacy->clip / sqrt(federation->least); /* of the least sum's noise, a share */
-    if (federation->clip_update > 0) update_clip(update, count, federation->clip_update);
     if (privacy->clip > 0) {
         protect(update, count, privacy, deviation);
         weight = 1; /* or some sites would count for more than the noise hides */
     }
     if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
-        return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
-                                 "the update of round %" PRId64 " is not finite: nothing of it is sent", start->round);
+        return not_finite(start->round, diagnostics);
+    if (is_coded(member)) meeting->coded = &member->feedback.bytes;
     if (privacy->clip > 0) meeting->exponent = private_exponent(privacy, deviation);
     meeting->exchange = site_link_exchange;
     meeting->context = &member->link;
@@ -326,10 +371,27 @@ static bool join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     float *values = memory_allocate(member->start.elements * sizeof *values);
     int64_t round = member->start.round;
     bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
-    bool in = meeting.has_answered && meeting.answered >= SUM_VALUES;
+    bool in = meeting.counted > round;
+    member->counted = meeting.counted;
     meeting_close(&meeting);
     free(values);
     if (ok && !in) say(member, "round %" PRId64 " ended without this site", round);
+    return ok;
+}
+
+/* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
+ * checkpoint is, from which it could be made again. */
+static bool keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    Feedback *feedback = &member->feedback;
+    int64_t behind = member->start.round + 1;
+    bool ok = true;
+    if (member->counted == behind && feedback->left.round != behind) {
+        float *values = memory_allocate(member->start.elements * sizeof *values);
+        ok = make_update(member, step, values, diagnostics) &&
+             feedback_keep(feedback, part_of(member), behind, diagnostics);
+        free(values);
+    }
     return ok;
 }
 
@@ -371,6 +433,7 @@ int member_run(Member *member, Diagnostics *diagnostics)
             is_current = member->current == member->start.round;
         }
         if (ok && is_current) ok = join_round(member, step, diagnostics);
+        ok = ok && (!is_coded(member) || keep_feedback(member, step, diagnostics));
         ok = ok && take_model(member, step, (CheckpointManifest){0}, diagnostics);
     }
     if (ok) return say_farewell(member);

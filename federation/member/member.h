@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #include "federation/connect/site_link.h"
+#include "federation/member/feedback.h"
 #include "federation/member/site_checkpoint.h"
 
 /* What `DIR/SITE/train --join` was told. */
@@ -33,8 +34,10 @@ typedef struct Member {
     SiteLink link;
     GlobalModel start; /* of the round; start.step: the site's step then */
     TiedNames tied;
+    Feedback feedback; /* where updates are coded */
     const char *start_path, *log_path;
     int64_t current; /* the coordinator's round, as it last said */
+    int64_t counted; /* and how many rounds there were when this site last was in one */
     int steps_lock;  /* which stage programs inherit */
     bool told_waiting;
     const volatile sig_atomic_t *ended;

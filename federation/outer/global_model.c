@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/safetensors.h"
 
 static const char momentum_prefix[] = "momentum/";
@@ -29,6 +30,7 @@ void global_model_free(GlobalModel *model)
 {
     free(model->values);
     free(model->momentum);
+    free(model->counted);
     arena_free(&model->arena);
     *model = (GlobalModel){0};
 }
@@ -46,6 +48,29 @@ static const char *read_note(GlobalModel *model, const SafeTensors *file, const 
     return text ? arena_string(&model->arena, text) : NULL;
 }
 
+static void write_counted(SafeTensorsWriter *writer, Arena *arena, const GlobalModel *model)
+{
+    Buffer text = {0};
+    for (size_t s = 0; s < model->counted_count; s++)
+        buffer_print(&text, "%s%" PRId64, s ? " " : "", model->counted[s]);
+    if (model->counted) safetensors_writer_metadata(writer, "counted", arena_string(arena, buffer_text(&text)));
+    buffer_free(&text);
+}
+
+/* False: what the file says of sites is nothing of the kind. */
+static bool read_counted(GlobalModel *model, const char *text)
+{
+    size_t capacity = 0;
+    while (text && *text) {
+        char *end;
+        long long rounds = strtoll(text, &end, 10);
+        if (end == text || rounds < 0 || rounds > model->round) return false;
+        array_push(model->counted, model->counted_count, capacity, rounds);
+        text = end;
+    }
+    return true;
+}
+
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
@@ -55,6 +80,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
     safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
+    write_counted(writer, &names, model);
     write_note(writer, "frozen", model->frozen);
     write_note(writer, "lora", model->lora);
     write_note(writer, "tied", model->tied);
@@ -148,9 +174,16 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     model->frozen = read_note(model, &file, "frozen");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");
+    const char *counted = safetensors_metadata(&file, "counted");
+    if (counted) counted = arena_string(&arena, counted);
     safetensors_close(&file);
+    bool ok = global_model_read(model, path, diagnostics);
+    bool is_said = !ok || read_counted(model, counted);
     arena_free(&arena);
-    if (!global_model_read(model, path, diagnostics)) return false;
+    if (!is_said)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                 "says nothing that makes sense of the rounds that sites were in");
+    if (!ok) return false;
     if (momentum && !has_momentum && model->round > 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
                                  "is of round %" PRId64 " and without the outer optimiser's momentum", model->round);

@@ -25,6 +25,9 @@ typedef struct GlobalModel {
     GlobalTensor *tensors;
     size_t *tensor_elements;  /* of each, for fragments */
     float *values, *momentum; /* malloc'ed; momentum is NULL where none is kept */
+    int64_t *counted; /* malloc'ed: of every site, how many rounds there were when it last was in one; NULL: nobody
+                                 needs to know */
+    size_t counted_count;
     /* What readers of checkpoints want to know, as metadata of the same names; NULL: nothing. */
     const char *frozen; /* names of parameters that are not trained, a line each */
     const char *lora;   /* the low-rank branches that are */

@@ -7,7 +7,7 @@
 
 #include "base/diagnostics.h"
 #include "base/random.h"
-#include "graph/kernel/codec_rows.h"
+#include "base/codec_rows.h"
 #include "graph/kernel/interpret.h"
 
 static void fill_double(double *lanes, double value, int count)

@@ -39,7 +39,7 @@ typedef enum KernelOp {
                      at plus register b elements if b is set */
     KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
                          hit the same element: they add in ascending order of the inner index */
-    /* Codings (graph/kernel/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32
+    /* Codings (base/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32
      * tensor, at once. Operand kernel_coding_bytes, of U8, holds the row's bytes one after another; its `elements` say how many
      * they are, and its inner stride is 0. They stand in an inner phase of their own. */
     KERNEL_ENCODE, /* the row of `operand` into bytes; stochastically if a is set: key a, first number b (I64) */

@@ -1,4 +1,4 @@
-/* Codecs on links (graph/kernel/codec_rows.h) as operators: Encode makes the bytes that travel of a float32 tensor, row by
+/* Codecs on links (base/codec_rows.h) as operators: Encode makes the bytes that travel of a float32 tensor, row by
  * row of its last dimension, and Decode makes the tensor again, or nearly.
  *
  * They stand in differentiated graphs only (graph/passes/code_cuts.h). What passes between them there is the value, as if

@@ -32,7 +32,8 @@ class Form:
 
 
 # The quorum is three of four with masks, two of three without.
-WAITING = [Form("secure", 6, THREE, "fragments: 2"), Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}")]
+WAITING = [Form("secure", 6, THREE, "fragments: 2"), Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
+           Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2")]
 LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
@@ -49,6 +50,12 @@ def newest_checkpoint(folder):
         if name.endswith(".safetensors"):
             found.update(tensors(f"{folder}/{step}/{name}"))
     return found
+
+
+def feedback(folder):
+    """What codecs left out of a site's updates; {} without codecs."""
+    path = f"{folder}/feedback.safetensors"
+    return tensors(path) if os.path.exists(path) else {}
 
 
 class Party(Processes):
@@ -196,7 +203,7 @@ class FederationTrial:
             if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
                 raise Wrong(f"{name} has another model than the coordinator")
         for place in ["coordinator", *(f"at-{name}" for name in self.form.sites)]:
-            left = [name for name in os.listdir(f"{self.folder}/{place}") if re.match(r"(model|global)\.safetensors.+", name)]
+            left = [name for name in os.listdir(f"{self.folder}/{place}") if re.match(r"(model|global|feedback)\.safetensors.+", name)]
             if left:
                 raise Wrong(f"{place} has {left} of a process that was killed")
 
@@ -208,6 +215,8 @@ class FederationTrial:
         if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(f"{calm.folder}/coordinator/model.safetensors"):
             raise Wrong("another model than the undisturbed federation's")
         for name in self.form.sites:
+            if feedback(f"{self.folder}/at-{name}") != feedback(f"{calm.folder}/at-{name}"):
+                raise Wrong(f"another feedback at {name} than the undisturbed one")
             if newest_checkpoint(f"{self.folder}/at-{name}") != newest_checkpoint(f"{calm.folder}/at-{name}"):
                 raise Wrong(f"another checkpoint at {name} than the undisturbed one")
 
@@ -310,11 +319,11 @@ def one_trial(bench, form, hurt_it, draw, most, kills, keep):
 
 
 def hurt_federations(skycc, folder, wanted, seed):
-    """Kills so many, a few per federation; prints how many of each kind; whether all federations went on as they should."""
+    """Kills so many, a few per federation, and where they are few in one form, which the seed chooses; prints how many of each kind; whether all federations went on as they should."""
     quick = wanted < 20
-    waiting, leaving = (WAITING[:1], []) if quick else (WAITING, LEAVING)
-    if quick:
-        waiting[0].rounds = 3
+    waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, LEAVING)
+    for form in waiting:
+        form.rounds = 3 if quick else form.rounds
     bench, kills, number, wrong = FederationBench(skycc, folder, waiting + leaving), Kills(), 0, 0
     for form in waiting:
         bench.run_undisturbed(form)

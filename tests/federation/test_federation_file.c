@@ -171,7 +171,8 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "aggregate: mixed\n", "aggregate is secure or plain, not 'mixed'");
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ndp: {clip: 1, noise: 1}\n", "which protects sums only");
     refuse(SITES COORDINATOR STEPS "round_timeout: soon\n", "round_timeout 'soon' is no time");
-    refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not there yet");
+    refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not to be had with aggregate: secure");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\ncodec: q9\n", "unknown codec 'q9'");
     refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: often\n", "local_steps must be");
     refuse(SITES COORDINATOR STEPS "default_link: {latency: 5ms}\n", "key 'bandwidth' is missing");
     refuse(SITES COORDINATOR STEPS "default_link: {latency: 5, bandwidth: 1Gbit}\n", "latency '5' is not a time");

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
-#include "graph/kernel/codec_rows.h"
+#include "base/codec_rows.h"
 #include "graph/ops/autodiff.h"
 #include "runtime/program/program.h"
 #include "tests/common/graph_evaluator.h"

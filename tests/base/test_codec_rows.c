@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "graph/kernel/codec_rows.h"
+#include "base/codec_rows.h"
 
 enum { COLUMNS = 300, ROWS = 200, MOST_BYTES = 4 * COLUMNS + 256 };
 

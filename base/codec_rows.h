@@ -17,8 +17,8 @@
  *
  * Stochastic rounding: q is the larger neighbour as often as x' L / s is near it, so that the mean is right. What is
  * drawn for a channel is random_element (base/random.h) of a key and of `first` plus the channel's number. */
-#ifndef GRAPH_KERNEL_CODEC_ROWS_H
-#define GRAPH_KERNEL_CODEC_ROWS_H
+#ifndef BASE_CODEC_ROWS_H
+#define BASE_CODEC_ROWS_H
 
 #include "base/codec.h"
 

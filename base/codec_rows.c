@@ -1,4 +1,4 @@
-#include "graph/kernel/codec_rows.h"
+#include "base/codec_rows.h"
 
 #include <string.h>
 

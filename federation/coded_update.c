@@ -1,0 +1,52 @@
+#include "federation/coded_update.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/codec_rows.h"
+#include "federation/aggregate/fixed_point.h"
+#include "federation/aggregate/sum_messages.h"
+
+enum { WEIGHT_BYTES = 4 * FIXED_POINT_WEIGHT_WORDS };
+
+size_t coded_update_bytes(Codec codec, size_t count)
+{
+    return WEIGHT_BYTES + (size_t)codec_row_bytes(codec, (int64_t)count);
+}
+
+bool coded_update_make(Codec codec, float *values, float *left, size_t count, Buffer *bytes)
+{
+    size_t size = (size_t)codec_row_bytes(codec, (int64_t)count);
+    uint8_t *row = memory_allocate(size);
+    bool finite = true;
+    for (size_t i = 0; i < count; i++) left[i] += values[i];
+    codec_encode_row(codec, left, (int64_t)count, (CodecRounding){0}, row);
+    codec_decode_row(codec, row, (int64_t)count, values);
+    for (size_t i = 0; i < count; i++) {
+        left[i] -= values[i];
+        finite &= isfinite(values[i]) && isfinite(left[i]);
+    }
+    buffer_append(bytes, row, size);
+    free(row);
+    return finite;
+}
+
+bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
+                       uint32_t *words)
+{
+    if (size != coded_update_bytes(codec, count)) return false;
+    bool ok = true;
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) {
+        words[count + (size_t)i] = get_u32(message + 4 * i);
+        ok &= words[count + (size_t)i] <= 0xffff; /* more would be a sum's */
+    }
+    int64_t weight = fixed_point_get_weight(words + count);
+    float *values = memory_allocate(count * sizeof *values);
+    int needed = 0;
+    codec_decode_row(codec, message + WEIGHT_BYTES, (int64_t)count, values);
+    ok = ok && fixed_point_exponent(values, count, weight, &needed) && needed <= exponent;
+    if (ok) fixed_point_encode(words, values, count, weight, exponent, sites);
+    free(values);
+    return ok;
+}

@@ -1,0 +1,30 @@
+/* What codecs left out of a site's updates so far, on its disk beside its checkpoints: it is added to the next ones. It
+ * moves on when the coordinator says that the update was in the sum, and only then, so that a site that is killed at any
+ * point sends the same as one that is not. */
+#ifndef FEDERATION_MEMBER_FEEDBACK_H
+#define FEDERATION_MEMBER_FEEDBACK_H
+
+#include "federation/federation.h"
+#include "federation/outer/global_model.h"
+
+typedef struct Feedback {
+    Codec codec;
+    const char *path;
+    GlobalModel left; /* left.round: the round behind the last update that was in a sum */
+    float *next;      /* of the fragment that meets, once this round's update is in the sum; NULL: none was made */
+    Buffer bytes;     /* of this round's update */
+} Feedback;
+
+/* Writes zeros, where a site begins with the model. */
+bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *diagnostics);
+/* Errors: a file that is missing, or of another federation. Free it in any case. */
+bool feedback_open(Feedback *feedback, const Federation *federation, const char *path, Diagnostics *diagnostics);
+void feedback_free(Feedback *feedback);
+
+/* Codes the update of the elements of `part`, with what was left out before: `update` becomes what it is at the
+ * coordinator. The norm of both together is cut to `clip`, unless that is 0. False: it is not finite. */
+bool feedback_code(Feedback *feedback, float *update, FragmentRange part, double clip);
+/* The update of the round before `round`, which feedback_code made last, was in the sum. */
+bool feedback_keep(Feedback *feedback, FragmentRange part, int64_t round, Diagnostics *diagnostics);
+
+#endif
