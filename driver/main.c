@@ -12,6 +12,7 @@ static RunCommand *const commands[COMMAND_COUNT] = {
     [COMMAND_RUN] = run_command,       [COMMAND_EXPORT] = export_command,     [COMMAND_TOKENIZE] = tokenize_command,
     [COMMAND_IMPORT] = import_command, [COMMAND_HEAD] = head_command,         [COMMAND_PREDICT] = predict_command,
     [COMMAND_KEY] = key_command,       [COMMAND_FEDERATE] = federate_command, [COMMAND_COORDINATE] = coordinate_command,
+    [COMMAND_DEPLOY] = deploy_command,
 };
 
 static void print_help(FILE *stream)

@@ -116,6 +116,7 @@ static void probe_vectors(Target *target, bool native)
     const char *assembly = LLVMGetBufferStart(text);
     target->fused_multiply_add = !strstr(assembly, "fmaf");
     target->vector_bytes = strstr(assembly, "%zmm") ? 64 : strstr(assembly, "%ymm") ? 32 : 16;
+    target->avx = strstr(assembly, "\tvmov") != NULL;
     bool x86 = strstr(assembly, "%xmm") || target->vector_bytes > 16;
     target->vector_registers = x86 && target->vector_bytes < 64 ? 16 : 32;
     find_bf16(target, assembly, native);

@@ -28,6 +28,7 @@ typedef struct Target {
     int vector_bytes;                    /* width of a vector register; at least 16 */
     int vector_registers;
     bool fused_multiply_add;
+    bool avx;                          /* of x86-64: its instructions, at whatever width */
     bool foreign;                      /* another architecture than this machine's */
     Bf16Unit bf16;                     /* what multiplies bf16 numbers */
     size_t level1_bytes, level2_bytes; /* data caches of one core */

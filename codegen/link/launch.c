@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "codegen/link/launch_internal.h"
 
-static bool is_elsewhere(const LaunchRank *rank) { return rank->host && strcmp(rank->host, "localhost") != 0; }
+bool launch_host_is_here(const char *host) { return !host || strcmp(host, "localhost") == 0; }
+
+static bool is_elsewhere(const LaunchRank *rank) { return !launch_host_is_here(rank->host); }
 
 static bool any_elsewhere(const LaunchPlan *plan)
 {
@@ -31,11 +33,13 @@ static bool is_plain(const char *text, const char *also)
     return true;
 }
 
+bool launch_host_is_valid(const char *host) { return *host && *host != '-' && is_plain(host, ""); }
+
 static bool check(const LaunchPlan *plan, Diagnostics *diagnostics)
 {
     for (int r = 0; r < plan->rank_count; r++) {
         const LaunchRank *rank = &plan->ranks[r];
-        if (rank->host && (!*rank->host || *rank->host == '-' || !is_plain(rank->host, "")))
+        if (rank->host && !launch_host_is_valid(rank->host))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->host}, NULL,
                                      "is no host name that a launcher understands");
         if (!is_plain(prefix_of(rank), "/ =,:+"))

@@ -20,6 +20,11 @@ typedef struct LaunchPlan {
     LaunchNetwork network; /* where they are on several hosts */
 } LaunchPlan;
 
+/* Whether it is a name that launchers, and ssh, take for a host and for nothing else. */
+bool launch_host_is_valid(const char *host);
+/* Whether it is the host that the launcher runs on, by its name: NULL or "localhost". */
+bool launch_host_is_here(const char *host);
+
 /* Writes the files into `directory`; they name programs relative to where they lie. Errors: a host or prefix that a
  * configuration file cannot hold; I/O. */
 bool launch_files_write(const LaunchPlan *plan, const char *directory, Diagnostics *diagnostics);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "codegen/kernels/kernel_compiler.h"
+#include "codegen/kernels/target_flags.h"
 #include "codegen/link/link.h"
 #include "codegen/link/program_object.h"
 #include "runtime/program/parallel.h"
@@ -197,6 +198,10 @@ static bool emit_target(Emission *emission, Diagnostics *diagnostics)
                              .features = *from->features ? from->features : NULL};
     if (emission->target_index == 0 && emission->options->cpu) options.cpu = emission->options->cpu;
     if (!target_init(&emission->target, options, diagnostics)) return false;
+    Arena *arena = &emission->pipeline->arena;
+    emission->pipeline->targets[emission->target_index] =
+        (StageTarget){target_architecture(&emission->target, arena), arena_string(arena, emission->target.cpu),
+                      target_flags(&emission->target, arena)};
     bool text = emission->options->form && strcmp(emission->options->form, "obj") != 0;
     bool ok = text ? emit_texts(emission, diagnostics) : emit_objects(emission, diagnostics);
     target_free(&emission->target);

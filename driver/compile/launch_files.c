@@ -9,6 +9,7 @@
 #include "codegen/kernels/target.h"
 #include "codegen/link/launch.h"
 #include "codegen/link/link.h"
+#include "driver/compile/deploy_needs.h"
 #include "driver/compile/site_tensors.h"
 
 /* The largest tensor that one rank may have to send to another. */
@@ -114,6 +115,7 @@ static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const C
     if (ok && among_others)
         ok = write_site_file(pipeline, plan, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
              add_gateway(pipeline, cluster, members[0], arena_format(&arena, "%s/gateway", folder), diagnostics);
+    ok = ok && deploy_needs_write(pipeline, cluster, members, count, folder, diagnostics);
     arena_free(&arena);
     return ok;
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "codegen/link/launch.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_codecs.h"
 
@@ -110,7 +111,9 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
         code->stage.slot_count = (uint32_t)planned->in_flight;
         if (!weights) continue;
         WeightOptions here = *weights;
-        here.alone = pipeline->in_folders;
+        const char *name = plan->ranks[planned->rank].device;
+        const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, name)];
+        here.alone = pipeline->in_folders || !launch_host_is_here(device->host);
         here.directory = stage_programs_folder(pipeline, &pipeline->arena, weights->directory, (size_t)planned->rank);
         ok &= weights_reference(code, model, &here, diagnostics);
     }
@@ -192,6 +195,7 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
     if (!plan_codecs_apply(model, plan, "the plan", diagnostics) ||
         !build_stages(pipeline, model, plan, cluster, weights, diagnostics))
         return false;
+    pipeline->targets = arena_new_array(&pipeline->arena, StageTarget, (size_t)cluster->target_count);
     pipeline->rank_count = (size_t)plan->rank_count;
     pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
     const char *plan_hash = hash_plan(plan, &pipeline->arena);

@@ -9,6 +9,11 @@
 #include "profiler/costs/cluster.h"
 #include "runtime/program/program.h"
 
+/* What programs of a target of the cluster were compiled for: target_flags.h. NULL where none were. */
+typedef struct StageTarget {
+    const char *architecture, *cpu, *flags;
+} StageTarget;
+
 typedef struct StagePrograms {
     Arena arena;
     StageCode *stages; /* of the whole pipeline */
@@ -20,6 +25,7 @@ typedef struct StagePrograms {
         *sites; /* that have ranks, in the order of the cluster file; none where it names fewer than two */
     size_t site_count;
     uint32_t *rank_sites; /* per rank: index into sites */
+    StageTarget *targets; /* per target of the cluster, filled as they are emitted */
 } StagePrograms;
 
 /* Builds every stage of the plan and a program per rank. `weights` NULL leaves initial values out. Fails where the

@@ -1,5 +1,5 @@
 /* Where a program finds its initial weights: in the model's own files where the bytes stand there as they are needed,
- * in a stage-NN.safetensors beside the program otherwise. */
+ * in a stage-NN.safetensors beside the program otherwise, and where the program is for another host. */
 #ifndef DRIVER_COMPILE_WEIGHTS_H
 #define DRIVER_COMPILE_WEIGHTS_H
 

@@ -135,4 +135,13 @@ const CommandText command_texts[COMMAND_COUNT] = {
                             {"skycc coordinate DIR/coordinator [options]"},
                             "Waits for the sites of a federation, adds up their updates and keeps the model, in "
                             "DIR/coordinator/model.safetensors.\nKilled at any point, it goes on from there.\n"},
+    [COMMAND_DEPLOY] =
+        {"deploy",
+         "copy programs, weights and data to the hosts of a plan, or say what they lack",
+         {"skycc deploy DIR [--data FILE] [--to PATH]", "skycc deploy DIR --check [--data FILE] [--to PATH]"},
+         "Copies by ssh what each host of a plan needs of DIR, which skycc compile left: its programs, its part of the "
+         "weights,\nthe data if they are named. What is there with the right hash is not sent again, and a transfer "
+         "that was cut goes on.\nWith --check nothing is copied: a table says which host has what a run needs, "
+         "and messages what is missing.\nDIR/SITE is for the hosts of a site. Exits 6 if a host is not ready, or "
+         "could not be made so.\n"},
 };

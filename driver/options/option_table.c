@@ -38,6 +38,7 @@ enum {
     KEY = 1 << COMMAND_KEY,
     FEDERATE = 1 << COMMAND_FEDERATE,
     COORDINATE = 1 << COMMAND_COORDINATE,
+    DEPLOY = 1 << COMMAND_DEPLOY,
     PLANNING = COMPILE | PLAN | FEDERATE,
     TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
     EVERY = (1 << COMMAND_COUNT) - 1
@@ -195,13 +196,31 @@ static const Option rows[] = {
      .help = "differential privacy of sites, whatever federation.yaml says (also delta=D, default 1e-5)"},
     {"hide-metrics", 0, NULL, FEDERATE, OPTION_FLAG, FIELD(federation_wishes.hide_metrics),
      .help = "the coordinator sees neither rows nor losses of a site"},
-    {"directory", 0, "DIR", COORDINATE, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = COORDINATE},
+    {"directory", 0, "DIR", COORDINATE | DEPLOY, OPTION_DIRECTORY, FIELD(folder), .positional = true,
+     .required = COORDINATE | DEPLOY},
     {"key", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(key),
      .help = "the coordinator's secret key (default: coordinator.key here)"},
     {"listen", 0, "HOST:PORT", COORDINATE, OPTION_TEXT, FIELD(listen),
      .help = "where to listen, if that is not the address that sites connect to",
      .detail = "Where to listen, if that is not the address that sites connect to, as behind a router: 0.0.0.0:_PORT_ "
                "is every address of this host."},
+    {"check", 0, NULL, DEPLOY, OPTION_FLAG, FIELD(check), .help = "copy nothing; say what each host lacks for a run",
+     .detail =
+         "Copy nothing, and say what each host lacks for a run: whether ssh gets there; programs, weights and data "
+         "with the right hashes; the MPICH that is here; a processor with the features that the programs were "
+         "compiled for, and the libraries that they need; memory for what the plan puts there, disk for what is "
+         "missing, free ports of those that the cluster file names; a clock within 5 seconds of this one."},
+    {"data", 0, "FILE", DEPLOY, OPTION_FILE, FIELD(data), .help = "the data set, which all ranks read",
+     .detail = "The data set, which all ranks read. It goes to the same path there, or, with *--to*, into _PATH_."},
+    {"to", 0, "PATH", DEPLOY, OPTION_TEXT, FIELD(destination),
+     .help = "the folder there, an absolute path (default: the same as here)",
+     .detail = "The folder there, an absolute path, the same on all hosts; by default that of _DIR_ here. The run is "
+               "then started on one of them, by _PATH/train_."},
+    {"ssh", 0, "COMMAND", DEPLOY, OPTION_TEXT, FIELD(ssh), .initial = "ssh",
+     .help = "what to run for ssh, with its options (default: ssh)",
+     .detail =
+         "What to run for *ssh*, as a command of the shell, such as *\"ssh -p 2222\"*. *mpiexec* does not see it: "
+         "what it needs to get there too stands better in _~/.ssh/config_."},
     {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv),
      .help = "write a line of CSV for every round, below those that are there"},
 
@@ -485,8 +504,8 @@ static const Option rows[] = {
     {"verbose", 'v', NULL, CHECK, OPTION_FLAG, FIELD(verbose), .help = "list every parameter"},
     {"verbose", 'v', NULL, COMPILE | RUN, OPTION_FLAG, FIELD(verbose),
      .help = "say what is done and how long it takes"},
-    {"quiet", 'q', NULL, COMPILE | FEDERATE | COORDINATE | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG, FIELD(quiet),
-     .help = "print nothing but errors and warnings"},
+    {"quiet", 'q', NULL, COMPILE | FEDERATE | COORDINATE | DEPLOY | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG,
+     FIELD(quiet), .help = "print nothing but errors and warnings"},
     {"help", 'h', NULL, EVERY, OPTION_FLAG, FIELD(help), .help = "this text"},
 };
 

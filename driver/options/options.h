@@ -32,6 +32,7 @@ typedef enum Command {
     COMMAND_KEY,
     COMMAND_FEDERATE,
     COMMAND_COORDINATE,
+    COMMAND_DEPLOY,
     COMMAND_COUNT
 } Command;
 
@@ -72,6 +73,9 @@ typedef struct Options {
     const char *federation, *listen, *csv;
     FederationWishes federation_wishes;
     SimulationWishes simulation;
+    /* Of deploy, which has `folder` and `data` too. */
+    bool check;
+    const char *destination, *ssh;
 } Options;
 
 typedef struct CommandText {

@@ -39,6 +39,21 @@ def compile_nano(bench, net, cluster, name):
     return f"{net.folder}/{name}"
 
 
+def deploy(bench, net, folder, environment):
+    """Copies to where each host has a folder of its own, which is returned; `train` finds all there."""
+    there = "/tmp/copied"
+    words = [bench.skycc, "deploy", folder, "--to", there, "--data", f"{net.folder}/data"]
+    done = net["one"].run(*words, "--check", env=environment)
+    expect(done.returncode == 6 and "not there: stage-01" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
+    net["one"].check(*words, env=environment)
+    for host, stage in ("one", "stage-00"), ("two", "stage-01"):
+        found = net[host].check("ls", "-A", there).split()
+        wanted = {stage, f"{stage}.safetensors", "data", "train", "run.mpi", "run.conf", "run.sbatch"}
+        expect(set(found) == wanted, f"{host} has {found}")
+    net["one"].check(*words, "--check", env=environment)
+    return there
+
+
 def losses(log):
     with open(log) as file:
         return [line.split(",")[:2] for line in file]
@@ -46,15 +61,16 @@ def losses(log):
 
 @case("mpi: two hosts of a site train as one does", quick=True)
 def two_hosts(bench):
-    """With an environment that nobody else is to see, and a network that only the subnet names."""
+    """With an environment that nobody else is to see, a network that only the subnet names, and files that are copied."""
     with bench.network(["one", "two"], Link(latency=0.001, bandwidth=12.5e6)) as net:
         environment = {**os.environ, "PATH": f"{net.serve_ssh()}:{os.environ['PATH']}", "TOKEN_OF_MINE": "open sesame", "OMP_WAIT_POLICY": "passive"}
         alone = compile_nano(bench, net, "devices:\n  - {name: one, threads: 1, memory: 1GiB}\n", "alone")
         apart = compile_nano(bench, net, CLUSTER % "10.77.0.0/16", "apart")
         net["one"].check(f"{alone}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/alone.csv", *TRAINING, env=environment)
+        there = deploy(bench, net, apart, environment)
         path = f"{net.folder}/capture.pcap"
         net.ask("capture", path)
-        net["one"].check(f"{apart}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
+        net["one"].check(f"{there}/train", "--data", f"{there}/data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
         net.ask("capture")
         expect(len(losses(f"{net.folder}/alone.csv")) == 4 and losses(f"{net.folder}/apart.csv") == losses(f"{net.folder}/alone.csv"), "other losses")
         with open(path, "rb") as file:

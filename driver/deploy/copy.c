@@ -1,0 +1,135 @@
+#include "driver/deploy/copy.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "codegen/link/launch.h"
+#include "partitioner/report/report.h"
+
+/* path, part, hash, bytes, mode, how much of the part is kept (all or 0). Without line breaks, which not every login
+ * shell takes inside quotes. */
+static const char receiver[] =
+    "p=$1 t=$2; "
+    "if [ -d \"$p\" ]; then echo \"$p is a folder\" >&2; exit 43; fi; "
+    "mkdir -p \"${p%/*}\" || exit 43; "
+    "if [ \"$6\" = 0 ]; then rm -f \"$t\"; fi; "
+    "cat >>\"$t\" || exit 43; "
+    "s=$(sha256sum <\"$t\"); "
+    "if [ \"${s%% *}\" = \"$3\" ]; then chmod \"$5\" \"$t\" && mv -f \"$t\" \"$p\" && exit 0; exit 43; fi; "
+    "if [ \"$(wc -c <\"$t\")\" -lt \"$4\" ]; then exit 42; fi; "
+    "rm -f \"$t\"; exit 41";
+
+enum { RECEIVED_WRONG = 41, RECEIVED_PART = 42, CANNOT_WRITE = 43, SSH_FAILED = 255 };
+
+static const char again[] = "run the same command again: it goes on where this one ended";
+
+static bool refuse(const Survey *survey, const char *hint, const char *path, const char *why, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = survey->host->name}, hint, "%s: %s", path,
+                             why);
+}
+
+static void print_receiver(const SurveyFile *file, uint64_t kept, Buffer *text)
+{
+    buffer_print(text, "sh -c ");
+    shell_quote(text, receiver);
+    buffer_print(text, " deploy ");
+    shell_quote(text, file->there);
+    buffer_print(text, " ");
+    shell_quote(text, file->partial);
+    buffer_print(text, " %s %llu %s %llu", file->file->sha256.digits, (unsigned long long)file->file->bytes,
+                 file->file->executable ? "755" : "644", (unsigned long long)kept);
+}
+
+static bool tell_failure(const Survey *survey, const SurveyFile *file, const RemoteCommand *command,
+                         Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    const char *words = remote_last_words(command, &arena), *hint = NULL, *why = words;
+    if (command->status == RECEIVED_WRONG) why = "arrived with another hash", hint = "does the file change meanwhile?";
+    if (command->status == RECEIVED_PART) why = "only a part of it arrived", hint = again;
+    if (command->status == SSH_FAILED) why = words ? words : "the connection was cut", hint = again;
+    if (!why) why = arena_format(&arena, "cannot be written there (exit status %d)", command->status);
+    refuse(survey, hint, file->there, why, diagnostics);
+    arena_free(&arena);
+    return false;
+}
+
+static bool send_from(const Survey *survey, const SurveyFile *file, const Deployment *deployment,
+                      const MappedFile *mapped, uint64_t kept, RemoteCommand *command, Diagnostics *diagnostics)
+{
+    Buffer text = {0};
+    print_receiver(file, kept, &text);
+    *command = (RemoteCommand){.remote = &deployment->remote,
+                               .host = survey->host->name,
+                               .text = text.bytes,
+                               .input = mapped->bytes + kept,
+                               .input_bytes = mapped->size - kept};
+    bool ok = remote_run(command, diagnostics);
+    buffer_free(&text);
+    return ok;
+}
+
+/* A part that turns out to be of something else is sent again from the beginning. */
+static bool send_file(const Survey *survey, const SurveyFile *file, const Deployment *deployment, CopyResult *result,
+                      Diagnostics *diagnostics)
+{
+    MappedFile mapped;
+    if (!file_map(&mapped, file->here, diagnostics)) return false;
+    uint64_t kept = file->partial_bytes <= mapped.size ? file->partial_bytes : 0;
+    RemoteCommand command;
+    bool ok = send_from(survey, file, deployment, &mapped, kept, &command, diagnostics);
+    if (ok && kept && command.status == RECEIVED_WRONG) {
+        remote_free(&command);
+        kept = 0;
+        ok = send_from(survey, file, deployment, &mapped, kept, &command, diagnostics);
+    }
+    if (ok && command.status != 0) ok = tell_failure(survey, file, &command, diagnostics);
+    if (ok) result->sent++, result->bytes += mapped.size - kept;
+    remote_free(&command);
+    file_unmap(&mapped);
+    return ok;
+}
+
+bool copy_to_host(const Survey *survey, const Deployment *deployment, CopyResult *result, Diagnostics *diagnostics)
+{
+    const char *place = deployment->destination;
+    uint64_t missing = survey_missing_bytes(survey);
+    char needed[REPORT_TEXT], room[REPORT_TEXT];
+    if (!survey->answered) return survey_refuse_silence(survey, diagnostics);
+    if (!survey->has_sha256)
+        return refuse(survey, "Debian: coreutils", "sha256sum", "is not installed there", diagnostics);
+    if (missing > survey->room_bytes)
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = survey->host->name}, NULL,
+                                 "%s: %s are missing, and there is room for %s", place,
+                                 report_bytes((int64_t)missing, needed),
+                                 report_bytes((int64_t)survey->room_bytes, room));
+    for (int f = 0; f < survey->file_count; f++)
+        if (!survey->files[f].is_right && !send_file(survey, &survey->files[f], deployment, result, diagnostics))
+            return false;
+    return true;
+}
+
+bool copy_check_here(const Deployment *deployment, Diagnostics *diagnostics)
+{
+    const DeployList *list = deployment->list;
+    Arena arena = {0};
+    bool *wanted = arena_new_array(&arena, bool, (size_t)list->file_count), ok = true;
+    for (int h = 0; h < list->host_count; h++)
+        for (int f = 0; f < list->hosts[h].file_count && !launch_host_is_here(list->hosts[h].name); f++)
+            wanted[list->hosts[h].files[f]] = true;
+    for (int f = 0; f < list->file_count; f++) {
+        const DeployFile *file = &list->files[f];
+        const char *path = arena_format(&arena, "%s/%s", deployment->directory, file->name);
+        Sha256Text hash;
+        uint64_t bytes;
+        if (!wanted[f]) continue;
+        if (!sha256_file(path, &hash, &bytes, diagnostics))
+            ok = false;
+        else if (strcmp(hash.digits, file->sha256.digits) != 0)
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "compile again, with the same -o",
+                                   "is not what skycc compile left");
+    }
+    arena_free(&arena);
+    return ok;
+}
