@@ -254,7 +254,10 @@ static void print_train(Buffer *text, const LaunchPlan *plan)
         print_template(text, launch_network_check, plan);
         print_network_settings(text, &plan->network);
         print_own_address(text, &plan->network);
-        buffer_print(text, "%s", launch_network_environment);
+        buffer_print(text,
+                     "# Ranks go there themselves: of hosts without this folder mpiexec would say nothing.\n"
+                     "export SKYCC_FOLDER=\"$PWD\"\n%s",
+                     launch_network_environment);
     } else {
         print_template(text, train_local, plan);
     }
@@ -266,7 +269,7 @@ static void print_train(Buffer *text, const LaunchPlan *plan)
     }
     for (int r = 0; r < plan->rank_count; r++) {
         const LaunchRank *rank = &plan->ranks[r];
-        buffer_print(text, "%s \\\n        -n 1", r ? " :" : "");
+        buffer_print(text, "%s \\\n        -n 1%s", r ? " :" : "", elsewhere ? " -wdir /" : "");
         print_threads(text, rank);
         buffer_print(text, " ");
         print_prefix(text, rank);

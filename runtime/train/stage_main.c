@@ -6,6 +6,7 @@
 #include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
 #include "runtime/train/train.h"
+#include "runtime/train/working_folder.h"
 
 static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *state)
 {
@@ -35,6 +36,7 @@ int main(int argument_count, char **arguments)
     Diagnostics diagnostics = {0};
     Arena arena = {0};
     TrainingOptions options;
+    working_folder_enter(&diagnostics);
     arguments = training_options_with_environment(&arena, &argument_count, arguments);
     if (training_options_parse(&options, argument_count, arguments, &arena, &diagnostics) && !options.help)
         training_options_suit(&options, &sky_program, &diagnostics);

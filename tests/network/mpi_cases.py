@@ -70,8 +70,11 @@ def two_hosts(bench):
         there = deploy(bench, net, apart, environment)
         path = f"{net.folder}/capture.pcap"
         net.ask("capture", path)
-        net["one"].check(f"{there}/train", "--data", f"{there}/data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
+        net["one"].check("sh", "-c", f"cd {there} && exec ./train \"$@\"", "sh", "--data", "data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
         net.ask("capture")
+        done = net["one"].run("sh", "-c", f"mkdir /tmp/only && cd /tmp/only && exec {there}/train --data {there}/data", env=environment)
+        expect(done.returncode == 1 and "/tmp/only: error: train was started here, where host two cannot go" in done.stdout,
+               f"exit code {done.returncode}: {done.stdout}")
         expect(len(losses(f"{net.folder}/alone.csv")) == 4 and losses(f"{net.folder}/apart.csv") == losses(f"{net.folder}/alone.csv"), "other losses")
         with open(path, "rb") as file:
             captured = file.read()

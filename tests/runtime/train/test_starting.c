@@ -123,6 +123,8 @@ static void launch_files_work_from_anywhere(void **state)
     assert_printed("no data: error: cannot open");
     assert_int_equal(run("SKYCC_SUBNET=240.0.0.0/30 TOY_STAGES=0,1 'a place/train' --data data --steps 1"), 1);
     assert_printed("error: 240.0.0.0/30: this host has no interface in this subnet");
+    assert_int_equal(run("SKYCC_FOLDER=$PWD/nowhere TOY_STAGES=0,1 'a place/train' --data data --steps 1"), 1);
+    assert_printed("/nowhere: error: train was started here, where host ");
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data data --steps none"), 2);
     assert_int_equal(run("MPIEXEC=no-mpiexec 'a place/train' --data data"), 6);
     assert_printed("no-mpiexec is not installed");
