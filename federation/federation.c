@@ -50,6 +50,10 @@ static void print_rules(const Federation *federation, Buffer *text)
     buffer_print(text, "}\naggregate: %s\nmin_sites: %d\n", federation->secure ? "secure" : "plain", federation->least);
     print_number(text, "round_timeout", federation->round_timeout_s);
     buffer_print(text, "s\nfragments: %lld\n", (long long)federation->fragments);
+    if (federation->deadline_s > 0) {
+        print_number(text, "deadline", federation->deadline_s);
+        buffer_print(text, "s\n");
+    }
     if (federation->codec != CODEC_NONE) buffer_print(text, "codec: %s\n", codec_name(federation->codec));
     if (federation->clip_update > 0) {
         print_number(text, "clip_update", federation->clip_update);

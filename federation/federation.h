@@ -10,6 +10,7 @@
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
  *     min_sites: 3                   # a round waits for so many
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
+ *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     clip_update: 1.5               # the largest norm of an update
@@ -67,6 +68,7 @@ typedef struct Federation {
     bool secure, hide_metrics;
     int least; /* sites of a sum: the greater of threshold and min_sites */
     double round_timeout_s;
+    double deadline_s; /* after which a site meets with the steps that it has made; 0: it makes all */
     int64_t fragments;
     Codec codec;        /* of updates; CODEC_NONE where they are secure */
     double clip_update; /* 0: none */

@@ -216,15 +216,13 @@ static bool read_choice(Reader *reader, YamlNode *node, const char *what, const 
            yaml_error(&reader->yaml, node, NULL, NULL, "%s is %s or %s, not '%s'", what, yes, no, text);
 }
 
-static bool read_timeout(Reader *reader, YamlNode *node)
+static bool read_seconds(Reader *reader, YamlNode *node, const char *what, double *seconds)
 {
     const char *text;
-    double *seconds = &reader->federation->round_timeout_s;
-    *seconds = 600;
     if (!node) return true;
-    if (!yaml_text(&reader->yaml, node, NULL, "round_timeout", &text)) return false;
+    if (!yaml_text(&reader->yaml, node, NULL, what, &text)) return false;
     return (units_parse_seconds(text, seconds) && *seconds > 0 && *seconds <= 1e9) ||
-           yaml_error(&reader->yaml, node, NULL, UNITS_SECONDS_HINT, "round_timeout '%s' is no time", text);
+           yaml_error(&reader->yaml, node, NULL, UNITS_SECONDS_HINT, "%s '%s' is no time", what, text);
 }
 
 enum {
@@ -237,6 +235,7 @@ enum {
     THRESHOLD,
     MIN_SITES,
     ROUND_TIMEOUT,
+    DEADLINE,
     FRAGMENTS,
     CODEC,
     CLIP_UPDATE,
@@ -307,7 +306,9 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_steps(reader, members[LOCAL_STEPS].value);
     ok &= read_outer(reader, members[OUTER].value);
     ok &= read_choice(reader, members[AGGREGATE].value, "aggregate", "plain", "secure", &federation->secure);
-    ok &= read_timeout(reader, members[ROUND_TIMEOUT].value);
+    federation->round_timeout_s = 600;
+    ok &= read_seconds(reader, members[ROUND_TIMEOUT].value, "round_timeout", &federation->round_timeout_s);
+    ok &= read_seconds(reader, members[DEADLINE].value, "deadline", &federation->deadline_s);
     ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
     ok &= read_codec(reader, members[CODEC].value);
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
@@ -381,6 +382,7 @@ static bool read_all(Reader *reader)
                                    [THRESHOLD] = {"threshold", false, NULL},
                                    [MIN_SITES] = {"min_sites", false, NULL},
                                    [ROUND_TIMEOUT] = {"round_timeout", false, NULL},
+                                   [DEADLINE] = {"deadline", false, NULL},
                                    [FRAGMENTS] = {"fragments", false, NULL},
                                    [CODEC] = {"codec", false, NULL},
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},

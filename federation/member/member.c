@@ -395,6 +395,49 @@ static bool keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics
     return ok;
 }
 
+/* ---- Local steps ---- */
+
+/* With a deadline, local steps may end before all are made; then it is noted which was the last, so that a site that is
+ * started again does not make others and have another update. */
+static const char *note_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/last-step", member->options->checkpoint);
+}
+
+static bool steps_are_made(Member *member, int64_t step, int64_t until)
+{
+    int64_t round = -1, last = -1;
+    if (step >= until) return true;
+    if (!(member->federation.deadline_s > 0)) return false;
+    FILE *note = fopen(note_path(member), "re");
+    bool is_noted = note && fscanf(note, "%" SCNd64 " %" SCNd64, &round, &last) == 2;
+    if (note) fclose(note);
+    return is_noted && round == member->start.round && last == step;
+}
+
+/* Trains up to the step, or to the deadline, and one step at least. *step becomes that of the newest checkpoint. */
+static int train(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics)
+{
+    double deadline = member->federation.deadline_s;
+    const char *checkpoint = member->options->checkpoint;
+    Buffer note = {0};
+    int code = member_train(member, until, deadline, diagnostics);
+    *step = checkpoint_newest(checkpoint, INT64_MAX);
+    if (code == EXIT_OK && deadline > 0 && *step == member->start.step && !*member->ended) {
+        code = member_train(member, *step + 1, 0, diagnostics);
+        *step = checkpoint_newest(checkpoint, INT64_MAX);
+    }
+    if (code != EXIT_OK || *member->ended) return code;
+    if (*step <= member->start.step || (*step < until && !(deadline > 0))) return EXIT_RUN_FAILED;
+    if (*step == until) return EXIT_OK;
+    say(member, "round %" PRId64 ": %" PRId64 " of %" PRId64 " steps by the deadline", member->start.round,
+        *step - member->start.step, until - member->start.step);
+    buffer_print(&note, "%" PRId64 " %" PRId64 "\n", member->start.round, *step);
+    bool ok = file_write_all(note_path(member), buffer_text(&note), note.size, diagnostics);
+    buffer_free(&note);
+    return ok ? EXIT_OK : diagnostics->exit_code;
+}
+
 /* Has the last model: tells the coordinator, so that it knows that nobody needs it any more. If it is gone already, it
  * is none the worse. */
 static int say_farewell(Member *member)
@@ -423,13 +466,10 @@ int member_run(Member *member, Diagnostics *diagnostics)
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL,
                                      "has lost its checkpoints"),
                    diagnostics->exit_code;
-        if (is_current && step < until) {
-            int code = member_train(member, until, diagnostics);
+        if (is_current && !steps_are_made(member, step, until)) {
+            int code = train(member, until, &step, diagnostics);
             if (code != EXIT_OK || *member->ended) return code;
-            step = checkpoint_newest(checkpoint, INT64_MAX);
-            /* Rounds go on without those that are slow. */
-            ok = step >= until && learn_round(member, ROUND_NONE, diagnostics);
-            if (step < until) return EXIT_RUN_FAILED;
+            ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without those that are slow */
             is_current = member->current == member->start.round;
         }
         if (ok && is_current) ok = join_round(member, step, diagnostics);

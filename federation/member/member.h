@@ -52,8 +52,9 @@ void member_free(Member *member);
  * reported. */
 int member_run(Member *member, Diagnostics *diagnostics);
 
-/* member_train.c: runs DIR/SITE/train with what was passed, from the checkpoint up to the step. What it ended with. */
-int member_train(const Member *member, int64_t until, Diagnostics *diagnostics);
+/* member_train.c: runs DIR/SITE/train with what was passed, from the checkpoint up to the step, or for `deadline` seconds
+ * (0: however long it takes), and then a step may be cut off that is not saved. What it ended with. */
+int member_train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics);
 /* The mean loss of steps behind `after` up to `until` in the log; false: it does not say. */
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss);
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "federation/member/member.h"
 
 enum { FURTHER_ARGUMENTS = 10 };
@@ -44,18 +45,23 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     return arguments;
 }
 
-/* Waits for the child; passes on, once, the signal that is to end it all. */
-static int wait_for(const Member *member, pid_t child)
+/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (0: never) it is told
+ * to save and end, which is no error. */
+static int wait_for(const Member *member, pid_t child, double deadline)
 {
     int status, passed_on = 0;
+    double since = monotonic_seconds();
+    bool is_over = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (*member->ended && *member->ended != passed_on) kill(child, passed_on = *member->ended);
+        if (deadline > 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
         usleep(20000);
     }
+    if (is_over && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) return EXIT_OK;
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }
 
-int member_train(const Member *member, int64_t until, Diagnostics *diagnostics)
+int member_train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);
@@ -65,7 +71,7 @@ int member_train(const Member *member, int64_t until, Diagnostics *diagnostics)
         execv(arguments[0], arguments);
         _exit(127);
     }
-    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child);
+    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline);
     if (child < 0 || code == 127) {
         diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(arguments[0]), NULL, "cannot be started: %s",
                           child < 0 ? strerror(errno) : "is it there?");

@@ -171,6 +171,7 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "aggregate: mixed\n", "aggregate is secure or plain, not 'mixed'");
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ndp: {clip: 1, noise: 1}\n", "which protects sums only");
     refuse(SITES COORDINATOR STEPS "round_timeout: soon\n", "round_timeout 'soon' is no time");
+    refuse(SITES COORDINATOR STEPS "deadline: never\n", "deadline 'never' is no time");
     refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not to be had with aggregate: secure");
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ncodec: q9\n", "unknown codec 'q9'");
     refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: often\n", "local_steps must be");

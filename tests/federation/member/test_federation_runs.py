@@ -171,6 +171,18 @@ def check_steps():
     expect(own > 2 * 4 * 28611 / 1e6, "the update and the model cross a link of 1 MB/s")
 
 
+def check_deadline():
+    """Sites meet with the steps that they have made by then: some, and not all. They count by their rows."""
+    federate("short", "rounds: 2", "deadline: 300ms", options=["--local-steps", "100000"])
+    finish([coordinator("short")] + [site("short", name) for name in SITES])
+    rows = [list(map(float, row.split(","))) for row in open("short.csv").read().replace(",,", ",0,").split("\n")[1:-1]]
+    expect(len(rows) == 2, f"two rounds have been: {rows}")
+    for row in rows:
+        made = [count / SITES[name][1] for count, name in zip(row[8::2], SITES)]
+        expect(row[1] == 3 and all(1 <= steps < 100000 and steps == int(steps) for steps in made), f"steps {made}")
+        expect(row[2] == sum(row[8::2]), f"weight {row[2]} of rows {row[8::2]}")
+
+
 def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5", code=2)
     expect("the federation says how long a site trains" in text, text)
@@ -203,6 +215,7 @@ def main():
     make_inputs()
     check_one_round()
     check_steps()
+    check_deadline()
     check_refusals()
     os.chdir("/")
     if not failures:
