@@ -69,8 +69,9 @@ static void print_audit(const WireAudit *audit)
     printf("\n");
     print_others(audit);
     if (loose)
-        printf("%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps\n",
-               (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose));
+        printf("%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps%s\n",
+               (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose),
+               audit->evaluated_batches ? ", those of activations by evaluations, too" : "");
     if (audit->cut_short)
         printf("%lld starts were cut short: what crossed in their last seconds is not counted\n",
                (long long)audit->cut_short);

@@ -128,14 +128,16 @@ static bool check_count(const Audited *x, const WireCrossing *crossing, const Pl
     Arena arena = {0};
     int64_t per_step = planned_per_step(x, crossing);
     __int128 expected = needed(x, planned, per_step);
-    __int128 loose = (__int128)AUDIT_LOOSE_STEPS * per_step * (audit->broken_off + audit->cut_short + audit->running);
+    bool is_evaluated = planned->kind == PLAN_CROSSING_ACTIVATION && audit->evaluated_batches > 0;
+    int64_t steps = AUDIT_LOOSE_STEPS + (is_evaluated ? audit->longest_evaluation : 0);
+    __int128 loose = (__int128)steps * per_step * (audit->broken_off + audit->cut_short + audit->running);
     const char *object = describe(crossing, &arena);
     bool ok = true;
     if (crossing->messages > expected + loose || crossing->messages < expected - loose)
         ok = refuse(x, object, "crossed %lld times, %s often than the %lld times that %lld steps%s need%s",
                     (long long)crossing->messages, crossing->messages > expected ? "more" : "less", (long long)expected,
                     (long long)audit->steps,
-                    audit->evaluated_batches && planned->kind == PLAN_CROSSING_ACTIVATION
+                    is_evaluated
                         ? arena_format(&arena, " and %lld evaluated batches", (long long)audit->evaluated_batches)
                         : "",
                     loose ? ", even with those that were broken off" : "");

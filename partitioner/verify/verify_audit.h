@@ -6,7 +6,8 @@
 #include "runtime/wire/audit.h"
 
 /* How many steps' worth of messages counts may be off for each start of the gateway that was broken off or cut short:
- * ranks are no further apart, and none tells how much of its last step was done. */
+ * ranks are no further apart, and none tells how much of its last step was done. In an evaluation, where nothing comes
+ * back, the first stage may be at its end while the last one begins: of activations as many more. */
 enum { AUDIT_LOOSE_STEPS = 2 };
 
 /* False after reporting (EXIT_BAD_INPUT) everything that is not as it should be: another plan's audit, a message that is

@@ -218,6 +218,7 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
                               .step = step,
                               .after_forward = count_microbatch,
                               .context = &counting};
+        world_note(pipeline->world, true, (used + batch - 1) / batch, pipeline_microbatches(pipeline, packed));
         ok = pipeline_evaluate(pipeline, &work, diagnostics);
         weighted += batch_loss(pipeline) * counted.weight;
         weights += counted.weight;

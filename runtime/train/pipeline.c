@@ -442,20 +442,18 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
     return !batch->finish || batch->finish(batch->context, diagnostics);
 }
 
-static void note(Pipeline *pipeline, const PipelineBatch *batch, bool evaluation)
+uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed)
 {
-    uint32_t microbatches = batch->packed ? batch->packed->microbatches : pipeline->program->microbatch_count;
-    world_note(pipeline->world, evaluation, batch->step, microbatches);
+    return packed ? packed->microbatches : pipeline->program->microbatch_count;
 }
 
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
-    note(pipeline, batch, false);
+    world_note(pipeline->world, false, batch->step, pipeline_microbatches(pipeline, batch->packed));
     return run(pipeline, &pipeline->training, batch, diagnostics);
 }
 
 bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
-    note(pipeline, batch, true);
     return run(pipeline, &pipeline->evaluation, batch, diagnostics);
 }

@@ -68,6 +68,9 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
                    Diagnostics *diagnostics);
 void pipeline_close(Pipeline *pipeline);
 
+/* How many a batch has. `packed` NULL: no rows share lines. */
+uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed);
+
 /* Forward, backward and update. The step scalars are set and gradients are zero. */
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
 /* Forward only. */

@@ -56,8 +56,9 @@ void world_close(World *world); /* collective */
 void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending);
 void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
 
-/* The leader of a site tells its gateway, for --audit, that a step of that number begins, or a batch that is evaluated. */
-void world_note(World *world, bool evaluation, int64_t step, uint32_t microbatches);
+/* The leader of a site tells its gateway, for --audit, that the step of that number begins, or one of so many batches
+ * that are evaluated. */
+void world_note(World *world, bool evaluation, int64_t number, uint32_t microbatches);
 
 /* Tests once; cheap. */
 void world_progress(World *world);

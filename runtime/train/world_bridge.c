@@ -87,9 +87,9 @@ static void fail_far(World *world, int exit_code, const char *why)
     wire_client_fail(world->sites->client, exit_code, why);
 }
 
-static void note_far(World *world, bool evaluation, int64_t step, uint32_t microbatches)
+static void note_far(World *world, bool evaluation, int64_t number, uint32_t microbatches)
 {
-    wire_client_note(world->sites->client, evaluation ? WIRE_NOTE_EVALUATION : WIRE_NOTE_STEP, step, microbatches);
+    wire_client_note(world->sites->client, evaluation ? WIRE_NOTE_EVALUATION : WIRE_NOTE_STEP, number, microbatches);
 }
 
 extern const WorldBridge world_bridge;

@@ -16,7 +16,7 @@ typedef struct WorldBridge {
     /* Whether the peer answers before the deadline, or its site is away: then it is waited for. */
     bool (*is_alive)(World *world, int peer, double deadline);
     void (*fail)(World *world, int exit_code, const char *why);
-    void (*note)(World *world, bool evaluation, int64_t step, uint32_t microbatches);
+    void (*note)(World *world, bool evaluation, int64_t number, uint32_t microbatches);
 } WorldBridge;
 
 /* world_unite on its way: within the site, among leaders, within the site. It has a communicator of its own, because

@@ -99,9 +99,9 @@ bool world_meet_sites(World *world, const SkyProgram *program, Diagnostics *diag
     return true;
 }
 
-void world_note(World *world, bool evaluation, int64_t step, uint32_t microbatches)
+void world_note(World *world, bool evaluation, int64_t number, uint32_t microbatches)
 {
-    if (world_leads(world)) world->sites->bridge->note(world, evaluation, step, microbatches);
+    if (world_leads(world)) world->sites->bridge->note(world, evaluation, number, microbatches);
 }
 
 void world_leave_sites(World *world)

@@ -88,6 +88,7 @@ static const Number audit_numbers[] = {
     NUMBER(WireAudit, "microbatches", microbatches),
     NUMBER(WireAudit, "evaluated_batches", evaluated_batches),
     NUMBER(WireAudit, "evaluated_microbatches", evaluated_microbatches),
+    NUMBER(WireAudit, "longest_evaluation", longest_evaluation),
 };
 static const Number crossing_numbers[] = {
     NUMBER(WireCrossing, "messages", messages),

@@ -3,7 +3,7 @@
  *     {"format": "skycc.audit/1", "run": "HASH", "plan": "HASH", "site": "paris",
  *      "starts": 2, "broken_off": 1, "cut_short": 0, "running": false,
  *      "steps": 12, "repeated_steps": 2, "last_step": 10, "microbatches": 48,
- *      "evaluated_batches": 1, "evaluated_microbatches": 4,
+ *      "evaluated_batches": 1, "evaluated_microbatches": 4, "longest_evaluation": 1,
  *      "crossed": [{"class": "tensor", "tensor": "...", "kind": "activation", "from_stage": 0, "to_stage": 1,
  *                   "from_site": "paris", "to_site": "oslo", "messages": 52, "bytes": 425984,
  *                   "least_bytes": 8192, "most_bytes": 8192},
@@ -58,8 +58,8 @@ typedef struct WireAudit {
     bool running;       /* the last one has not ended yet */
     int64_t steps;      /* that were begun, repeated_steps of them again */
     int64_t repeated_steps, last_step;
-    int64_t microbatches; /* of those steps */
-    int64_t evaluated_batches, evaluated_microbatches;
+    int64_t microbatches;                                                  /* of those steps */
+    int64_t evaluated_batches, evaluated_microbatches, longest_evaluation; /* the last: batches of one */
     WireCrossing *crossings;
     size_t crossing_count, crossing_capacity;
 } WireAudit;

@@ -113,12 +113,12 @@ void wire_client_send(WireClient *client, int to, int tag, const void *bytes, si
                                     .size = size});
 }
 
-void wire_client_note(WireClient *client, WireNote note, int64_t step, uint32_t microbatches)
+void wire_client_note(WireClient *client, WireNote note, int64_t number, uint32_t microbatches)
 {
     send_frame(client, &(WireFrame){.kind = WIRE_NOTE,
                                     .from = client->options.rank,
                                     .tag = (int32_t)note,
-                                    .sequence = (uint64_t)step,
+                                    .sequence = (uint64_t)number,
                                     .total = microbatches});
 }
 

@@ -32,7 +32,8 @@ typedef enum WireKind {
     WIRE_LEAVE,   /* rank `from` is done */
     WIRE_FAIL,    /* rank `from` ends the run, with exit code `tag`, for the reason in the payload */
     WIRE_STATE,   /* site `from` is now in WireState `tag`; payload: why */
-    WIRE_NOTE,    /* rank `from` begins WireNote `tag`: `sequence`: the number of the step; `total`: micro-batches */
+    WIRE_NOTE,    /* rank `from` begins WireNote `tag`: `sequence`: the number of the step, or how many batches are
+                     evaluated; `total`: micro-batches */
     WIRE_KIND_COUNT
 } WireKind;
 

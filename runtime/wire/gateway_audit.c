@@ -83,10 +83,11 @@ void wire_gateway_audit_frame(WireGateway *gateway, int from_site, int to_site, 
 void wire_gateway_audit_note(WireGateway *gateway, const WireFrame *note)
 {
     enum { MOST_MICROBATCHES = 1 << 30 };
+    static const int64_t most_number = (int64_t)1 << 50;
     WireAudit *counted = &gateway->audit.counted;
     if (!gateway->audit.path) return;
-    int64_t step = (int64_t)note->sequence;
-    if (step < 0 || note->total > MOST_MICROBATCHES) {
+    int64_t number = (int64_t)note->sequence;
+    if (number < 0 || number > most_number || note->total > MOST_MICROBATCHES) {
         gateway->odd++;
         return;
     }
@@ -94,15 +95,16 @@ void wire_gateway_audit_note(WireGateway *gateway, const WireFrame *note)
     if (note->tag == WIRE_NOTE_EVALUATION) {
         counted->evaluated_batches++;
         counted->evaluated_microbatches += (int64_t)note->total;
+        if (number > counted->longest_evaluation) counted->longest_evaluation = number;
         return;
     }
     gateway->audit.began_steps = true;
     counted->steps++;
     counted->microbatches += (int64_t)note->total;
-    if (step <= counted->last_step)
+    if (number <= counted->last_step)
         counted->repeated_steps++;
     else
-        counted->last_step = step;
+        counted->last_step = number;
 }
 
 /* ---- The file ---- */

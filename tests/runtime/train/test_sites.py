@@ -360,7 +360,17 @@ def test_audit_goes_on():
             break
     for audit in check_audits("two", sites, whole=attempt == 0).values():
         assert (audit["steps"], audit["repeated_steps"], audit["last_step"]) == (8, 0, 8), audit
-        assert (audit["evaluated_batches"], audit["evaluated_microbatches"]) == (4, 16), audit
+        assert (audit["evaluated_batches"], audit["evaluated_microbatches"], audit["longest_evaluation"]) == (4, 16, 2), audit
+    # A start that was broken off: gradients may be off by two steps of 4 micro-batches, activations by an evaluation of two batches more.
+    for kind, most in ("gradient", 8), ("activation", 16):
+        for more, accepted in (most, True), (-most, True), (most + 1, False), (-most - 1, False):
+            audit = audit_of("two", "a")
+            audit["broken_off"] = 1
+            add(next(crossing for crossing in audit["crossed"] if crossing.get("kind") == kind), more)
+            json.dump(audit, open("forged.audit", "w"))
+            code, text = verify("two", "forged.audit")
+            assert code == (0 if accepted else 1), text
+            assert "did not come to a good end" in text if accepted else "even with those that were broken off" in text, text
 
 
 def test_schedules():

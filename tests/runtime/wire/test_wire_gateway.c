@@ -421,6 +421,7 @@ static void test_audits(void **state)
             assert_int_equal(audit.steps, s ? 0 : start);
             assert_int_equal(audit.repeated_steps, s ? 0 : start - 1);
             assert_int_equal(audit.evaluated_microbatches, s ? 0 : 3 * start);
+            assert_int_equal(audit.longest_evaluation, s ? 0 : 4);
             wire_audit_free(&audit);
         }
     }
