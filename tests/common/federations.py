@@ -10,6 +10,8 @@ import safetensors_files
 class Scene:
     """Files in a folder. `sites`: by name the numbers of devices and of rows in a step."""
 
+    allocation = ["--allocate", "even"]
+
     def __init__(self, skycc, model, folder, sites, local_steps):
         self.skycc, self.model, self.folder, self.sites, self.local_steps = skycc, model, folder, sites, local_steps
         # Ports below those that systems give away, hosts by process.
@@ -17,9 +19,12 @@ class Scene:
         self.address = f"127.{1 + number % 250}.{number // 250 % 250}.7:{20000 + number % 10000}"
         for devices in {devices for devices, _ in sites.values()}:
             with open(f"{folder}/{devices}.yaml", "w", encoding="utf-8") as file:
-                file.write("devices: [{name: device, count: %d, memory: 4GiB}]\n" % devices)
+                file.write(self.cluster(devices))
         for name in [*sites, "coordinator"]:
             subprocess.run([skycc, "key", name], cwd=folder, check=True, capture_output=True, text=True)
+
+    def cluster(self, devices):
+        return "devices: [{name: device, count: %d, memory: 4GiB}]\n" % devices
 
     def write_rows(self, rows=32, length=16):
         """Of every site its own, of several lengths, with three labels."""
@@ -46,5 +51,5 @@ class Scene:
             print(f'coordinator: {{address: "{self.address}", key: "{self.public_key("coordinator")}"}}', file=file)
             print(f"local_steps: {self.local_steps}", *rules, sep="\n", file=file)
         sizes = [word for dim in dims for word in ("--dim", dim)]
-        return subprocess.run([self.skycc, "federate", self.model, "-c", "federation.yaml", "-o", output, *sizes, "--allocate", "even", *options],
+        return subprocess.run([self.skycc, "federate", self.model, "-c", "federation.yaml", "-o", output, *sizes, *self.allocation, *options],
                               cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
