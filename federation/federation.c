@@ -89,6 +89,8 @@ void federation_print(const Federation *federation, Buffer *text)
         print_text(text, "  lora", compiled->low_rank);
         buffer_print(text, "\n");
     }
+    if (!hash_equal(compiled->follows, (Hash){0, 0}))
+        buffer_print(text, "  follows: \"%s\"\n", hash_format(compiled->follows, hash));
     if (compiled->why_steps) {
         print_text(text, "  local_steps", compiled->why_steps);
         buffer_print(text, "\n");

@@ -331,34 +331,36 @@ static bool read_rules(Reader *reader, const YamlMember *members)
 
 /* ---- What is compiled ---- */
 
-static bool read_identity(Reader *reader, YamlNode *node, Hash *hash)
+static bool read_identity(Reader *reader, YamlNode *node, const char *what, Hash *hash)
 {
     const char *text;
     unsigned long long high, low;
     int used = 0;
-    if (!node || !yaml_text(&reader->yaml, node, "compiled", "federation", &text)) return false;
+    if (!node || !yaml_text(&reader->yaml, node, "compiled", what, &text)) return false;
     if (strlen(text) != 32 || sscanf(text, "%16llx%16llx%n", &high, &low, &used) != 2 || used != 32)
-        return yaml_error(&reader->yaml, node, "compiled", NULL, "federation must be 32 hexadecimal digits");
+        return yaml_error(&reader->yaml, node, "compiled", NULL, "%s must be 32 hexadecimal digits", what);
     *hash = (Hash){high, low};
     return true;
 }
 
 static bool read_compiled(Reader *reader, YamlNode *node)
 {
-    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, WHY_STEPS, COUNT };
+    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, WHY_STEPS, FOLLOWS, COUNT };
     YamlMember members[] = {[IDENTITY] = {"federation", true, NULL},
                             [MODEL] = {"model", true, NULL},
                             [OPTIMIZER] = {"optimizer", true, NULL},
                             [STATES] = {"states", true, NULL},
                             [SITE] = {"site", false, NULL},
                             [LORA] = {"lora", false, NULL},
-                            [WHY_STEPS] = {"local_steps", false, NULL}};
+                            [WHY_STEPS] = {"local_steps", false, NULL},
+                            [FOLLOWS] = {"follows", false, NULL}};
     FederationCompiled *compiled = &reader->federation->compiled;
     const char *object = "compiled", *site = NULL;
     compiled->site = -1;
     compiled->low_rank = "";
     if (!node || !yaml_members(&reader->yaml, node, object, members, COUNT)) return false;
-    bool ok = read_identity(reader, members[IDENTITY].value, &compiled->identity);
+    bool ok = read_identity(reader, members[IDENTITY].value, "federation", &compiled->identity);
+    if (members[FOLLOWS].value) ok &= read_identity(reader, members[FOLLOWS].value, "follows", &compiled->follows);
     ok &= read_text(reader, members[MODEL].value, object, "model", &compiled->model_hash);
     ok &= read_text(reader, members[LORA].value, object, "lora", &compiled->low_rank);
     ok &= read_text(reader, members[WHY_STEPS].value, object, "local_steps", &compiled->why_steps);

@@ -39,7 +39,9 @@ static bool make_start(Federate *federate, Diagnostics *diagnostics)
     ModelOptions load = load_options(federate);
     plan.cluster = cluster_of(federate, 0);
     return federation_start_make(&federate->start, &federate->federation, options->model, &plan, &load, options->init,
-                                 diagnostics);
+                                 diagnostics) &&
+           (!options->follows ||
+            federation_start_follow(&federate->start, &federate->federation, options->follows, diagnostics));
 }
 
 static const char *site_directory(Federate *federate, int site)
@@ -76,10 +78,14 @@ static bool write_common(Federate *federate, const char *directory, int site, co
 static bool finish_site(Federate *federate, int site, Diagnostics *diagnostics)
 {
     const char *directory = site_directory(federate, site);
+    GlobalModel *model = &federate->start.model;
+    float *momentum = model->momentum;
     unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST, directory)); /* that of the whole has its files, too */
-    return write_common(federate, directory, site, "start.safetensors", diagnostics) &&
-           link_beside("member", arena_format(&federate->arena, "%s/member", directory), &(LinkOptions){.runtime = ""},
-                       diagnostics);
+    model->momentum = NULL;                                                  /* the coordinator's */
+    bool ok = write_common(federate, directory, site, "start.safetensors", diagnostics);
+    model->momentum = momentum;
+    return ok && link_beside("member", arena_format(&federate->arena, "%s/member", directory),
+                             &(LinkOptions){.runtime = ""}, diagnostics);
 }
 
 static bool make_coordinator(Federate *federate, Diagnostics *diagnostics)
@@ -118,6 +124,9 @@ static void tell(const Federate *federate)
     const Federation *federation = &federate->federation;
     printf("%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
            federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
+    if (federate->options->follows)
+        printf("goes on with round %lld of %lld\n", (long long)federate->start.model.round,
+               (long long)federation->rounds);
     if (federation->compiled.why_steps) printf("local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)
         printf("%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows a step\n",

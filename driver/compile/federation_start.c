@@ -158,6 +158,82 @@ bool federation_start_make(FederationStart *start, Federation *federation, const
     return ok;
 }
 
+static const GlobalTensor *find_tensor(const GlobalModel *model, const char *name)
+{
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
+    return NULL;
+}
+
+static bool same_tensors(const GlobalModel *one, const GlobalModel *other)
+{
+    bool same = one->tensor_count == other->tensor_count;
+    for (size_t i = 0; same && i < one->tensor_count; i++) {
+        const GlobalTensor *found = find_tensor(other, one->tensors[i].name);
+        same = found && shape_equal(&found->shape, &one->tensors[i].shape);
+    }
+    return same;
+}
+
+/* Files may have tensors in another order. */
+static void copy_tensors(GlobalModel *to, const GlobalModel *from)
+{
+    if (from->momentum) to->momentum = memory_allocate(to->elements * sizeof *to->momentum);
+    for (size_t i = 0; i < to->tensor_count; i++) {
+        const GlobalTensor *tensor = &to->tensors[i], *found = find_tensor(from, tensor->name);
+        size_t bytes = tensor->elements * sizeof *to->values;
+        memcpy(to->values + tensor->first, from->values + found->first, bytes);
+        if (from->momentum) memcpy(to->momentum + tensor->first, from->momentum + found->first, bytes);
+    }
+}
+
+static bool take_former(FederationStart *start, Federation *federation, const Federation *was, GlobalModel *former,
+                        const char *path, Diagnostics *diagnostics)
+{
+    GlobalModel *model = &start->model;
+    const FederationCompiled *compiled = &was->compiled;
+    const FederationPrivacy *before = &was->privacy, *now = &federation->privacy;
+    if (strcmp(compiled->model_hash, federation->compiled.model_hash) != 0 ||
+        strcmp(compiled->low_rank, federation->compiled.low_rank) != 0 || !same_tensors(model, former))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "give --lora, --freeze and --train as they were given then",
+                                 "is of a federation that trains another model, or others of its parameters");
+    if (former->round >= federation->rounds)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give more --rounds",
+                                 "has made %lld rounds, and this federation is to make %lld", (long long)former->round,
+                                 (long long)federation->rounds);
+    if (before->clip != now->clip || before->noise != now->noise || before->delta != now->delta)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "leave dp as it was",
+                                 "was made with other differential privacy, and epsilon would not count its rounds");
+    if (was->codec != federation->codec)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "leave codec as it was",
+                                 "was made with another codec, and sites keep what that one left out");
+    copy_tensors(model, former);
+    model->round = former->round;
+    federation->compiled.follows = compiled->identity;
+    return true;
+}
+
+bool federation_start_follow(FederationStart *start, Federation *federation, const char *directory,
+                             Diagnostics *diagnostics)
+{
+    Arena scratch = {0};
+    Federation former;
+    GlobalModel model = {0};
+    const char *path = arena_format(&scratch, "%s/model.safetensors", directory);
+    bool momentum = outer_keeps_momentum(federation->outer.kind), ok;
+    if (!federation_read_compiled(&former, arena_format(&scratch, "%s/federation.yaml", directory), diagnostics)) {
+        arena_free(&scratch);
+        return false;
+    }
+    ok = global_model_open_file(&model, former.compiled.identity, path, momentum, diagnostics) &&
+         take_former(start, federation, &former, &model, path, diagnostics);
+    global_model_free(&model);
+    federation_free(&former);
+    arena_free(&scratch);
+    return ok;
+}
+
 void federation_start_identify(FederationStart *start, Federation *federation)
 {
     federation->compiled.identity = federation_hash(federation, hash_model(&start->model, &federation->compiled));

@@ -19,6 +19,10 @@ typedef struct FederationStart {
 bool federation_start_make(FederationStart *start, Federation *federation, const char *path,
                            const PlanModelOptions *plan, const ModelOptions *load, WeightInit init,
                            Diagnostics *diagnostics);
+/* Goes on with the model of another federation's coordinator, in whose directory it lies: values, momentum and round.
+ * Errors: it trains another model, or has made all rounds of this federation. */
+bool federation_start_follow(FederationStart *start, Federation *federation, const char *directory,
+                             Diagnostics *diagnostics);
 /* Once the rows of all sites are known: what the federation, and its start, are called. */
 void federation_start_identify(FederationStart *start, Federation *federation);
 

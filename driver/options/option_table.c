@@ -179,6 +179,13 @@ static const Option rows[] = {
      .help =
          "how unequal simulated sites of one kind are: the standard deviation of the logarithm of their speeds, and "
          "again in every round (default 0.2)"},
+    {"from", 0, "DIR", FEDERATE, OPTION_DIRECTORY, FIELD(follows),
+     .help = "go on with the model of this coordinator's directory, with sites that have joined or left",
+     .detail =
+         "Go on with the model, the momentum and the round of this directory of a coordinator that was ended, with the "
+         "sites that _federation.yaml_ has now. Sites take their new directories and keep their checkpoints; those "
+         "that "
+         "are new take the model."},
     {"rounds", 0, "N", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.rounds),
      .help = "meetings, whatever federation.yaml says"},
     {"local-steps", 0, "N|auto", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),

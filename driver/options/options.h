@@ -71,6 +71,7 @@ typedef struct Options {
     const char *texts[2], *data;
     const char *key; /* the name of a pair of keys; of coordinate the file of the secret one */
     const char *federation, *listen, *csv;
+    const char *follows; /* the coordinator's directory of a federation that is gone on with */
     FederationWishes federation_wishes;
     SimulationWishes simulation;
     /* Of deploy, which has `folder` and `data` too. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "federation/coded_update.h"
+#include "federation/member/own_model.h"
 #include "federation/outer/privacy.h"
 
 bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *diagnostics)
@@ -19,7 +20,7 @@ bool feedback_open(Feedback *feedback, const Federation *federation, const char 
 {
     *feedback = (Feedback){.codec = federation->codec, .path = path};
     file_remove_unfinished(path);
-    return global_model_open_file(&feedback->left, federation->compiled.identity, path, false, diagnostics);
+    return own_model_open(&feedback->left, &federation->compiled, path, diagnostics);
 }
 
 void feedback_free(Feedback *feedback)

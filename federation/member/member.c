@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "federation/aggregate/fixed_point.h"
+#include "federation/member/own_model.h"
 #include "federation/outer/privacy.h"
 #include "runtime/storage/checkpoint_directory.h"
 
@@ -104,7 +105,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->checkpoint),
                                  "name another --checkpoint directory",
                                  "holds checkpoints of a run that is not this site's of the federation");
-    if (!global_model_open_file(&member->start, federation->compiled.identity, path, false, diagnostics)) return false;
+    if (!own_model_open(&member->start, &federation->compiled, path, diagnostics)) return false;
     tied_names_read(&member->tied, &member->start);
     if (began && is_coded(member) && !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
         return false;

@@ -236,6 +236,8 @@ static void json_assumed(Buffer *buffer, const MeetingCosts *costs)
     json_number(buffer, "update_s_per_byte", costs->update_s);
     json_number(buffer, "mask_s_per_byte", costs->mask_s);
     json_number(buffer, "sum_s_per_byte", costs->sum_s);
+    json_number(buffer, "value_bytes_up", costs->word_bytes[0]);
+    json_number(buffer, "value_bytes_down", costs->word_bytes[1]);
     buffer_print(buffer, "}");
 }
 

@@ -150,6 +150,44 @@ def check_one_round():
     call(SKYCC, "export", MODEL, "mean/coordinator/model.safetensors", "-o", "trained.onnx")
 
 
+def check_newcomers():
+    """A federation goes on with a site more: the others keep their checkpoints, and the model its momentum."""
+    SITES["rome"] = (1, 4)
+    call(SKYCC, "key", "rome")
+    shutil.copy("lima.safetensors", "rome.safetensors")
+    average, follow = "outer: {optimizer: average}", ["--from", "mean/coordinator"]
+    for expected, options, *rules in [
+            ("has made 1 rounds, and this federation is to make 1", [], average, "rounds: 1"),
+            ("was made with other differential privacy", ["--dp", "clip=1,noise=1"], average, "rounds: 2"),
+            ("trains another model, or others of its parameters", ["--freeze", "*embeddings*"], average, "rounds: 2"),
+            ("is of round 1 and without the outer optimiser's momentum", [], "rounds: 2")]:
+        text = federate("grown", *rules, options=follow + options, code=1)
+        expect(expected in text, text)
+    text = federate("grown", average, "rounds: 2", "round_timeout: 200s", options=follow)
+    expect("goes on with round 1 of 2" in text, text)
+    for name in ["paris", "oslo", "lima"]:
+        shutil.copytree(f"mean-{name}", f"grown-{name}")
+    finish([coordinator("grown")] + [site("grown", name) for name in SITES])
+    rows = rounds_in("grown.csv")
+    expect(len(rows) == 1 and rows[0].startswith("2,4,"), f"one round more, of four sites: {rows}")
+    for name, rounds in [("paris", 2), ("rome", 1)]:
+        step = max(entry for entry in os.listdir(f"grown-{name}") if entry.startswith("step-"))
+        expect(int(step[5:]) == rounds * STEPS, f"{name} has made the steps of {rounds} rounds: {step}")
+
+    path, random = "mean/coordinator/model.safetensors", np.random.default_rng(5)
+    before = {name: random.normal(size=tensor.shape).astype("f4") for name, tensor in safetensors_files.read(path).items()}
+    before.update({f"momentum/{name}": random.normal(size=tensor.shape).astype("f4") for name, tensor in before.items()})
+    safetensors_files.write(path, before, safetensors_files.metadata(path))
+    federate("momentum", "rounds: 2", options=follow)
+    after = safetensors_files.read("momentum/coordinator/model.safetensors")
+    expect(before.keys() == after.keys(), "values and momentum are there")
+    expect(all(np.array_equal(before[name], after[name]) for name in before), "and are what they were")
+    start = safetensors_files.read("momentum/rome/start.safetensors")
+    expect(all(np.array_equal(before[name], start[name]) for name in start) and len(start) == len(before) // 2,
+           "sites start from the values")
+    del SITES["rome"]
+
+
 def check_steps():
     """--local-steps auto: what is said is what is kept, at every site, and leaves 95% of the time for training."""
     options = ["--local-steps", "auto", "--hide-metrics"]
@@ -214,6 +252,7 @@ def main():
     os.chdir(scratch)
     make_inputs()
     check_one_round()
+    check_newcomers()
     check_steps()
     check_deadline()
     check_refusals()
