@@ -45,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .outer = outer_rule_default(OUTER_NESTEROV),
                              .least = size % 2 ? 3 : 1,
                              .fragments = 2,
+                             .codec = size % 4 ? CODEC_NONE : CODEC_Q4, /* none with masks */
                              .round_timeout_s = 5,
                              .compiled = {.identity = {1, 2}, .site = -1}};
     Diagnostics diagnostics = {0};
