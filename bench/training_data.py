@@ -1,10 +1,15 @@
-"""What the benchmarks train on."""
+"""What the benchmarks train on, and what they run on."""
 
 import json
+import lzma
+import os
+import random
 import struct
+import subprocess
 import sys
 
 SEQUENCE, VOCABULARY, CLASSES = 128, 30522, 3
+GLUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "glue")
 
 
 def write_data(path, rows):
@@ -49,6 +54,27 @@ def write_weights(model, path):
     import onnx.numpy_helper
 
     numpy.savez(path, **{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer})
+
+
+def write_mnli(skycc, path, longest):
+    """The sentence pairs of models/glue in a drawn order."""
+    with lzma.open(f"{GLUE}/mnli-dev-matched-num.tsv.xz") as file:
+        header, *lines = file.read().splitlines(keepends=True)
+    random.Random(1).shuffle(lines)
+    command = [skycc, "tokenize", "--vocab", f"{GLUE}/bert-base-uncased-vocab.txt", "--text", "sentence1,sentence2"]
+    command += ["--label", "gold_label", "--max-length", str(longest), "-q", "-", "-o", path]
+    subprocess.run(command, check=True, input=header + b"".join(lines))
+
+
+def processor():
+    with open("/proc/cpuinfo") as file:
+        lines = dict(line.split(":", 1) for line in file if ":" in line)
+    facts = {name.strip(): value.strip() for name, value in lines.items()}
+    flags = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if flag in facts.get("flags", "").split()]
+    load = f"load {os.getloadavg()[0]:.1f}"
+    model = f"family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}"
+    name = facts.get("model name", "an unnamed processor")
+    return f"{name} ({model}; {', '.join(flags) or 'no AVX-512'}), {os.cpu_count()} cores, {load}"
 
 
 if __name__ == "__main__":
