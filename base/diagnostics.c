@@ -41,14 +41,30 @@ void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint
     diagnostics->warnings++;
 }
 
-void diagnostics_append(Diagnostics *to, const Diagnostics *from)
+/* The text with every `path` in it replaced; NULL stays NULL. */
+static const char *renamed(Arena *arena, const char *text, const char *path, const char *called)
 {
-    for (const Diagnostic *d = from->first; d; d = d->next)
-        if (d->is_error)
-            diagnostics_error(to, from->exit_code, d->place, d->hint, "%s", d->message);
-        else
-            diagnostics_warning(to, d->place, d->hint, "%s", d->message);
+    const char *found = text && path && *path ? strstr(text, path) : NULL;
+    if (!found) return text;
+    const char *rest = renamed(arena, found + strlen(path), path, called);
+    return arena_format(arena, "%.*s%s%s", (int)(found - text), text, called, rest);
 }
+
+void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char *path, const char *called)
+{
+    for (const Diagnostic *d = from->first; d; d = d->next) {
+        Place place = d->place;
+        const char *message = renamed(&to->arena, d->message, path, called),
+                   *hint = renamed(&to->arena, d->hint, path, called);
+        place.file = renamed(&to->arena, place.file, path, called);
+        if (d->is_error)
+            diagnostics_error(to, from->exit_code, place, hint, "%s", message);
+        else
+            diagnostics_warning(to, place, hint, "%s", message);
+    }
+}
+
+void diagnostics_append(Diagnostics *to, const Diagnostics *from) { diagnostics_append_as(to, from, NULL, NULL); }
 
 /* Names come from files of strangers: control characters must not reach the terminal. */
 static void print_clean(FILE *stream, const char *text)

@@ -42,6 +42,9 @@ void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint
 /* Reports in `to` all that was reported in `from`: threads that work side by side report each in their own, and these
  * are put together in an order that does not depend on the threads. */
 void diagnostics_append(Diagnostics *to, const Diagnostics *from);
+/* The same where the file `path`, wherever it is named, is to be named `called`: files that were made on the way say
+ * nothing to whoever gave others. */
+void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char *path, const char *called);
 /* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint. */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream);
 void diagnostics_free(Diagnostics *diagnostics);

@@ -30,6 +30,7 @@ typedef struct Prediction {
     int64_t most_width;   /* for how many tokens it has positions, as far as is known */
     bool has_mask;
     HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
+    bool several;         /* labels a text, as its configuration says */
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
     TextRows rows;
     Predictor predictor;
@@ -116,9 +117,7 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
         prediction->most_width = encoder_most_positions(&config);
         read_labels(prediction, json_object_get(config.json, "id2label"));
         const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
-        ok = !problem || strcmp(problem, "multi_label_classification") != 0 ||
-             refuse(prediction, "skycc run gives its logits",
-                    "gives a text several labels at once (multi_label_classification)", diagnostics);
+        prediction->several = problem && strcmp(problem, "multi_label_classification") == 0;
     }
     config_free(&config);
     return ok;
@@ -295,17 +294,19 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
                         prediction->width, options->threads, diagnostics))
         return false;
     Predictions *predictions = &prediction->predictions;
-    *predictions = (Predictions){.called = options->model,
-                                 .head = prediction->head,
-                                 .labels_of = options->labels,
-                                 .labels = prediction->labels,
-                                 .label_count = prediction->label_count,
-                                 .json = suffix && strcmp(suffix, ".jsonl") == 0 && is_embedding(prediction),
-                                 .compares = options->texts[1] && is_embedding(prediction),
-                                 .tokenizer = prediction->tokenizer,
-                                 .rows = &prediction->rows,
-                                 .predictor = &prediction->predictor,
-                                 .arena = &prediction->arena};
+    *predictions =
+        (Predictions){.called = options->model,
+                      .head = prediction->head,
+                      .labels_of = options->labels,
+                      .labels = prediction->labels,
+                      .label_count = prediction->label_count,
+                      .json = suffix && strcmp(suffix, ".jsonl") == 0 && is_embedding(prediction),
+                      .several = options->multi_label || (prediction->several && prediction->head == HEAD_SEQUENCE),
+                      .compares = options->texts[1] && is_embedding(prediction),
+                      .tokenizer = prediction->tokenizer,
+                      .rows = &prediction->rows,
+                      .predictor = &prediction->predictor,
+                      .arena = &prediction->arena};
     if (!predictions_begin(predictions, diagnostics)) return false;
     for (int64_t first = 0; first < prediction->rows.count; first += prediction->batch) {
         if (!predictor_run(&prediction->predictor, first, diagnostics)) return false;
@@ -326,13 +327,34 @@ static void prediction_free(Prediction *prediction)
     arena_free(&prediction->arena);
 }
 
+/* Files that were made on the way are reported as what the user gave. */
+static void report(const Prediction *prediction, const Diagnostics *found, Diagnostics *diagnostics)
+{
+    const Options *options = prediction->options;
+    const char *const names[][2] = {
+        {"model.onnx", options->model}, {"trained.onnx", options->model}, {"rows.safetensors", options->data}};
+    enum { NAMES = sizeof names / sizeof *names };
+    Diagnostics renamed[NAMES] = {{.errors = 0}};
+    Arena arena = {0};
+    const char *folder = prediction->directory.temporary;
+    for (int i = 0; i < NAMES; i++) {
+        const char *path = folder && names[i][1] ? arena_format(&arena, "%s/%s", folder, names[i][0]) : NULL;
+        diagnostics_append_as(&renamed[i], i ? &renamed[i - 1] : found, path, names[i][1]);
+    }
+    diagnostics_append(diagnostics, &renamed[NAMES - 1]);
+    for (int i = 0; i < NAMES; i++) diagnostics_free(&renamed[i]);
+    arena_free(&arena);
+}
+
 int predict_command(const Options *options, Diagnostics *diagnostics)
 {
     Prediction prediction = {.options = options, .most_width = INT64_MAX};
-    bool ok = check_options(options, diagnostics) && import_model(&prediction, diagnostics) &&
-              read_model(&prediction, diagnostics) && take_checkpoint(&prediction, diagnostics) &&
-              read_rows(&prediction, diagnostics) && settle_width(&prediction, diagnostics) &&
-              predict(&prediction, diagnostics);
+    Diagnostics found = {0};
+    bool ok = check_options(options, &found) && import_model(&prediction, &found) && read_model(&prediction, &found) &&
+              take_checkpoint(&prediction, &found) && read_rows(&prediction, &found) &&
+              settle_width(&prediction, &found) && predict(&prediction, &found);
+    report(&prediction, &found, diagnostics);
+    diagnostics_free(&found);
     prediction_free(&prediction);
     return ok ? EXIT_OK : diagnostics->exit_code;
 }

@@ -43,6 +43,18 @@ void predictions_scores(Predictions *predictions, double *logits)
     predictions_end_line(predictions);
 }
 
+/* "labels" and the probabilities of all of them, each by itself. */
+static void print_label_set(Predictions *predictions, double *logits)
+{
+    Buffer *table = &predictions->table, found = {0};
+    for (int64_t i = 0; i < predictions->classes; i++)
+        if (logits[i] > 0) buffer_print(&found, "%s%s", found.size ? ";" : "", predictions->labels[i]);
+    predictions_field(predictions, buffer_text(&found));
+    for (int64_t i = 0; i < predictions->classes; i++) buffer_print(table, ",%.7g", 1 / (1 + exp(-logits[i])));
+    predictions_end_line(predictions);
+    buffer_free(&found);
+}
+
 static bool name_labels(Predictions *predictions, Diagnostics *diagnostics)
 {
     int64_t classes = predictions->classes;
@@ -164,7 +176,12 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     HeadKind head = predictions->head;
     bool parts = head == HEAD_TOKENS || head == HEAD_QUESTION || head == HEAD_MASKED;
     if (!find_outputs(predictions, diagnostics) || (parts && !check_texts(predictions, diagnostics))) return false;
-    bool labelled = head == HEAD_TOKENS || (head == HEAD_SEQUENCE && predictions->classes > 1);
+    if (head == HEAD_REGRESSION && predictions->several) predictions->head = head = HEAD_SEQUENCE;
+    if (predictions->several && head != HEAD_SEQUENCE)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "leave --multi-label out",
+                                 "several labels at once are for heads that label whole texts (seqcls:N)");
+    bool labelled =
+        head == HEAD_TOKENS || (head == HEAD_SEQUENCE && (predictions->classes > 1 || predictions->several));
     if (labelled && !name_labels(predictions, diagnostics)) return false;
     switch (head) {
     case HEAD_TOKENS: print_header(predictions, "row,word,text,label,score", false, true); break;
@@ -174,7 +191,13 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     case HEAD_FIRST:
         print_header(predictions, predictions->compares ? "similarity" : "row", !predictions->compares, false);
         break;
-    default: print_header(predictions, labelled ? "row,label,score" : "row,value", false, labelled); break;
+    default:
+        print_header(predictions,
+                     predictions->several ? "row,labels"
+                     : labelled           ? "row,label,score"
+                                          : "row,value",
+                     false, labelled);
+        break;
     }
     return true;
 }
@@ -194,6 +217,10 @@ bool predictions_row(Predictions *predictions, int64_t row, Diagnostics *diagnos
     default: break;
     }
     buffer_print(&predictions->table, "%lld,", (long long)row);
+    if (predictions->several) {
+        print_label_set(predictions, predictions->values);
+        return true;
+    }
     if (predictions->classes > 1) {
         predictions_scores(predictions, predictions->values);
         return true;

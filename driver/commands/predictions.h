@@ -13,6 +13,7 @@ typedef struct Predictions {
     const char *const *labels;
     size_t label_count;   /* 0: they have no names */
     bool json;            /* lines of JSON instead: embeddings only */
+    bool several;         /* labels a text may have at once */
     bool compares;        /* the two rows: how alike their embeddings are */
     Tokenizer *tokenizer; /* that made the rows; NULL: they are a data set */
     const TextRows *rows;

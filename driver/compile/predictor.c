@@ -5,19 +5,6 @@
 
 #include "runtime/program/parallel.h"
 
-/* The file may be one that was made on the way, whose name says nothing. */
-static void report_of(Diagnostics *to, const Diagnostics *from, const char *path, const char *called)
-{
-    for (const Diagnostic *d = from->first; d; d = d->next) {
-        Place place = d->place;
-        if (place.file && strcmp(place.file, path) == 0) place.file = called;
-        if (d->is_error)
-            diagnostics_error(to, from->exit_code, place, d->hint, "%s", d->message);
-        else
-            diagnostics_warning(to, place, d->hint, "%s", d->message);
-    }
-}
-
 static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostics)
 {
     const Shape shape = {2, {predictor->batch, predictor->width}};
@@ -27,11 +14,7 @@ static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostic
         if (predictor->rows->tensors[i].data)
             shapes[count++] = (InputShape){predictor->rows->tensors[i].name, shape, DTYPE_I64, NULL};
     const ModelOptions options = {.import = {.input_shapes = shapes, .input_shape_count = count}};
-    Diagnostics found = {0};
-    bool ok = training_model_load(&predictor->model, path, &options, &found);
-    report_of(diagnostics, &found, path, predictor->called);
-    diagnostics_free(&found);
-    return ok;
+    return training_model_load(&predictor->model, path, &options, diagnostics);
 }
 
 static void build(Predictor *predictor)

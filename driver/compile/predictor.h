@@ -17,8 +17,8 @@ typedef struct Predictor {
     bool running;
 } Predictor;
 
-/* Compiles the model in the file `path`; `threads` 0: as many as there are processors. What is reported of the file is
- * reported of `called`. Free with predictor_free in any case. */
+/* Compiles the model in the file `path`; `threads` 0: as many as there are processors. What is reported when it
+ * runs names `called`. Free with predictor_free in any case. */
 bool predictor_open(Predictor *predictor, const char *path, const char *called, const TextRows *rows, int64_t batch,
                     int64_t width, int threads, Diagnostics *diagnostics);
 /* Runs the rows from `first` on; of a batch that the rows do not fill, the rest is the last row again. */

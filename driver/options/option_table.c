@@ -131,6 +131,12 @@ static const Option rows[] = {
     {"labels", 0, "DATA", PREDICT, OPTION_FILE, FIELD(labels),
      .help = "a data set of skycc tokenize whose names of labels are the model's (default: those of the folder that it "
              "comes from)"},
+    {"multi-label", 0, NULL, PREDICT, OPTION_FLAG, FIELD(multi_label),
+     .help = "a text has any number of labels (trained with --loss bce): each its own probability (default: what the "
+             "folder's config.json says)",
+     .detail = "A text has any number of labels, as after training with *--loss bce*: each label has a probability of "
+               "its own, and those above a half are the text's, with semicolons between them. By default where the "
+               "_config.json_ of the folder that the model comes from says _multi_label_classification_."},
     {"label", 0, "COL", TOKENIZE, OPTION_TEXT, FIELD(dataset.label_column),
      .help = "the column of labels: whole numbers are classes, other numbers values, all else names of classes, "
              "numbered in byte order",

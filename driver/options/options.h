@@ -65,7 +65,7 @@ typedef struct Options {
     const char *source, *labels;
     Head head;
     const char *vocabulary, *tokenizer, *task;
-    bool cased;
+    bool cased, multi_label;
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;

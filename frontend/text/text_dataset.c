@@ -203,7 +203,8 @@ static bool find_columns(Job *job, bool *is_header)
 /* ---- rows ---- */
 
 /* Replaces 15% of an example's tokens that are texts', at least one, for a model to guess: four in five by [MASK], one in
- * ten by any piece, the rest by themselves (Devlin et al. 2018). */
+ * ten by any piece, the rest by themselves (Devlin et al. 2018). Special tokens are never replaced, also where a text
+ * names one: there is nothing to be guessed. */
 static void mask_tokens(const Job *job, int32_t *ids, int32_t *labels, size_t count)
 {
     RandomStream row =
@@ -212,7 +213,7 @@ static void mask_tokens(const Job *job, int32_t *ids, int32_t *labels, size_t co
     uint32_t *positions = memory_allocate(2 * count * sizeof *positions), *order = positions + count;
     size_t candidates = 0;
     for (size_t i = 0; i < count; i++)
-        if (job->is_text[i]) positions[candidates++] = (uint32_t)i;
+        if (job->is_text[i] && !tokenizer_is_special(job->tokenizer, ids[i])) positions[candidates++] = (uint32_t)i;
     random_permutation(row, order, candidates);
     size_t masked = (candidates * 15 + 50) / 100;
     if (masked == 0 && candidates) masked = 1;

@@ -181,6 +181,13 @@ bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *pie
     return trie_string(&pipeline->model.vocabulary, id, piece);
 }
 
+bool token_pipeline_is_special(const TokenPipeline *pipeline, int32_t id)
+{
+    for (size_t i = 0; i < pipeline->added_count; i++)
+        if (pipeline->added[i].special && pipeline->added[i].id == id) return true;
+    return false;
+}
+
 /* ---- opening ---- */
 
 TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics)

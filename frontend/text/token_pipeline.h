@@ -18,6 +18,7 @@ typedef struct AddedToken {
     int32_t id;
     bool single_word; /* not inside a word */
     bool left, right; /* white space at its sides is its own */
+    bool special;     /* not of texts: it marks where they begin, end or are missing */
     bool normalized;  /* looked for in normalised text, instead of in text as it is written */
 } AddedToken;
 
@@ -44,6 +45,8 @@ void token_pipeline_free(TokenPipeline *pipeline);
 bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
 /* Appends the piece with that id as it stands in the file; false if there is none. Looks through the whole vocabulary. */
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece);
+
+bool token_pipeline_is_special(const TokenPipeline *pipeline, int32_t id);
 
 /* For token_pipeline_open: what stands in the file. */
 bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics);

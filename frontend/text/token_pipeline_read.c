@@ -223,16 +223,15 @@ static bool read_added(TokenReader *r, json_t *root)
     {
         AddedToken *token = &pipeline->added[pipeline->added_count++];
         const char *place = arena_format(&r->arena, "added_tokens[%zu]", i);
-        bool special;
         if (!json_is_object(object) || !reader_is_id(json_object_get(object, "id")))
             return reader_malformed(r, place, "has no id");
         if (!reader_check_members(r, object, place, "id content single_word lstrip rstrip normalized special") ||
             !reader_text(r, object, place, "content", &token->content) ||
-            !reader_bool(r, object, place, "special", false, &special) ||
+            !reader_bool(r, object, place, "special", false, &token->special) ||
             !reader_bool(r, object, place, "single_word", false, &token->single_word) ||
             !reader_bool(r, object, place, "lstrip", false, &token->left) ||
             !reader_bool(r, object, place, "rstrip", false, &token->right) ||
-            !reader_bool(r, object, place, "normalized", !special, &token->normalized))
+            !reader_bool(r, object, place, "normalized", !token->special, &token->normalized))
             return false;
         token->id = (int32_t)json_integer_value(json_object_get(object, "id"));
         token->length = strlen(token->content);

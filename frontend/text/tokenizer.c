@@ -74,6 +74,13 @@ bool tokenizer_piece(const Tokenizer *tokenizer, int32_t id, Buffer *piece)
     return true;
 }
 
+bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id)
+{
+    if (tokenizer->pipeline) return token_pipeline_is_special(tokenizer->pipeline, id);
+    const BertSpecials *ids = bert_tokenizer_specials(tokenizer->bert);
+    return id == ids->unknown || id == ids->classify || id == ids->separate || id == ids->mask;
+}
+
 void tokenizer_find_texts(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const int32_t *row,
                           size_t length, size_t begin[2], size_t count[2])
 {

@@ -27,6 +27,8 @@ void tokenizer_free(Tokenizer *tokenizer);
 bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
 /* From now on "[MASK]" in a text is the mask, for vocabularies too; a tokenizer.json says what its mask is written as. */
 void tokenizer_take_masks(Tokenizer *tokenizer);
+/* Whether the id is none of texts' own, even where it stands in one: what frames them, the mask, the unknown piece. */
+bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);
 /* Appends the piece with that id as it stands in the vocabulary; false if there is none. */
 bool tokenizer_piece(const Tokenizer *tokenizer, int32_t id, Buffer *piece);
 /* Where the texts, encoded, are in a framed row: the first token of each, and how many were not cut off. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "runtime/program/step.h"
 
 /* Where predictions and labels of this rank stand, and what was collected of them. */
@@ -11,8 +12,11 @@ typedef struct Counting {
     Pipeline *pipeline;
     int stage;                         /* on this rank, that has labels and predictions; -1: none */
     const SkyTensor *labels, *outputs; /* in its slot */
+    SkyLabelKind kind;
+    int64_t columns; /* labels that a row has, of the two latter kinds */
     ClassCounts classes;
-    NumberPairs numbers;
+    LabelSets sets;       /* instead, of probabilities of several columns */
+    NumberPairs *numbers; /* [columns] */
 } Counting;
 
 static const SkyTensor *find_labels(const SkyProgram *program, const SkyStage *stage)
@@ -36,7 +40,8 @@ static bool has_for_each(const SkyTensor *output, const SkyTensor *labels, int64
 static const SkyTensor *find_outputs(const SkyProgram *program, const SkyStage *stage, const SkyTensor *labels)
 {
     bool classes = program->labels[0].kind == SKY_LABELS_CLASSES;
-    if (!classes && !dtype_is_float((DType)labels->dtype)) return NULL; /* which could not say that a row is padding */
+    bool numbers = program->labels[0].kind == SKY_LABELS_NUMBERS;
+    if (numbers && !dtype_is_float((DType)labels->dtype)) return NULL; /* which could not say that a row is padding */
     for (uint32_t o = 0; o < stage->output_count; o++)
         if (has_for_each(&stage->outputs[o], labels, classes ? program->labels[0].classes : 1))
             return &stage->outputs[o];
@@ -48,7 +53,13 @@ static bool are_counted(const SkyProgram *program)
     /* With labels of several kinds, which output would it be? */
     if (program->label_count != 1) return false;
     const SkyLabels *labels = &program->labels[0];
-    return labels->kind == SKY_LABELS_CLASSES ? labels->classes > 0 : labels->kind == SKY_LABELS_NUMBERS;
+    return labels->kind != SKY_LABELS_CLASSES || labels->classes > 0;
+}
+
+/* One, unless labels and outputs have a dimension beside that of the rows. */
+static int64_t count_columns(const SkyTensor *labels, const SkyTensor *outputs)
+{
+    return labels->rank > 1 && labels->rank == outputs->rank ? labels->dim[labels->rank - 1] : 1;
 }
 
 static Counting find_counted(Pipeline *pipeline)
@@ -60,9 +71,40 @@ static Counting find_counted(Pipeline *pipeline)
         const SkyStage *stage = &program->stages[s];
         const SkyTensor *labels = stage->has_loss ? find_labels(program, stage) : NULL;
         const SkyTensor *outputs = labels ? find_outputs(program, stage, labels) : NULL;
-        if (outputs) counting = (Counting){.pipeline = pipeline, .stage = (int)s, .labels = labels, .outputs = outputs};
+        if (outputs)
+            counting = (Counting){.pipeline = pipeline,
+                                  .stage = (int)s,
+                                  .labels = labels,
+                                  .outputs = outputs,
+                                  .kind = (SkyLabelKind)program->labels[0].kind,
+                                  .columns = count_columns(labels, outputs)};
     }
     return counting;
+}
+
+static bool counts_sets(const Counting *counting)
+{
+    return counting->kind == SKY_LABELS_PROBABILITIES && counting->columns > 1;
+}
+
+static void counting_open(Counting *counting)
+{
+    if (counting->stage < 0) return;
+    bool classes = counting->kind == SKY_LABELS_CLASSES;
+    if (counting->kind == SKY_LABELS_NUMBERS)
+        counting->numbers = memory_allocate((size_t)counting->columns * sizeof *counting->numbers);
+    else if (counts_sets(counting))
+        label_sets_open(&counting->sets, counting->columns);
+    else /* a label that is there or not is one of two classes */
+        class_counts_open(&counting->classes, classes ? counting->pipeline->program->labels[0].classes : 2);
+}
+
+static void counting_close(Counting *counting)
+{
+    class_counts_close(&counting->classes);
+    label_sets_close(&counting->sets);
+    for (int64_t c = 0; counting->numbers && c < counting->columns; c++) number_pairs_free(&counting->numbers[c]);
+    free(counting->numbers);
 }
 
 /* Scores of classes, the largest of which is the prediction. */
@@ -87,7 +129,29 @@ static void count_numbers(Counting *counting, const void *labels, const float *o
 {
     for (int64_t i = 0, count = (int64_t)(counting->outputs->bytes / sizeof(float)); i < count; i++) {
         double label = element_as_double((DType)counting->labels->dtype, labels, i);
-        if (!isnan(label)) number_pairs_add(&counting->numbers, outputs[i], label);
+        if (!isnan(label)) number_pairs_add(&counting->numbers[i % counting->columns], outputs[i], label);
+    }
+}
+
+/* Logits of labels that are there or not: predicted where the probability is above a half. Of labels that are
+ * probabilities themselves those above a half are there. */
+static void count_probabilities(Counting *counting, int64_t ignore_index, const void *labels, const float *outputs)
+{
+    int64_t columns = counting->columns, rows = (int64_t)(counting->outputs->bytes / sizeof(float)) / columns;
+    for (int64_t r = 0; r < rows; r++) {
+        bool counted = false, right = true;
+        for (int64_t c = 0; c < columns; c++) {
+            double label = element_as_double((DType)counting->labels->dtype, labels, r * columns + c);
+            if (isnan(label) || label == (double)ignore_index) continue;
+            bool has = label > 0.5, predicted = outputs[r * columns + c] > 0;
+            counted = true;
+            right &= has == predicted;
+            if (columns > 1)
+                label_sets_add(&counting->sets, c, has, predicted);
+            else
+                class_counts_add(&counting->classes, has, predicted);
+        }
+        if (columns > 1) label_sets_end_row(&counting->sets, counted, right);
     }
 }
 
@@ -102,6 +166,8 @@ static void count_microbatch(void *context, uint32_t local_stage, uint32_t micro
     const float *outputs = execution_address(execution, local_stage, slot, counting->outputs->location);
     if (described->kind == SKY_LABELS_CLASSES)
         count_classes(counting, described, labels, outputs);
+    else if (described->kind == SKY_LABELS_PROBABILITIES)
+        count_probabilities(counting, described->ignore_index, labels, outputs);
     else
         count_numbers(counting, labels, outputs);
 }
@@ -113,9 +179,55 @@ static uint32_t measurable(const Counting *counting)
 {
     enum { OF_NUMBERS = 1 << METRIC_PEARSON | 1 << METRIC_SPEARMAN };
     enum { OF_CLASSES = 1 << METRIC_ACCURACY | 1 << METRIC_F1 | 1 << METRIC_MATTHEWS | 1 << METRIC_PERPLEXITY };
+    enum { OF_SETS = 1 << METRIC_ACCURACY | 1 << METRIC_F1 };
+    enum { OF_ONE_LABEL = OF_SETS | 1 << METRIC_MATTHEWS }; /* the loss is not that of words, so no perplexity */
     if (counting->stage < 0) return 1 << METRIC_LOSS;
-    bool classes = counting->pipeline->program->labels[0].kind == SKY_LABELS_CLASSES;
-    return 1 << METRIC_LOSS | (classes ? OF_CLASSES : OF_NUMBERS);
+    uint32_t of_kind = counting->kind == SKY_LABELS_CLASSES   ? OF_CLASSES
+                       : counting->kind == SKY_LABELS_NUMBERS ? OF_NUMBERS
+                       : counts_sets(counting)                ? OF_SETS
+                                                              : OF_ONE_LABEL;
+    return 1 << METRIC_LOSS | of_kind;
+}
+
+/* What --metric may name here. */
+static void name_measurable(const Counting *counting, Buffer *text)
+{
+    buffer_print(text, "what can be: %s", metric_name(METRIC_LOSS));
+    for (Metric metric = METRIC_LOSS + 1; metric < METRIC_COUNT; metric++)
+        if (measurable(counting) & 1u << metric) buffer_print(text, ", %s", metric_name(metric));
+}
+
+static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *diagnostics)
+{
+    static const char *const labels[] = {[SKY_LABELS_CLASSES] = "labels that are classes",
+                                         [SKY_LABELS_NUMBERS] = "labels that are numbers",
+                                         [SKY_LABELS_PROBABILITIES] = "one label that is there or not"};
+    Buffer hint = {0};
+    name_measurable(counting, &hint);
+    if (counting->stage < 0)
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint),
+                          "%s cannot be measured: the stage with the loss has no output that could be compared with "
+                          "its labels",
+                          metric_name(metric));
+    else
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
+                          metric_name(metric), counts_sets(counting) ? "several labels a row" : labels[counting->kind]);
+    buffer_free(&hint);
+    return false;
+}
+
+/* The kinds of F1 that are about two classes, or about classes at all. */
+static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnostics)
+{
+    if (kind != F1_BINARY || counting->stage < 0) return true;
+    int64_t classes = counting->pipeline->program->labels[0].classes;
+    if (counts_sets(counting))
+        return diagnostics_error(
+            diagnostics, EXIT_USAGE, PLACE_NONE, "f1-micro counts all labels together, f1-macro is the mean over them",
+            "f1-binary is for one label a row, but this model has %lld", (long long)counting->columns);
+    return counting->kind != SKY_LABELS_CLASSES || classes == 2 ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "f1-macro is the mean over the classes",
+                             "f1-binary is for two classes, but this model has %lld", (long long)classes);
 }
 
 /* What the head suggests, of what can be measured: of the words of a language the perplexity, but not the mean over
@@ -141,17 +253,16 @@ bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t 
     if (!wanted->metrics) choice->metrics |= suggested(&counting);
     choice->metrics |= 1 << METRIC_LOSS;
     for (Metric metric = 0; metric < METRIC_COUNT; metric++)
-        if (choice->metrics & ~possible & 1u << metric)
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                     counting.stage < 0 ? "%s cannot be measured: the stage with the loss has no "
-                                                          "output that could be compared with its labels"
-                                                        : "%s cannot be measured with labels like those of this model",
-                                     metric_name(metric));
-    if (wanted->f1 == F1_BINARY && pipeline->program->labels[0].classes != 2)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "f1-macro is the mean over the classes",
-                                 "f1-binary is for two classes, but this model has %lld",
-                                 (long long)pipeline->program->labels[0].classes);
-    return true;
+        if (choice->metrics & ~possible & 1u << metric) return refuse_metric(&counting, metric, diagnostics);
+    return check_f1(&counting, wanted->f1, diagnostics);
+}
+
+/* The mean over the columns. */
+static double correlation(const Counting *counting, double number_pairs_correlation(NumberPairs *))
+{
+    double all = 0;
+    for (int64_t c = 0; c < counting->columns; c++) all += number_pairs_correlation(&counting->numbers[c]);
+    return all / (double)counting->columns;
 }
 
 static void measure(Counting *counting, const MetricChoice *choice, double loss, double values[METRIC_COUNT])
@@ -160,11 +271,14 @@ static void measure(Counting *counting, const MetricChoice *choice, double loss,
     uint32_t metrics = choice->metrics & measurable(counting);
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) values[metric] = NAN;
     values[METRIC_LOSS] = loss;
-    if (metrics & 1 << METRIC_ACCURACY) values[METRIC_ACCURACY] = class_counts_accuracy(classes);
-    if (metrics & 1 << METRIC_F1) values[METRIC_F1] = class_counts_f1(classes, choice->f1);
+    bool sets = counts_sets(counting);
+    if (metrics & 1 << METRIC_ACCURACY)
+        values[METRIC_ACCURACY] = sets ? label_sets_accuracy(&counting->sets) : class_counts_accuracy(classes);
+    if (metrics & 1 << METRIC_F1)
+        values[METRIC_F1] = sets ? label_sets_f1(&counting->sets, choice->f1) : class_counts_f1(classes, choice->f1);
     if (metrics & 1 << METRIC_MATTHEWS) values[METRIC_MATTHEWS] = class_counts_matthews(classes);
-    if (metrics & 1 << METRIC_PEARSON) values[METRIC_PEARSON] = number_pairs_pearson(&counting->numbers);
-    if (metrics & 1 << METRIC_SPEARMAN) values[METRIC_SPEARMAN] = number_pairs_spearman(&counting->numbers);
+    if (metrics & 1 << METRIC_PEARSON) values[METRIC_PEARSON] = correlation(counting, number_pairs_pearson);
+    if (metrics & 1 << METRIC_SPEARMAN) values[METRIC_SPEARMAN] = correlation(counting, number_pairs_spearman);
     if (metrics & 1 << METRIC_PERPLEXITY) values[METRIC_PERPLEXITY] = exp(loss);
 }
 
@@ -200,7 +314,7 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
     PackedBatch *packed = program->packing.slots ? rows->packed : NULL;
     uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
     Counting counting = find_counted(pipeline);
-    if (counting.stage >= 0) class_counts_open(&counting.classes, program->labels[0].classes);
+    counting_open(&counting);
     double weighted = 0, weights = 0;
     int64_t labels = 0;
     bool ok = true;
@@ -227,7 +341,6 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
     free(batch_rows);
     result->labels = labels;
     measure(&counting, choice, weights > 0 ? weighted / weights : 0, result->values);
-    class_counts_close(&counting.classes);
-    number_pairs_free(&counting.numbers);
+    counting_close(&counting);
     return ok;
 }

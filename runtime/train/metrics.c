@@ -11,6 +11,9 @@
 static const char *const names[METRIC_COUNT] = {"loss",    "accuracy", "f1",        "matthews",
                                                 "pearson", "spearman", "perplexity"};
 
+static const char *const f1_names[] = {
+    [F1_BY_CLASSES] = "f1", [F1_MACRO] = "f1-macro", [F1_BINARY] = "f1-binary", [F1_MICRO] = "f1-micro"};
+
 const char *metric_name(Metric metric) { return names[metric]; }
 
 static bool is_named(const char *name, const char *text, size_t length)
@@ -20,9 +23,11 @@ static bool is_named(const char *name, const char *text, size_t length)
 
 Metric metric_find(const char *name, size_t length, F1Kind *f1)
 {
-    bool macro = is_named("f1-macro", name, length), binary = is_named("f1-binary", name, length);
-    if (f1 && (macro || binary)) *f1 = macro ? F1_MACRO : F1_BINARY;
-    if (macro || binary) return METRIC_F1;
+    for (F1Kind kind = F1_MACRO; kind <= F1_MICRO; kind++) {
+        if (!is_named(f1_names[kind], name, length)) continue;
+        if (f1) *f1 = kind;
+        return METRIC_F1;
+    }
     Metric metric = METRIC_LOSS;
     while (metric < METRIC_COUNT && !is_named(names[metric], name, length)) metric++;
     return metric;
@@ -74,9 +79,17 @@ static double class_f1(const ClassCounts *counts, int64_t class)
     return 2 * (double)counts->correct[class] / (double)(counts->predicted[class] + counts->labelled[class]);
 }
 
+/* Of all classes together. */
+static double micro_f1(const ClassCounts *counts)
+{
+    double either = (double)(sum(counts->predicted, counts->classes) + sum(counts->labelled, counts->classes));
+    return either > 0 ? 2 * (double)sum(counts->correct, counts->classes) / either : 0;
+}
+
 double class_counts_f1(const ClassCounts *counts, F1Kind kind)
 {
     if (!sum(counts->labelled, counts->classes)) return NAN;
+    if (kind == F1_MICRO) return micro_f1(counts);
     if (kind == F1_BINARY || (kind == F1_BY_CLASSES && counts->classes == 2))
         return counts->classes == 2 ? class_f1(counts, 1) : NAN;
     double all = 0;
@@ -101,6 +114,43 @@ double class_counts_matthews(const ClassCounts *counts)
     double spread = sqrt(all * all - predicted) * sqrt(all * all - labelled);
     if (all == 0) return NAN;
     return spread > 0 ? (correct * all - both) / spread : 0; /* one class alone: no better than chance */
+}
+
+/* ---- Several labels at once ---- */
+
+void label_sets_open(LabelSets *sets, int64_t labels)
+{
+    *sets = (LabelSets){0};
+    class_counts_open(&sets->each, labels);
+}
+
+void label_sets_close(LabelSets *sets) { class_counts_close(&sets->each); }
+
+void label_sets_add(LabelSets *sets, int64_t label, bool has, bool predicted)
+{
+    sets->each.labelled[label] += has;
+    sets->each.predicted[label] += predicted;
+    sets->each.correct[label] += has && predicted;
+}
+
+void label_sets_end_row(LabelSets *sets, bool counted, bool right)
+{
+    sets->rows += counted;
+    sets->right += counted && right;
+}
+
+double label_sets_accuracy(const LabelSets *sets)
+{
+    return sets->rows ? (double)sets->right / (double)sets->rows : NAN;
+}
+
+double label_sets_f1(const LabelSets *sets, F1Kind kind)
+{
+    if (!sets->rows || kind == F1_BINARY) return NAN;
+    if (kind != F1_MACRO) return micro_f1(&sets->each);
+    double all = 0;
+    for (int64_t c = 0; c < sets->each.classes; c++) all += class_f1(&sets->each, c);
+    return all / (double)sets->each.classes;
 }
 
 /* ---- Numbers ---- */

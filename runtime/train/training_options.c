@@ -10,7 +10,8 @@
 
 /* What --metric and --keep-best know. */
 #define METRICS                                                                                                        \
-    OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "matthews", "pearson", "spearman", "perplexity")
+    OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "f1-micro", "matthews", "pearson", "spearman",     \
+                 "perplexity")
 
 enum { TRAIN = 1 }; /* the only command */
 #define MOST 0x1p53 /* steps, epochs, checkpoints: exact in doubles */
@@ -77,7 +78,8 @@ static bool read_metrics(const OptionValue *value)
         size_t length = strcspn(item, ",");
         Metric metric = metric_find(item, length, f1);
         if (metric == METRIC_COUNT) return option_refuse(value, "a list of metrics that --help names");
-        if (before != F1_BY_CLASSES && *f1 != before) return option_refuse(value, "f1-macro or f1-binary, not both");
+        if (before != F1_BY_CLASSES && *f1 != before)
+            return option_refuse(value, "one of f1-macro, f1-binary and f1-micro");
         before = *f1;
         options->metrics.metrics |= 1u << metric;
         item += length;
@@ -93,7 +95,7 @@ static bool read_keep_best(const OptionValue *value)
     options->keep_best = metric_find(value->text, strlen(value->text), &f1);
     if (options->keep_best == METRIC_COUNT) return option_refuse(value, NULL);
     if (f1 != F1_BY_CLASSES && options->metrics.f1 != F1_BY_CLASSES && options->metrics.f1 != f1)
-        return option_refuse(value, "f1-macro or f1-binary, not both");
+        return option_refuse(value, "one of f1-macro, f1-binary and f1-micro");
     if (f1 != F1_BY_CLASSES) options->metrics.f1 = f1;
     return true;
 }
@@ -115,12 +117,17 @@ static const Option rows[] = {
      .help = "evaluate after every N steps instead, and at the end"},
     {"metric", 0, "LIST", TRAIN, OPTION_TEXT, .read = read_metrics, .choices = METRICS,
      .help =
-         "what evaluation measures beside the loss: accuracy, f1, f1-macro, f1-binary, matthews, pearson, spearman, "
-         "perplexity (default: as the labels suggest)",
+         "what evaluation measures beside the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, "
+         "spearman, perplexity (default: as the labels suggest)",
      .detail =
          "What evaluation measures beside the loss, with commas: *accuracy*, *f1* (of class 1 where there are two "
-         "classes, else the mean over the classes that occur), *f1-macro* (always that mean), *f1-binary*, *matthews*, "
-         "*perplexity* (e to the loss) where labels are classes; *pearson* and *spearman* where they are numbers. "
+         "classes, else the mean over the classes that occur), *f1-macro* (always that mean), *f1-binary*, *f1-micro* "
+         "(of the counts of all classes together), *matthews*, *perplexity* (e to the loss) where labels are classes; "
+         "*pearson* and *spearman* where they are numbers (of several a row, the mean over them). With *--loss bce*, "
+         "labels are there or not, and predicted where their probability is above a half: with one a row *accuracy*, "
+         "*f1*, *f1-macro*, *f1-binary*, *f1-micro* and *matthews* are those of two classes, with several *accuracy* "
+         "is "
+         "the share of rows with all labels right, *f1* is *f1-micro*, and *f1-macro* the mean over all labels. "
          "Labels count alike, whatever weight the loss gives them. By default all that apply: *perplexity* only "
          "beyond 256 classes, as words of a language are, *f1* and *matthews* only up to there."},
     {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, .read = read_keep_best, .choices = METRICS,

@@ -149,6 +149,34 @@ def check_regression():
     require(abs(float(rows[0][1]) - logits("regression.onnx", ["w5 w6"])[0]) < TOLERANCE, rows)
 
 
+def check_several_labels():
+    """Every label has a probability of its own: as config.json says, or --multi-label."""
+    shutil.copytree("folder", "several")
+    with open("several/config.json") as file:
+        config = json.load(file)
+    with open("several/config.json", "w") as file:
+        json.dump(config | {"problem_type": "multi_label_classification"}, file)
+    names = list(config["id2label"].values())
+    weights = safetensors_files.read("folder/model.safetensors")
+    middle = np.median([logits("model.onnx", texts) for texts in PAIRS[:9]], 0)
+    weights["classifier.bias"] = weights["classifier.bias"] - middle.astype("f4")  # so that texts have none of the labels, one or both
+    safetensors_files.write("several/model.safetensors", weights)
+    call("import", "several", "-o", "several.onnx", "-q")
+    header, rows = predict("several", "--data", "rows.csv", "--text", "first,second")
+    require(header == ["row", "labels", *names] and len(rows) == len(PAIRS), header, len(rows))
+    for texts, row in list(zip(PAIRS, rows))[:9]:
+        logit = logits("several.onnx", texts)
+        require(np.abs(np.array(row[2:], "f8") - 1 / (1 + np.exp(-logit))).max() < TOLERANCE, texts, row, logit)
+        require(row[1] == ";".join(name for name, value in zip(names, logit) if value > 0), texts, row, logit)
+    require(len({row[1] for row in rows[:9]}) > 1, "all texts have the same labels")
+    call("import", "folder", "--head", "seqcls:1", "-o", "single.onnx", "-q")
+    header, (row,) = predict("single.onnx", "--text", "w5 w6", "--multi-label")
+    probability = 1 / (1 + np.exp(-logits("single.onnx", ["w5 w6"])[0]))
+    require(len(header) == 3 and abs(float(row[2]) - probability) < TOLERANCE, header, row, probability)
+    refused(2, "several labels at once are for heads that label whole texts", "tokens.onnx", "--text", "w5",
+            "--multi-label")
+
+
 def check_tokens():
     """A label for every word, as its first token has it, also of words that are several tokens, and in tables."""
     call("import", "folder", "--head", "tokcls:3", "-o", "tokens.onnx", "-q")
@@ -241,6 +269,11 @@ def check_refusals():
     refused(1, "row 0 has 61, outside the model's table of 61 rows", "folder", "--tokenizer", "large.txt", "--text", "w5 beyond")
     call("import", "folder", "--head", "seqcls:3", "-o", "three.onnx", "-q")
     refused(1, "has names of 2 labels, but the model has 3", "three.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors")
+    safetensors_files.write("other.safetensors", {"classifier.weight": np.zeros((5, 5), "f4")})
+    for model in "folder", "model.onnx":  # not the file that was made of the folder
+        named = subprocess.run([skycc, "predict", model, "other.safetensors", "--text", "w5"], capture_output=True, text=True)
+        require(named.returncode == 1 and named.stderr and os.environ["TMPDIR"] not in named.stderr, model, named.stderr)
+        require(named.stderr.startswith(f"{model}: error:"), named.stderr)
     refused(1, "another shape in the checkpoint", "three.onnx", "trained.safetensors", "--data", "rows.safetensors")
     safetensors_files.write("long.safetensors", {"input_ids": np.full((1, 30), 5), "attention_mask": np.ones((1, 30), "i8")})
     refused(1, "has rows of 30 tokens, but the model has positions for 24", "folder", "--data", "long.safetensors")
@@ -253,7 +286,7 @@ def main():
         os.environ["TMPDIR"] = f"{folder}/temporary"
         os.mkdir("temporary")
         prepare()
-        for check in (check_rows, check_trained, check_regression, check_tokens, check_answers, check_masks, check_embeddings,
+        for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers, check_masks, check_embeddings,
                       check_refusals):
             check()
         require(not os.listdir("temporary"), "left behind:", os.listdir("temporary"))

@@ -119,9 +119,9 @@ static void what_cannot_be_measured_is_refused(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"--eval-data data --metric spearman", "spearman cannot be measured with labels like those of this model"},
+        {"--eval-data data --metric spearman", "spearman cannot be measured with labels that are classes"},
         {"--eval-data data --metric f1-binary", "f1-binary is for two classes, but this model has 3"},
-        {"--eval-data data --metric f1-macro,f1-binary", "--metric takes f1-macro or f1-binary, not both"},
+        {"--eval-data data --metric f1-macro,f1-binary", "--metric takes one of f1-macro, f1-binary and f1-micro"},
         {"--eval-data data --metric accuracy,f2", "not 'accuracy,f2'"},
         {"--eval-data data --checkpoint c --keep-best pearson", "pearson cannot be measured"},
         {"--eval-data data --checkpoint c --keep-best f2", "not 'f2'"},
