@@ -34,6 +34,7 @@
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "profiler/costs/costs.h"
+#include "runtime/program/norm_round.h"
 
 typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD } PlanObjective;
 typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, PLAN_ALLOCATOR_COUNT } PlanAllocator;
@@ -58,7 +59,8 @@ typedef enum PlanRecompute {
  *   SEND_BACKWARD     stage s sends m's gradient to stage s-1
  *   WEIGHT_GRADIENT   the half of a split backward that only this stage needs (where weight_gradient_ns is not 0):
  *                     then it accumulates the parameter gradients, in micro-batch order, and frees the slot
- *   REDUCE            gradients of parameters that several stages or replicas share are summed; once per stage and step
+ *   REDUCE            gradients of parameters that several stages or replicas share are summed, and all ranks agree on the
+ *                     norm of the gradient where the plan has a round for that; once per stage and step
  *   UPDATE            the optimiser; once per stage and step
  * Micro-batch and slot are -1 for REDUCE and UPDATE. Receives and sends between stages of one rank are left out: the
  * data is there already. Backwards of a stage run in micro-batch order 0 ... N-1 in every schedule, so that gradients
@@ -189,6 +191,9 @@ typedef struct Plan {
     bool has_sites;                   /* the costs know sites */
     PlanSiteCrossing *site_crossings; /* what crosses between them */
     int site_crossing_count;
+    const SkyNormRound *norm; /* before every update; NULL: there is none. Only the simulated step counts it */
+    int64_t norm_bytes;       /* of each message */
+    int64_t norm_ns;          /* if all ranks begin it together */
     int64_t period_ns, step_ns;
     int64_t worst_step_ns, padded_step_ns; /* of `rows`: the worst sampled step, and with every row padded; else 0 */
     int64_t simulated_step_ns;             /* of this schedule on these links */

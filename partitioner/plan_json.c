@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
+#include "partitioner/plan_norm.h"
 #include "partitioner/site_crossings.h"
 
 void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
@@ -221,6 +222,7 @@ void plan_print(const Plan *plan, Buffer *buffer)
     }
     buffer_print(buffer, "]");
     site_crossings_print(plan, buffer);
+    plan_norm_print(plan, buffer);
     buffer_print(buffer, ",\n \"ranks\":[");
     for (int r = 0; r < plan->rank_count; r++) {
         buffer_print(buffer, r ? ",\n  " : "\n  ");

@@ -102,6 +102,11 @@ struct Record {
     X##_PLAIN(T, in kind) X##_PLAIN(T, in learning_rate) X##_PLAIN(T, in beta1) X##_PLAIN(T, in beta2) \
     X##_PLAIN(T, in epsilon) X##_PLAIN(T, in weight_decay)
 
+#define NORM_FIELDS(X, T, in) \
+    X##_PLAIN(T, in rank_count) X##_PLAIN(T, in zone_count) X##_PLAIN(T, in pair_count) X##_PLAIN(T, in reserved) \
+    X##_ARRAY(T, in zones, word, in rank_count) X##_ARRAY(T, in sites, word, in rank_count) \
+    X##_ARRAY(T, in message_ns, time, in pair_count)
+
 #define PROGRAM_FIELDS(X, T, in) \
     X##_PLAIN(T, in version) X##_PLAIN(T, in rank) X##_PLAIN(T, in rank_count) X##_PLAIN(T, in stage_count) \
     X##_PLAIN(T, in total_stage_count) X##_PLAIN(T, in instruction_count) X##_PLAIN(T, in microbatch_count) \
@@ -109,7 +114,7 @@ struct Record {
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
     X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
-    X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
+    X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) X##_ELEMENT(T, in norm, norm) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
     X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) X##_STRING(T, in model_hash) \
     X##_STRING(T, in plan_hash) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
@@ -138,6 +143,7 @@ struct Record {
 static const Record word_record = {sizeof(uint32_t), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
 static const Record text_record = {sizeof(char *), (const Field[]){{FIELD_STRING, 0, NULL, 0}, {FIELD_NONE, 0, NULL, 0}}};
 static const Record number_record = {sizeof(double), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
+static const Record time_record = {sizeof(int64_t), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
 RECORD(location, SkyLocation, LOCATION_FIELDS);
 RECORD(call, SkyCall, CALL_FIELDS);
 RECORD(tensor, SkyTensor, TENSOR_FIELDS);
@@ -148,6 +154,7 @@ RECORD(stage, SkyStage, STAGE_FIELDS);
 RECORD(instruction, SkyInstruction, INSTRUCTION_FIELDS);
 RECORD(link, SkyLink, LINK_FIELDS);
 RECORD(labels, SkyLabels, LABELS_FIELDS);
+RECORD(norm, SkyNormRound, NORM_FIELDS);
 RECORD(program, SkyProgram, PROGRAM_FIELDS);
 // clang-format on
 

@@ -168,7 +168,7 @@ static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
     if (!directory_create(&compilation->directory, options->output, options->force, diagnostics)) return false;
     WeightOptions weights = {compilation->directory.temporary, options->output, options->init, false};
     if (!stage_programs_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
-                              options->seed, options->clip, diagnostics))
+                              options->seed, options->plan.clip, diagnostics))
         return false;
     tell_time(compilation, "stages and memory");
     EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->emit};

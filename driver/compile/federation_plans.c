@@ -136,8 +136,9 @@ static bool plan_cluster(const Making *making, GroupPlan *group, const Cluster *
     Plan plan = {0};
     request.microbatches = (int)(group->rows / making->plans->proposal.microbatch_rows);
     bool ok = model_costs(&costs, &planned->model.graph, planned->model.bf16_products, cluster, NULL,
-                          making->plans->proposal.model, "", request.microbatches, request.codecs, diagnostics) &&
-              plan_make(&plan, &costs, &request, diagnostics);
+                          making->plans->proposal.model, "", request.microbatches, request.codecs, diagnostics);
+    if (making->options->clip > 0) costs.norm_bytes = program_norm_bytes(&planned->model.graph);
+    ok = ok && plan_make(&plan, &costs, &request, diagnostics);
     if (ok) take_plan(making, group, &plan, cluster);
     plan_free(&plan);
     costs_free(&costs);

@@ -56,6 +56,8 @@ static uint32_t count_parameters(const Graph *graph)
     return count;
 }
 
+int64_t program_norm_bytes(const Graph *graph) { return (int64_t)(count_parameters(graph) * sizeof(double)); }
+
 void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *model)
 {
     const Graph *graph = &model->graph;

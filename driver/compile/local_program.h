@@ -17,6 +17,8 @@ typedef struct LocalProgram {
     JitProgram *jit;
 } LocalProgram;
 
+/* What a rank sends where all agree on the norm of the gradient: a sum of squares per parameter. */
+int64_t program_norm_bytes(const Graph *graph);
 /* What every program of the model says, whatever its stages: optimiser, labels, sizes. */
 void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *model);
 /* The program of one stage with all layers, for `skycc run`. `code` must outlive it. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
 #include "graph/passes/layers.h"
 #include "graph/passes/loss.h"
@@ -97,6 +98,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
                      options->request.codecs, diagnostics))
         return false;
     planned->costs.rows = row_samples_copy(&planned->rows, &planned->costs.arena);
+    if (options->clip > 0) planned->costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     return true;
 }
 

@@ -12,6 +12,7 @@
 typedef struct PlanModelOptions {
     const char *cluster, *profile; /* files; profile NULL: times are estimated */
     PlanRequest request;           /* without and pins are filled in by planned_model_plan */
+    double clip;                   /* of stage programs, unless they are told otherwise; 0: none, and no round for it */
     TextList without, pins, added; /* --without DEVICE, --pin LAYERS=DEVICE, --add SPEC */
 } PlanModelOptions;
 

@@ -180,6 +180,7 @@ static void build_program(StagePrograms *pipeline, const TrainingModel *model, c
     for (int s = 0; s < plan->stage_count; s++) stage_rank[s] = (uint32_t)plan->stages[s].rank;
     program->stage_rank = stage_rank;
     program->links = links_of(plan, arena);
+    program->norm = plan->norm;
     SkyInstruction *instructions = arena_new_array(arena, SkyInstruction, (size_t)planned->instruction_count);
     for (int i = 0; i < planned->instruction_count; i++) instructions[i] = instruction_of(&planned->instructions[i]);
     program->instructions = instructions;

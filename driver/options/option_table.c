@@ -362,11 +362,12 @@ static const Option rows[] = {
      FIELD(seed), .initial = "0",
      .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out, "
              "sites that are simulated"},
-    {"clip", 0, "X", COMPILE | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(clip), .initial = "1",
+    {"clip", 0, "X", COMPILE | PLAN | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(plan.clip), .initial = "1",
      .help = "what DIR/train clips the norm of the gradient at (default 1; 0: not at all)",
      .detail =
          "At what norm of the whole gradient *DIR/train* scales it down, unless its own *--clip* says otherwise; 0: "
-         "never. Default 1."},
+         "never. Default 1. Unless it is 0, all ranks agree on that norm before every update, which the simulated step "
+         "counts (_norm_ of plan.json) and *--emulate* takes; of costs.json its own _norm_bytes_ say so."},
     {"target-cpu", 0, "NAME", COMPILE | PROBE | RUN | FEDERATE, OPTION_TEXT, FIELD(target_cpu),
      .help = "generate code for this CPU on native targets (default: this machine's)"},
 

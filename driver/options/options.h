@@ -57,7 +57,6 @@ typedef struct Options {
     PlanModelOptions plan;
     bool allow_unproven;
     TextList audits;   /* what crossed between sites, as train --audit wrote it */
-    double clip;       /* of stage programs, unless they are told otherwise; 0: none */
     double fail_above; /* seconds; INFINITY: no limit */
     /* Commands that make models and data. */
     BertConfig bert;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/plan_norm.h"
 #include "partitioner/schedule/order.h"
 #include "partitioner/schedule/simulate.h"
 
@@ -288,6 +289,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);
     build_ranks(plan, problem, allocation);
     build_links(plan, problem, allocation);
+    plan_norm_set(plan, problem->costs);
     build_schedule(plan, problem, allocation);
     AllocationValue value = allocation_settle(problem, allocation);
     plan->period_ns = value.period;

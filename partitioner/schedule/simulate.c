@@ -13,13 +13,15 @@ typedef struct Simulator {
     int64_t *busy;  /* [rank] */
     /* [direction][stage * microbatches + microbatch] when the message to that stage is there; -1: not sent */
     int64_t *arrival[2];
-    int64_t *link_free[2]; /* [direction][link]; one and the same where they share it: [0] */
-    int **slot;            /* [stage][in_flight]: micro-batch that occupies it, or -1 */
-    char *state;           /* [stage * microbatches + microbatch]: how many of forward, backward, weight gradient */
-    char *finished;        /* [stage]: updates done */
-    char *received[2];     /* [direction][stage * microbatches + microbatch] */
-    const char *reason;    /* why an instruction is wrong; NULL: it only has to wait */
-    int culprit;           /* the rank it is about */
+    int64_t *link_free[2];  /* [direction][link]; one and the same where they share it: [0] */
+    int **slot;             /* [stage][in_flight]: micro-batch that occupies it, or -1 */
+    char *state;            /* [stage * microbatches + microbatch]: how many of forward, backward, weight gradient */
+    char *finished;         /* [stage]: updates done */
+    int64_t *begun, *known; /* [rank]: when it began the round on the norm, -1: not yet; when it knows it */
+    int beginners;
+    char *received[2];  /* [direction][stage * microbatches + microbatch] */
+    const char *reason; /* why an instruction is wrong; NULL: it only has to wait */
+    int culprit;        /* the rank it is about */
 } Simulator;
 
 static size_t message(const Simulator *s, int stage, int microbatch)
@@ -125,6 +127,21 @@ static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
     return compute(s, rank, stage->weight_gradient_ns);
 }
 
+/* A rank begins the round once; nobody knows the norm before all have begun. */
+static bool do_reduce(Simulator *s, int rank)
+{
+    const Plan *plan = s->plan;
+    size_t ranks = (size_t)plan->rank_count;
+    if (!plan->norm) return true;
+    if (s->begun[rank] < 0) {
+        s->begun[rank] = s->clock[rank];
+        if (++s->beginners == plan->rank_count) norm_round(plan->norm, s->begun, s->known, s->known + ranks);
+    }
+    if (s->beginners < plan->rank_count) return false;
+    if (s->known[rank] > s->clock[rank]) s->clock[rank] = s->known[rank];
+    return true;
+}
+
 static bool do_update(Simulator *s, int rank, const PlanInstruction *i)
 {
     int complete = s->plan->stages[i->stage].weight_gradient_ns > 0 ? 3 : 2;
@@ -152,7 +169,7 @@ static bool do_instruction(Simulator *s, int rank, const PlanInstruction *i)
     case PLAN_BACKWARD: return do_backward(s, rank, i);
     case PLAN_SEND_BACKWARD: return do_send(s, rank, i, 1);
     case PLAN_WEIGHT_GRADIENT: return do_weight_gradient(s, rank, i);
-    case PLAN_REDUCE: return true;
+    case PLAN_REDUCE: return do_reduce(s, rank);
     case PLAN_UPDATE: return do_update(s, rank, i);
     case PLAN_OP_COUNT: break;
     }
@@ -168,6 +185,9 @@ static void prepare(Simulator *s)
     s->next = arena_new_array(arena, int, ranks);
     s->clock = arena_new_array(arena, int64_t, ranks);
     s->busy = arena_new_array(arena, int64_t, ranks);
+    s->begun = arena_new_array(arena, int64_t, ranks);
+    s->known = arena_new_array(arena, int64_t, ranks + NORM_ROUND_SCRATCH(ranks));
+    for (size_t r = 0; r < ranks; r++) s->begun[r] = -1;
     s->state = arena_new_array(arena, char, messages);
     s->finished = arena_new_array(arena, char, stages);
     s->slot = arena_new_array(arena, int *, stages);

@@ -184,8 +184,8 @@ static bool check_numbers(Rules *r)
 {
     const Plan *plan = r->plan;
     if (plan->infeasible) return check_infeasible(r);
-    if (!check_stages(r) || !verify_crossings(r) || !verify_site_crossings(r) || !check_schedule(r) ||
-        !verify_instructions(r) || !check_bound(r))
+    if (!check_stages(r) || !verify_crossings(r) || !verify_site_crossings(r) || !verify_norm(r) ||
+        !check_schedule(r) || !verify_instructions(r) || !check_bound(r))
         return false;
     bool above =
         plan->certificate && (plan->certificate->bound_ns < 0 || plan->certificate->bound_ns > plan_value_ns(plan));

@@ -7,6 +7,7 @@
 
 /* Each returns false after reporting. The devices of the plan's stages are known to the costs by then. */
 bool verify_instructions(Rules *rules);
+bool verify_norm(Rules *r); /* verify_norm.c */
 bool verify_crossings(Rules *rules);
 bool verify_site_crossings(Rules *rules);
 /* The plan's own allocator reached what the plan says, and no other one less than a bound that was proven. */

@@ -181,11 +181,15 @@ int rules_region(const Rules *r, int device) { return r->costs->region_count ? r
 
 static int64_t bounded(double nanoseconds) { return nanoseconds < 1e15 ? (int64_t)nanoseconds : (int64_t)1e15; }
 
-int64_t rules_transfer(const Rules *r, int cut, int direction, Codec codec, int from, int to)
+int64_t rules_bytes_over(const Rules *r, int64_t bytes, int from, int to)
 {
     if (!r->costs->region_count) return 0;
-    int64_t bytes = costs_wire_bytes(&r->costs->layers[cut - 1], direction, codec);
     return bounded(ceil((double)bytes / r->costs->bandwidth_Bps[from * r->costs->region_count + to] * 1e9));
+}
+
+int64_t rules_transfer(const Rules *r, int cut, int direction, Codec codec, int from, int to)
+{
+    return rules_bytes_over(r, costs_wire_bytes(&r->costs->layers[cut - 1], direction, codec), from, to);
 }
 
 int64_t rules_coding(const Rules *r, int cut, int direction, Codec codec, int region, int decodes)

@@ -49,6 +49,7 @@ int64_t rules_rounds(const Rules *rules, int64_t period);
 
 int rules_region(const Rules *rules, int device);
 /* Over the cut, between regions, in one direction, whatever the codec makes of what crosses. */
+int64_t rules_bytes_over(const Rules *r, int64_t bytes, int from, int to); /* ns that they take from region to region */
 int64_t rules_transfer(const Rules *rules, int cut, int direction, Codec codec, int from, int to);
 /* What crosses the cut encoded, or decoded, by the slowest device of the region. */
 int64_t rules_coding(const Rules *rules, int cut, int direction, Codec codec, int region, int decodes);

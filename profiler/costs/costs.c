@@ -316,7 +316,8 @@ static bool read_root(const CostsReading *r, const json_t *root)
         if (!read_layer(r, json_array_get(layers, (size_t)i), i)) return false;
     for (int i = 0; i < costs->device_count; i++)
         if (!read_device(r, json_array_get(devices, (size_t)i), i)) return false;
-    return read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels) &&
+    return json_optional_integer(r->json, root, "", "norm_bytes", &costs->norm_bytes) &&
+           read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels) &&
            read_sites(r, root);
 }
 
@@ -471,7 +472,7 @@ static bool check_all(Checking *c, const Costs *costs)
         if (!check_layer(c, costs, i)) return false;
     for (int i = 0; i < costs->device_count; i++)
         if (!check_device(c, costs, i)) return false;
-    if (!check_sites(c, costs)) return false;
+    if (!check_sites(c, costs) || !check_bytes(c, "norm_bytes", "norm_bytes", costs->norm_bytes)) return false;
     const char **names = arena_new_array(&c->scratch, const char *, (size_t)costs->device_count);
     for (int i = 0; i < costs->device_count; i++) names[i] = costs->devices[i].name;
     return check_unique(c, names, costs->device_count, "devices") && check_links(c, costs) &&

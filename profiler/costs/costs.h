@@ -95,6 +95,8 @@ typedef struct Costs {
     /* Names of devices that raw inputs or labels must not leave: they own the first, or the last, layer. NULL: free. */
     const char *keep_inputs, *keep_labels;
     SiteCosts sites;
+    int64_t
+        norm_bytes; /* that ranks exchange before every update to agree on the norm of the gradient; 0: they do not */
 } Costs;
 
 /* Seconds of a layer on a device: its own time, or slowdown times the reference's. */

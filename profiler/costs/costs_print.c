@@ -175,6 +175,7 @@ void costs_print(const Costs *costs, Buffer *buffer)
     buffer_print(buffer, "]");
     if (costs->region_count > 0) print_links(buffer, costs);
     print_codec_pairs(buffer, "coding_s", costs->coding_s);
+    if (costs->norm_bytes > 0) buffer_print(buffer, ",\n \"norm_bytes\":%lld", (long long)costs->norm_bytes);
     print_keep(buffer, costs);
     print_sites(buffer, costs);
     row_samples_print(&costs->rows, buffer);

@@ -10,10 +10,11 @@
 
 #include <stdint.h>
 
+#include "runtime/program/norm_round.h"
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 11, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 12, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -240,6 +241,7 @@ typedef struct SkyProgram {
     const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */
     const SkyLink
         *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
+    const SkyNormRound *norm; /* one element; emulated likewise. NULL: compiled with --clip 0, or there is one rank */
     const SkyLabels *labels;
     const char *const *site_names; /* per site; in the order of the cluster file */
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "runtime/program/norm_round.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 
@@ -135,15 +137,19 @@ static size_t settle_shared(Gradients *gradients, const uint32_t *first_stage, c
 bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip, int64_t most_skipped,
                     Diagnostics *diagnostics)
 {
-    uint32_t total = pipeline->program->total_parameter_count, each;
-    *gradients = (Gradients){.world = pipeline->world,
-                             .execution = pipeline->execution,
-                             .tags = pipeline->tags,
-                             .clip = clip,
-                             .most_skipped = most_skipped,
-                             .owner = memory_allocate(total * sizeof *gradients->owner),
-                             .shared = memory_allocate(total * sizeof *gradients->shared),
-                             .squares = memory_allocate(total * sizeof *gradients->squares)};
+    uint32_t total = pipeline->program->total_parameter_count, ranks = pipeline->program->rank_count, each;
+    *gradients =
+        (Gradients){.world = pipeline->world,
+                    .execution = pipeline->execution,
+                    .tags = pipeline->tags,
+                    .clip = clip,
+                    .most_skipped = most_skipped,
+                    .owner = memory_allocate(total * sizeof *gradients->owner),
+                    .shared = memory_allocate(total * sizeof *gradients->shared),
+                    .emulated = pipeline->emulate_links ? pipeline->program->norm : NULL,
+                    .squares = memory_allocate((total + ranks) * sizeof *gradients->squares),
+                    .begun = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *gradients->begun)};
+    gradients->known = gradients->begun + ranks;
     uint32_t *first_stage = memory_allocate(total * sizeof *first_stage);
     uint32_t uses = list_held(pipeline->program, first_stage);
     settle_owners(gradients, first_stage);
@@ -160,6 +166,7 @@ void gradients_close(Gradients *gradients)
     free(gradients->shared);
     free(gradients->owner);
     free(gradients->squares);
+    free(gradients->begun);
     memory_unmap(&gradients->received);
 }
 
@@ -280,14 +287,20 @@ static void measure(Gradients *gradients)
 {
     const Execution *execution = gradients->execution;
     uint32_t total = execution->program->total_parameter_count;
-    memset(gradients->squares, 0, total * sizeof *gradients->squares);
+    uint32_t ranks = gradients->emulated ? execution->program->rank_count : 0, rank = execution->program->rank;
+    memset(gradients->squares, 0, (total + ranks) * sizeof *gradients->squares);
     for (uint32_t i = 0; i < total; i++) {
         uint32_t stage = 0;
         if (gradients->owner[i] != (uint32_t)gradients->world->rank) continue;
         const SkyParameter *parameter = held(execution, i, &stage);
         gradients->squares[i] = execution_gradient_square(execution, stage, parameter);
     }
-    world_sum(gradients->world, gradients->squares, total, "the norm of the gradient"); /* one term each: exact */
+    if (ranks) gradients->squares[total + rank] = monotonic_seconds();
+    world_sum(gradients->world, gradients->squares, total + ranks, "the norm of the gradient"); /* a term each: exact */
+    if (!ranks) return;
+    for (uint32_t r = 0; r < ranks; r++) gradients->begun[r] = (int64_t)(gradients->squares[total + r] * 1e9);
+    norm_round(gradients->emulated, gradients->begun, gradients->known, gradients->known + ranks);
+    world_sleep_until(gradients->world, (double)gradients->known[rank] * 1e-9);
 }
 
 bool gradients_clip(Gradients *gradients)

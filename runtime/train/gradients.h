@@ -30,8 +30,11 @@ typedef struct Gradients {
     uint32_t *owner;         /* per parameter of the model: the rank that counts it */
     SharedParameter *shared; /* those held here */
     int shared_count;
-    MemoryRegion received; /* other ranks' uses of one parameter, one after another */
-    double *squares;       /* per parameter of the model */
+    const SkyNormRound
+        *emulated;          /* the round on the norm that takes as long as planned; NULL: it takes what it takes */
+    int64_t *begun, *known; /* per rank: when it began that round, and when it would know; ns */
+    MemoryRegion received;  /* other ranks' uses of one parameter, one after another */
+    double *squares;        /* per parameter of the model; and when each rank began, where that is emulated */
 } Gradients;
 
 /* Collective: ranks find out who holds what. */

@@ -154,10 +154,15 @@ static void sum_sites(World *world, double *values, size_t count, const char *wh
 
 void world_sum(World *world, double *values, size_t count, const char *what)
 {
-    MPI_Request request;
+    int pending = 0;
     check_size(count * sizeof *values);
-    MPI_Iallreduce(MPI_IN_PLACE, values, (int)count, MPI_DOUBLE, MPI_SUM, world->control, &request);
-    await(world, request, what);
+    for (size_t done = 0; done < count; done += SKY_NORM_PIECE) { /* all under way at once */
+        MPI_Request request;
+        int piece = (int)(count - done < SKY_NORM_PIECE ? count - done : SKY_NORM_PIECE);
+        MPI_Iallreduce(MPI_IN_PLACE, values + done, piece, MPI_DOUBLE, MPI_SUM, world->control, &request);
+        world_add_request(world, request, &pending, false);
+    }
+    world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
     if (!world->sites) return;
     if (world_leads(world)) sum_sites(world, values, count, what);
     hand_out(world, values, count * sizeof *values, what);

@@ -29,6 +29,7 @@ static void add_sites(Costs *costs)
     sites->names = arena_new_array(&costs->arena, const char *, (size_t)sites->count);
     for (int s = 0; s < sites->count; s++) sites->names[s] = names[s];
     for (int d = 0; d < costs->device_count; d++) costs->devices[d].site = draw(sites->count);
+    costs->norm_bytes = 1608;
     sites->keep_inputs = draw(3) ? costs->devices[draw(costs->device_count)].site : -1;
     sites->keep_labels = draw(3) ? costs->devices[draw(costs->device_count)].site : -1;
     sites->cuts = arena_new_array(&costs->arena, CostCut, (size_t)costs->layer_count);

@@ -1,0 +1,158 @@
+#include "partitioner/plan_norm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t longest_ns = (int64_t)1e15; /* as of links */
+
+static int64_t message_ns(const Costs *costs, int from, int to)
+{
+    if (!costs->region_count) return 0;
+    int pair = from * costs->region_count + to;
+    double transfer = ceil((double)costs->norm_bytes / costs->bandwidth_Bps[pair] * 1e9);
+    return (int64_t)ceil(costs->latency_s[pair] * 1e9) + (transfer < 1e15 ? (int64_t)transfer : longest_ns);
+}
+
+/* The zone of each rank: the regions that are used, numbered as ranks meet them, which `regions` lists. */
+static uint32_t *number_zones(Plan *plan, const Costs *costs, int *regions, uint32_t *count)
+{
+    uint32_t *zones = arena_new_array(&plan->arena, uint32_t, (size_t)plan->rank_count);
+    for (int r = 0; r < plan->rank_count; r++) {
+        int region = costs->region_count ? costs->devices[costs_find_device(costs, plan->ranks[r].device)].region : 0;
+        for (zones[r] = 0; zones[r] < *count && regions[zones[r]] != region;) zones[r]++;
+        if (zones[r] == *count) regions[(*count)++] = region;
+    }
+    return zones;
+}
+
+/* NULL where all ranks are in one. */
+static uint32_t *number_sites(Plan *plan, const Costs *costs)
+{
+    bool several = false;
+    if (!costs->sites.count) return NULL;
+    uint32_t *sites = arena_new_array(&plan->arena, uint32_t, (size_t)plan->rank_count);
+    for (int r = 0; r < plan->rank_count; r++) {
+        sites[r] = (uint32_t)costs->devices[costs_find_device(costs, plan->ranks[r].device)].site;
+        several |= sites[r] != sites[0];
+    }
+    return several ? sites : NULL;
+}
+
+void plan_norm_set(Plan *plan, const Costs *costs)
+{
+    if (costs->norm_bytes <= 0 || plan->rank_count < 2) return;
+    uint32_t zones = 0;
+    int *regions = memory_allocate((size_t)plan->rank_count * sizeof *regions);
+    SkyNormRound *norm = arena_new(&plan->arena, SkyNormRound);
+    norm->rank_count = (uint32_t)plan->rank_count;
+    norm->zones = number_zones(plan, costs, regions, &zones);
+    norm->sites = number_sites(plan, costs);
+    norm->zone_count = zones;
+    norm->pair_count = zones * zones;
+    int64_t *messages = arena_new_array(&plan->arena, int64_t, norm->pair_count);
+    for (uint32_t from = 0; from < zones; from++)
+        for (uint32_t to = 0; to < zones; to++)
+            messages[from * zones + to] = message_ns(costs, regions[from], regions[to]);
+    norm->message_ns = messages;
+    free(regions);
+    plan->norm = norm;
+    plan->norm_bytes = costs->norm_bytes;
+    plan->norm_ns = plan_norm_alone_ns(plan);
+}
+
+int64_t plan_norm_alone_ns(const Plan *plan)
+{
+    if (!plan->norm) return 0;
+    size_t ranks = (size_t)plan->rank_count;
+    int64_t *times = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *times), most = 0;
+    norm_round(plan->norm, times, times + ranks, times + 2 * ranks);
+    for (int r = 0; r < plan->rank_count; r++)
+        if (times[plan->rank_count + r] > most) most = times[plan->rank_count + r];
+    free(times);
+    return most;
+}
+
+/* ---- plan.json ---- */
+
+static void print_numbers(Buffer *buffer, const char *key, const uint32_t *numbers, uint32_t count)
+{
+    buffer_print(buffer, ",\"%s\":[", key);
+    for (uint32_t i = 0; i < count; i++) buffer_print(buffer, "%s%u", i ? "," : "", numbers[i]);
+    buffer_print(buffer, "]");
+}
+
+void plan_norm_print(const Plan *plan, Buffer *buffer)
+{
+    const SkyNormRound *norm = plan->norm;
+    if (!norm) return;
+    buffer_print(buffer, ",\n \"norm\":{\"bytes\":%lld", (long long)plan->norm_bytes);
+    plan_print_seconds(buffer, "seconds", plan->norm_ns);
+    print_numbers(buffer, "zones", norm->zones, norm->rank_count);
+    if (norm->sites) print_numbers(buffer, "sites", norm->sites, norm->rank_count);
+    buffer_print(buffer, ",\"message_s\":[");
+    for (uint32_t i = 0; i < norm->pair_count; i++) {
+        buffer_print(buffer, "%s", i ? "," : "");
+        json_print_number(buffer, (double)norm->message_ns[i] / 1e9);
+    }
+    buffer_print(buffer, "]}");
+}
+
+/* Of every rank a number below `limit`. */
+static bool read_numbers(Plan *plan, JsonReader json, const json_t *object, const char *key, uint32_t limit,
+                         const uint32_t **numbers)
+{
+    json_t *array;
+    if (!json_get_array(json, object, "norm", key, &array)) return false;
+    if (json_array_size(array) != (size_t)plan->rank_count) return json_refuse(json, "norm", "is not of these ranks");
+    uint32_t *all = arena_new_array(&plan->arena, uint32_t, (size_t)plan->rank_count);
+    for (int r = 0; r < plan->rank_count; r++) {
+        const json_t *item = json_array_get(array, (size_t)r);
+        if (!json_is_integer(item) || json_integer_value(item) < 0 || json_integer_value(item) >= limit)
+            return json_refuse(json, "norm", "numbers what is not there");
+        all[r] = (uint32_t)json_integer_value(item);
+    }
+    *numbers = all;
+    return true;
+}
+
+static bool is_time(double seconds) { return seconds >= 0 && seconds <= 4e9; }
+
+static bool read_messages(Plan *plan, JsonReader json, const json_t *object, SkyNormRound *norm)
+{
+    json_t *array;
+    if (!json_get_array(json, object, "norm", "message_s", &array)) return false;
+    while ((size_t)norm->zone_count * norm->zone_count < json_array_size(array)) norm->zone_count++;
+    norm->pair_count = norm->zone_count * norm->zone_count;
+    if (norm->pair_count != json_array_size(array) || norm->zone_count < 1 || norm->zone_count > norm->rank_count)
+        return json_refuse(json, "norm.message_s", "is no square of at most the ranks");
+    int64_t *messages = arena_new_array(&plan->arena, int64_t, norm->pair_count);
+    for (size_t i = 0; i < norm->pair_count; i++) {
+        const json_t *item = json_array_get(array, i);
+        if (!json_is_number(item) || !is_time(json_number_value(item)))
+            return json_refuse(json, "norm.message_s", "holds what is no time");
+        messages[i] = llround(json_number_value(item) * 1e9);
+    }
+    norm->message_ns = messages;
+    return true;
+}
+
+bool plan_norm_read(Plan *plan, JsonReader json, const json_t *root)
+{
+    json_t *object;
+    double seconds;
+    if (!json_object_get(root, "norm")) return true;
+    SkyNormRound *norm = arena_new(&plan->arena, SkyNormRound);
+    norm->rank_count = (uint32_t)plan->rank_count;
+    if (!json_get_object(json, root, "", "norm", &object) ||
+        !json_get_integer(json, object, "norm", "bytes", &plan->norm_bytes) ||
+        !json_get_number(json, object, "norm", "seconds", &seconds) || !read_messages(plan, json, object, norm) ||
+        !read_numbers(plan, json, object, "zones", norm->zone_count, &norm->zones) ||
+        (json_object_get(object, "sites") &&
+         !read_numbers(plan, json, object, "sites", COSTS_MAX_DEVICES, &norm->sites)))
+        return false;
+    if (!is_time(seconds)) return json_refuse(json, "norm.seconds", "is not a time");
+    plan->norm_ns = llround(seconds * 1e9);
+    plan->norm = norm;
+    return true;
+}

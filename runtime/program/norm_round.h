@@ -1,0 +1,35 @@
+/* The round of messages in which ranks agree on the norm of the whole gradient: with clipping, between the last backward
+ * and the update of every step. What World (runtime/train/) does is modelled message by message, each between the two
+ * ranks it is between, whatever links the pipeline uses:
+ *
+ *   - inside a site MPI_Iallreduce, of pieces that MPICH reduces by recursive doubling (Thakur, Rabenseifner and Gropp
+ *     2005): ranks meet in pairs at distances 1, 2, 4 ...; where they are no power of two, of the first ones every even
+ *     one first hands over to the next, which hands the result back;
+ *   - between several sites each one's first rank sends to every other's;
+ *   - and then hands out what that came to, inside its site, along a binomial tree.
+ *
+ * The compiler predicts with it, and --emulate takes as long. */
+#ifndef RUNTIME_PROGRAM_NORM_ROUND_H
+#define RUNTIME_PROGRAM_NORM_ROUND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sums that are reduced at once: MPICH takes another way, of twice as many rounds, beyond 2 KiB. */
+enum { SKY_NORM_PIECE = 256 };
+
+typedef struct SkyNormRound {
+    uint32_t rank_count, zone_count;
+    uint32_t pair_count; /* zone_count squared */
+    uint32_t reserved;
+    const uint32_t *zones;     /* per rank */
+    const uint32_t *sites;     /* per rank; NULL: there is one */
+    const int64_t *message_ns; /* [zone that sends][zone that receives]: what a message takes */
+} SkyNormRound;
+
+/* From when each rank begins to when it knows the norm; ns, [rank_count] each, of any origin. Programs allocate nothing
+ * while they run: `scratch` is [NORM_ROUND_SCRATCH(rank_count)]. */
+#define NORM_ROUND_SCRATCH(ranks) (3 * ((size_t)(ranks) + 1))
+void norm_round(const SkyNormRound *round, const int64_t *begin, int64_t *end, int64_t *scratch);
+
+#endif
