@@ -32,8 +32,6 @@
 #include "base/link_rate.h"
 #include "federation/outer/outer_optimizer.h"
 
-enum { FEDERATION_KEY = 40 /* characters of a public key, in Z85 (https://rfc.zeromq.org/spec/32) */ };
-
 typedef struct FederationSite {
     const char *name;      /* unique; letters, digits, '.', '_' and '-' */
     const char *cluster;   /* a file, relative to federation.yaml; NULL once compiled */

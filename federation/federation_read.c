@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "federation/aggregate/sum_messages.h"
 #include "federation/federation.h"
+#include "runtime/wire/keys.h"
 
 enum { MOST_NAME = 64, MOST_FRAGMENTS = 1 << 16 };
 #define MOST_COUNT ((int64_t)1 << 40)
@@ -49,28 +50,13 @@ static bool is_plain(const char *text)
     return strspn(text, plain) == strlen(text) && *text != '.' && *text != '-' && strlen(text) <= MOST_NAME;
 }
 
-/* 40 digits to the base 85, of which five at a time say four bytes. */
-static bool is_key(const char *text)
-{
-    static const char digits[] =
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
-    uint64_t word = 0;
-    if (strlen(text) != FEDERATION_KEY) return false;
-    for (int i = 0; i < FEDERATION_KEY; i++) {
-        const char *digit = strchr(digits, text[i]);
-        if (!digit) return false;
-        word = (i % 5 ? word * 85 : 0) + (uint64_t)(digit - digits);
-        if (word > UINT32_MAX) return false;
-    }
-    return true;
-}
-
 static bool read_key(Reader *reader, YamlNode *node, const char *object, const char **key)
 {
     if (!node) return true;
     if (!read_text(reader, node, object, "key", key)) return false;
-    return is_key(*key) || yaml_error(&reader->yaml, node, object, "skycc key NAME makes one; put quotes around it",
-                                      "key must be a public key of %d characters in Z85", FEDERATION_KEY);
+    return wire_key_is_valid(*key) ||
+           yaml_error(&reader->yaml, node, object, "skycc key NAME makes one; put quotes around it",
+                      "key must be a public key of %d characters in Z85", WIRE_KEY_TEXT);
 }
 
 /* ---- Sites and the coordinator ---- */

@@ -16,8 +16,7 @@ enum {
     CLUSTER_MAX_DEVICES = 1 << 14,
     CLUSTER_MAX_ZONES = 1 << 10,
     CLUSTER_MAX_THREADS = 1 << 12,
-    CLUSTER_MAX_SITES = 1 << 8,
-    CLUSTER_KEY = 40 /* characters of a site's public key, in Z85 (https://rfc.zeromq.org/spec/32) */
+    CLUSTER_MAX_SITES = 1 << 8
 };
 
 #define CLUSTER_NO_LIMIT INT64_MAX

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "profiler/costs/cluster_internal.h"
+#include "runtime/wire/keys.h"
 
 enum { MAX_SITE_NAME = 64, MAX_HOST_NAME = 253, MAX_PORT = 65535 };
 
@@ -13,24 +14,6 @@ static bool consists_of(const char *text, size_t length, const char *allowed, co
 {
     for (size_t i = 0; i < length; i++)
         if (!strchr(allowed, text[i]) && !strchr(also, text[i])) return false;
-    return true;
-}
-
-/* Five characters are four bytes, the first of them the most significant digit to the base 85. */
-static bool is_z85_key(const char *text)
-{
-    static const char digits[] =
-        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
-    if (strlen(text) != CLUSTER_KEY) return false;
-    for (int i = 0; i < CLUSTER_KEY; i += 5) {
-        uint64_t word = 0;
-        for (int k = 0; k < 5; k++) {
-            const char *digit = strchr(digits, text[i + k]);
-            if (!digit) return false;
-            word = word * 85 + (uint64_t)(digit - digits);
-        }
-        if (word > UINT32_MAX) return false;
-    }
     return true;
 }
 
@@ -70,11 +53,11 @@ static bool read_members(ClusterReader *reader, const YamlMember *members, Clust
                         MAX_SITE_NAME);
     if (!yaml_text(yaml, members[SITE_KEY].value, object, "key", &text))
         ok = false;
-    else if (is_z85_key(text))
+    else if (wire_key_is_valid(text))
         site->key = arena_string(&reader->cluster->arena, text);
     else
         ok = yaml_error(yaml, members[SITE_KEY].value, object, "skycc key NAME makes one; put quotes around it",
-                        "key must be a public key of %d characters in Z85", CLUSTER_KEY);
+                        "key must be a public key of %d characters in Z85", WIRE_KEY_TEXT);
     YamlNode *address = members[SITE_ADDRESS].value;
     if (!address) return ok;
     if (!yaml_text(yaml, address, object, "address", &text)) return false;
