@@ -158,7 +158,7 @@ bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
     int count = list_sources(gateway, stop_descriptor, items);
     for (double now;;) {
         bool stopping = stop_asked > 0; /* the descriptor is not looked at any more */
-        zmq_poll(items + stopping, count - stopping, stopping ? 50 : (long)(1e3 * tick_period));
+        bool quiet = zmq_poll(items + stopping, count - stopping, stopping ? 50 : (long)(1e3 * tick_period)) == 0;
         now = monotonic_seconds();
         if (!stopping && items[0].revents) stop_asked = now;
         wire_zap_answer(gateway->zap, gateway->file);
@@ -171,7 +171,9 @@ bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
             ticked = now;
         }
         if (!ok) break;
-        if (stop_asked > 0 && (is_all_acknowledged(gateway) || now - stop_asked > last_patience)) break;
+        /* What ranks said before the stop, that they leave too, may still be on its way: nothing may come for a while. */
+        bool is_done = stopping && quiet && is_all_acknowledged(gateway);
+        if (is_done || (stopping && now - stop_asked > last_patience)) break;
     }
     say_counters(gateway);
     free(items);
