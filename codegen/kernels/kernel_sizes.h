@@ -1,6 +1,6 @@
 /* Sizes at which a kernel is compiled otherwise: all of them, so that who wonders why a product twice as large is cut
  * differently has one place to look. Each was chosen by measuring on both sides. The cache of
- * compiled kernels knows the compiler, and so notices when one changes. */
+ * compiled kernels knows these sources, and so notices when one changes. */
 #ifndef CODEGEN_KERNELS_KERNEL_SIZES_H
 #define CODEGEN_KERNELS_KERNEL_SIZES_H
 
