@@ -98,6 +98,11 @@ int64_t plan_rank_memory(const Plan *plan, int rank)
     return bytes;
 }
 
+int64_t plan_rank_process(const Plan *plan, int rank)
+{
+    return plan_rank_memory(plan, rank) + plan->ranks[rank].process_bytes;
+}
+
 /* "identity" is what plans call none. */
 Codec plan_link_codec(const PlanLink *link, int direction) { return link->codecs[direction]; }
 

@@ -100,7 +100,8 @@ typedef struct PlanStage {
 typedef struct PlanRank {
     const char *device;
     int replica;
-    int *stages; /* ascending */
+    int64_t process_bytes; /* of memory, beside what its stages take; 0: not known */
+    int *stages;           /* ascending */
     int stage_count;
     PlanInstruction *instructions; /* of one step */
     int instruction_count;
@@ -237,8 +238,9 @@ bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics);
 void plan_free(Plan *plan);
 
-int64_t plan_rank_work(const Plan *plan, int rank);   /* ns: forward + backward of one micro-batch, all its stages */
-int64_t plan_rank_memory(const Plan *plan, int rank); /* bytes, all its stages */
+int64_t plan_rank_work(const Plan *plan, int rank);    /* ns: forward + backward of one micro-batch, all its stages */
+int64_t plan_rank_memory(const Plan *plan, int rank);  /* bytes, all its stages */
+int64_t plan_rank_process(const Plan *plan, int rank); /* bytes, all that its process takes */
 Codec plan_link_codec(const PlanLink *link, int direction);
 int plan_link_busy(const PlanLink *link); /* the direction that takes longer: index into transfer_ns */
 /* How long the link occupies itself and its ends with a micro-batch, as the period counts it. */

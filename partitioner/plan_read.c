@@ -195,8 +195,11 @@ static bool read_rank(const PlanReading *r, const json_t *object, int index)
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_name(r, object, path, "device", &rank->device) ||
         !get_int(r, object, path, "replica", 0, 0, &rank->replica) ||
+        !json_optional_integer(r->json, object, path, "process_bytes", &rank->process_bytes) ||
         !json_get_array(r->json, object, path, "stages", &stages))
         return false;
+    if (rank->process_bytes < 0 || rank->process_bytes > COSTS_MOST_PROCESS_BYTES)
+        return json_refuse(r->json, path, "process_bytes must be 0 to 2^40");
     rank->stages = arena_new_array(r->arena, int, (size_t)r->plan->stage_count);
     for (int k = 0; k < r->plan->stage_count; k++)
         if (r->plan->stages[k].rank == index) {

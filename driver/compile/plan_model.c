@@ -1,6 +1,7 @@
 #include "driver/compile/plan_model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "graph/passes/layers.h"
 #include "graph/passes/loss.h"
 #include "partitioner/problem.h"
+#include "partitioner/report/report.h"
 #include "profiler/costs/device_spec.h"
 #include "runtime/program/row_packer.h"
 
@@ -102,6 +104,28 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
     return true;
 }
 
+/* Stages alone are held to the memory that the cluster file gives; a process takes more. */
+static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnostics *diagnostics)
+{
+    char text[3][REPORT_TEXT], others[32] = "";
+    int over = -1, count = 0;
+    for (int r = plan->rank_count - 1; r >= 0; r--) {
+        int device = cluster_find_device(cluster, plan->ranks[r].device); /* -1: one that was added to costs */
+        if (device < 0 || plan_rank_process(plan, r) <= cluster->devices[device].memory_bytes) continue;
+        over = r;
+        count++;
+    }
+    if (over < 0) return;
+    if (count > 1) snprintf(others, sizeof others, " (and %d more)", count - 1);
+    const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, plan->ranks[over].device)];
+    diagnostics_warning(
+        diagnostics, PLACE_NONE, "if it has no more, write 'reserve: auto' beside its memory in the cluster file",
+        "'%s' has %s of memory and stages of %s, but with the program and MPI its process takes up to "
+        "%s%s",
+        device->name, report_bytes(device->memory_bytes, text[0]), report_bytes(plan_rank_memory(plan, over), text[1]),
+        report_bytes(plan_rank_process(plan, over), text[2]), others);
+}
+
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     PlanRequest request = options->request;
@@ -112,7 +136,9 @@ bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, 
     request.without_count = (int)options->without.count;
     request.pin_count = (int)options->pins.count;
     request.pins = pins_read(options->pins.items, request.pin_count, &planned->costs, &planned->arena, diagnostics);
-    return request.pins && plan_make(&planned->plan, &planned->costs, &request, diagnostics);
+    if (!request.pins || !plan_make(&planned->plan, &planned->costs, &request, diagnostics)) return false;
+    warn_of_processes(&planned->plan, &planned->cluster, diagnostics);
+    return true;
 }
 
 bool plan_check_limit(const Plan *plan, const char *called, double seconds, Diagnostics *diagnostics)

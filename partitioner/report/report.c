@@ -116,6 +116,17 @@ const char *report_strays(const Report *report, char text[static REPORT_SENTENCE
 
 bool report_has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
 
+static void add_processes(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    int largest = 0;
+    char more[REPORT_TEXT], all[REPORT_TEXT];
+    for (int r = 1; r < plan->rank_count; r++)
+        if (plan_rank_process(plan, r) > plan_rank_process(plan, largest)) largest = r;
+    if (plan->rank_count == 0 || plan->ranks[largest].process_bytes == 0) return;
+    add(text, "With the program and MPI, about %s, the largest process takes %s at most. ",
+        report_bytes(plan->ranks[largest].process_bytes, more), report_bytes(plan_rank_process(plan, largest), all));
+}
+
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
 {
     int recomputing = 0, split = 0;
@@ -136,6 +147,7 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
     if (recomputing > 0)
         add(text, "%d of %d stages run%s forward again instead of keeping its results. ", recomputing,
             plan->stage_count, recomputing == 1 ? "s" : "");
+    add_processes(text, plan);
     size_t length = strlen(text);
     if (length > 0) text[length - 1] = '\0';
     return text;

@@ -27,6 +27,7 @@ static void print_device(Buffer *buffer, const Plan *plan, const DeviceCost *dev
     buffer_print(buffer, "]");
     plan_print_seconds(buffer, "load_s", rank >= 0 ? plan_rank_work(plan, rank) : 0);
     buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)(rank >= 0 ? plan_rank_memory(plan, rank) : 0));
+    buffer_print(buffer, ",\"process_bytes\":%lld", (long long)(rank >= 0 ? plan_rank_process(plan, rank) : 0));
     if (device->memory_bytes != COSTS_NO_LIMIT)
         buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)device->memory_bytes);
     buffer_print(buffer, "}");

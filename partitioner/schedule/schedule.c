@@ -232,6 +232,7 @@ static void build_ranks(Plan *plan, const Problem *problem, const Allocation *al
         build_stage(plan, problem, allocation, k, *rank - 1);
         PlanRank *r = &plan->ranks[*rank - 1];
         r->device = plan->stages[k].device;
+        r->process_bytes = problem->costs->devices[allocation->device[k]].process_bytes;
         int *stages = arena_new_array(&plan->arena, int, (size_t)r->stage_count + 1);
         if (r->stage_count) memcpy(stages, r->stages, (size_t)r->stage_count * sizeof *stages);
         stages[r->stage_count++] = k;

@@ -132,6 +132,9 @@ static bool check_stages(Rules *r)
         int device = costs_find_device(r->costs, plan->stages[k].device);
         if (device < 0) return rules_refuse(r, object, "no device is named '%s'", plan->stages[k].device);
         if (!check_use(r, k, device, used) || !check_stage(r, k, device)) return false;
+        if (plan->ranks[plan->stages[k].rank].process_bytes != r->costs->devices[device].process_bytes)
+            return rules_refuse(r, object, "its rank's process takes %lld bytes more",
+                                (long long)r->costs->devices[device].process_bytes);
         int64_t work = plan->stages[k].forward_ns + plan->stages[k].backward_ns;
         int64_t before_ns = used[device] ? plan->stages[0].forward_ns + plan->stages[0].backward_ns : 0;
         period = larger(period, work + before_ns);

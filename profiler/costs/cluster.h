@@ -20,6 +20,7 @@ enum {
 };
 
 #define CLUSTER_NO_LIMIT INT64_MAX
+#define CLUSTER_RESERVE_PROCESS (-1)
 
 /* What a device's programs are compiled for. Strings are "" where the file says nothing. */
 typedef struct ClusterTarget {
@@ -38,8 +39,10 @@ typedef struct ClusterDevice {
     const char *host;     /* for mpiexec or srun; "localhost" by default */
     int target;           /* index into targets; 0 is "native" */
     int threads;          /* at least 1; 1 by default */
-    int64_t memory_bytes; /* the limit for a stage program; CLUSTER_NO_LIMIT if not given */
-    double gflops;        /* 1e9 float32 operations per second, all threads together; 0: not given */
+    int64_t memory_bytes; /* the device's; CLUSTER_NO_LIMIT if not given */
+    int64_t
+        reserve_bytes; /* of it, that no stage may take; CLUSTER_RESERVE_PROCESS: what process_bytes of costs.h says */
+    double gflops;     /* 1e9 float32 operations per second, all threads together; 0: not given */
     double bandwidth_Bps; /* memory bandwidth, bytes per second, all threads together; 0: not given */
     double slowdown;      /* at least 1: how many times slower than this machine the device is emulated; 1: as it is */
     const char *region;   /* NULL: none */

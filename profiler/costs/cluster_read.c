@@ -151,6 +151,16 @@ static bool read_memory(ClusterReader *reader, YamlNode *node, const char *objec
     return true;
 }
 
+/* `auto` is a size that only costs know. */
+static bool read_reserve(ClusterReader *reader, YamlNode *node, const char *object, int64_t *bytes)
+{
+    const char *text;
+    if (!yaml_text(&reader->yaml, node, object, "reserve", &text)) return false;
+    if (strcmp(text, "auto") == 0) return *bytes = CLUSTER_RESERVE_PROCESS, true;
+    return units_parse_bytes(text, bytes) ||
+           yaml_error(&reader->yaml, node, object, "auto, or " UNITS_BYTES_HINT, "reserve '%s' is not a size", text);
+}
+
 static bool read_bandwidth(ClusterReader *reader, YamlNode *node, const char *object, double *bandwidth)
 {
     const char *text;
@@ -166,6 +176,7 @@ enum {
     TARGET,
     THREADS,
     MEMORY,
+    RESERVE,
     GFLOPS,
     BANDWIDTH,
     SLOWDOWN,
@@ -210,6 +221,7 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
         ok &= yaml_integer(yaml, members[THREADS].value, object, "threads", 1, CLUSTER_MAX_THREADS, &threads);
     device->threads = (int)threads;
     if (members[MEMORY].value) ok &= read_memory(reader, members[MEMORY].value, object, &device->memory_bytes);
+    if (members[RESERVE].value) ok &= read_reserve(reader, members[RESERVE].value, object, &device->reserve_bytes);
     if (members[GFLOPS].value) {
         ok &= yaml_number(yaml, members[GFLOPS].value, object, "gflops", 0, &device->gflops);
         if (ok && device->gflops == 0)
@@ -222,6 +234,9 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     if (members[REGION].value)
         ok &= cluster_read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
     if (members[SITE].value) ok &= cluster_read_site_name(reader, members[SITE].value, object, &device->site);
+    if (ok && device->reserve_bytes >= device->memory_bytes)
+        ok = yaml_error(yaml, members[members[RESERVE].value ? RESERVE : MEMORY].value, object, NULL,
+                        "reserve leaves nothing of the memory");
     return ok;
 }
 
@@ -239,18 +254,14 @@ static bool add_device(ClusterReader *reader, ClusterDevice device, int entry, Y
 static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
 {
     Arena *arena = &reader->cluster->arena;
-    YamlMember members[DEVICE_MEMBERS] = {[NAME] = {"name", true, NULL},
-                                          [HOST] = {"host", false, NULL},
-                                          [TARGET] = {"target", false, NULL},
-                                          [THREADS] = {"threads", false, NULL},
-                                          [MEMORY] = {"memory", false, NULL},
-                                          [GFLOPS] = {"gflops", false, NULL},
-                                          [BANDWIDTH] = {"bandwidth", false, NULL},
-                                          [SLOWDOWN] = {"slowdown", false, NULL},
-                                          [REGION] = {"region", false, NULL},
-                                          [SITE] = {"site", false, NULL},
-                                          [DEVICE_COUNT] = {"count", false, NULL},
-                                          [LIKE] = {"like", false, NULL}};
+    YamlMember members[DEVICE_MEMBERS] = {
+        [NAME] = {"name", true, NULL},          [HOST] = {"host", false, NULL},
+        [TARGET] = {"target", false, NULL},     [THREADS] = {"threads", false, NULL},
+        [MEMORY] = {"memory", false, NULL},     [RESERVE] = {"reserve", false, NULL},
+        [GFLOPS] = {"gflops", false, NULL},     [BANDWIDTH] = {"bandwidth", false, NULL},
+        [SLOWDOWN] = {"slowdown", false, NULL}, [REGION] = {"region", false, NULL},
+        [SITE] = {"site", false, NULL},         [DEVICE_COUNT] = {"count", false, NULL},
+        [LIKE] = {"like", false, NULL}};
     bool ok = yaml_members(&reader->yaml, node, "device", members, reader->adding ? DEVICE_MEMBERS : LIKE);
     const char *name = NULL, *object = "device";
     ClusterDevice device;

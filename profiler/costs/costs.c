@@ -198,6 +198,7 @@ static bool read_device(const CostsReading *r, const json_t *object, int index)
     if (!read_name(r, object, path, &device->name) ||
         !json_optional_number(r->json, object, path, "slowdown", &device->slowdown) ||
         !json_optional_integer(r->json, object, path, "memory_bytes", &device->memory_bytes) ||
+        !json_optional_integer(r->json, object, path, "process_bytes", &device->process_bytes) ||
         !json_optional_string(r->json, object, path, "region", &region) ||
         !read_own_times(r, object, path, "forward_s", &device->forward_s) ||
         !read_own_times(r, object, path, "backward_s", &device->backward_s) ||
@@ -405,6 +406,8 @@ static bool check_device(Checking *c, const Costs *costs, int i)
     const char *object = arena_format(&c->scratch, "devices[%d] '%s'", i, d->name);
     if (!(d->slowdown > 0 && d->slowdown <= 1e9)) return wrong(c, object, "slowdown must be above 0 and at most 1e9");
     if (d->memory_bytes < 0) return wrong(c, object, "memory_bytes must not be negative");
+    if (d->process_bytes < 0 || d->process_bytes > COSTS_MOST_PROCESS_BYTES)
+        return wrong(c, object, "process_bytes must be 0 to 2^40");
     if (costs->region_count > 0 && d->region < 0) return wrong(c, object, "must name its region, as there are links");
     return check_own_times(c, object, "forward_s", d->forward_s, costs->layer_count) &&
            check_own_times(c, object, "backward_s", d->backward_s, costs->layer_count) &&

@@ -88,6 +88,7 @@ static void print_device(Buffer *buffer, const Costs *costs, const DeviceCost *d
     print_member(buffer, "slowdown", device->slowdown);
     if (device->memory_bytes != COSTS_NO_LIMIT)
         buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)device->memory_bytes);
+    if (device->process_bytes > 0) buffer_print(buffer, ",\"process_bytes\":%lld", (long long)device->process_bytes);
     if (costs->region_count > 0) {
         buffer_print(buffer, ",\"region\":");
         json_print_string(buffer, costs->region_names[device->region]);

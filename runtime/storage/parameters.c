@@ -56,7 +56,7 @@ static bool initial_file_use(InitialFile *initial, const char *name, Diagnostics
 /* In pieces: of a large parameter the file's pages would double the memory that it takes, when all else is there. */
 static void copy_and_forget(MappedFile *file, size_t offset, size_t bytes, unsigned char *to)
 {
-    enum { PIECE = 4 << 20 };
+    enum { PIECE = 1 << 20 };
     for (size_t done = 0; done < bytes; done += PIECE) {
         size_t size = bytes - done < PIECE ? bytes - done : PIECE;
         memcpy(to + done, file->bytes + offset + done, size);

@@ -260,6 +260,11 @@ static void shorten_the_period(Plan *plan, Costs *costs)
     (void)costs;
     plan->period_ns--;
 }
+static void enlarge_a_process(Plan *plan, Costs *costs)
+{
+    (void)costs;
+    plan->ranks[1].process_bytes++;
+}
 static void shorten_the_simulation(Plan *plan, Costs *costs)
 {
     (void)costs;
@@ -403,14 +408,23 @@ static void forget_the_branches(Plan *plan, Costs *costs)
 }
 
 static const Alteration of_all[] = {
-    {move_a_layer, "stages[0]"},          {change_costs, "other costs"},
-    {swap_devices, "stages[2]"},          {use_a_device_twice, "already"},
-    {shorten_the_period, "period_s"},     {shorten_the_simulation, "simulated_step_s"},
-    {raise_the_bound, "lower_bound_s"},   {drop_an_instruction, "never updated"},
-    {raise_a_price, "the prices sum to"}, {leave_periods_out, "certificate"},
-    {claim_more, "certificate"},          {drop_a_reduction, "'reduce' 1 times, not 0 times"},
-    {receive_twice, "is done already"},   {send_less, "over the wire"},
-    {compare_with_better, "compared"},    {compare_with_another, "compared"},
+    {move_a_layer, "stages[0]"},
+    {change_costs, "other costs"},
+    {swap_devices, "stages[2]"},
+    {use_a_device_twice, "already"},
+    {enlarge_a_process, "process takes 0 bytes more"},
+    {shorten_the_period, "period_s"},
+    {shorten_the_simulation, "simulated_step_s"},
+    {raise_the_bound, "lower_bound_s"},
+    {drop_an_instruction, "never updated"},
+    {raise_a_price, "the prices sum to"},
+    {leave_periods_out, "certificate"},
+    {claim_more, "certificate"},
+    {drop_a_reduction, "'reduce' 1 times, not 0 times"},
+    {receive_twice, "is done already"},
+    {send_less, "over the wire"},
+    {compare_with_better, "compared"},
+    {compare_with_another, "compared"},
     {lose_the_proof, "proven_optimal"},
 };
 static const Alteration of_chains[] = {

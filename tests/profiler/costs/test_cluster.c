@@ -20,6 +20,7 @@ static const char complete[] =
     "    target: pi\n"
     "    threads: 4\n"
     "    memory: 8GiB\n"
+    "    reserve: auto\n"
     "    gflops: 120\n"
     "    bandwidth: 20GB/s\n"
     "    slowdown: 2.5\n"
@@ -65,7 +66,7 @@ static void a_complete_file_is_read(void **state)
     assert_string_equal(edge->host, "edge-1.example");
     assert_int_equal(edge->target, 1);
     assert_int_equal(edge->threads, 4);
-    assert_true(edge->memory_bytes == INT64_C(8) << 30);
+    assert_true(edge->memory_bytes == INT64_C(8) << 30 && edge->reserve_bytes == CLUSTER_RESERVE_PROCESS);
     assert_true(edge->gflops == 120 && edge->bandwidth_Bps == 20e9 && edge->slowdown == 2.5);
     assert_string_equal(edge->region, "paris");
     assert_string_equal(cluster.devices[3].name, "cloud.2");
@@ -218,6 +219,8 @@ static void bad_devices_are_refused(void **state)
     refuses("devices: [{name: a, count: 16384}, {name: b}]\n", "more than 16384 devices");
     refuses("devices:\n- name: a\n  memory: 8 gigs\n",
             ":3:11: error: device 'a': memory '8 gigs' is not a size\n    hint: write");
+    refuses("devices: [{name: a, memory: 1GiB, reserve: much}]\n", "reserve 'much' is not a size");
+    refuses("devices: [{name: a, memory: 1GiB, reserve: 1GiB}]\n", "reserve leaves nothing of the memory");
     refuses("devices: [{name: a, memory: -1GiB}]\n", "is not a size");
     refuses("devices: [{name: a, memory: 0}]\n", "is not a size");
     refuses("devices: [{name: a, memory: 9e18GiB}]\n", "is not a size");

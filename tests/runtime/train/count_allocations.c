@@ -1,6 +1,6 @@
 /* Preloaded into stage programs: counts what is allocated, by the library or program that asked for it, and adds a line
- * "NAME COUNT" each to the file that COUNT_ALLOCATIONS names when the process ends. Calls inside the C library count
- * for who called it. */
+ * "NAME COUNT" each to the file that COUNT_ALLOCATIONS names when the process ends, and "resident:PROGRAM BYTES", the
+ * most memory that it had. Calls inside the C library count for who called it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -123,6 +124,10 @@ __attribute__((destructor)) static void end(void)
     int length = 0;
     for (int i = 0; i < object_count; i++)
         length += snprintf(text + length, sizeof text - (size_t)length, "%s %ld\n", objects[i].path, objects[i].count);
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) abort();
+    length += snprintf(text + length, sizeof text - (size_t)length, "resident:%s %ld\n", program_invocation_short_name,
+                       usage.ru_maxrss * 1024);
     int file = open(getenv("COUNT_ALLOCATIONS"), O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (file < 0 || write(file, text, (size_t)length) != length) abort();
 }

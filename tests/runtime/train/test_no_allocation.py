@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""test_no_allocation.py SKYCC LIBRARY: after the first steps, stage programs allocate nothing.
+"""test_no_allocation.py SKYCC LIBRARY: after the first steps, stage programs allocate nothing, and take no more than planned.
 
 Trains a small BERT on one rank and on two, under mpiexec, for few steps and for many, with LIBRARY (count_allocations.c)
 counting. The longer run must not have allocated more often, but for what MPICH and the libraries below it do; that is
-printed.
+printed. No process may have had more memory than its stages and process_bytes of the plan.
 """
 import collections
+import json
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def write_data(path):
 
 
 def count(folder, steps, library, options):
-    """Allocations by the base name of who asked."""
+    """Allocations by the base name of who asked, and the most memory of each stage program."""
     counts = f"{folder}/counts"
     if os.path.exists(counts):
         os.remove(counts)
@@ -41,12 +42,29 @@ def count(folder, steps, library, options):
     subprocess.run(command, check=True, cwd=f"{folder}/out", env=environment, stdin=silence)
     os.close(silence)
     os.close(keep_open)
-    total = collections.Counter()
+    total, resident = collections.Counter(), {}
     with open(counts) as file:
         for line in file:
             name, number = line.rsplit(" ", 1)
-            total[os.path.basename(name)] += int(number)
-    return total
+            if name.startswith("resident:"):
+                program = name.removeprefix("resident:")  # twice: a process, and the one that watches it
+                resident[program] = max(resident.get(program, 0), int(number))
+            else:
+                total[os.path.basename(name)] += int(number)
+    return total, resident
+
+
+def fits(folder, resident):
+    """Whether all programs are there and none took more than planned."""
+    with open(f"{folder}/out/plan.json") as file:
+        plan = json.load(file)
+    ok = len(resident) == len(plan["ranks"])
+    for rank, planned in enumerate(plan["ranks"]):
+        most = planned["process_bytes"] + sum(plan["stages"][stage]["memory_bytes"] for stage in planned["stages"])
+        took = resident.get(f"stage-{rank:02}", 0)
+        print(f"  rank {rank}: {took / 1e6:.1f} MB resident, {most / 1e6:.1f} planned")
+        ok &= 0 < took <= most
+    return ok
 
 
 def check(skycc, library, folder, devices, compile_options, run_options):
@@ -55,15 +73,15 @@ def check(skycc, library, folder, devices, compile_options, run_options):
     command = [skycc, "compile", f"{folder}/model.onnx", "-d", f"{folder}/cluster.yaml", "-o", f"{folder}/out", "--quiet"]
     command += ["--dim", "batch=2", "--dim", f"seq={SEQUENCE}", "--microbatches", "4", "--init", "normal:0.02"]
     subprocess.run(command + compile_options, check=True)
-    few = count(folder, FEW, library, run_options)
-    many = count(folder, MANY, library, run_options)
+    few, _ = count(folder, FEW, library, run_options)
+    many, resident = count(folder, MANY, library, run_options)
     if not any(name.startswith("stage-") for name in few):
         sys.exit(f"nothing was counted: {few}")
     more = {name: many[name] - few[name] for name in many if many[name] != few[name]}
     own = {name: number for name, number in more.items() if not name.startswith(MPI)}
     others = sum(number for name, number in more.items() if name.startswith(MPI))
     print(f"{devices} ranks {run_options}: {MANY - FEW} more steps: MPICH {others:+} allocations, others {own or 'none'}")
-    return not own
+    return fits(folder, resident) and not own
 
 
 def main():
