@@ -9,10 +9,15 @@
 
 static bool write_folder(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
 {
-    FolderExport folder = {.output = options->folder, .source = options->source};
     Arena arena = {0};
-    if (options->labels) folder.labels = label_names_of_data(options->labels, &arena, &folder.label_count, diagnostics);
-    bool ok = (!options->labels || folder.labels) && folder_export(options->model, &folder, find, context, diagnostics);
+    DataLabels labels = {0};
+    bool ok = !options->labels || data_labels_read(&labels, options->labels, &arena, diagnostics);
+    FolderExport folder = {.output = options->folder,
+                           .source = options->source,
+                           .labels = labels.names,
+                           .label_count = labels.count,
+                           .problem = labels.problem};
+    ok = ok && folder_export(options->model, &folder, find, context, diagnostics);
     arena_free(&arena);
     return ok;
 }

@@ -117,7 +117,7 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
         prediction->most_width = encoder_most_positions(&config);
         read_labels(prediction, json_object_get(config.json, "id2label"));
         const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
-        prediction->several = problem && strcmp(problem, "multi_label_classification") == 0;
+        prediction->several = problem && strcmp(problem, LABELS_SEVERAL) == 0;
     }
     config_free(&config);
     return ok;
@@ -281,8 +281,11 @@ static bool read_labels_of(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *file = prediction->options->labels;
     if (!file) return true;
-    prediction->labels = label_names_of_data(file, &prediction->arena, &prediction->label_count, diagnostics);
-    return prediction->labels != NULL;
+    DataLabels labels;
+    if (!data_labels_read(&labels, file, &prediction->arena, diagnostics)) return false;
+    prediction->labels = labels.names, prediction->label_count = labels.count;
+    if (labels.problem) prediction->several = strcmp(labels.problem, LABELS_SEVERAL) == 0;
+    return true;
 }
 
 static bool predict(Prediction *prediction, Diagnostics *diagnostics)

@@ -137,11 +137,12 @@ static const Option rows[] = {
      .detail = "A text has any number of labels, as after training with *--loss bce*: each label has a probability of "
                "its own, and those above a half are the text's, with semicolons between them. By default where the "
                "_config.json_ of the folder that the model comes from says _multi_label_classification_."},
-    {"label", 0, "COL", TOKENIZE, OPTION_TEXT, FIELD(dataset.label_column),
+    {"label", 0, "COL[,COL...]", TOKENIZE, OPTION_TEXT, FIELD(dataset.label_column),
      .help = "the column of labels: whole numbers are classes, other numbers values, all else names of classes, "
-             "numbered in byte order",
+             "numbered in byte order; several columns: 0 or 1 each, for --loss bce",
      .detail = "The column of labels. Whole numbers are classes, and other numbers values, as for regression. All else "
-               "are names of classes, which are numbered in byte order."},
+               "are names of classes, which are numbered in byte order. Several columns are labels that a row may have "
+               "or not, 0 or 1 each, named by the columns (train with *--loss bce*); with *--regression*, values."},
     {"regression", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.regression),
      .help = "labels are values (float32), whole numbers too"},
     {"labels-of", 0, "DATA", TOKENIZE, OPTION_FILE, FIELD(dataset.labels_of),
@@ -495,7 +496,9 @@ static const Option rows[] = {
     {"source", 0, "FOLDER", EXPORT, OPTION_DIRECTORY, FIELD(source),
      .help = "with --folder: where the tokenizer's files are (default: in the folder that was imported)"},
     {"labels", 0, "DATA", EXPORT, OPTION_FILE, FIELD(labels),
-     .help = "with --folder: a data set of skycc tokenize whose names of labels go into config.json"},
+     .help =
+         "with --folder: a data set of skycc tokenize whose names of labels go into config.json, and whether a text "
+         "may have several"},
     {"adapter", 0, "DIR", EXPORT, OPTION_DIRECTORY, FIELD(adapter),
      .help = "the directory to make with what was trained by --lora, as the PEFT library loads it",
      .detail = "The directory to make with what was trained by *--lora*, as the PEFT library loads it: "

@@ -51,25 +51,30 @@ static bool write_tensors(Job *job)
     return safetensors_write(writer, place_of(job, "model.safetensors"), job->diagnostics);
 }
 
-/* Names of the labels replace the model's. */
+/* What the labels are replaces what they were in the model. */
 static bool name_labels(const Job *job, json_t *config)
 {
+    const FolderExport *wanted = job->wanted;
     const json_t *former = json_object_get(config, "id2label");
-    if (!job->wanted->labels) return true;
-    if (json_object_size(former) != job->wanted->label_count)
+    if (!wanted->labels) return true;
+    if (json_object_size(former) != wanted->label_count)
         return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
                                  "are they of the data that the model was trained with?",
                                  "has %zu labels, but %zu names are given", json_object_size(former),
-                                 job->wanted->label_count);
+                                 wanted->label_count);
     json_t *names = json_object(), *numbers = json_object();
-    for (size_t i = 0; i < job->wanted->label_count; i++) {
+    for (size_t i = 0; i < wanted->label_count; i++) {
         char key[32];
         snprintf(key, sizeof key, "%zu", i);
-        json_object_set_new(names, key, json_string(job->wanted->labels[i]));
-        json_object_set_new(numbers, job->wanted->labels[i], json_integer((json_int_t)i));
+        json_object_set_new(names, key, json_string(wanted->labels[i]));
+        json_object_set_new(numbers, wanted->labels[i], json_integer((json_int_t)i));
     }
     json_object_set_new(config, "id2label", names);
     json_object_set_new(config, "label2id", numbers);
+    if (wanted->problem)
+        json_object_set_new(config, "problem_type", json_string(wanted->problem));
+    else
+        json_object_del(config, "problem_type"); /* classes, as the library takes them for without it */
     return true;
 }
 

@@ -8,8 +8,9 @@
 typedef struct FolderExport {
     const char *output;        /* the folder to make; a former one is replaced (base/directory.h) */
     const char *source;        /* where the tokenizer's files are; NULL: the folder that the model names */
-    const char *const *labels; /* names of the classes, by number; NULL: those of the model */
+    const char *const *labels; /* names of the labels, by number; NULL: those of the model */
     size_t label_count;
+    const char *problem; /* with labels: config.json's problem_type; NULL: none, that is, classes */
 } FolderExport;
 
 /* Reports what is missing for a model that was not imported from a folder. Warns where no tokenizer was found. */

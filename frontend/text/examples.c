@@ -45,7 +45,8 @@ void examples_write(const Examples *examples, const uint32_t *rows, size_t count
     if (examples->masked)
         add_rows(writer, copies, "labels", DTYPE_I32, examples->token_labels, length, rows, count, false);
     else if (examples->reals)
-        add_rows(writer, copies, "labels", DTYPE_F32, examples->reals, 1, rows, count, true);
+        add_rows(writer, copies, "labels", DTYPE_F32, examples->reals,
+                 examples->reals_per_row ? examples->reals_per_row : 1, rows, count, !examples->reals_per_row);
     else if (examples->classes)
         add_rows(writer, copies, "labels", DTYPE_I32, examples->classes, 1, rows, count, true);
 }

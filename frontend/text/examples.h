@@ -13,9 +13,10 @@ typedef struct Examples {
     int32_t *ids, *mask, *types;
     int32_t *lengths;      /* tokens of each that are no padding */
     int32_t *token_labels; /* where masked: `length` a row */
-    /* Else, where there are labels, one a row: classes or, where they are measured, reals. */
+    /* Else, where there are labels, one a row: classes or, where they are measured, reals; or several reals a row. */
     int32_t *classes;
     float *reals;
+    size_t reals_per_row; /* 0: one, in a vector */
 } Examples;
 
 /* Makes room for a row behind the last one and returns it: the caller fills it in, and counts it. */

@@ -22,7 +22,7 @@ static bool is_class_number(const char *text, int32_t *number)
     return *number < MAX_CLASSES;
 }
 
-static bool is_real(const char *text, float *number)
+bool label_is_number(const char *text, float *number)
 {
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
     char *end;
@@ -41,6 +41,15 @@ static uint32_t enter(LabelColumn *column, const char *text, size_t length, int 
     array_push(column->names, column->count, column->names_capacity, name);
     string_map_add(&column->find, name, number);
     return number;
+}
+
+void label_names_print(Buffer *list, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        buffer_append(list, i ? "," : "[", 1);
+        json_print_string(list, names[i]);
+    }
+    buffer_append(list, "]", 1);
 }
 
 const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count)
@@ -122,7 +131,7 @@ bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
     const uint32_t *known = string_map_find(&column->find, name);
     float real;
     bool ok = true;
-    if (column->kind == LABELS_REALS && !is_real(name, &real))
+    if (column->kind == LABELS_REALS && !label_is_number(name, &real))
         ok = table_error(reader, NULL, "the label '%.*s' is no number", SHOWN_BYTES, name);
     else if (!known && column->fixed && column->kind != LABELS_REALS)
         ok = refuse_unknown(column, reader, name);
@@ -144,7 +153,7 @@ static void decide_kind(LabelColumn *column, const char *path, Diagnostics *diag
         int32_t number;
         float real;
         whole += is_class_number(column->names[i], &number);
-        bool measured = is_real(column->names[i], &real);
+        bool measured = label_is_number(column->names[i], &real);
         reals += measured;
         if (!measured && odd == column->count) odd = i;
     }
@@ -176,12 +185,13 @@ static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *li
     Name *sorted = memory_allocate((column->count + 1) * sizeof *sorted);
     for (size_t i = 0; i < column->count; i++) sorted[i] = (Name){column->names[i], (uint32_t)i};
     if (!column->fixed) qsort(sorted, column->count, sizeof *sorted, compare_names);
+    const char **names = memory_allocate((column->count + 1) * sizeof *names);
     for (size_t i = 0; i < column->count; i++) {
         numbers[sorted[i].number] = (int32_t)i;
-        buffer_append(list, i ? "," : "[", 1);
-        json_print_string(list, sorted[i].text);
+        names[i] = sorted[i].text;
     }
-    buffer_append(list, "]", 1);
+    label_names_print(list, names, column->count);
+    free(names);
     free(sorted);
 }
 
@@ -194,7 +204,7 @@ void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, fl
     if (column->kind == LABELS_NAMES) number_names(column, numbers, names);
     for (size_t i = 0; i < column->count; i++) {
         if (column->kind == LABELS_CLASSES) is_class_number(column->names[i], &numbers[i]);
-        if (column->kind == LABELS_REALS) is_real(column->names[i], &values[i]);
+        if (column->kind == LABELS_REALS) label_is_number(column->names[i], &values[i]);
     }
     if (column->kind == LABELS_REALS)
         *reals = memory_allocate((column->row_count + 1) * sizeof **reals);
@@ -237,15 +247,15 @@ void labels_free(LabelColumn *column)
     free(column->rows);
 }
 
-const char *const *label_names_of_data(const char *path, Arena *arena, size_t *count, Diagnostics *diagnostics)
+bool data_labels_read(DataLabels *labels, const char *path, Arena *arena, Diagnostics *diagnostics)
 {
     SafeTensors data;
-    if (!safetensors_open(&data, path, diagnostics)) return NULL;
-    const char *text = safetensors_metadata(&data, "labels");
-    const char *const *names = text ? label_names_read(text, arena, count) : NULL;
+    *labels = (DataLabels){0};
+    if (!safetensors_open(&data, path, diagnostics)) return false;
+    const char *problem = safetensors_metadata(&data, "problem_type");
+    labels->names = label_names_read(safetensors_metadata(&data, "labels"), arena, &labels->count);
+    if (problem) labels->problem = arena_string(arena, problem);
     safetensors_close(&data);
-    if (!names)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "skycc tokenize writes them",
-                          "its metadata has no names of labels");
-    return names;
+    return labels->names || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                              "skycc tokenize writes them", "its metadata has no names of labels");
 }

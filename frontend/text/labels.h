@@ -24,6 +24,8 @@ typedef struct LabelColumn {
     size_t row_count, row_capacity;
 } LabelColumn;
 
+/* Whether a text is a finite number. */
+bool label_is_number(const char *text, float *number);
 /* The labels of a data set that skycc tokenize wrote: its names, or which numbers there are. */
 bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics);
 /* The label of one row more. Reports and returns false if it is empty, no number where kind is REALS, or not among the
@@ -37,10 +39,23 @@ void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, fl
 void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size);
 void labels_free(LabelColumn *column);
 
+/* Names of labels as a JSON list, and back. */
+void label_names_print(Buffer *list, const char *const *names, size_t count);
 /* The names in the metadata of a data set, by number; allocated in the arena. NULL, with *count 0, if there are none or
  * the list is damaged. */
 const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count);
-/* The same of the data set at `path`; reports it if there are none. */
-const char *const *label_names_of_data(const char *path, Arena *arena, size_t *count, Diagnostics *diagnostics);
+
+/* problem_type of rows that have any number of labels at once. */
+#define LABELS_SEVERAL "multi_label_classification"
+
+/* What a data set says of its labels. */
+typedef struct DataLabels {
+    const char *const *names; /* by number */
+    size_t count;
+    const char *problem; /* what the Hugging Face library calls problem_type; NULL: it does not say */
+} DataLabels;
+
+/* Of the data set at `path`, allocated in the arena; reports it if there are no names. */
+bool data_labels_read(DataLabels *labels, const char *path, Arena *arena, Diagnostics *diagnostics);
 
 #endif

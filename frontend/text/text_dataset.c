@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/safetensors.h"
 #include "frontend/text/examples.h"
+#include "frontend/text/label_set.h"
 #include "frontend/text/labels.h"
 
 enum { NO_COLUMN = -1, LAST_COLUMN = -2 };
@@ -50,8 +51,9 @@ static const Task tasks[DATASET_TASK_COUNT] = {
 
 /* Where a row's parts stand; NO_COLUMN where there is none. */
 typedef struct Columns {
-    int text[2], label;
-    size_t count; /* of the first line; 0: any */
+    int text[2], label; /* where there are several labels, the first */
+    const int *labels;  /* all of several labels */
+    size_t count;       /* of the first line; 0: any */
 } Columns;
 
 typedef struct Job {
@@ -62,8 +64,9 @@ typedef struct Job {
     Columns columns;
     Examples examples;
     LabelColumn labels;
-    const char *names[3]; /* of columns of texts, and of labels behind them, where the options name them */
-    size_t text_count, name_count;
+    LabelSet label_set; /* instead, where --label names more columns than one */
+    const char **names; /* of columns of texts, and of labels behind them, where the options name them */
+    size_t text_count, name_count, name_capacity;
     Arena arena;
     TokenIds texts[2]; /* of the current row */
     bool *is_text;     /* of its tokens */
@@ -113,22 +116,39 @@ static const char *naming_hint(const Task *task)
                             : "name the columns sentence and label in the first line";
 }
 
-/* Cuts the options' names apart. */
+/* Adds the names between the commas of an option. */
+static bool cut_names(Job *job, const char *option, const char *list)
+{
+    for (const char *at = list; at;) {
+        const char *comma = strchr(at, ',');
+        size_t length = comma ? (size_t)(comma - at) : strlen(at);
+        if (length == 0)
+            return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                     "%s takes names of columns with commas between, not '%s'", option, list);
+        const char *name = arena_string_n(&job->arena, at, length);
+        array_push(job->names, job->name_count, job->name_capacity, name);
+        at = comma ? comma + 1 : NULL;
+    }
+    return true;
+}
+
 static bool name_columns(Job *job)
 {
     const DatasetOptions *options = job->options;
-    for (const char *at = options->text_columns; at; job->text_count++) {
-        const char *comma = strchr(at, ',');
-        size_t length = comma ? (size_t)(comma - at) : strlen(at);
-        if (length == 0 || job->text_count == 2)
-            return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
-                                     "--text takes the name of a column, or of two with a comma between, not '%s'",
-                                     options->text_columns);
-        job->names[job->text_count] = arena_string_n(&job->arena, at, length);
-        at = comma ? comma + 1 : NULL;
-    }
-    job->name_count = job->text_count;
-    if (options->label_column) job->names[job->name_count++] = options->label_column;
+    if (!cut_names(job, "--text", options->text_columns)) return false;
+    job->text_count = job->name_count;
+    if (job->text_count > 2)
+        return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
+                                 "--text takes the name of a column, or of two with a comma between, not '%s'",
+                                 options->text_columns);
+    if (!cut_names(job, "--label", options->label_column)) return false;
+    size_t labels = job->name_count - job->text_count;
+    if (labels > 1 && options->labels_of)
+        return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "leave out --labels-of",
+                                 "several labels are named by their columns");
+    if (labels > 1)
+        job->label_set =
+            (LabelSet){.names = job->names + job->text_count, .count = labels, .measured = options->regression};
     if (job->reader.format == TABLE_JSONL) table_select(&job->reader, job->names, job->name_count);
     return true;
 }
@@ -145,11 +165,21 @@ static bool refuse_column(Job *job, const char *problem, const char *name)
     return false;
 }
 
+/* `at`: where the names are. */
+static void take_columns(Job *job, const int *at)
+{
+    job->columns.text[0] = at[0];
+    job->columns.text[1] = job->text_count > 1 ? at[1] : NO_COLUMN;
+    job->columns.labels = at + job->text_count;
+    job->columns.label = job->name_count > job->text_count ? at[job->text_count] : NO_COLUMN;
+}
+
 /* Finds the named columns in the first line, which stands in the reader. */
 static bool find_named_columns(Job *job)
 {
-    int at[3] = {NO_COLUMN, NO_COLUMN, NO_COLUMN};
+    int *at = arena_new_array(&job->arena, int, job->name_count);
     for (size_t n = 0; n < job->name_count; n++) {
+        at[n] = NO_COLUMN;
         for (size_t i = 0; i < job->reader.field_count; i++) {
             if (!table_field_is(job->reader.fields[i], job->names[n])) continue;
             if (at[n] >= 0) return refuse_column(job, "names the column '%s' twice", job->names[n]);
@@ -158,9 +188,7 @@ static bool find_named_columns(Job *job)
         if (at[n] < 0) return refuse_column(job, "names no column '%s'", job->names[n]);
     }
     job->columns.count = job->reader.field_count;
-    job->columns.text[0] = at[0];
-    job->columns.text[1] = job->text_count > 1 ? at[1] : NO_COLUMN;
-    job->columns.label = job->options->label_column ? at[job->text_count] : NO_COLUMN;
+    take_columns(job, at);
     return true;
 }
 
@@ -251,6 +279,7 @@ static void add_example(Job *job, bool pair)
 static bool read_label(Job *job)
 {
     TableField field = job->reader.fields[job->columns.label];
+    if (job->label_set.count) return label_set_add(&job->label_set, &job->reader, job->columns.labels);
     if (!job->task->labels[0].name) return labels_add(&job->labels, &job->reader, field);
     const LabelName *known = find_label(job->task, field);
     if (!known)
@@ -298,6 +327,15 @@ static void name_labels(Job *job)
 {
     const Task *task = job->task;
     Examples *examples = &job->examples;
+    LabelSet *set = &job->label_set;
+    if (set->count) {
+        examples->reals = set->values;
+        examples->reals_per_row = set->count;
+        set->values = NULL;
+        label_names_print(&job->label_names, set->names, set->count);
+        label_set_describe(set, job->summary->labels, sizeof job->summary->labels);
+        return;
+    }
     if (!task->labels[0].name) {
         labels_resolve(&job->labels, job->reader.path, &examples->classes, &examples->reals, &job->label_names,
                        job->reader.diagnostics);
@@ -306,11 +344,9 @@ static void name_labels(Job *job)
     }
     examples->classes = memory_allocate((examples->count + 1) * sizeof *examples->classes);
     for (size_t i = 0; i < examples->count; i++) examples->classes[i] = (int32_t)job->labels.rows[i];
-    for (size_t i = 0; i < 3 && task->label_names[i]; i++) {
-        buffer_append(&job->label_names, i ? "," : "[", 1);
-        json_print_string(&job->label_names, task->label_names[i]);
-    }
-    buffer_append(&job->label_names, "]", 1);
+    size_t names = 0;
+    while (names < 3 && task->label_names[names]) names++;
+    label_names_print(&job->label_names, task->label_names, names);
 }
 
 /* ---- the whole ---- */
@@ -328,10 +364,11 @@ static bool check_length(const Job *job)
 static bool settle_columns(Job *job, bool *is_header)
 {
     *is_header = job->reader.format != TABLE_JSONL;
-    if (job->reader.format == TABLE_JSONL)
-        job->columns = (Columns){
-            {0, job->text_count > 1 ? 1 : NO_COLUMN}, job->options->label_column ? (int)job->text_count : NO_COLUMN, 0};
-    else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
+    if (job->reader.format == TABLE_JSONL) {
+        int *at = arena_new_array(&job->arena, int, job->name_count);
+        for (size_t n = 0; n < job->name_count; n++) at[n] = (int)n;
+        take_columns(job, at);
+    } else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
         return false;
     return check_length(job);
 }
@@ -376,6 +413,8 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     safetensors_writer_metadata(writer, "vocabulary_size", text);
     safetensors_writer_metadata(writer, "vocabulary_hash", hash_format(tokenizer_hash(job->tokenizer), text));
     if (job->label_names.size) safetensors_writer_metadata(writer, "labels", buffer_text(&job->label_names));
+    if (job->label_set.count)
+        safetensors_writer_metadata(writer, "problem_type", job->label_set.measured ? "regression" : LABELS_SEVERAL);
     examples_write(&job->examples, rows, count, &copies, writer);
     bool ok = safetensors_write(writer, output, diagnostics);
     arena_free(&copies);
@@ -449,6 +488,8 @@ bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const
     table_close(&job.reader);
     examples_free(&job.examples);
     labels_free(&job.labels);
+    label_set_free(&job.label_set);
+    free(job.names);
     arena_free(&job.arena);
     free(job.is_text);
     free(job.texts[0].items);

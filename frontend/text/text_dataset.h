@@ -40,7 +40,7 @@ typedef struct DatasetOptions {
     TableFormat format;
     /* Of columns and mlm: names of one or two columns of texts, with a comma between; NULL: as the task has it. */
     const char *text_columns;
-    const char *label_column; /* of columns; NULL: none */
+    const char *label_column; /* of columns; NULL: none; several with commas between: 0 and 1 each */
     bool regression;          /* labels are measured values, also where all are whole numbers */
     bool unlabelled;          /* no warning where there are no labels */
     const char *labels_of;    /* a data set whose labels' numbers are kept; NULL: none */
@@ -62,8 +62,9 @@ bool dataset_find_task(const char *name, DatasetTask *task); /* false if unknown
 
 /* Reads a table ("-": standard input) and writes `input_ids`, `attention_mask`, `token_type_ids` int32 [N,S],
  * `lengths` int32 [N], a row's tokens that are no padding, and `labels` int32 [N], or [N,S] for mlm, or float32 [N] for
- * values, to `output` as safetensors; rows that are held out to the file that dataset_holdout_path names. Metadata:
- * format, task, vocabulary (size and hash), max_length and labels (a JSON list of their names). Malformed rows are all
+ * values and [N,labels] where --label names several columns, to `output` as safetensors; rows that are held out to the file that dataset_holdout_path names. Metadata:
+ * format, task, vocabulary (size and hash), max_length, labels (a JSON list of their names) and, of several labels a row,
+ * problem_type. Malformed rows are all
  * reported with their line (up to 20), and nothing is written then. */
 bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const char *table, const char *output,
                       DatasetSummary *summary, Diagnostics *diagnostics);

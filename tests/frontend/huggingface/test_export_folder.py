@@ -115,11 +115,13 @@ def check_labels():
     require(config["id2label"] == {str(i): f"LABEL_{i}" for i in range(4)}, config["id2label"])
     require(config["layer_norm_eps"] == 1e-12 and "1e-12" in open("mpnet/out/config.json").read(), "layer_norm_eps")
     names = ["down", "left", "right", "up"]
-    safetensors_files.write("data.safetensors", {"labels": np.zeros(4, np.int32)}, {"labels": json.dumps(names)})
+    safetensors_files.write("data.safetensors", {"labels": np.zeros(4, np.int32)},
+                            {"labels": json.dumps(names), "problem_type": "multi_label_classification"})
     call("export", "mpnet/model.onnx", "mpnet/trained.safetensors", "--folder", "named", "--labels", "data.safetensors")
     config = json.load(open("named/config.json"))
     require(config["id2label"] == {str(i): name for i, name in enumerate(names)}, config["id2label"])
     require(config["label2id"] == {name: i for i, name in enumerate(names)}, config["label2id"])
+    require(config["problem_type"] == "multi_label_classification", config)
 
 
 def refuse(code, pattern, *arguments):

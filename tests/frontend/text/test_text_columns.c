@@ -160,6 +160,32 @@ static void numbers_that_are_not_whole_are_values(void **state)
     safetensors_close(&file);
 }
 
+static void several_columns_of_labels_are_a_matrix(void **state)
+{
+    (void)state;
+    DatasetOptions options = by_name;
+    options.label_column = "rude,kind,long";
+    must_tokenize("kind\ttext\tlong\trude\n0\tthe\t1\t1\n1.0\tcat\t0\t0\n", options);
+    SafeTensors file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_F32, 2), ((float[]){1, 0, 1, 0, 1, 0}), 24);
+    assert_int_equal(safetensors_find(&file, "labels")->shape.dim[1], 3);
+    assert_string_equal(safetensors_metadata(&file, "labels"), "[\"rude\",\"kind\",\"long\"]");
+    assert_string_equal(safetensors_metadata(&file, "problem_type"), "multi_label_classification");
+    safetensors_close(&file);
+    options.format = TABLE_JSONL;
+    must_tokenize("{\"long\": true, \"text\": \"the\", \"kind\": false, \"rude\": 0}\n", options);
+    file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_F32, 1), ((float[]){0, 0, 1}), 12);
+    safetensors_close(&file);
+    options.regression = true;
+    options.format = TABLE_CSV;
+    must_tokenize("text,rude,kind,long\nthe,0.5,-2,7\n", options);
+    file = open_file(output.path);
+    assert_memory_equal(tensor(&file, "labels", DTYPE_F32, 1), ((float[]){0.5f, -2, 7}), 12);
+    assert_string_equal(safetensors_metadata(&file, "problem_type"), "regression");
+    safetensors_close(&file);
+}
+
 static void labels_of_another_file_are_kept(void **state)
 {
     (void)state;
@@ -261,10 +287,18 @@ static void malformed_tables_are_refused_with_their_places(void **state)
     DatasetOptions options = by_name;
     refuses("text\tlabel\na\tx\0y\n", 17, options, EXIT_BAD_INPUT, ":2: error: the label contains a zero byte");
     options.text_columns = "a,,b";
-    refuses("a\tb\n", 4, options, EXIT_USAGE, "--text takes the name of a column");
+    refuses("a\tb\n", 4, options, EXIT_USAGE, "--text takes names of columns");
     options = by_name;
     options.regression = true;
     refuses("text\tlabel\na\thigh\n", 18, options, EXIT_BAD_INPUT, ":2: error: the label 'high' is no number");
+    options = by_name;
+    options.label_column = "label,more";
+    refuses("text\tlabel\na\t1\n", 15, options, EXIT_BAD_INPUT, ":1: error: names no column 'more'");
+    refuses("text\tmore\tlabel\na\t2\t1\n", 23, options, EXIT_BAD_INPUT,
+            "'2' of 'more' is neither 0 nor 1\n    hint: with --regression");
+    refuses("text\tmore\tlabel\na\t1\t\n", 22, options, EXIT_BAD_INPUT, "has no 'label'");
+    options.labels_of = output.path;
+    refuses("text\tmore\tlabel\na\t1\t1\n", 23, options, EXIT_USAGE, "several labels are named by their columns");
     options = by_name;
     options.holdout = 0.1;
     refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to hold out");
@@ -278,6 +312,7 @@ int main(void)
         cmocka_unit_test(every_format_gives_the_same_rows),
         cmocka_unit_test(quotes_of_csv_are_taken_off),
         cmocka_unit_test(numbers_that_are_not_whole_are_values),
+        cmocka_unit_test(several_columns_of_labels_are_a_matrix),
         cmocka_unit_test(labels_of_another_file_are_kept),
         cmocka_unit_test(rows_are_held_out_by_the_seed),
         cmocka_unit_test(malformed_tables_are_refused_with_their_places),
