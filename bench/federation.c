@@ -92,13 +92,13 @@ static void send_values(Session *session, int from, const float *values, size_t 
         must(round->secure ? sum_site_delivery(session->sites[s], bytes, told.size, &problem)
                            : sum_site_roster(session->sites[s], bytes, told.size, &exponent, NULL, &problem),
              &problem);
-        if (s > from) sum_site_mask(session->sites[s], words, 0);
+        if (s > from) sum_site_mask(session->sites[s], words, 0, 0);
         buffer_free(&told);
     }
     double before = process_seconds();
     fixed_point_encode(words, values, count, 1, exponent, round->sites);
     fixed_point_put_weight(words + count, 1);
-    sum_site_mask(session->sites[from], words, count + FIXED_POINT_WEIGHT_WORDS);
+    sum_site_mask(session->sites[from], words, 0, count + FIXED_POINT_WEIGHT_WORDS);
     times->site = process_seconds() - before;
     before = process_seconds();
     for (int s = from; s < round->sites; s++)

@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/codec.h"
 
-/* The message's size for `count` values. */
+/* The size for `count` values: a piece of an update (update_pieces.h). */
 size_t coded_update_bytes(Codec codec, size_t count);
 
 /* Codes values + left, rounded to the nearest. `values` becomes what that is at the other end, `left` what is missing of

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "federation/aggregate/fixed_point.h"
-#include "federation/coded_update.h"
 
 static const double retry_seconds = 2;
 
@@ -31,15 +30,23 @@ static FragmentRange part_of(const Coordinator *coordinator)
     return global_model_part(&coordinator->model, coordinator->model.round, (size_t)coordinator->federation->fragments);
 }
 
+/* What has arrived of updates that are not whole. */
+static void drop_updates(Coordinator *coordinator)
+{
+    for (int s = 0; s < coordinator->federation->site_count && coordinator->sites; s++)
+        arriving_drop(&coordinator->sites[s].arriving);
+}
+
 static void begin_session(Coordinator *coordinator)
 {
     const Federation *federation = coordinator->federation;
     FragmentRange part = part_of(coordinator);
+    drop_updates(coordinator);
     sum_round_close(&coordinator->sum);
     sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
                    part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
     coordinator->phase_since = coordinator->round_since = INFINITY;
-    coordinator->said_waiting = false;
+    coordinator->said_waiting = coordinator->said_no_room = false;
 }
 
 static void begin_round(Coordinator *coordinator)
@@ -97,6 +104,7 @@ bool coordinator_open(Coordinator *coordinator, const Federation *federation, co
 
 void coordinator_free(Coordinator *coordinator)
 {
+    if (coordinator->federation) drop_updates(coordinator);
     sum_round_close(&coordinator->sum);
     global_model_free(&coordinator->model);
     free(coordinator->sites);
@@ -119,13 +127,8 @@ bool coordinator_is_needless(const Coordinator *coordinator)
 size_t coordinator_largest_request(const Coordinator *coordinator)
 {
     const Federation *federation = coordinator->federation;
-    size_t largest = sum_shares_bytes(federation->site_count);
-    for (int64_t f = 0; f < federation->fragments; f++) {
-        FragmentRange part = global_model_part(&coordinator->model, f, (size_t)federation->fragments);
-        size_t bytes = 4 * (part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
-        if (bytes > largest) largest = bytes;
-    }
-    return REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + largest;
+    size_t shares = sum_shares_bytes(federation->site_count), piece = update_piece_most_bytes(federation);
+    return REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + (shares > piece ? shares : piece);
 }
 
 /* ---- The end of a round ---- */
@@ -151,6 +154,22 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
+/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. */
+static void step_model(Coordinator *coordinator, size_t count, int64_t weight)
+{
+    const Federation *federation = coordinator->federation;
+    const SumRound *sum = &coordinator->sum;
+    FragmentRange part = part_of(coordinator);
+    float *mean = memory_allocate(UPDATE_PIECE * sizeof *mean);
+    for (size_t at = 0; at < count; at += UPDATE_PIECE) {
+        size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
+        if (weight > 0) fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
+        global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here);
+    }
+    free(mean);
+    coordinator->model.round++;
+}
+
 static void end_round(Coordinator *coordinator, double now)
 {
     const Federation *federation = coordinator->federation;
@@ -163,13 +182,9 @@ static void end_round(Coordinator *coordinator, double now)
         return;
     }
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
-    float *mean = memory_allocate(count * sizeof *mean);
-    /* Without any weight nothing is added to the model, but the round has been. */
-    if (weight > 0) fixed_point_mean(mean, sum->words, count, weight, sum->exponent, federation->site_count);
-    global_model_step(&coordinator->model, &federation->outer, (size_t)federation->fragments, mean);
+    step_model(coordinator, count, weight);
     for (int s = 0; s < federation->site_count; s++)
         if (sum->members[s].counted) coordinator->model.counted[s] = coordinator->model.round;
-    free(mean);
     coordinator_report_round(coordinator, sites, weight, now);
     try_to_write(coordinator, now);
 }
@@ -193,6 +208,7 @@ static void leave_phase(Coordinator *coordinator, double now)
         return;
     }
     coordinator->phase_since = now;
+    drop_updates(coordinator); /* those that are late */
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
 }
 
@@ -266,6 +282,12 @@ static void refuse(Coordinator *coordinator, int site, const char *why, Buffer *
     put(coordinator, REPLY_REFUSED, why, strlen(why), reply);
 }
 
+static void forget(Coordinator *coordinator, int site)
+{
+    sum_round_forget(&coordinator->sum, site);
+    arriving_drop(&coordinator->sites[site].arriving);
+}
+
 static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
 {
     const SumRound *sum = &coordinator->sum;
@@ -273,7 +295,7 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     Buffer told = {0};
     /* A site that was started again does not know what it had drawn. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
-        sum_round_forget(&coordinator->sum, site);
+        forget(coordinator, site);
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {
@@ -281,6 +303,11 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
         put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
         put(coordinator, REPLY_WAIT, rounds, sizeof rounds, reply);
         return;
+    }
+    if (sum->phase == SUM_VALUES) {
+        unsigned char pieces[UPDATE_PIECE_HEAD];
+        put_u64(pieces, coordinator->sites[site].arriving.pieces);
+        buffer_append(&told, pieces, sizeof pieces);
     }
     sum_round_tell(sum, site, &told);
     put(coordinator, REPLY_TELL, told.bytes, told.size, reply);
@@ -298,43 +325,32 @@ static bool take_metrics(Coordinator *coordinator, int site, Request *request)
     return true;
 }
 
-/* A coded update becomes the words that it would be without a codec; *words is to be freed. */
-static bool decode(const Coordinator *coordinator, Request *request, uint32_t **words)
+static void take_values(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
 {
-    const Federation *federation = coordinator->federation;
-    const SumRound *sum = &coordinator->sum;
-    if (federation->codec == CODEC_NONE || request->phase != SUM_VALUES || sum->phase != SUM_VALUES) return true;
-    *words = memory_allocate(sum->word_count * sizeof **words);
-    bool ok =
-        coded_update_read(federation->codec, request->payload, request->size,
-                          sum->word_count - FIXED_POINT_WEIGHT_WORDS, sum->exponent, federation->site_count, *words);
-    request->payload = (const unsigned char *)*words;
-    request->size = sum->word_count * sizeof **words;
-    return ok;
+    SumProblem problem;
+    ArrivalState state = ARRIVAL_REFUSED;
+    if (sum_round_expects(&coordinator->sum, site, SUM_VALUES, &problem))
+        state = arriving_take(&coordinator->sites[site].arriving, coordinator->federation, &coordinator->sum, site,
+                              coordinator->model_path, request->payload, request->size, &problem);
+    if (state == ARRIVAL_NO_ROOM && !coordinator->said_no_room) {
+        coordinator->said_no_room = true;
+        say(coordinator, "no room on disk for updates that arrive: sites wait until there is\n");
+    }
+    switch (state) {
+    case ARRIVAL_REFUSED: refuse(coordinator, site, problem.text, reply); break;
+    case ARRIVAL_NO_ROOM: put(coordinator, REPLY_WAIT, NULL, 0, reply); break;
+    case ARRIVAL_SPOILT: give_up_session(coordinator, "what arrived cannot be read back"); /* fall through */
+    default: put(coordinator, REPLY_TAKEN, NULL, 0, reply);
+    }
 }
 
-static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
+static void take_other(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
 {
     SumRound *sum = &coordinator->sum;
     SumProblem problem;
-    if (!coordinator->durable || request->round != (uint64_t)coordinator->model.round) {
-        refuse(coordinator, site, "sent an update of another round", reply);
-        return;
-    }
-    if (memcmp(request->session, sum->session, SESSION_BYTES) != 0) {
-        refuse(coordinator, site, "sent an answer of another session", reply);
-        return;
-    }
-    if (coordinator->sites[site].left_out) {
-        refuse(coordinator, site, "is left out of this round", reply);
-        return;
-    }
     SiteMetrics before = coordinator->sites[site].metrics;
-    uint32_t *words = NULL;
     if (!take_metrics(coordinator, site, request)) {
         refuse(coordinator, site, "sent metrics that are none", reply);
-    } else if (!decode(coordinator, request, &words)) {
-        refuse(coordinator, site, "sent an update that the codec does not make, or beyond its scale", reply);
     } else if (!sum_round_take(sum, site, request->phase, request->payload, request->size, &problem)) {
         coordinator->sites[site].metrics = before;
         refuse(coordinator, site, problem.text, reply);
@@ -343,7 +359,20 @@ static void take_answer(Coordinator *coordinator, int site, Request *request, do
         if (coordinator->round_since == INFINITY) coordinator->round_since = now;
         put(coordinator, REPLY_TAKEN, NULL, 0, reply);
     }
-    free(words);
+}
+
+static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
+{
+    if (!coordinator->durable || request->round != (uint64_t)coordinator->model.round)
+        refuse(coordinator, site, "sent an update of another round", reply);
+    else if (memcmp(request->session, coordinator->sum.session, SESSION_BYTES) != 0)
+        refuse(coordinator, site, "sent an answer of another session", reply);
+    else if (coordinator->sites[site].left_out)
+        refuse(coordinator, site, "is left out of this round", reply);
+    else if (request->phase == SUM_VALUES)
+        take_values(coordinator, site, request, reply);
+    else
+        take_other(coordinator, site, request, now, reply);
 }
 
 static void give_model(Coordinator *coordinator, int site, const Request *request, Buffer *reply)

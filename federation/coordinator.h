@@ -14,13 +14,15 @@
 #include "federation/federation.h"
 #include "federation/messages.h"
 #include "federation/outer/global_model.h"
+#include "federation/update_pieces.h"
 
 typedef struct SiteState {
-    SiteMetrics metrics; /* of this round's offer */
-    bool left_out;       /* of this round: its secrets did not fit its shares */
-    bool has_final;      /* it has said that it has the model of the last round */
-    int64_t refused;     /* requests, in all */
-    const char *refusal; /* the last that was said on the console in this round, so that no site can fill it */
+    SiteMetrics metrics;     /* of this round's offer */
+    ArrivingUpdate arriving; /* of its update, what is here */
+    bool left_out;           /* of this round: its secrets did not fit its shares */
+    bool has_final;          /* it has said that it has the model of the last round */
+    int64_t refused;         /* requests, in all */
+    const char *refusal;     /* the last that was said on the console in this round, so that no site can fill it */
 } SiteState;
 
 typedef struct Traffic {
@@ -38,7 +40,7 @@ typedef struct Coordinator {
     double round_since, phase_since; /* when the first offer came, when the phase began */
     double retry_at;                 /* while the model is not on disk */
     int64_t round_bytes_in, round_bytes_out;
-    bool durable, said_waiting;
+    bool durable, said_waiting, said_no_room;
 } Coordinator;
 
 /* Reads DIR/model.safetensors, which must be the federation's, and begins its next round. `federation`, `console` and

@@ -69,8 +69,9 @@ typedef struct Federation {
     double round_timeout_s;
     double deadline_s; /* after which a site meets with the steps that it has made; 0: it makes all */
     int64_t fragments;
-    Codec codec;        /* of updates; CODEC_NONE where they are secure */
-    double clip_update; /* 0: none */
+    Codec codec;         /* of updates; CODEC_NONE where they are secure */
+    size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */
+    double clip_update;  /* 0: none */
     FederationPrivacy privacy;
     LinkRate *rates; /* [site_count + 1][site_count + 1], the coordinator last; NULL: no link is given */
     FederationCompiled compiled;

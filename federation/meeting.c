@@ -3,7 +3,8 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "federation/aggregate/fixed_point.h"
+#include "federation/coded_update.h"
+#include "federation/update_pieces.h"
 
 static const char text_unclear[] = "sent what is no message of a federation";
 
@@ -77,33 +78,61 @@ static bool make_shares(Meeting *meeting, const Reply *told)
     return ok;
 }
 
-static bool make_values(Meeting *meeting, const Reply *told)
+/* Makes ready to send the update, from the piece on that the coordinator lacks. */
+static bool begin_values(Meeting *meeting, Reply told)
 {
     const Federation *federation = meeting->federation;
-    bool ok = federation->secure ? sum_site_delivery(meeting->sum, told->payload, told->size, &meeting->problem)
-                                 : sum_site_roster(meeting->sum, told->payload, told->size, &meeting->shared_exponent,
+    bool ok = federation->secure ? sum_site_delivery(meeting->sum, told.payload, told.size, &meeting->problem)
+                                 : sum_site_roster(meeting->sum, told.payload, told.size, &meeting->shared_exponent,
                                                    NULL, &meeting->problem);
-    if (!ok) return false;
-    if (meeting->coded) {
-        uint32_t weight[FIXED_POINT_WEIGHT_WORDS];
-        unsigned char bytes[sizeof weight];
-        fixed_point_put_weight(weight, meeting->weight);
-        for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) put_u32(bytes + 4 * i, weight[i]);
-        begin_answer(meeting, SUM_VALUES);
-        buffer_append(&meeting->answer, bytes, sizeof bytes);
-        buffer_append(&meeting->answer, meeting->coded->bytes, meeting->coded->size);
-        return true;
-    }
-    size_t count = meeting->count + FIXED_POINT_WEIGHT_WORDS;
+    meeting->answered = SUM_VALUES;
+    meeting->has_answered = ok;
+    return ok;
+}
+
+static void append_weight(Meeting *meeting)
+{
+    uint32_t weight[FIXED_POINT_WEIGHT_WORDS];
+    unsigned char bytes[sizeof weight];
+    fixed_point_put_weight(weight, meeting->weight);
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) put_u32(bytes + 4 * i, weight[i]);
+    buffer_append(&meeting->answer, bytes, sizeof bytes);
+}
+
+static void append_coded(Meeting *meeting, size_t first, size_t values)
+{
+    Codec codec = meeting->federation->codec;
+    append_weight(meeting);
+    buffer_append(&meeting->answer, meeting->coded->bytes + codec_row_bytes(codec, (int64_t)first),
+                  (size_t)codec_row_bytes(codec, (int64_t)values));
+}
+
+static void append_words(Meeting *meeting, size_t first, size_t values, bool is_last)
+{
+    size_t count = values + (is_last ? FIXED_POINT_WEIGHT_WORDS : 0);
     uint32_t *words = memory_allocate(count * sizeof *words);
-    fixed_point_encode(words, meeting->update, meeting->count, meeting->weight, meeting->shared_exponent,
-                       federation->site_count);
-    fixed_point_put_weight(words + meeting->count, meeting->weight);
-    sum_site_mask(meeting->sum, words, count);
-    begin_answer(meeting, SUM_VALUES);
+    fixed_point_encode(words, meeting->update + first, values, meeting->weight, meeting->shared_exponent,
+                       meeting->federation->site_count);
+    if (is_last) fixed_point_put_weight(words + values, meeting->weight);
+    sum_site_mask(meeting->sum, words, first, count);
     buffer_append(&meeting->answer, words, count * sizeof *words);
     free(words);
-    return true;
+}
+
+/* A piece of the update in meeting->answer (update_pieces.h). */
+static void make_piece(Meeting *meeting, size_t number)
+{
+    size_t piece = update_piece_values(meeting->federation), first = number * piece;
+    bool is_last = number + 1 == update_pieces(meeting->count, piece);
+    size_t values = is_last ? meeting->count - first : piece;
+    unsigned char head[UPDATE_PIECE_HEAD];
+    begin_answer(meeting, SUM_VALUES);
+    put_u64(head, number);
+    buffer_append(&meeting->answer, head, sizeof head);
+    if (meeting->coded)
+        append_coded(meeting, first, values);
+    else
+        append_words(meeting, first, values, is_last);
 }
 
 static bool make_reveal(Meeting *meeting, const Reply *told)
@@ -122,6 +151,13 @@ static bool make_reveal(Meeting *meeting, const Reply *told)
 static bool make_answer(Meeting *meeting, const Reply *told)
 {
     bool same = meeting->sum && memcmp(told->session, meeting->session, SESSION_BYTES) == 0, ok;
+    Reply values = *told;
+    if (told->phase == SUM_VALUES) {
+        if (told->size < UPDATE_PIECE_HEAD) return false;
+        meeting->pieces = get_u64(told->payload);
+        values.payload += UPDATE_PIECE_HEAD;
+        values.size -= UPDATE_PIECE_HEAD;
+    }
     if (same && meeting->has_answered && told->phase == meeting->answered) return true;
     if (told->phase == SUM_OFFERS) {
         make_offer(meeting, told->session);
@@ -134,7 +170,7 @@ static bool make_answer(Meeting *meeting, const Reply *told)
     if (!same) return false;
     switch (told->phase) {
     case SUM_SHARES: ok = meeting->federation->secure && make_shares(meeting, told); break;
-    case SUM_VALUES: ok = make_values(meeting, told); break;
+    case SUM_VALUES: ok = begin_values(meeting, values); break;
     default: ok = make_reveal(meeting, told);
     }
     if (!ok) end_session(meeting);
@@ -151,15 +187,41 @@ static bool ask(Meeting *meeting, Buffer *bytes, Reply *reply, const Buffer *req
     return false;
 }
 
+/* What the reply to an answer, or to a piece of one, means. */
+static MeetingState learn(Meeting *meeting, const Reply *reply)
+{
+    MeetingState state = reply->kind == REPLY_TAKEN ? MEETING_GOES_ON : MEETING_WAITS;
+    return reply->kind == REPLY_REFUSED ? blame(meeting, state, -1, "refused an answer") : state;
+}
+
+/* Some pieces are under way at any time, so that a link with much latency is not idle. If one is not taken, the
+ * coordinator says later from which on it wants them. */
+static MeetingState send_pieces(Meeting *meeting)
+{
+    size_t next = meeting->pieces, all = update_pieces(meeting->count, update_piece_values(meeting->federation));
+    MeetingState state = MEETING_GOES_ON;
+    for (int waiting = 0; waiting > 0 || (next < all && state == MEETING_GOES_ON); waiting--) {
+        Buffer bytes = {0};
+        Reply reply;
+        for (; waiting < UPDATE_PIECES_AHEAD && next < all && state == MEETING_GOES_ON; waiting++) {
+            make_piece(meeting, next++);
+            if (!meeting->exchange(meeting->context, &meeting->answer, NULL)) return MEETING_WAITS;
+        }
+        bool got = ask(meeting, &bytes, &reply, NULL);
+        if (got && state == MEETING_GOES_ON) state = learn(meeting, &reply);
+        buffer_free(&bytes);
+        if (!got) return MEETING_WAITS;
+    }
+    return state;
+}
+
 static MeetingState send_answer(Meeting *meeting)
 {
+    if (meeting->answered == SUM_VALUES) return send_pieces(meeting);
     Buffer bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;
-    if (ask(meeting, &bytes, &reply, &meeting->answer)) {
-        state = reply.kind == REPLY_TAKEN ? MEETING_GOES_ON : MEETING_WAITS;
-        if (reply.kind == REPLY_REFUSED) blame(meeting, state, -1, "refused an answer");
-    }
+    if (ask(meeting, &bytes, &reply, &meeting->answer)) state = learn(meeting, &reply);
     buffer_free(&bytes);
     return state;
 }

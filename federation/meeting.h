@@ -6,7 +6,9 @@
 #include "federation/federation.h"
 #include "federation/messages.h"
 
-/* Sends a request and appends the reply; false if there is none for now, which is no error. */
+/* Sends a request, unless it is NULL, and appends the reply to the oldest that has none yet, unless `reply` is NULL: so
+ * requests may be sent ahead of replies. False if there is none for now, which is no error; then requests that have no
+ * reply will get none. */
 typedef bool Exchange(void *context, const Buffer *request, Buffer *reply);
 
 typedef struct MeetingKeys {
@@ -31,7 +33,8 @@ typedef struct Meeting {
     SumSite *sum;
     unsigned char session[SESSION_BYTES];
     int shared_exponent;
-    Buffer answer; /* the last one, which is sent again if it did not arrive */
+    Buffer answer; /* the last one, which is sent again if it did not arrive; of an update the piece that is sent */
+    size_t pieces; /* of the update that the coordinator has, as it last said */
     SumPhase answered;
     bool has_answered;
     int64_t counted; /* behind the round: how many there were when this site last was in one */

@@ -1,11 +1,14 @@
-/* What crosses between a site and the coordinator: a request by the site and one reply. Numbers are little-endian.
+/* What crosses between a site and the coordinator: requests by the site and to each a reply, in order. Numbers are
+ * little-endian.
  *
  *   request   "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, payload
  *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
- * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front),
- * model (u64 first element, u64 count). Replies: wait (to a question: u64 how many rounds there were when the site last was in one); tell (answer this phase; payload what it takes); taken; refused
- * (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
+ * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it),
+ * answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front, an update is as many answers
+ * as it has pieces, update_pieces.h), model (u64 first element, u64 count). Replies: wait (to a question: u64 how many
+ * rounds there were when the site last was in one); tell (answer this phase; payload what it takes, of updates with u64
+ * how many pieces are there in front); taken; refused (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
  * missed a round, and takes the model. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H

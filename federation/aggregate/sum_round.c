@@ -120,6 +120,14 @@ static bool take_offer(SumRound *round, int site, const unsigned char *bytes, Su
     return true;
 }
 
+void sum_round_add(SumRound *round, const uint32_t *words, size_t first, size_t count)
+{
+    if (first > round->word_count || count > round->word_count - first) bug("words beyond the sum");
+    for (size_t i = 0; i < count; i++) round->words[first + i] += words[i];
+}
+
+void sum_round_count(SumRound *round, int site) { round->members[site].counted = true; }
+
 static void take_values(SumRound *round, int site, const unsigned char *bytes)
 {
     for (size_t i = 0; i < round->word_count; i++) {
@@ -127,17 +135,23 @@ static void take_values(SumRound *round, int site, const unsigned char *bytes)
         memcpy(&word, bytes + 4 * i, 4);
         round->words[i] += word;
     }
-    round->members[site].counted = true;
+    sum_round_count(round, site);
+}
+
+bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProblem *problem)
+{
+    if (phase < round->phase) return refuse(problem, site, "is late");
+    if (phase != round->phase || phase == SUM_DONE) return refuse(problem, site, "is ahead of its time");
+    if (!sum_round_is_in(round, site)) return refuse(problem, site, "is not in this session");
+    if (has_answered(&round->members[site], phase)) return refuse(problem, site, "has sent this before");
+    return true;
 }
 
 bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned char *bytes, size_t size,
                     SumProblem *problem)
 {
     SumMember *member = &round->members[site];
-    if (phase < round->phase) return refuse(problem, site, "is late");
-    if (phase != round->phase || phase == SUM_DONE) return refuse(problem, site, "is ahead of its time");
-    if (!sum_round_is_in(round, site)) return refuse(problem, site, "is not in this session");
-    if (has_answered(member, phase)) return refuse(problem, site, "has sent this before");
+    if (!sum_round_expects(round, site, phase, problem)) return false;
     if (size != answer_bytes(round, phase)) return refuse(problem, site, "sent an update of the wrong size");
     switch (phase) {
     case SUM_OFFERS: return take_offer(round, site, bytes, problem);

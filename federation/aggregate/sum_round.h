@@ -41,6 +41,12 @@ void sum_round_close(SumRound *round);
  * one that has answered already. */
 bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned char *bytes, size_t size,
                     SumProblem *problem);
+/* Whether a message of this phase may come from the site now; else the reason, as sum_round_take has it. */
+bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProblem *problem);
+/* Instead of taking SUM_VALUES whole: words of a site of which it is expected, at their place, one part after the other;
+ * and behind the last that the site is in the sum. */
+void sum_round_add(SumRound *round, const uint32_t *words, size_t first, size_t count);
+void sum_round_count(SumRound *round, int site);
 /* The site has forgotten the session, as one does that was started again: its offer is taken back, or it is out, as far as
  * it has not answered. Without masks it has drawn nothing that it must remember: once it has offered it may go on. */
 void sum_round_forget(SumRound *round, int site);

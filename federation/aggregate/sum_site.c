@@ -23,6 +23,8 @@ struct SumSite {
     SiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
     KeyPair share_pair, mask_pair;
+    Mask *masks; /* once there are words to be masked; room for one of every site */
+    size_t mask_count;
     Peer peers[]; /* of every site, itself too */
 };
 
@@ -49,6 +51,8 @@ SumSite *sum_site_open(const SumSetup *setup)
 void sum_site_close(SumSite *site)
 {
     if (!site) return;
+    if (site->masks) sodium_memzero(site->masks, (size_t)site->sites * sizeof *site->masks);
+    free(site->masks);
     sodium_memzero(site, site_bytes(site->sites));
     free(site);
 }
@@ -204,15 +208,11 @@ bool sum_site_delivery(SumSite *site, const unsigned char *delivery, size_t byte
     return true;
 }
 
-void sum_site_mask(SumSite *site, uint32_t *words, size_t count)
+static void make_masks(SumSite *site)
 {
-    if (site->state != SITE_DELIVERED) bug("words are masked once, behind the delivery");
-    site->state = SITE_MASKED;
-    if (!site->secure) return;
-    Mask masks[SUM_MOST_SITES];
-    size_t mask_count = 0;
+    site->masks = memory_allocate((size_t)site->sites * sizeof *site->masks);
     for (int i = 0; i < site->sites; i++) {
-        Mask *mask = &masks[mask_count];
+        Mask *mask = &site->masks[site->mask_count];
         if (!site->peers[i].delivered) continue;
         if (i == site->site) {
             memcpy(mask->seed, site->self_seed, MASK_SEED_BYTES);
@@ -221,10 +221,17 @@ void sum_site_mask(SumSite *site, uint32_t *words, size_t count)
                               site->peers[i].mask_public, mask)) {
             bug("the key of site %d was taken", i);
         }
-        mask_count++;
+        site->mask_count++;
     }
-    masks_apply(words, count, masks, mask_count);
-    sodium_memzero(masks, sizeof masks);
+}
+
+void sum_site_mask(SumSite *site, uint32_t *words, size_t first, size_t count)
+{
+    if (site->state != SITE_DELIVERED && site->state != SITE_MASKED) bug("words are masked behind the delivery");
+    site->state = SITE_MASKED;
+    if (!site->secure) return;
+    if (!site->masks) make_masks(site);
+    masks_apply(words, first, count, site->masks, site->mask_count);
 }
 
 /* ---- Survivors ---- */

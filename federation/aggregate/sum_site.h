@@ -39,8 +39,9 @@ void sum_site_offer(SumSite *site, int exponent, unsigned char offer[SUM_OFFER_B
 bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, int *exponent, unsigned char *shares,
                      SumProblem *problem);
 bool sum_site_delivery(SumSite *site, const unsigned char *delivery, size_t bytes, SumProblem *problem);
-/* Masks the words in place, once. */
-void sum_site_mask(SumSite *site, uint32_t *words, size_t count);
+/* Masks in place the words from `first` on, a multiple of MASK_BLOCK_WORDS. The same words may be masked again, to be sent
+ * again; other words at the same place never, or their difference would be known. */
+void sum_site_mask(SumSite *site, uint32_t *words, size_t first, size_t count);
 /* `reveal` takes sum_reveal_bytes(sites). The same survivors may be told again; others, or fewer than the threshold, are
  * refused. */
 bool sum_site_reveal(SumSite *site, const unsigned char *survivors, size_t bytes, unsigned char *reveal,

@@ -64,7 +64,7 @@ bool sum_round_unmask(SumRound *round, SumProblem *problem)
             bad = i;
     }
     if (bad < 0)
-        masks_apply(round->words, round->word_count, list.masks, list.count);
+        masks_apply(round->words, 0, round->word_count, list.masks, list.count);
     else
         *problem = (SumProblem){bad, "has secrets that the shares of the others do not give"};
     if (list.count) sodium_memzero(list.masks, list.count * sizeof *list.masks);

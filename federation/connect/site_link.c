@@ -17,7 +17,7 @@ static bool connect_anew(SiteLink *link)
 {
     char endpoint[320];
     close_socket(link);
-    link->socket = wire_socket(link->context, ZMQ_REQ);
+    link->socket = wire_socket(link->context, ZMQ_DEALER);
     link->watch = wire_socket_watch(link->context, link->socket, ZMQ_EVENT_DISCONNECTED, link->opened++);
     federation_socket_options(link->socket, -1);
     wire_socket_pin(link->socket, link->keys, link->federation->key);
@@ -41,27 +41,47 @@ void site_link_close(SiteLink *link)
     *link = (SiteLink){0};
 }
 
-bool site_link_exchange(void *context, const Buffer *request, Buffer *reply)
+/* To a ZMQ_REP: an empty frame stands in front of every message, in both directions. */
+static bool send_request(SiteLink *link, const Buffer *request)
 {
-    SiteLink *link = context;
-    double until = monotonic_seconds() + patience_seconds + (double)request->size / slowest_bytes_per_second;
+    if (link->was_silent) { /* so that no late reply is taken for another one */
+        if (!connect_anew(link)) return false;
+        link->was_silent = false;
+        link->waiting = 0;
+        link->bytes_waiting = 0;
+    }
+    link->waiting++;
+    link->bytes_waiting += request->size;
+    return zmq_send(link->socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
+           zmq_send(link->socket, request->bytes, request->size, ZMQ_DONTWAIT) >= 0;
+}
+
+static bool receive_reply(SiteLink *link, Buffer *reply)
+{
+    double until = monotonic_seconds() + patience_seconds + (double)link->bytes_waiting / slowest_bytes_per_second;
     zmq_msg_t message;
-    bool got = false, lost = false;
-    if (link->was_silent) connect_anew(link); /* so that no late reply is taken for another one */
-    link->was_silent = true;
-    if (zmq_send(link->socket, request->bytes, request->size, ZMQ_DONTWAIT) < 0) return false;
+    bool got = false, lost = link->waiting == 0;
     zmq_msg_init(&message);
     while (!got && !lost && !*link->ended && monotonic_seconds() < until) {
         zmq_pollitem_t items[] = {{.socket = link->socket, .events = ZMQ_POLLIN},
                                   {.socket = link->watch, .events = ZMQ_POLLIN}};
         zmq_poll(items, link->watch ? 2 : 1, 200);
         got = (items[0].revents & ZMQ_POLLIN) && zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
+        if (got && zmq_msg_more(&message)) got = zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
         lost = !got && items[1].revents & ZMQ_POLLIN && wire_socket_event(link->watch) == ZMQ_EVENT_DISCONNECTED;
     }
     if (got) buffer_append(reply, zmq_msg_data(&message), zmq_msg_size(&message));
     zmq_msg_close(&message);
-    link->was_silent = !got;
+    if (got && --link->waiting == 0) link->bytes_waiting = 0;
     return got;
+}
+
+bool site_link_exchange(void *context, const Buffer *request, Buffer *reply)
+{
+    SiteLink *link = context;
+    bool ok = (!request || send_request(link, request)) && (!reply || receive_reply(link, reply));
+    link->was_silent |= !ok;
+    return ok;
 }
 
 bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation)

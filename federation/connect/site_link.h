@@ -1,4 +1,5 @@
-/* A site's connection to the coordinator: one request, one reply, over ZeroMQ with CURVE. Both ends prove their keys. */
+/* A site's connection to the coordinator: to every request a reply, in this order, over ZeroMQ with CURVE. Both ends prove
+ * their keys. */
 #ifndef FEDERATION_CONNECT_SITE_LINK_H
 #define FEDERATION_CONNECT_SITE_LINK_H
 
@@ -14,15 +15,17 @@ typedef struct SiteLink {
     const Federation *federation;
     const WireKeys *keys;               /* the site's */
     const volatile sig_atomic_t *ended; /* a wait ends when this is not 0 */
-    bool was_silent;                    /* the last exchange had no reply */
+    bool was_silent;                    /* a request had no reply */
+    int waiting;                        /* requests that have none yet */
+    size_t bytes_waiting;               /* and their bytes */
 } SiteLink;
 
 /* Reports an address that is none. Close it in any case. */
 bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys *keys,
                     const volatile sig_atomic_t *ended, Diagnostics *diagnostics);
 void site_link_close(SiteLink *link);
-/* An Exchange (federation/meeting.h) whose context is a SiteLink. Waits for the reply for half a minute, and longer for
- * what is large, but no longer than the connection lasts; then connects anew. */
+/* An Exchange (federation/meeting.h) whose context is a SiteLink. Waits for a reply for half a minute, and longer for
+ * large requests, but no longer than the connection lasts; then connects anew. */
 bool site_link_exchange(void *link, const Buffer *request, Buffer *reply);
 
 /* What meetings need of the keys: bytes. False if a text is no key. */

@@ -202,10 +202,14 @@ FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t 
     return (FragmentRange){tensors.first < model->tensor_count ? model->tensors[tensors.first].first : end, end};
 }
 
+void global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count)
+{
+    outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL, mean, count);
+}
+
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)
 {
     FragmentRange part = global_model_part(model, model->round, fragments);
-    outer_step(rule, model->values + part.first, model->momentum ? model->momentum + part.first : NULL, mean,
-               part.end - part.first);
+    global_model_move(model, rule, part.first, mean, part.end - part.first);
     model->round++;
 }

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "federation/aggregate/fixed_point.h"
 #include "federation/messages.h"
+#include "federation/update_pieces.h"
 
 const MeetingCosts meeting_costs_default = {.start_s = 1,
                                             .storage_Bps = 1e9,
@@ -26,8 +26,11 @@ static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_va
 
 int64_t meeting_bytes_up(const MeetingRules *rules)
 {
-    double values = fragment_values(rules) * rules->costs.word_bytes[0] + 4 * FIXED_POINT_WEIGHT_WORDS;
-    int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + REQUEST_HEAD + (int64_t)ceil(values);
+    int64_t pieces = (int64_t)update_pieces((size_t)fragment_values(rules), UPDATE_PIECE);
+    int64_t weights = rules->costs.word_bytes[0] < 4 ? pieces : 1; /* in a codec every piece has it */
+    double values = fragment_values(rules) * rules->costs.word_bytes[0];
+    int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + pieces * (REQUEST_HEAD + UPDATE_PIECE_HEAD) +
+                    weights * 4 * FIXED_POINT_WEIGHT_WORDS + (int64_t)ceil(values);
     if (rules->members < 2) return 0;
     if (rules->secure)
         bytes += 2 * REQUEST_HEAD + (int64_t)(sum_shares_bytes(rules->members) + sum_reveal_bytes(rules->members));
@@ -38,7 +41,7 @@ int64_t meeting_bytes_down(const MeetingRules *rules)
 {
     int64_t values = (int64_t)ceil(fragment_values(rules) * rules->costs.word_bytes[1]);
     int64_t pieces = (values + rules->costs.piece_bytes - 1) / rules->costs.piece_bytes;
-    int64_t bytes = values + (pieces + 2) * REPLY_HEAD + (int64_t)sum_roster_bytes(rules->members);
+    int64_t bytes = values + (pieces + 2) * REPLY_HEAD + UPDATE_PIECE_HEAD + (int64_t)sum_roster_bytes(rules->members);
     if (rules->members < 2) return 0;
     if (rules->secure) bytes += 2 * REPLY_HEAD + (int64_t)sum_delivery_bytes(rules->members) + rules->members;
     return bytes;

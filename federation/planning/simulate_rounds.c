@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/messages.h"
+#include "federation/update_pieces.h"
 
 enum { MOST_ATTEMPTS = 1000 };
 
@@ -296,7 +297,8 @@ static double memory_of(const MeetingRules *rules, int members)
 {
     double words = 4 * ceil((double)rules->elements / (double)rules->fragments);
     double shares = rules->secure ? (double)members * (double)sum_shares_bytes(members) : 0;
-    return 8 * (double)rules->elements + 2 * words + shares;
+    double arriving = fmin(words, 4.0 * UPDATE_PIECE * UPDATE_PIECES_AHEAD);
+    return 8 * (double)rules->elements + words + members * arriving + shares;
 }
 
 static void open_simulation(Simulation *simulation)

@@ -42,7 +42,7 @@ typedef struct SimulatedRounds {
     double coordinator_s;       /* at the processor, per round */
     double line_share;          /* of the time that its link is in use, in the busier direction */
     double bytes_in, bytes_out; /* per round */
-    double memory_bytes;        /* model, momentum, sum and an update that arrives; shares and seeds */
+    double memory_bytes;        /* model, momentum, sum and the pieces that arrive; shares and seeds */
 } SimulatedRounds;
 
 /* `given` are `count` replicas; the members of rules do not matter. The coordinators' bandwidth is that of rules. */

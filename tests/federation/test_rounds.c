@@ -14,12 +14,13 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/coordinator.h"
 #include "federation/meeting.h"
+#include "federation/update_pieces.h"
 #include "tests/common/scratch.h"
 
-enum { MOST = 6, ELEMENTS = 30 };
+enum { MOST = 6, ELEMENTS = 90, PIECE = 16, PIECES = 6 };
 
 static const char *const names[] = {"embeddings", "layer", "head"};
-static const Shape shapes[] = {{2, {4, 3}}, {1, {12}}, {1, {6}}};
+static const Shape shapes[] = {{2, {4, 9}}, {1, {30}}, {1, {24}}};
 
 /* A site that makes up its updates: a function of site, round and element, whatever the model. */
 typedef struct Site {
@@ -32,6 +33,8 @@ typedef struct Site {
     bool meets, gone;
     int64_t round; /* of the meeting */
     int64_t late;  /* rounds that ended without it */
+    Buffer replies[UPDATE_PIECES_AHEAD + 1];
+    int reply_count;
 } Site;
 
 typedef struct World {
@@ -45,6 +48,7 @@ typedef struct World {
     size_t said_bytes;
     int64_t handled, kill_at; /* messages so far; after which one the coordinator ends without a word */
     bool killed;
+    int cut_site, cut_in; /* of a site, how many more messages arrive and are answered: 0: all */
 } World;
 
 static int64_t weight_of(int site) { return 10 + 7 * site; }
@@ -70,7 +74,7 @@ static void write_start(const World *world)
     GlobalModel model;
     Diagnostics diagnostics = {0};
     global_model_open(&model, world->federation.compiled.identity, names, shapes, 3, false);
-    for (size_t i = 0; i < model.elements; i++) model.values[i] = (float)i / 8;
+    for (size_t i = 0; i < model.elements; i++) model.values[i] = (float)i / 32;
     assert_true(global_model_write(&model, "model.safetensors", &diagnostics));
     global_model_free(&model);
 }
@@ -94,6 +98,7 @@ static void start(World *world, int sites, bool secure, OuterKind outer, int64_t
                                      .least = least,
                                      .round_timeout_s = 60,
                                      .fragments = fragments,
+                                     .update_piece = PIECE,
                                      .compiled = {.identity = {3, 4}, .site = -1}};
     world->console = open_memstream(&world->said, &world->said_bytes);
     world->kill_at = -1;
@@ -118,20 +123,38 @@ static void stop(World *world)
     free(world->said);
 }
 
+static void drop_replies(Site *site)
+{
+    while (site->reply_count) buffer_free(&site->replies[--site->reply_count]);
+}
+
+/* Replies wait in `replies` until they are asked for. */
 static bool exchange(void *context, const Buffer *request, Buffer *reply)
 {
     Site *site = context;
     World *world = site->world;
-    Buffer answer = {0};
+    if (world->killed) drop_replies(site);
     if (world->killed) return false;
-    coordinator_handle(&world->coordinator, site->number, (const unsigned char *)request->bytes, request->size,
-                       world->now, &answer);
-    if (world->handled++ == world->kill_at) world->killed = true; /* taken, not answered, and nothing that follows */
-    if (!world->killed) {
-        coordinator_tick(&world->coordinator, world->now);
-        buffer_append(reply, answer.bytes, answer.size);
+    if (request) {
+        Buffer *answer = &site->replies[site->reply_count++];
+        assert_true(site->reply_count <= UPDATE_PIECES_AHEAD);
+        coordinator_handle(&world->coordinator, site->number, (const unsigned char *)request->bytes, request->size,
+                           world->now, answer);
+        if (world->handled++ == world->kill_at) world->killed = true; /* taken, not answered, and nothing follows */
+        if (!world->killed) coordinator_tick(&world->coordinator, world->now);
     }
-    buffer_free(&answer);
+    if (world->cut_in && world->cut_site == site->number && !reply && !--world->cut_in) {
+        drop_replies(site);
+        return false;
+    }
+    if (world->killed) drop_replies(site);
+    if (reply && !world->killed) {
+        assert_true(site->reply_count > 0);
+        buffer_append(reply, site->replies[0].bytes, site->replies[0].size);
+        buffer_free(&site->replies[0]);
+        memmove(site->replies, site->replies + 1, (size_t)--site->reply_count * sizeof *site->replies);
+        site->replies[site->reply_count] = (Buffer){0};
+    }
     return !world->killed;
 }
 
@@ -186,7 +209,7 @@ static void expect_model(World *world, bool in[][MOST])
 {
     double values[ELEMENTS], momentum[ELEMENTS] = {0};
     const OuterRule *rule = &world->federation.outer;
-    for (size_t i = 0; i < ELEMENTS; i++) values[i] = (double)i / 8;
+    for (size_t i = 0; i < ELEMENTS; i++) values[i] = (double)i / 32;
     for (int64_t round = 0; round < world->federation.rounds; round++) {
         FragmentRange part = global_model_part(&world->coordinator.model, round, (size_t)world->federation.fragments);
         for (size_t i = part.first; i < part.end; i++) {
@@ -223,6 +246,8 @@ static void rounds_give_the_mean_of_sites_with_masks_and_without(void **state)
         float plain[ELEMENTS];
         for (int secure = 0; secure < 2; secure++) {
             start(&world, 4, secure, outer, 4, outer == OUTER_SGD ? 3 : 1);
+            if (secure) world.federation.update_piece = 0; /* whole */
+            for (int s = 0; s < 4; s++) world.sites[s].federation.update_piece = world.federation.update_piece;
             run(&world, 1 + (uint64_t)secure); /* in another order */
             expect_model(&world, in);
             if (secure) assert_memory_equal(plain, final_values(&world), sizeof plain);
@@ -368,6 +393,86 @@ static void a_site_that_is_started_again_holds_nobody_up(void **state)
     start_again_in_every_phase(false);
 }
 
+/* ---- Updates in pieces ---- */
+
+/* To the phase of updates, and of site 1 two pieces; then its connection is cut. */
+static void send_two_pieces(int sites, bool secure)
+{
+    start(&world, sites, secure, OUTER_AVERAGE, 1, 1);
+    for (int turn = 0; world.coordinator.sum.phase != SUM_VALUES; turn++) step(&world.sites[turn % sites]);
+    world.cut_site = 1;
+    world.cut_in = 3;
+    step(&world.sites[1]);
+    assert_int_equal(world.coordinator.sites[1].arriving.pieces, 3); /* the last was taken and not answered */
+    assert_int_equal(world.sites[1].meeting.pieces, 0);
+}
+
+static int64_t messages_of_updates(void) { return world.coordinator.traffic[REQUEST_ANSWER][SUM_VALUES].messages; }
+
+static void an_update_that_is_cut_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    all_in(in, 1);
+    for (int secure = 0; secure < 2; secure++) {
+        send_two_pieces(3, secure);
+        int64_t others = messages_of_updates() - 3;
+        run(&world, 5);
+        assert_int_equal(messages_of_updates(), others + (3 - others / PIECES) * PIECES); /* none of them twice */
+        expect_model(&world, in);
+        stop(&world);
+    }
+}
+
+/* What it sent is not in the sum, not even in part, and is not gone on with by who does not know what it was. */
+static void half_an_update_is_none(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    for (int comes_back = 0; comes_back < 2; comes_back++) {
+        all_in(in, 1);
+        send_two_pieces(4, !comes_back);
+        in[0][1] = comes_back;
+        meeting_close(&world.sites[1].meeting);
+        world.sites[1].meets = false;
+        world.sites[1].gone = !comes_back;
+        int64_t before = messages_of_updates();
+        if (comes_back) step(&world.sites[1]);
+        if (comes_back) assert_int_equal(messages_of_updates(), before + PIECES);
+        for (int turn = 0; !coordinator_is_done(&world.coordinator) && turn < 100; turn++) {
+            step(&world.sites[turn % 4]);
+            world.now += 10;
+            coordinator_tick(&world.coordinator, world.now);
+        }
+        assert_true(coordinator_is_done(&world.coordinator));
+        expect_model(&world, in);
+        stop(&world);
+    }
+}
+
+static void updates_wait_for_room_on_disk(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    struct rlimit limit;
+    all_in(in, 1);
+    start(&world, 3, true, OUTER_AVERAGE, 1, 1);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit little = {2 * 4 * PIECE + 10, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    for (int turn = 0; turn < 60; turn++) step(&world.sites[turn % 3]);
+    assert_int_equal(world.coordinator.sum.phase, SUM_VALUES);
+    for (int s = 0; s < 3; s++) assert_int_equal(world.coordinator.sites[s].arriving.pieces, 2);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "no room on disk for updates that arrive"));
+    assert_null(strstr(strstr(world.said, "no room") + 1, "no room")); /* said once */
+    run(&world, 5);
+    expect_model(&world, in);
+    stop(&world);
+}
+
 /* ---- What is refused ---- */
 
 static void expect_refused(Site *site, const Buffer *request, const char *why)
@@ -422,8 +527,10 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     step(&world.sites[0]);
     assert_int_equal(world.coordinator.sum.phase, SUM_VALUES);
     Request values = request_of(&world, REQUEST_ANSWER, SUM_VALUES);
-    size_t bytes = 4 * (ELEMENTS + FIXED_POINT_WEIGHT_WORDS);
+    size_t bytes = UPDATE_PIECE_HEAD + 4 * PIECE;
     send_odd(site, values, zeros, bytes - 4, "sent an update of the wrong size");
+    send_odd(site, values, zeros, bytes + 4 * FIXED_POINT_WEIGHT_WORDS, "sent an update of the wrong size");
+    send_odd(site, values, zeros, UPDATE_PIECE_HEAD - 1, "sent an update of the wrong size");
     send_odd(&world.sites[0], values, zeros, bytes, "has sent this before");
     Request late = request_of(&world, REQUEST_ANSWER, SUM_OFFERS);
     send_odd(site, late, zeros, METRICS_BYTES + SUM_OFFER_BYTES, "is late");
@@ -443,6 +550,31 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     assert_true(site->world->coordinator.sites[1].refused >= 9);
     assert_non_null(strstr(world.said, "site 'oslo' is late: that message is left out"));
     run(&world, 3);
+    expect_model(&world, in);
+    stop(&world);
+}
+
+static void pieces_that_are_wrong_are_refused_and_the_others_count(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    unsigned char piece[UPDATE_PIECE_HEAD + 4 * (PIECE + FIXED_POINT_WEIGHT_WORDS)] = {0};
+    const size_t whole = UPDATE_PIECE_HEAD + 4 * PIECE;
+    all_in(in, 1);
+    send_two_pieces(3, true);
+    Request values = request_of(&world, REQUEST_ANSWER, SUM_VALUES);
+    put_u64(piece, 2);
+    send_odd(&world.sites[1], values, piece, whole, "has sent this piece of its update before");
+    for (uint64_t number = 4; number; number = number == 4 ? UINT64_MAX : 0) {
+        put_u64(piece, number);
+        send_odd(&world.sites[1], values, piece, whole, "left out a piece of its update");
+    }
+    put_u64(piece, 3);
+    send_odd(&world.sites[1], values, piece, whole - 1, "sent an update of the wrong size");
+    send_odd(&world.sites[1], values, piece, sizeof piece, "sent an update of the wrong size");
+    run(&world, 5);
+    put_u64(piece, 3);
+    send_odd(&world.sites[1], values, piece, whole, "sent an update of another round");
     expect_model(&world, in);
     stop(&world);
 }
@@ -478,6 +610,8 @@ static void a_full_disk_holds_the_round_up_and_loses_nothing(void **state)
     struct rlimit limit, none;
     all_in(in, 1);
     start(&world, 3, true, OUTER_NESTEROV, 1, 1);
+    world.federation.update_piece = 0; /* the model alone needs room */
+    for (int s = 0; s < 3; s++) world.sites[s].federation.update_piece = 0;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     none = (struct rlimit){64, limit.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
@@ -512,6 +646,10 @@ int main(void)
         TEST(sites_that_are_killed_at_random_miss_rounds_and_come_back),
         TEST(fewer_than_the_quorum_wait_and_nothing_is_lost),
         TEST(a_site_that_is_started_again_holds_nobody_up),
+        TEST(an_update_that_is_cut_goes_on_where_it_was),
+        TEST(half_an_update_is_none),
+        TEST(updates_wait_for_room_on_disk),
+        TEST(pieces_that_are_wrong_are_refused_and_the_others_count),
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
         TEST(a_site_of_another_model_is_told),
         TEST(updates_that_are_not_finite_are_not_sent),

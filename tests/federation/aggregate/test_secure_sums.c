@@ -96,7 +96,8 @@ static bool answer(Federation *federation, const SumRound *round, int i, const B
                                  : sum_site_roster(site, bytes, told->size, &exponent, NULL, problem)))
             return false;
         encode(federation, i, exponent, words);
-        sum_site_mask(site, words, WORDS);
+        for (size_t at = 0; at < WORDS; at += 2 * MASK_BLOCK_WORDS) /* by parts */
+            sum_site_mask(site, words + at, at, WORDS - at < 2 * MASK_BLOCK_WORDS ? WORDS - at : 2 * MASK_BLOCK_WORDS);
         buffer_append(&federation->sent[i][SUM_VALUES], words, sizeof words);
         return true;
     default:
@@ -325,12 +326,12 @@ static void masked_words_look_random(void **state)
     enum { COUNT = 1 << 16 };
     uint32_t *words = calloc(COUNT, sizeof *words);
     Mask mask = {.seed = "a seed of 32 bytes, known to all"};
-    masks_apply(words, COUNT, &mask, 1);
+    masks_apply(words, 0, COUNT, &mask, 1);
     int ones = 0;
     for (int i = 0; i < COUNT; i++) ones += words[i] >> 31;
     assert_true(abs(ones - COUNT / 2) < 1000); /* 8 standard deviations */
     mask.subtract = true;
-    masks_apply(words, COUNT, &mask, 1);
+    masks_apply(words, 0, COUNT, &mask, 1);
     for (int i = 0; i < COUNT; i++) assert_int_equal(words[i], 0);
     free(words);
 }
@@ -340,7 +341,7 @@ static void the_generator_is_chacha20(void **state)
 {
     (void)state;
     uint32_t words[2] = {1, 0};
-    masks_apply(words, 2, &(Mask){.subtract = false}, 1);
+    masks_apply(words, 0, 2, &(Mask){.subtract = false}, 1);
     assert_int_equal(words[0], 0xade0b876 + 1);
     assert_int_equal(words[1], 0x903df1a0);
 }

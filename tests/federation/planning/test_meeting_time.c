@@ -12,6 +12,7 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/messages.h"
 #include "federation/planning/meeting_time.h"
+#include "federation/update_pieces.h"
 
 enum { MOST_MEMBERS = 6, CASES = 300, ROUNDS = 40 };
 
@@ -110,16 +111,23 @@ static void bytes_are_those_of_messages(void **state)
     (void)state;
     MeetingRules rules = {
         .members = 5, .secure = true, .elements = 1000, .fragments = 1, .costs = meeting_costs_default};
-    size_t heads = 4 * REQUEST_HEAD, words = 4 * (1000 + FIXED_POINT_WEIGHT_WORDS);
+    size_t heads = 4 * REQUEST_HEAD + UPDATE_PIECE_HEAD, words = 4 * (1000 + FIXED_POINT_WEIGHT_WORDS);
     assert_int_equal(meeting_bytes_up(&rules),
                      heads + METRICS_BYTES + SUM_OFFER_BYTES + sum_shares_bytes(5) + words + sum_reveal_bytes(5));
     assert_int_equal(meeting_bytes_down(&rules),
-                     5 * REPLY_HEAD + sum_roster_bytes(5) + sum_delivery_bytes(5) + 5 + 4 * 1000);
+                     5 * REPLY_HEAD + UPDATE_PIECE_HEAD + sum_roster_bytes(5) + sum_delivery_bytes(5) + 5 + 4 * 1000);
     rules.secure = false;
-    assert_int_equal(meeting_bytes_up(&rules), 2 * REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + words);
+    heads = 2 * REQUEST_HEAD + UPDATE_PIECE_HEAD;
+    assert_int_equal(meeting_bytes_up(&rules), heads + METRICS_BYTES + SUM_OFFER_BYTES + words);
     rules.fragments = 3; /* 334 of 1000 */
     assert_int_equal(meeting_bytes_up(&rules),
-                     2 * REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + 4 * (334 + FIXED_POINT_WEIGHT_WORDS));
+                     heads + METRICS_BYTES + SUM_OFFER_BYTES + 4 * (334 + FIXED_POINT_WEIGHT_WORDS));
+    rules.elements = 6 * UPDATE_PIECE + 3; /* three pieces in each */
+    rules.costs.word_bytes[0] = 2;
+    assert_int_equal(meeting_bytes_up(&rules),
+                     REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES +
+                         3 * (REQUEST_HEAD + UPDATE_PIECE_HEAD + 4 * FIXED_POINT_WEIGHT_WORDS) +
+                         2 * (2 * UPDATE_PIECE + 1));
 }
 
 /* What docs/federation.md has from bench/federation: seconds of processor time for 110 M parameters. */
