@@ -5,32 +5,22 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, printed, require  # noqa: E402
 from safetensors_files import write  # noqa: E402
 
 SKYCC, DATA = sys.argv[1], sys.argv[2]
 NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
 LONGEST, BATCH = 16, 24
-failures = 0
-
-
-def expect(holds, what):
-    global failures
-    if not holds:
-        failures += 1
-        print("FAILED:", what)
 
 
 def run(*command, code=0):
-    done = subprocess.run([SKYCC, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    expect(done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
-    return done.stdout
+    return printed(SKYCC, *command, code=code)
 
 
 def load(name):
@@ -67,50 +57,50 @@ def test_plan(lengths):
     run("compile", NANO, *OPTIONS, "--emit=costs", "-o", "costs.json")
     text = run("plan", NANO, *OPTIONS, "-o", "plan.json")
     rows, plan = load("costs.json")["rows"], load("plan.json")
-    expect(plan["rows"] == rows and rows["batch"] == BATCH and rows["longest"] == LONGEST <= rows["length"] < 2 * LONGEST, f"rows: {rows}")
+    require(plan["rows"] == rows and rows["batch"] == BATCH and rows["longest"] == LONGEST <= rows["length"] < 2 * LONGEST, f"rows: {rows}")
     most = -(-BATCH // rows["lines"])
-    expect(plan["microbatches"] == most, f"{plan['microbatches']} micro-batches, not {most}")
+    require(plan["microbatches"] == most, f"{plan['microbatches']} micro-batches, not {most}")
     counts, steps = rows["microbatches"], sum(times for _, times in rows["microbatches"])
     sampled = sum(length * times for length, times in rows["lengths"])
-    expect(steps == 64 and sum(times for _, times in rows["lengths"]) == steps * BATCH, f"samples: {rows}")
-    expect(abs(sampled / (steps * BATCH) - lengths.mean()) < 0.5, "the samples' mean length is not the data's")
+    require(steps == 64 and sum(times for _, times in rows["lengths"]) == steps * BATCH, f"samples: {rows}")
+    require(abs(sampled / (steps * BATCH) - lengths.mean()) < 0.5, "the samples' mean length is not the data's")
     mean = sum(number * times for number, times in counts) / steps
     computed = mean * rows["lines"] * rows["length"]
     padding = 1 - sampled / steps / computed
     period, step = nanoseconds(plan["period_s"]), nanoseconds(plan["step_s"])
     once = step - math.ceil((mean - 1) * period)
-    expect(nanoseconds(plan["worst_step_s"]) == once + (counts[-1][0] - 1) * period, "the worst step")
-    expect(nanoseconds(plan["padded_step_s"]) == once + (most - 1) * period, "the step of padded rows")
+    require(nanoseconds(plan["worst_step_s"]) == once + (counts[-1][0] - 1) * period, "the worst step")
+    require(nanoseconds(plan["padded_step_s"]) == once + (most - 1) * period, "the step of padded rows")
     stages, links = plan["stages"], plan["links"]
     work = [nanoseconds(stage["forward_s"]) + nanoseconds(stage["backward_s"]) for stage in stages]
     ways = [nanoseconds(link[key]) for link in links
             for key in ("seconds", "latency_s", "backward_seconds", "backward_latency_s")]
-    expect(once == sum(work) + sum(ways) + max(nanoseconds(stage["update_s"]) for stage in stages), "the sum of a step")
-    expect(plan["proven_optimal"] and mean < most, "proven, for fewer micro-batches than padded rows need")
+    require(once == sum(work) + sum(ways) + max(nanoseconds(stage["update_s"]) for stage in stages), "the sum of a step")
+    require(plan["proven_optimal"] and mean < most, "proven, for fewer micro-batches than padded rows need")
     for said in (f"{mean:.1f} micro-batches", f"{100 * padding:.1f}% is padding", f"if every row had {LONGEST} tokens", "tokens #"):
-        expect(said in text, f"'{said}' is not in:\n{text}")
+        require(said in text, f"'{said}' is not in:\n{text}")
     report = json.loads(run("plan", "--costs", "costs.json", "--report", "json"))
-    expect(report["rows"] == rows and abs(report["padding"] - padding) < 1e-12, "the JSON report")
-    expect("<h2 id=rows>" in run("plan", "--costs", "costs.json", "--report", "html"), "the HTML report")
+    require(report["rows"] == rows and abs(report["padding"] - padding) < 1e-12, "the JSON report")
+    require("<h2 id=rows>" in run("plan", "--costs", "costs.json", "--report", "html"), "the HTML report")
 
 
 def test_verify():
     """Without the data; and what is not so is refused."""
     run("plan", "--costs", "costs.json", "-o", "again.json")
     plan = text_of("plan.json")
-    expect(text_of("again.json") == plan, "the plan from costs.json is another one")
-    expect("certified optimal" in run("verify", "plan.json", "--costs", "costs.json"), "verify")
+    require(text_of("again.json") == plan, "the plan from costs.json is another one")
+    require("certified optimal" in run("verify", "plan.json", "--costs", "costs.json"), "verify")
     for key in "step_s", "worst_step_s", "padded_step_s", "simulated_step_s", "bubble":
         value = load("plan.json")[key]
         with open("wrong.json", "w") as file:
             file.write(plan.replace(f'"{key}":{value!r}', f'"{key}":{value + 1e-3!r}', 1))
-        expect(key in run("verify", "wrong.json", "--costs", "costs.json", code=1), f"wrong {key}")
+        require(key in run("verify", "wrong.json", "--costs", "costs.json", code=1), f"wrong {key}")
     number, times = load("plan.json")["rows"]["lengths"][0]
     with open("wrong.json", "w") as file:
         file.write(plan.replace(f'"lengths":[[{number},', f'"lengths":[[{number - 1},', 1))
-    expect("rows" in run("verify", "wrong.json", "--costs", "costs.json", code=1), "other rows")
-    expect("leave out" in run("plan", "--costs", "costs.json", "--microbatches", "2", code=2), "--microbatches")
-    expect('"rows"' not in run("plan", NANO, *OPTIONS[:2], "--dim", "batch=8", "--dim", f"seq={LONGEST}", "-o", "-"),
+    require("rows" in run("verify", "wrong.json", "--costs", "costs.json", code=1), "other rows")
+    require("leave out" in run("plan", "--costs", "costs.json", "--microbatches", "2", code=2), "--microbatches")
+    require('"rows"' not in run("plan", NANO, *OPTIONS[:2], "--dim", "batch=8", "--dim", f"seq={LONGEST}", "-o", "-"),
            "rows of one length")
 
 
@@ -133,11 +123,11 @@ def test_explain():
     with open("trace.json", "w") as file:
         json.dump({"traceEvents": events}, file)
     said = run("explain", "alone.json", "--trace", "trace.json")
-    expect(re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said), said)
+    require(re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said), said)
     events[1]["args"]["microbatch"] = 1000
     with open("trace.json", "w") as file:
         json.dump({"traceEvents": events}, file)
-    expect("not of a run" in run("explain", "alone.json", "--trace", "trace.json", code=1), "too many micro-batches")
+    require("not of a run" in run("explain", "alone.json", "--trace", "trace.json", code=1), "too many micro-batches")
 
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -145,4 +135,4 @@ with tempfile.TemporaryDirectory() as scratch:
     test_plan(make_files())
     test_verify()
     test_explain()
-sys.exit(failures > 0)
+sys.exit(failed())

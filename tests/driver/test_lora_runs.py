@@ -7,13 +7,13 @@ resumed, checkpoints without what is frozen, models and adapters made of them. A
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, printed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 
 SKYCC, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
@@ -21,20 +21,6 @@ MODEL = f"{SOURCE}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx"
 FOUR = f"{SOURCE}/models/four-devices.yaml"
 LORA = ["--lora", "r=4,alpha=8,targets=query,value,dropout=0.1", "--dropout", "0.1"]
 QUERY = "m.bert.encoder.layer.0.attention.self.query"
-failures = 0
-
-
-def expect(condition, what):
-    global failures
-    if not condition:
-        print(f"FAILED: {what}")
-        failures += 1
-
-
-def call(*arguments, code=0):
-    result = subprocess.run(arguments, capture_output=True, text=True)
-    expect(result.returncode == code, f"exit code {result.returncode}, not {code}: {' '.join(arguments)}: {result.stderr}")
-    return result.stdout + result.stderr
 
 
 def make_data():
@@ -49,13 +35,13 @@ def make_data():
 
 
 def compile_for(folder, cluster, *options):
-    call(SKYCC, "compile", MODEL, "-d", cluster, "-o", folder, "-q", "--allocate", "even", "--dim", "batch=4", "--dim", "seq=16",
+    printed(SKYCC, "compile", MODEL, "-d", cluster, "-o", folder, "-q", "--allocate", "even", "--dim", "batch=4", "--dim", "seq=16",
          "--microbatches", "2", "--seed", "3", *options)
 
 
 def train(folder, name, *options, code=0):
     arguments = ["--data", "data.safetensors", "--seed", "1", "--lr", "1e-2", "--clip", "1", "--no-decay", "bias,norm"]
-    text = call(f"{folder}/train", *arguments, "--log", f"{name}.csv", "--checkpoint", name, "--quiet", *options, code=code)
+    text = printed(f"{folder}/train", *arguments, "--log", f"{name}.csv", "--checkpoint", name, "--quiet", *options, code=code)
     if code:
         return text
     with open(f"{name}.csv", encoding="utf-8") as log:
@@ -80,12 +66,12 @@ def check_cuts_and_resume(kind, options):
     compile_for(f"{kind}-four", FOUR, *options)
     one = train(f"{kind}-one", f"{kind}-ck1", "--steps", "6")
     four = train(f"{kind}-four", f"{kind}-ck4", "--steps", "6", "--checkpoint-every", "3")
-    expect(one == four and len(one) == 6, f"{kind}: other losses in four stages: {one} {four}")
-    expect(same(saved(f"{kind}-ck1", 6), saved(f"{kind}-ck4", 6)), f"{kind}: other parameters from four stages")
+    require(one == four and len(one) == 6, f"{kind}: other losses in four stages: {one} {four}")
+    require(same(saved(f"{kind}-ck1", 6), saved(f"{kind}-ck4", 6)), f"{kind}: other parameters from four stages")
     shutil.copytree(f"{kind}-ck4", f"{kind}-rest")
     shutil.rmtree(f"{kind}-rest/step-00000006")
     rest = train(f"{kind}-one", f"{kind}-rest", "--steps", "6", "--resume")
-    expect(rest == one[3:], f"{kind}: other losses in one stage from four stages' checkpoint: {rest} {one[3:]}")
+    require(rest == one[3:], f"{kind}: other losses in one stage from four stages' checkpoint: {rest} {one[3:]}")
     return four
 
 
@@ -95,47 +81,47 @@ def check_lora():
     shutil.copytree("lora-ck4", "lora-again")
     shutil.rmtree("lora-again/step-00000006")
     train("lora-words", "lora-again", "--steps", "6", "--resume")
-    expect(same(saved("lora-again", 6), saved("lora-ck4", 6)), "--lora in other words goes on otherwise")
+    require(same(saved("lora-again", 6), saved("lora-ck4", 6)), "--lora in other words goes on otherwise")
     compile_for("lora-other", "one.yaml", "--lora", "r=4,alpha=4,targets=query,value,dropout=0.1", "--dropout", "0.1")
-    expect("compile with the same --lora" in train("lora-other", "lora-again", "--steps", "9", "--resume", code=1),
+    require("compile with the same --lora" in train("lora-other", "lora-again", "--steps", "9", "--resume", code=1),
            "a checkpoint of another alpha is taken")
     values = {name for name in saved("lora-ck4", 6) if not name.startswith("adam.")}
     heads = {"m.classifier.weight", "m.classifier.bias"}
     branches = {f"m.bert.encoder.layer.{layer}.attention.self.{target}.lora_{factor}.weight"
                 for layer in (0, 1) for target in ("query", "value") for factor in "AB"}
-    expect(values == heads | branches, f"the checkpoint holds {sorted(values)}")
+    require(values == heads | branches, f"the checkpoint holds {sorted(values)}")
     first = saved("lora-ck4", 3)[f"{QUERY}.lora_A.weight"]
-    expect(first.shape == (4, 32) and 0.1 < np.abs(first).max() < 0.25, "A is not drawn within 1/sqrt(in)")
-    expect("compile with the same --lora" in train("lora-one", "freeze-ck1", "--steps", "9", "--resume", code=1),
+    require(first.shape == (4, 32) and 0.1 < np.abs(first).max() < 0.25, "A is not drawn within 1/sqrt(in)")
+    require("compile with the same --lora" in train("lora-one", "freeze-ck1", "--steps", "9", "--resume", code=1),
            "a checkpoint without branches is taken")
 
 
 def check_merged(step):
     """The model with the branches in its weights, in PyTorch's words W + s B A, and the adapter."""
-    call(SKYCC, "export", MODEL, "lora-ck4", "-o", "merged.onnx", "--adapter", "adapter")
+    printed(SKYCC, "export", MODEL, "lora-ck4", "-o", "merged.onnx", "--adapter", "adapter")
     adapter = safetensors_files.read("adapter/adapter_model.safetensors")
     tensors = saved("lora-ck4", step)
     for name in adapter:
-        expect(np.array_equal(adapter[name], tensors[name.replace("base_model.model.", "")]), f"the adapter's {name}")
-    expect(len(adapter) == 10, f"the adapter holds {sorted(adapter)}")
+        require(np.array_equal(adapter[name], tensors[name.replace("base_model.model.", "")]), f"the adapter's {name}")
+    require(len(adapter) == 10, f"the adapter holds {sorted(adapter)}")
     with open("adapter/adapter_config.json", encoding="utf-8") as file:
         config = json.load(file)
-    expect((config["r"], config["lora_alpha"], config["lora_dropout"]) == (4, 8, 0.1), f"{config}")
-    expect(config["modules_to_save"] == ["m.classifier"] and QUERY in config["target_modules"], f"{config}")
+    require((config["r"], config["lora_alpha"], config["lora_dropout"]) == (4, 8, 0.1), f"{config}")
+    require(config["modules_to_save"] == ["m.classifier"] and QUERY in config["target_modules"], f"{config}")
     plain = weights_of(MODEL, "plain.safetensors")
     merged = weights_of("merged.onnx", "merged.safetensors")
-    names = json.loads(call(SKYCC, "check", MODEL, "--json", "--dim", "batch=4", "--dim", "seq=16"))["parameters"]
+    names = json.loads(printed(SKYCC, "check", MODEL, "--json", "--dim", "batch=4", "--dim", "seq=16"))["parameters"]
     query = next(entry["name"] for entry in names if entry.get("alias") == QUERY + ".weight")
     change = 2 * tensors[f"{QUERY}.lora_B.weight"].astype("f8") @ tensors[f"{QUERY}.lora_A.weight"]
     found = merged[query].astype("f8") - plain[query]
-    expect(np.abs(found - change.T).max() < 1e-6 < np.abs(change).max(), "the merged weight")
+    require(np.abs(found - change.T).max() < 1e-6 < np.abs(change).max(), "the merged weight")
     changed = {name for name in plain if not np.array_equal(plain[name], merged[name])}
-    expect(len(changed) == 6, f"{changed} changed")
+    require(len(changed) == 6, f"{changed} changed")
 
 
 def weights_of(model, output):
     """As skycc run finds them, before any step."""
-    call(SKYCC, "run", model, "--inputs", f"{SOURCE}/tests/data/bert/seqcls.ref.safetensors", "-o", output, "--loss",
+    printed(SKYCC, "run", model, "--inputs", f"{SOURCE}/tests/data/bert/seqcls.ref.safetensors", "-o", output, "--loss",
          "cross-entropy", "--train", "0")
     return {name[6:]: value for name, value in safetensors_files.read(output).items() if name.startswith("param/")}
 
@@ -144,14 +130,14 @@ def check_freeze():
     """Nothing below the last layer is trained: there is no backward in the other stages."""
     check_cuts_and_resume("freeze", ["--freeze", "*", "--train", "*classifier*"])
     values = {name for name in saved("freeze-ck4", 6) if not name.startswith("adam.")}
-    expect(values == {"m.classifier.weight", "m.classifier.bias"}, f"the checkpoint holds {sorted(values)}")
-    call(SKYCC, "export", MODEL, "freeze-ck4", "-o", "head.onnx")
+    require(values == {"m.classifier.weight", "m.classifier.bias"}, f"the checkpoint holds {sorted(values)}")
+    printed(SKYCC, "export", MODEL, "freeze-ck4", "-o", "head.onnx")
     plain, head = weights_of(MODEL, "plain.safetensors"), weights_of("head.onnx", "head.safetensors")
     changed = {name for name in plain if not np.array_equal(plain[name], head[name])}
-    expect(changed == values, f"{changed} changed")
+    require(changed == values, f"{changed} changed")
     compile_for("all", "one.yaml")
     train("all", "all-ck", "--steps", "1")
-    expect("is frozen in this program" in train("freeze-one", "all-ck", "--steps", "2", "--resume", code=1),
+    require("is frozen in this program" in train("freeze-one", "all-ck", "--steps", "2", "--resume", code=1),
            "values that were trained are forgotten")
 
 
@@ -160,8 +146,8 @@ def check_drawn():
     compile_for("drawn", "one.yaml", *LORA, "--init", "normal:0.02")
     train("drawn", "drawn-ck", "--steps", "1")
     tensors = saved("drawn-ck", 1)
-    expect("m.bert.embeddings.word_embeddings.weight" in tensors, "drawn weights are lost")
-    expect(np.abs(tensors[f"{QUERY}.lora_B.weight"]).max() < 0.011, "B does not begin as zeros")
+    require("m.bert.embeddings.word_embeddings.weight" in tensors, "drawn weights are lost")
+    require(np.abs(tensors[f"{QUERY}.lora_B.weight"]).max() < 0.011, "B does not begin as zeros")
 
 
 def check_rates():
@@ -171,24 +157,24 @@ def check_rates():
         compile_for(folder, cluster, "--optimizer", "sgd:lr=1e-2")
         train(folder, f"{folder}-ck", "--steps", "1", *rates)
     train("sgd-one", "sgd-plain", "--steps", "1")
-    expect(same(saved("sgd-one-ck", 1), saved("sgd-four-ck", 1)), "rates depend on the cut")
+    require(same(saved("sgd-one-ck", 1), saved("sgd-four-ck", 1)), "rates depend on the cut")
     start, plain, found = weights_of(MODEL, "start.safetensors"), saved("sgd-plain", 1), saved("sgd-one-ck", 1)
-    listed = json.loads(call(SKYCC, "check", MODEL, "--json", "--dim", "batch=4", "--dim", "seq=16"))["parameters"]
+    listed = json.loads(printed(SKYCC, "check", MODEL, "--json", "--dim", "batch=4", "--dim", "seq=16"))["parameters"]
     for entry in listed:
         name, place = entry["name"], entry.get("alias", entry["name"])
         behind = 3 if "embeddings" in place else 2 - int(place.split(".")[4]) if ".layer." in place else 0
         rate = (0.2 if name.endswith(".bias") else 3 if "classifier" in name else 1) * 0.5 ** behind
         moved = [tensors[name].astype("f8") - start[name] for tensors in (plain, found)]
         noise = 4e-7 * max(np.abs(start[name]).max(), 1e-3)
-        expect(np.abs(moved[1] - rate * moved[0]).max() <= 1e-5 * np.abs(moved[0]).max() + noise, f"the rate of {place}")
-    expect("matches no parameter that is trained" in train("lora-four", "no-ck", "--steps", "1", "--lr", "key=1", code=2),
+        require(np.abs(moved[1] - rate * moved[0]).max() <= 1e-5 * np.abs(moved[0]).max() + noise, f"the rate of {place}")
+    require("matches no parameter that is trained" in train("lora-four", "no-ck", "--steps", "1", "--lr", "key=1", code=2),
            "a pattern without meaning is taken")
 
 
 def check_errors():
     def refused(lora, *words, code=2):
-        text = call(SKYCC, "check", MODEL, "--lora", lora, code=code)
-        expect(all(word in text for word in words), f"--lora {lora}: {text}")
+        text = printed(SKYCC, "check", MODEL, "--lora", lora, code=code)
+        require(all(word in text for word in words), f"--lora {lora}: {text}")
 
     refused("r=4,targets=quary", "'quary' matches no weight", "query, key, value", code=1)
     refused("r=4,targets=word_embeddings", "matches no weight of a matrix product", code=1)
@@ -198,9 +184,9 @@ def check_errors():
     refused("r=4,alpha=x,targets=query", "malformed item 'alpha=x'")
     refused("r=4,beta=1,targets=query", "malformed item 'beta=1'")
     refused("r=4,targets=query,dropout=1", "malformed item 'dropout=1'")
-    call(SKYCC, "export", MODEL, "freeze-ck4", "--adapter", "none", code=1)
-    call(SKYCC, "export", MODEL, "freeze-ck4", code=2)
-    expect(not os.path.exists("none"), "an adapter of nothing is left behind")
+    printed(SKYCC, "export", MODEL, "freeze-ck4", "--adapter", "none", code=1)
+    printed(SKYCC, "export", MODEL, "freeze-ck4", code=2)
+    require(not os.path.exists("none"), "an adapter of nothing is left behind")
 
 
 def main():
@@ -215,9 +201,9 @@ def main():
         check_drawn()
         check_rates()
         check_errors()
-    if not failures:
+    if not failed():
         print("the same losses however cut and resumed, checkpoints of what is trained, merged weights and adapters")
-    return failures > 0
+    return failed()
 
 
 if __name__ == "__main__":

@@ -16,24 +16,12 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require, run  # noqa: E402
 from safetensors_files import read, write  # noqa: E402
 
 skycc, folders = map(os.path.abspath, sys.argv[1:3])
 ROWS, LENGTH = 22, 8  # the last batch is a part of one
 random = np.random.default_rng(5)
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
-
-
-def call(*arguments):
-    result = subprocess.run(arguments, capture_output=True, text=True)
-    require(result.returncode == 0, arguments, result.stderr)
-    return result.stdout
 
 
 def f1(has, predicted):
@@ -60,13 +48,13 @@ def correlation(a, b):
 def compile_model(model, devices, microbatches, loss):
     with open("cluster.yaml", "w") as file:
         file.write("devices:\n" + "".join(f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10}}\n" for i in range(devices)))
-    call(skycc, "compile", model, "-d", "cluster.yaml", "-o", "programs", "--dim", f"batch={8 // microbatches}", "--dim",
+    run(skycc, "compile", model, "-d", "cluster.yaml", "-o", "programs", "--dim", f"batch={8 // microbatches}", "--dim",
          f"seq={LENGTH}", "--microbatches", str(microbatches), "--allocate", "even", "--loss", loss, "-q")
 
 
 def evaluate(*metrics):
     """The columns of an evaluation of the weights as they are, without eval_."""
-    call("programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", "1", "--lr", "0", "--log",
+    run("programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", "1", "--lr", "0", "--log",
          "log.csv", "--quiet", *metrics)
     with open("log.csv") as file:
         last = list(csv.DictReader(file))[-1]
@@ -87,11 +75,11 @@ def refused(metrics, *reasons):
 
 def prepare(head):
     """A model whose logits differ from row to row, the inputs, and the logits."""
-    call(skycc, "import", f"{folders}/bert", "--head", head, "-o", "model.onnx", "-q")
+    run(skycc, "import", f"{folders}/bert", "--head", head, "-o", "model.onnx", "-q")
     inputs = {"input_ids": random.integers(5, 60, (ROWS, LENGTH)).astype("i4"), "attention_mask": np.ones((ROWS, LENGTH), "i4"),
               "token_type_ids": np.zeros((ROWS, LENGTH), "i4")}
     write("inputs.safetensors", inputs)
-    call(skycc, "run", "model.onnx", "--inputs", "inputs.safetensors", "-o", "out.safetensors")
+    run(skycc, "run", "model.onnx", "--inputs", "inputs.safetensors", "-o", "out.safetensors")
     return inputs, read("out.safetensors")["out/logits"].astype("f8")
 
 
@@ -187,4 +175,4 @@ with tempfile.TemporaryDirectory() as folder:
     for check in check_several_labels, check_one_label, check_numbers, check_several_numbers, check_classes:
         check()
     os.chdir("/")
-sys.exit(bool(failures))
+sys.exit(failed())

@@ -8,13 +8,13 @@ too early, so a run is at least as long as its rounds.
 import csv
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require, run  # noqa: E402
 from safetensors_files import write  # noqa: E402
 
 skycc = os.path.abspath(sys.argv[1])
@@ -26,32 +26,19 @@ links:
   - {{between: [r0, r2], latency: {1000 * ACROSS}ms, bandwidth: 100Gbit}}
 """
 OPTIONS = ["model.onnx", "-d", "cluster.yaml", "--dim", "batch=2", "--dim", "seq=8", "--microbatches", "2", "--allocate", "even"]
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
-
-
-def call(*command):
-    result = subprocess.run(command, capture_output=True, text=True)
-    require(result.returncode == 0, command, result.stderr)
-    return result.stdout
 
 
 def seconds_of_run(directory, *options):
-    call(f"{directory}/train", "--data", "data.safetensors", "--steps", str(STEPS), "--emulate", "--log", "log.csv", "--quiet", *options)
+    run(f"{directory}/train", "--data", "data.safetensors", "--steps", str(STEPS), "--emulate", "--log", "log.csv", "--quiet", *options)
     with open("log.csv") as file:
         return float(list(csv.DictReader(file))[-1]["seconds"])
 
 
 def plan(clip):
-    call(skycc, "compile", *OPTIONS, "--clip", clip, "-o", f"programs{clip}", "-q")
-    call(skycc, "compile", *OPTIONS, "--clip", clip, "--emit=costs", "-o", "costs.json")
-    call(skycc, "plan", *OPTIONS, "--clip", clip, "-o", "plan.json")
-    call(skycc, "verify", "plan.json", "--costs", "costs.json")
+    run(skycc, "compile", *OPTIONS, "--clip", clip, "-o", f"programs{clip}", "-q")
+    run(skycc, "compile", *OPTIONS, "--clip", clip, "--emit=costs", "-o", "costs.json")
+    run(skycc, "plan", *OPTIONS, "--clip", clip, "-o", "plan.json")
+    run(skycc, "verify", "plan.json", "--costs", "costs.json")
     with open("plan.json") as file, open(f"programs{clip}/plan.json") as compiled:
         found = json.load(file)
         require(json.load(compiled)["simulated_step_s"] == found["simulated_step_s"], "compile plans otherwise, --clip", clip)
@@ -63,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     with open("cluster.yaml", "w") as file:
         file.write(CLUSTER)
-    call(skycc, "bert", "--layers", "2", "--hidden", "16", "--heads", "2", "--weights", "seed", "-o", "model.onnx")
+    run(skycc, "bert", "--layers", "2", "--hidden", "16", "--heads", "2", "--weights", "seed", "-o", "model.onnx")
     write("data.safetensors", {"input_ids": np.full((ROWS, 8), 5, "i4"), "attention_mask": np.ones((ROWS, 8), "i4"),
                                "token_type_ids": np.zeros((ROWS, 8), "i4"), "labels": np.zeros(ROWS, "i4")})
     with_clip, costs = plan("1")
@@ -78,4 +65,4 @@ with tempfile.TemporaryDirectory() as folder:
     require(seconds_of_run("programs1") >= STEPS * (4 * CHAIN + norm["seconds"]), "the emulated run leaves the round out")
     require(seconds_of_run("programs1", "--clip", "0") >= STEPS * 4 * CHAIN, "the emulated run leaves out its links")
     os.chdir("/")
-sys.exit(bool(failures))
+sys.exit(failed())

@@ -4,33 +4,19 @@ too; the same numbers, to the last digit, come out whatever the stages, the sche
 import csv
 import glob
 import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, printed, require  # noqa: E402
 from safetensors_files import read, write  # noqa: E402
 
 SKYCC, DATA = sys.argv[1], sys.argv[2]
 NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
 ROWS, LONGEST, STEPS = 40, 16, 3
 random = np.random.default_rng(5)
-failures = 0
-
-
-def expect(holds, what):
-    global failures
-    if not holds:
-        failures += 1
-        print("FAILED:", what)
-
-
-def run(*command, code=0):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    expect(done.returncode == code, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
-    return done.stdout
 
 
 def make_data(longest=LONGEST, full=8):
@@ -52,12 +38,12 @@ def cluster(name, devices, keep=""):
 def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, keep=""):
     cluster("cluster.yaml", devices, keep)
     packed = ("--lengths", "data.safetensors") if "auto" in lengths else ()
-    return run(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", directory, "--dim", "batch=4", "--dim",
+    return printed(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", directory, "--dim", "batch=4", "--dim",
                f"seq={lengths}", "--microbatches", "2", *packed, *options)
 
 
 def train(directory, *options, steps=STEPS):
-    run(f"{directory}/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", str(steps),
+    printed(f"{directory}/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", str(steps),
         "--log", f"{directory}.csv", "--quiet", *options)
     with open(f"{directory}.csv") as file:
         return list(csv.DictReader(file))
@@ -76,19 +62,19 @@ def close(a, b):
 
 def compile_packed(directory, form):
     said = compile_model(directory, 1, f"auto:{LONGEST}", "--dropout", "0.2", "--optimizer", "sgd:lr=1")
-    expect(f"Rows share lines: {form} tokens a micro-batch" in said, said)
+    require(f"Rows share lines: {form} tokens a micro-batch" in said, said)
 
 
 def compare_losses(packed_program, lengths):
     a, b = train("padded", "--lr", "0.05"), train(packed_program, "--lr", "0.05")
     for old, new in zip(a, b):
-        expect(close(new["loss"], old["loss"]), f"loss {new['loss']}, padded {old['loss']}")
-        expect(int(old["tokens"]) == 8 * LONGEST and int(new["tokens"]) <= int(old["tokens"]), "tokens computed")
-        expect(old["tokens_valid"] == new["tokens_valid"], "valid tokens")
-    expect(close(b[-1]["eval_loss"], a[-1]["eval_loss"]) and a[-1]["eval_accuracy"] == b[-1]["eval_accuracy"],
+        require(close(new["loss"], old["loss"]), f"loss {new['loss']}, padded {old['loss']}")
+        require(int(old["tokens"]) == 8 * LONGEST and int(new["tokens"]) <= int(old["tokens"]), "tokens computed")
+        require(old["tokens_valid"] == new["tokens_valid"], "valid tokens")
+    require(close(b[-1]["eval_loss"], a[-1]["eval_loss"]) and a[-1]["eval_accuracy"] == b[-1]["eval_accuracy"],
            f"evaluation: {b[-1]}, padded {a[-1]}")
-    expect(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
-    expect(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
+    require(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
+    require(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
 
 
 def test_padded_and_packed(lengths):
@@ -98,13 +84,13 @@ def test_padded_and_packed(lengths):
     for directory in "padded", "packed":
         train(directory, "--checkpoint", f"{directory}.ckpt", steps=1)
     padded, packed = parameters("padded.ckpt"), parameters("packed.ckpt")
-    expect(padded.keys() == packed.keys() and len(padded) > 30, "parameters of both")
+    require(padded.keys() == packed.keys() and len(padded) > 30, "parameters of both")
     initial = read(f"{DATA}/bert/seqcls.ref.safetensors")
     for name, before in ((name[5:], array) for name, array in initial.items() if name.startswith("init/")):
         if name in padded and padded[name].shape == before.shape:
             gradient = np.abs(before - padded[name]).max()
             worst = np.abs(padded[name] - packed[name]).max()
-            expect(worst <= 1e-4 * gradient + 1e-6, f"{name}: the gradient {gradient:g} differs by {worst:g}")
+            require(worst <= 1e-4 * gradient + 1e-6, f"{name}: the gradient {gradient:g} differs by {worst:g}")
     for directory in "padded", "packed":
         os.remove(f"{directory}.csv")
     compare_losses("packed", lengths)
@@ -126,12 +112,12 @@ def test_any_cut():
     for schedule, keep in (("gpipe", ""), ("1f1b", ""), ("zb", ""), ("auto", "keep: {inputs: d0, labels: d0}\n")):
         directory = f"{schedule}{len(keep)}"
         compile_model(directory, 3, f"auto:{LONGEST}", *options, "--schedule", schedule, keep=keep)
-        expect(len(glob.glob(f"{directory}/stage-0?")) > 1, f"{schedule}: one stage only")
+        require(len(glob.glob(f"{directory}/stage-0?")) > 1, f"{schedule}: one stage only")
         losses = [(row["loss"], row["eval_loss"]) for row in train(directory)]
-        expect(losses == whole, f"{schedule} {keep}: {losses} instead of {whole}")
+        require(losses == whole, f"{schedule} {keep}: {losses} instead of {whole}")
     train("gpipe0", "--checkpoint", "ckpt", "--stop-after", "1")
     resumed = train("one", "--checkpoint", "ckpt", "--resume")
-    expect(resumed[-1]["loss"] == whole[-1][0], f"resumed: {resumed[-1]['loss']} instead of {whole[-1][0]}")
+    require(resumed[-1]["loss"] == whole[-1][0], f"resumed: {resumed[-1]['loss']} instead of {whole[-1][0]}")
 
 
 def test_lengths_of_data(data, lengths):
@@ -139,24 +125,24 @@ def test_lengths_of_data(data, lengths):
     write("data.safetensors", {**data, "lengths": lengths.astype("i4")})
     again = train("one")
     write("data.safetensors", data)
-    expect([row["loss"] for row in train("one")] == [row["loss"] for row in again], "lengths instead of the mask")
+    require([row["loss"] for row in train("one")] == [row["loss"] for row in again], "lengths instead of the mask")
     holes = {**data, "attention_mask": data["attention_mask"].copy()}
     holes["attention_mask"][::3, 1] = 0
     write("data.safetensors", holes)
     for directory in "padded", "packed":
-        run(f"{directory}/train", "--data", "data.safetensors", "--steps", "2", "--log", f"{directory}.csv", "--quiet")
+        printed(f"{directory}/train", "--data", "data.safetensors", "--steps", "2", "--log", f"{directory}.csv", "--quiet")
     with open("padded.csv") as a, open("packed.csv") as b:
         for old, new in zip(csv.DictReader(a), csv.DictReader(b)):
-            expect(close(new["loss"], old["loss"]), f"masks with holes: loss {new['loss']}, padded {old['loss']}")
+            require(close(new["loss"], old["loss"]), f"masks with holes: loss {new['loss']}, padded {old['loss']}")
     write("data.safetensors", {**data, "lengths": lengths.astype("i4") + LONGEST})
-    expect("impossible lengths" in run("one/train", "--data", "data.safetensors", "--steps", "1", code=1), "wrong lengths")
+    require("impossible lengths" in printed("one/train", "--data", "data.safetensors", "--steps", "1", code=1), "wrong lengths")
     write("data.safetensors", data)
 
 
 def test_refused():
     def refused(model, why, *options, code=1):
-        said = run(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options, code=code)
-        expect(why in said, f"{model}: {why} is not in:\n{said}")
+        said = printed(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options, code=code)
+        require(why in said, f"{model}: {why} is not in:\n{said}")
     short = ("--dim", "batch=4", "--dim", "seq=4,8,16")
     refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding has an influence", *short)
     refused("bert-nano-qa-opset17-dyn", "takes tokens or rows for classes", *short, "--loss", "cross-entropy:start_logits:a")
@@ -166,7 +152,7 @@ def test_refused():
             "data.safetensors", code=2)
     refused("bert-nano-seqcls-opset17-dyn", "more than --dim", "--dim", "batch=4", "--dim", "seq=auto:8", "--lengths",
             "data.safetensors")
-    run(SKYCC, "check", NANO, "--dim", "batch=4", "--dim", "seq=8,16", code=2)
+    printed(SKYCC, "check", NANO, "--dim", "batch=4", "--dim", "seq=8,16", code=2)
 
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -178,4 +164,4 @@ with tempfile.TemporaryDirectory() as scratch:
     test_lengths_of_data(data, lengths)
     test_refused()
     test_one_long_line()
-sys.exit(failures > 0)
+sys.exit(failed())

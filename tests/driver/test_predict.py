@@ -18,25 +18,17 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(5, 61))]
 PAIRS = [("w5 w6 W7", "w8"), ("w9", "w10 w11 w12 w13"), ("w60 nothing", "w20"), *((f"w{i}", f"w{i + 1} w7") for i in range(20, 55))]
 TOLERANCE = 1e-5
 skycc, data = map(os.path.abspath, sys.argv[1:3])
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
 
 
 def call(*arguments):
-    result = subprocess.run([skycc, *arguments], capture_output=True, text=True)
-    require(result.returncode == 0, arguments, result.stderr)
-    return result.stdout
+    return run(skycc, *arguments).stdout
 
 
 def refused(code, reason, *arguments):
@@ -291,7 +283,7 @@ def main():
             check()
         require(not os.listdir("temporary"), "left behind:", os.listdir("temporary"))
         os.chdir("/")
-    return bool(failures)
+    return failed()
 
 
 sys.exit(main())

@@ -16,24 +16,17 @@ import onnx
 from onnx import numpy_helper
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
 
 HEADS = {"bert": ["seqcls:3", "mlm"], "roberta": ["seqcls:3", "tokcls:4"], "distilbert": ["mlm"], "electra": ["seqcls:3", "mlm"],
          "albert": ["regression", "mlm"], "mpnet": ["qa"], "modernbert": ["seqcls:3", "mlm"],
          "deberta-v2": ["seqcls:3", "embedding:mean"], "deberta-v2-conv": ["mlm"]}
 skycc, data = sys.argv[1:3]
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
 
 
 def call(*arguments):
-    result = subprocess.run([skycc, *arguments], capture_output=True, text=True)
-    require(result.returncode == 0, *arguments, result.stderr)
+    run(skycc, *arguments)
 
 
 def outputs(model, inputs):
@@ -127,4 +120,4 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     refuse(1, "was not made by skycc import", f"{data}/bert/bert-nano-model-opset14-dyn.onnx", "--head", "mlm")
     refuse(2, "seqcls:N", "bert/encoder.onnx", "--head", "seqcls")
     refuse(1, "nowhere.onnx", "nowhere.onnx", "--head", "qa")
-sys.exit(1 if failures else 0)
+sys.exit(failed())

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
 
 try:
@@ -31,19 +32,10 @@ CLASSES = {"seqcls": "AutoModelForSequenceClassification", "regression": "AutoMo
 QUESTION = "cross-entropy:start_logits:labels+cross-entropy:end_logits:labels"
 TOLERANCE = 1e-5
 skycc, data = sys.argv[1:3]
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
 
 
 def call(*arguments):
-    result = subprocess.run([skycc, *arguments], capture_output=True, text=True)
-    require(result.returncode == 0, *arguments, result.stderr)
-    return result.stderr
+    return run(skycc, *arguments).stderr
 
 
 def outputs(model, inputs, scratch):
@@ -155,4 +147,4 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
         compare_with_library(*result)
     check_labels()
     check_refusals()
-sys.exit(1 if failures else 0)
+sys.exit(failed())

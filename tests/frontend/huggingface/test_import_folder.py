@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 
 HEADS = {"seqcls": ["--head", "seqcls:2"], "tokcls": ["--head", "tokcls:2"], "qa": ["--head", "qa"],
@@ -24,13 +25,6 @@ HEADS = {"seqcls": ["--head", "seqcls:2"], "tokcls": ["--head", "tokcls:2"], "qa
 OUTPUT, LOSS, GRADIENT = 1e-5, 1e-5, 1e-5
 SAME_CODE = {"xlm-roberta", "camembert"}  # as roberta: one head will do
 skycc, data = sys.argv[1:3]
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
 
 
 def call(*arguments):
@@ -99,4 +93,4 @@ def compare_family(name):
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(4) as pool:
     os.chdir(scratch)
     list(pool.map(compare_family, sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))))
-sys.exit(1 if failures else 0)
+sys.exit(failed())

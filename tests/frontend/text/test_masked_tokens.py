@@ -16,17 +16,11 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require  # noqa: E402
 from safetensors_files import read  # noqa: E402
 
 skycc, tokenizers = map(os.path.abspath, sys.argv[1:3])
 ROWS, LENGTH, IGNORED = 300, 40, -100
-failures = []
-
-
-def require(holds, *message):
-    if not holds:
-        failures.append(" ".join(map(str, message)))
-        print("FAILED:", failures[-1])
 
 
 def tokenize(output, *options):
@@ -92,4 +86,4 @@ with tempfile.TemporaryDirectory() as folder:
     check_family("bert", "first,second")
     check_family("roberta", "first,second")
     os.chdir("/")
-sys.exit(bool(failures))
+sys.exit(failed())
