@@ -232,9 +232,19 @@ void emit_transpose_square(Emit *emit, Ir *row, int lanes)
     for (int distance = lanes / 2; distance >= 1; distance /= 2) exchange(emit, row, lanes, distance);
 }
 
+Ir emit_least(Emit *emit, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
 Ir emit_address(Emit *emit, LLVMTypeRef type, Ir base, Ir offset)
 {
     return LLVMBuildGEP2(emit->builder, type, base, &offset, 1, "");
+}
+
+Ir emit_scratch_at(Emit *emit, size_t offset)
+{
+    return emit_address(emit, emit->i8, LLVMGetParam(emit->function, 3), emit_i64(emit, (int64_t)offset));
 }
 
 Ir emit_load(Emit *emit, LLVMTypeRef type, Ir address, Ir mask, unsigned alignment)

@@ -49,6 +49,7 @@ Ir emit_fmul(Emit *emit, Ir a, Ir b);
 Ir emit_fma(Emit *emit, Ir a, Ir b, Ir c);
 Ir emit_add(Emit *emit, Ir a, Ir b); /* i64 addresses and indices: constants folded */
 Ir emit_mul(Emit *emit, Ir a, int64_t b);
+Ir emit_least(Emit *emit, Ir a, Ir b); /* of signed integers */
 
 /* An intrinsic overloaded on `types`. */
 Ir emit_intrinsic(Emit *emit, const char *name, LLVMTypeRef *types, unsigned type_count, Ir *arguments,
@@ -63,6 +64,8 @@ void emit_transpose_square(Emit *emit, Ir *row, int lanes);
 
 /* base + offset elements of `type`. */
 Ir emit_address(Emit *emit, LLVMTypeRef type, Ir base, Ir offset);
+/* Of the SkyKernel that is being emitted, which has it as its last parameter: so many bytes into its scratch. */
+Ir emit_scratch_at(Emit *emit, size_t offset);
 Ir emit_load(Emit *emit, LLVMTypeRef type, Ir address, Ir mask, unsigned alignment); /* masked-off lanes are zero */
 void emit_store(Emit *emit, Ir value, Ir address, Ir mask, unsigned alignment);
 /* Element i of the result is at base + offset[i] elements of `type`. `mask` may be NULL. */

@@ -75,16 +75,10 @@ static Ir element_address(GemmEmitter *gemm, int number, Ir row, Ir column, Ir k
     return emit_address(emit, emit_memory_type(emit, operand->dtype), gemm->operand[number], offset);
 }
 
-static Ir scratch_at(GemmEmitter *gemm, size_t offset)
-{
-    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
-    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
-}
-
 static Ir sums_address(GemmEmitter *gemm, Ir begin, Ir column)
 {
     const GemmPlan *plan = gemm->plan;
-    if (!plan->sums_in_place) return scratch_at(gemm, plan->b_bytes + plan->a_bytes);
+    if (!plan->sums_in_place) return emit_scratch_at(gemm->emit, plan->b_bytes + plan->a_bytes);
     int c = kernel_instruction(gemm->kernel, (Register)(plan->match.sum + 1))->operand;
     return element_address(gemm, c, begin, column, NULL);
 }
@@ -104,13 +98,13 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
     Ir source = element_address(gemm, plan->match.b, NULL, column, k), b = source;
     if (plan->b != GEMM_B_DIRECT) {
         PanelShape shape = {panel->vectors, panel->tail, panel->depth};
-        b = scratch_at(gemm, 0);
+        b = emit_scratch_at(gemm->emit, 0);
         if (!plan->packs_b_in_tile) gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
     arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);
     arguments[PANEL_A] =
-        plan->pack_a ? scratch_at(gemm, plan->b_bytes) : element_address(gemm, plan->match.a, NULL, NULL, k);
+        plan->pack_a ? emit_scratch_at(gemm->emit, plan->b_bytes) : element_address(gemm, plan->match.a, NULL, NULL, k);
     arguments[PANEL_A_SOURCE] = element_address(gemm, plan->match.a, begin, NULL, k);
     arguments[PANEL_B] = b;
     arguments[PANEL_SOURCE] = source;
@@ -135,7 +129,8 @@ static void emit_block(GemmEmitter *gemm, int position, Ir k)
     if (plan->pack_a) {
         Ir rows = LLVMBuildSub(builder, gemm->row_end, unit_begin(gemm), "");
         gemm_pack_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
-                    element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k), scratch_at(gemm, plan->b_bytes));
+                    element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k),
+                    emit_scratch_at(gemm->emit, plan->b_bytes));
     }
     if (gemm->function[position][0]) {
         Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));

@@ -87,13 +87,7 @@ static void choose_depth(GemmPlan *plan, bool by_columns)
 
 static void choose_units(GemmPlan *plan, const Kernel *kernel)
 {
-    units_init(&plan->units);
-    int64_t batches = 1;
-    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
-        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
-        units_add(&plan->units, axis, kernel->extent[axis], 1);
-        batches *= kernel->extent[axis];
-    }
+    int64_t batches = units_init_batches(&plan->units, kernel, &plan->match);
     plan->panel_columns = (int64_t)plan->vectors * plan->lanes;
     int64_t panels = (plan->columns + plan->panel_columns - 1) / plan->panel_columns, per_unit = 1, chunks;
     if (plan->pack_a) {

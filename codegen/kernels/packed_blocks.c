@@ -282,3 +282,17 @@ LLVMValueRef packed_emit_pack(Emit *emit, const Kernel *kernel, const KernelGemm
     LLVMBuildRetVoid(emit->builder);
     return function;
 }
+
+Ir packed_factor_address(Emit *emit, const Kernel *kernel, int number, Ir base, const Ir *index, int moving_axis,
+                         Ir position, Ir k)
+{
+    const KernelOperand *operand = &kernel->operands[number];
+    int inner = kernel->axis_count - 1;
+    Ir offset = emit_mul(emit, k, operand->stride[inner]);
+    for (int axis = 0; axis < inner; axis++) {
+        if (!operand->stride[axis]) continue;
+        Ir at = axis == moving_axis ? position : index[axis];
+        offset = emit_add(emit, offset, emit_mul(emit, at, operand->stride[axis]));
+    }
+    return emit_address(emit, emit->f32, base, offset);
+}

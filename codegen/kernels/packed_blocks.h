@@ -32,4 +32,9 @@ LLVMValueRef packed_emit_pack(Emit *emit, const Kernel *kernel, const KernelGemm
                               bool is_b, const char *name);
 LLVMTypeRef packed_pack_type(Emit *emit);
 
+/* Operand `number`'s element, `base` being its first, at the unit's indices, but at `position` of the axis that moves
+ * (-1: none does) and at k of the innermost one. */
+Ir packed_factor_address(Emit *emit, const Kernel *kernel, int number, Ir base, const Ir *index, int moving_axis,
+                         Ir position, Ir k);
+
 #endif

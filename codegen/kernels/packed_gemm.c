@@ -19,17 +19,12 @@ typedef struct PackedEmitter {
     Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
 } PackedEmitter;
 
-static Ir least(Emit *emit, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
-}
-
 /* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it. */
 static Ir unit_end(PackedEmitter *gemm, int axis, int64_t step, int64_t extent)
 {
     Emit *emit = gemm->emit;
     Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
-    return least(emit, end, emit_i64(emit, extent));
+    return emit_least(emit, end, emit_i64(emit, extent));
 }
 
 static void emit_parts(PackedEmitter *gemm, const char *symbol)
@@ -50,25 +45,10 @@ static void emit_parts(PackedEmitter *gemm, const char *symbol)
     if (rest) gemm->ragged = packed_emit_panel(gemm->emit, gemm->kernel, plan, vectors, tail, name);
 }
 
-/* The factor's element at the unit's batch indices and the given row or column and k. */
 static Ir factor_address(PackedEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
 {
-    Emit *emit = gemm->emit;
-    const KernelOperand *operand = &gemm->kernel->operands[number];
-    int inner = gemm->kernel->axis_count - 1;
-    Ir offset = emit_mul(emit, k, operand->stride[inner]);
-    for (int axis = 0; axis < inner; axis++) {
-        if (!operand->stride[axis]) continue;
-        Ir index = axis == moving_axis ? position : gemm->index[axis];
-        offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
-    }
-    return emit_address(emit, emit->f32, gemm->operand[number], offset);
-}
-
-static Ir scratch_at(PackedEmitter *gemm, size_t offset)
-{
-    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
-    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
+    return packed_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
+                                 position, k);
 }
 
 static void call(PackedEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
@@ -106,7 +86,7 @@ static void emit_panel_call(PackedEmitter *gemm, LLVMValueRef panel, Ir column, 
 {
     Emit *emit = gemm->emit;
     const PackedPlan *plan = gemm->plan;
-    Ir packed = scratch_at(gemm, plan->a_bytes);
+    Ir packed = emit_scratch_at(gemm->emit, plan->a_bytes);
     int axis = plan->match.column_axis;
     Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
     emit_pack_call(gemm, gemm->pack_b, source, packed, columns);
@@ -114,10 +94,11 @@ static void emit_panel_call(PackedEmitter *gemm, LLVMValueRef panel, Ir column, 
     Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
     Ir arguments[PACKED_BATCH + KERNEL_MAX_AXES];
     arguments[PACKED_OPERANDS] = LLVMGetParam(emit->function, 0);
-    arguments[PACKED_A] = scratch_at(gemm, 0);
+    arguments[PACKED_A] = emit_scratch_at(gemm->emit, 0);
     arguments[PACKED_B] = packed;
-    arguments[PACKED_SUMS] = emit_address(emit, emit->i8, scratch_at(gemm, plan->a_bytes + plan->b_bytes), kept);
-    arguments[PACKED_TILE] = scratch_at(gemm, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
+    arguments[PACKED_SUMS] =
+        emit_address(emit, emit->i8, emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes), kept);
+    arguments[PACKED_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
     Ir next_k = emit_add(emit, gemm->k, emit_i64(emit, plan->depth_block));
     Ir next = emit_add(emit, column, emit_i64(emit, packed_panel_columns(plan)));
     Ir same = LLVMBuildICmp(emit->builder, LLVMIntSLT, next, gemm->columns_end, "");
@@ -147,7 +128,7 @@ static void emit_panels(PackedEmitter *gemm)
     gemm->columns_end = end;
     if (gemm->panel) {
         EmitLoop loop;
-        emit_loop_begin(emit, &loop, first, least(emit, end, emit_i64(emit, whole)), width, 0, NULL);
+        emit_loop_begin(emit, &loop, first, emit_least(emit, end, emit_i64(emit, whole)), width, 0, NULL);
         emit_panel_call(gemm, gemm->panel, loop.index, emit_i64(emit, width));
         emit_loop_end(emit, &loop, NULL);
     }
@@ -172,12 +153,12 @@ static void emit_unit(PackedEmitter *gemm)
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;
     Ir left = LLVMBuildSub(emit->builder, depth, loop.index, "");
-    gemm->depth = least(emit, left, emit_i64(emit, plan->depth_block));
+    gemm->depth = emit_least(emit, left, emit_i64(emit, plan->depth_block));
     gemm->first = LLVMBuildICmp(emit->builder, LLVMIntEQ, loop.index, emit_i64(emit, 0), "");
     gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
     Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
     Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
-    emit_pack_call(gemm, gemm->pack_a, source, scratch_at(gemm, 0), unit_rows);
+    emit_pack_call(gemm, gemm->pack_a, source, emit_scratch_at(gemm->emit, 0), unit_rows);
     emit_panels(gemm);
     emit_loop_end(emit, &loop, NULL);
 }

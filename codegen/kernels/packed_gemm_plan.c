@@ -28,13 +28,7 @@ static void choose_blocks(PackedPlan *plan, const Target *target)
 
 static void choose_units(PackedPlan *plan, const Kernel *kernel)
 {
-    units_init(&plan->units);
-    int64_t batches = 1, width = packed_panel_columns(plan);
-    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
-        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
-        units_add(&plan->units, axis, kernel->extent[axis], 1);
-        batches *= kernel->extent[axis];
-    }
+    int64_t batches = units_init_batches(&plan->units, kernel, &plan->match), width = packed_panel_columns(plan);
     int64_t panels = divide_up(plan->columns, width), pieces = 1;
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     int64_t least = plan->parts > 1 ? PACKED_LEAST_PANELS_SPLIT : PACKED_LEAST_PANELS;

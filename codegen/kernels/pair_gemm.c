@@ -16,11 +16,6 @@ typedef struct PairEmitter {
     Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
 } PairEmitter;
 
-static Ir least(Emit *emit, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
-}
-
 static Ir most(Emit *emit, Ir a, Ir b)
 {
     return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSGT, a, b, ""), a, b, "");
@@ -53,25 +48,10 @@ static void emit_parts(PairEmitter *gemm, const char *symbol)
     if (rest) gemm->ragged = pair_emit_panel(emit, gemm->kernel, plan, gemm->pack_b, vectors, tail, name);
 }
 
-/* The factor's element at the unit's batch indices and the given row or column and k. */
 static Ir factor_address(PairEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
 {
-    Emit *emit = gemm->emit;
-    const KernelOperand *operand = &gemm->kernel->operands[number];
-    int inner = gemm->kernel->axis_count - 1;
-    Ir offset = emit_mul(emit, k, operand->stride[inner]);
-    for (int axis = 0; axis < inner; axis++) {
-        if (!operand->stride[axis]) continue;
-        Ir index = axis == moving_axis ? position : gemm->index[axis];
-        offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
-    }
-    return emit_address(emit, emit->f32, gemm->operand[number], offset);
-}
-
-static Ir scratch_at(PairEmitter *gemm, size_t offset)
-{
-    Ir scratch = LLVMGetParam(gemm->emit->function, 3);
-    return emit_address(gemm->emit, gemm->emit->i8, scratch, emit_i64(gemm->emit, (int64_t)offset));
+    return packed_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
+                                 position, k);
 }
 
 static void call(PairEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
@@ -96,8 +76,8 @@ static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
     Ir width = emit_i64(emit, pair_panel_columns(plan)), next = emit_add(emit, column, width);
     next = LLVMBuildSelect(builder, more_k, column, next, "");
     Ir exists = LLVMBuildICmp(builder, LLVMIntSLT, next, gemm->columns_end, "");
-    Ir extent = least(emit, width, LLVMBuildSub(builder, gemm->columns_end, next, ""));
-    Ir next_depth = least(emit, block, LLVMBuildSub(builder, depth, next_k, ""));
+    Ir extent = emit_least(emit, width, LLVMBuildSub(builder, gemm->columns_end, next, ""));
+    Ir next_depth = emit_least(emit, block, LLVMBuildSub(builder, depth, next_k, ""));
     arguments[PAIR_NEXT_SOURCE] = factor_address(gemm, plan->match.b, plan->match.column_axis, next, next_k);
     arguments[PAIR_NEXT_EXTENT] = LLVMBuildSelect(builder, exists, extent, zero, "");
     arguments[PAIR_NEXT_DEPTH] = LLVMBuildSelect(builder, exists, next_depth, zero, "");
@@ -128,17 +108,17 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     const PairPlan *plan = gemm->plan;
     Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
     arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, 0);
-    arguments[PAIR_A] = emit_address(emit, emit->i8, scratch_at(gemm, 0), emit_mul(emit, k, 2));
+    arguments[PAIR_A] = emit_address(emit, emit->i8, emit_scratch_at(gemm->emit, 0), emit_mul(emit, k, 2));
     arguments[PAIR_B] = buffer(gemm, 0);
     arguments[PAIR_NEXT_B] = buffer(gemm, 1);
-    arguments[PAIR_SUMS] = scratch_at(gemm, plan->a_bytes + 2 * plan->b_bytes);
-    arguments[PAIR_TILE] = scratch_at(gemm, plan->a_bytes + 2 * plan->b_bytes + plan->sum_bytes);
+    arguments[PAIR_SUMS] = emit_scratch_at(gemm->emit, plan->a_bytes + 2 * plan->b_bytes);
+    arguments[PAIR_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + 2 * plan->b_bytes + plan->sum_bytes);
     set_next(gemm, column, k, arguments);
     arguments[PAIR_BEGIN] = gemm->begin;
     arguments[PAIR_END] = gemm->end;
     arguments[PAIR_COLUMN] = column;
     Ir left = LLVMBuildSub(builder, emit_i64(emit, plan->depth), k, ""), block = emit_i64(emit, plan->depth_block);
-    Ir more = emit_add(emit, least(emit, left, block), emit_i64(emit, PACKED_STEP - 1));
+    Ir more = emit_add(emit, emit_least(emit, left, block), emit_i64(emit, PACKED_STEP - 1));
     arguments[PAIR_STEPS] = LLVMBuildUDiv(builder, more, emit_i64(emit, PACKED_STEP), "");
     arguments[PAIR_FIRST] = LLVMBuildICmp(builder, LLVMIntEQ, k, emit_i64(emit, 0), "");
     arguments[PAIR_LAST] = LLVMBuildICmp(builder, LLVMIntSLE, left, block, "");
@@ -157,13 +137,14 @@ static void emit_units(PairEmitter *gemm)
     Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
     Ir rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
     Ir row_count = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
-    call(gemm, packed_pack_type(emit), gemm->pack_a, (Ir[]){rows, scratch_at(gemm, 0), row_count, depth}, 4);
+    call(gemm, packed_pack_type(emit), gemm->pack_a, (Ir[]){rows, emit_scratch_at(gemm->emit, 0), row_count, depth}, 4);
     for (int i = 0; i < 2; i++)
-        emit_store(emit, scratch_at(gemm, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL, 8);
+        emit_store(emit, emit_scratch_at(gemm->emit, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL,
+                   8);
     Ir columns = factor_address(gemm, plan->match.b, plan->match.column_axis, gemm->columns_begin, zero);
     Ir extent = LLVMBuildSub(emit->builder, gemm->columns_end, gemm->columns_begin, "");
-    extent = least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
-    Ir first_depth = least(emit, depth, emit_i64(emit, plan->depth_block));
+    extent = emit_least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
+    Ir first_depth = emit_least(emit, depth, emit_i64(emit, plan->depth_block));
     call(gemm, packed_pack_type(emit), gemm->pack_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
     EmitLoop panels, blocks;
     emit_loop_begin(emit, &panels, gemm->columns_begin, gemm->columns_end, pair_panel_columns(plan), 0, NULL);
@@ -188,9 +169,9 @@ static void emit_runs(PairEmitter *gemm)
                     1, 0, NULL);
     Ir first = emit_mul(emit, runs.index, columns->count), rest = runs.index;
     Ir from = LLVMBuildSub(builder, most(emit, begin, first), first, "");
-    Ir to = least(emit, LLVMBuildSub(builder, end, first, ""), per_run);
+    Ir to = emit_least(emit, LLVMBuildSub(builder, end, first, ""), per_run);
     gemm->columns_begin = emit_mul(emit, from, columns->step);
-    gemm->columns_end = least(emit, emit_mul(emit, to, columns->step), emit_i64(emit, plan->columns));
+    gemm->columns_end = emit_least(emit, emit_mul(emit, to, columns->step), emit_i64(emit, plan->columns));
     for (int i = units->axis_count - 2; i >= 0; i--) {
         const UnitAxis *axis = &units->axes[i];
         Ir count = emit_i64(emit, axis->count);
@@ -198,7 +179,8 @@ static void emit_runs(PairEmitter *gemm)
         rest = LLVMBuildUDiv(builder, rest, count, "");
     }
     gemm->begin = gemm->index[plan->match.row_axis];
-    gemm->end = least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), emit_i64(emit, plan->rows));
+    gemm->end =
+        emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), emit_i64(emit, plan->rows));
     emit_units(gemm);
     emit_loop_end(emit, &runs, NULL);
 }

@@ -26,13 +26,7 @@ static void choose_blocks(PairPlan *plan)
 
 static void choose_units(PairPlan *plan, const Kernel *kernel)
 {
-    units_init(&plan->units);
-    int64_t batches = 1, width = pair_panel_columns(plan);
-    for (int axis = 0; axis < kernel->axis_count - 1; axis++) {
-        if (axis == plan->match.row_axis || axis == plan->match.column_axis) continue;
-        units_add(&plan->units, axis, kernel->extent[axis], 1);
-        batches *= kernel->extent[axis];
-    }
+    int64_t batches = units_init_batches(&plan->units, kernel, &plan->match), width = pair_panel_columns(plan);
     int64_t panels = divide_up(plan->columns, width), pieces = 1;
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     while (chunks * pieces < PAIR_WANTED_UNITS && panels / (pieces * 2) >= PAIR_LEAST_PANELS) pieces *= 2;

@@ -9,6 +9,14 @@ void units_add(Units *units, int axis, int64_t extent, int64_t step)
     units->total *= count;
 }
 
+int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm *match)
+{
+    units_init(units);
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++)
+        if (axis != match->row_axis && axis != match->column_axis) units_add(units, axis, kernel->extent[axis], 1);
+    return units->total;
+}
+
 void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES])
 {
     LLVMBuilderRef builder = emit->builder;

@@ -19,6 +19,8 @@ typedef struct Units {
 } Units;
 
 void units_init(Units *units);
+/* With a unit for every matrix of a batch of matrix products, whose number it returns. */
+int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm *match);
 void units_add(Units *units, int axis, int64_t extent, int64_t step);
 
 /* Emits the loop over units begin ... end - 1, from the parameters of a SkyKernel, and sets index[axis] of every unit
