@@ -302,7 +302,7 @@ static bool read_named_id(TokenReader *r, json_t *object, const char *place, con
 static bool read_processing(TokenReader *r, json_t *object, const char *place, bool roberta)
 {
     TokenFrame *frames = r->pipeline->frames;
-    int32_t start, end;
+    int32_t start = 0, end = 0;
     if (!reader_check_members(r, object, place, "type sep cls trim_offsets add_prefix_space") ||
         !read_named_id(r, object, place, "cls", &start) || !read_named_id(r, object, place, "sep", &end))
         return false;

@@ -86,7 +86,7 @@ static double seconds_a_row(const Case *made, const int *sets, int count)
 static double least(const Case *made, int left, int *sets, int count)
 {
     double best = INFINITY;
-    if (!left) return seconds_a_row(made, sets, count);
+    if (!left || count == SITES) return seconds_a_row(made, sets, count);
     for (int set = left; set; set = (set - 1) & left) {
         if (!(set & left & -left)) continue;
         sets[count] = set;
