@@ -17,6 +17,15 @@ int federation_find_site(const Federation *federation, const char *name)
     return -1;
 }
 
+bool federation_settle_overlap(Federation *federation, Diagnostics *diagnostics)
+{
+    if (federation->overlap == FEDERATION_OVERLAP_ALL) federation->overlap = federation->local_steps;
+    return federation->overlap <= federation->local_steps ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, "overlap: all takes as many as there are",
+                             "overlap: %lld is more than the %lld local steps between two meetings",
+                             (long long)federation->overlap, (long long)federation->local_steps);
+}
+
 /* JSON's strings and numbers are YAML's, too. */
 static void print_text(Buffer *text, const char *key, const char *value)
 {
@@ -50,6 +59,7 @@ static void print_rules(const Federation *federation, Buffer *text)
     buffer_print(text, "}\naggregate: %s\nmin_sites: %d\n", federation->secure ? "secure" : "plain", federation->least);
     print_number(text, "round_timeout", federation->round_timeout_s);
     buffer_print(text, "s\nfragments: %lld\n", (long long)federation->fragments);
+    if (federation->overlap) buffer_print(text, "overlap: %lld\n", (long long)federation->overlap);
     if (federation->deadline_s > 0) {
         print_number(text, "deadline", federation->deadline_s);
         buffer_print(text, "s\n");

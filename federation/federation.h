@@ -12,6 +12,7 @@
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
+ *     overlap: 10                    # steps of the next round that are made while one is met; or all
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
@@ -68,6 +69,7 @@ typedef struct Federation {
     int least; /* sites of a sum: the greater of threshold and min_sites */
     double round_timeout_s;
     double deadline_s; /* after which a site meets with the steps that it has made; 0: it makes all */
+    int64_t overlap;   /* steps that a site makes while a round is met; FEDERATION_OVERLAP_ALL until it is known; 0 */
     int64_t fragments;
     Codec codec;         /* of updates; CODEC_NONE where they are secure */
     size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */
@@ -77,11 +79,12 @@ typedef struct Federation {
     FederationCompiled compiled;
 } Federation;
 
-enum { FEDERATION_STEPS_AUTO = -1 };
+enum { FEDERATION_STEPS_AUTO = -1, FEDERATION_OVERLAP_ALL = -1 };
 
 /* What a command line says instead of the file; 0 and false: nothing. */
 typedef struct FederationWishes {
     int64_t rounds, local_steps; /* FEDERATION_STEPS_AUTO: auto */
+    int64_t overlap;             /* FEDERATION_OVERLAP_ALL: all */
     double clip_update;
     FederationPrivacy privacy;
     bool hide_metrics;
@@ -99,6 +102,8 @@ void federation_free(Federation *federation);
 void federation_print(const Federation *federation, Buffer *text);
 /* Of everything that all parties must agree on: the rules, the sites, and what `extend` hashes of the model. */
 Hash federation_hash(const Federation *federation, Hash model);
+/* The overlap, once local_steps are known: all of them, or as many as there are at most. */
+bool federation_settle_overlap(Federation *federation, Diagnostics *diagnostics);
 /* What joins two sites, or a site and the coordinator (number site_count); NULL: nothing that is given. */
 const LinkRate *federation_link(const Federation *federation, int from, int to);
 /* That every site has one with the coordinator; `what` needs them. */

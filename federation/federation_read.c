@@ -222,6 +222,7 @@ enum {
     MIN_SITES,
     ROUND_TIMEOUT,
     DEADLINE,
+    OVERLAP,
     FRAGMENTS,
     CODEC,
     CLIP_UPDATE,
@@ -264,6 +265,18 @@ static bool read_steps(Reader *reader, YamlNode *node)
     return read_integer(reader, node, NULL, "local_steps", MOST_COUNT, &reader->federation->local_steps);
 }
 
+static bool read_overlap(Reader *reader, YamlNode *node)
+{
+    const char *text;
+    if (!node) return true;
+    if (node->type == YAML_SCALAR_NODE && yaml_text(&reader->yaml, node, NULL, "overlap", &text) &&
+        strcmp(text, "all") == 0) {
+        reader->federation->overlap = FEDERATION_OVERLAP_ALL;
+        return true;
+    }
+    return read_integer(reader, node, NULL, "overlap", MOST_COUNT, &reader->federation->overlap);
+}
+
 static bool read_codec(Reader *reader, YamlNode *node)
 {
     const char *text;
@@ -278,6 +291,7 @@ static void take_wishes(Federation *federation, const FederationWishes *wishes)
 {
     if (wishes->rounds) federation->rounds = wishes->rounds;
     if (wishes->local_steps) federation->local_steps = wishes->local_steps;
+    if (wishes->overlap) federation->overlap = wishes->overlap;
     if (wishes->clip_update > 0) federation->clip_update = wishes->clip_update;
     if (wishes->privacy.clip > 0) federation->privacy = wishes->privacy;
     federation->hide_metrics |= wishes->hide_metrics;
@@ -296,12 +310,18 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_seconds(reader, members[ROUND_TIMEOUT].value, "round_timeout", &federation->round_timeout_s);
     ok &= read_seconds(reader, members[DEADLINE].value, "deadline", &federation->deadline_s);
     ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
+    ok &= read_overlap(reader, members[OVERLAP].value);
     ok &= read_codec(reader, members[CODEC].value);
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
     ok &= federation_read_links(federation, &reader->yaml, members[DEFAULT_LINK].value, members[LINKS].value);
     take_wishes(federation, reader->wishes);
+    if (ok && federation->overlap && federation->deadline_s > 0)
+        ok =
+            yaml_error(&reader->yaml, members[DEADLINE].value, NULL, "leave one of them out",
+                       "with overlap a round's result is taken a number of steps later, which a deadline would change");
+    if (ok && federation->local_steps > 0) ok = federation_settle_overlap(federation, reader->yaml.diagnostics);
     if (ok && federation->privacy.clip > 0 && !federation->secure)
         ok = yaml_error(&reader->yaml, members[DP].value ? members[DP].value : members[AGGREGATE].value, "dp",
                         "aggregate: secure adds it up unseen",
@@ -371,6 +391,7 @@ static bool read_all(Reader *reader)
                                    [MIN_SITES] = {"min_sites", false, NULL},
                                    [ROUND_TIMEOUT] = {"round_timeout", false, NULL},
                                    [DEADLINE] = {"deadline", false, NULL},
+                                   [OVERLAP] = {"overlap", false, NULL},
                                    [FRAGMENTS] = {"fragments", false, NULL},
                                    [CODEC] = {"codec", false, NULL},
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},

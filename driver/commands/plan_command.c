@@ -114,9 +114,9 @@ int plan_command(const Options *options, Diagnostics *diagnostics)
 {
     PlannedModel planned = {0};
     if (options->federation) return plan_federation(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
-    if (options->simulation.sites || options->federation_wishes.local_steps)
+    if (options->simulation.sites || options->federation_wishes.local_steps || options->federation_wishes.overlap)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "--simulate-sites and --local-steps need --federation"),
+                                 "--simulate-sites, --local-steps and --overlap need --federation"),
                EXIT_USAGE;
     bool ok = check(options, diagnostics) && make_plan(options, &planned, diagnostics);
     planned_model_free(&planned);

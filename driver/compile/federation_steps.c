@@ -42,6 +42,8 @@ MeetingRules federation_meeting_rules(const Federation *federation, int64_t elem
                           .elements = elements,
                           .states = states,
                           .fragments = federation->fragments,
+                          .overlap =
+                              federation->overlap == FEDERATION_OVERLAP_ALL ? MEETING_OVERLAP_ALL : federation->overlap,
                           .coordinator_Bps = federation->coordinator_Bps,
                           .costs = meeting_costs_default};
     rules.costs.word_bytes[0] = (double)codec_row_bytes(federation->codec, CODEC_TILE) / CODEC_TILE;
@@ -66,16 +68,22 @@ static const char *reason(Federation *federation, const MeetingRules *rules, con
 {
     int slowest = round_slowest(rules, replicas, steps);
     const Replica *replica = &replicas[slowest];
+    int64_t overlap = meeting_overlap(rules, steps);
+    const char *meanwhile =
+        overlap
+            ? arena_format(&federation->arena, "; meanwhile %lld steps of the next round are made", (long long)overlap)
+            : "";
     return arena_format(&federation->arena,
                         "%lld is the fewest with at most %g%% of the time on meeting (%.2g%%): at %s, which rounds "
                         "wait for, a step is planned "
                         "to take %.3g s and a meeting %.3g s, with %.3g MB up and %.3g MB down over %g ms and %.4g "
                         "MB/s; phases and the "
-                        "coordinator take all of them %.3g s more",
+                        "coordinator take all of them %.3g s more%s",
                         (long long)steps, 100 * MEETING_SHARE, 100 * round_meeting_share(rules, replicas, steps),
                         federation->sites[slowest].name, replica->step_s, meeting_own_s(rules, replica),
                         (double)meeting_bytes_up(rules) / 1e6, (double)meeting_bytes_down(rules) / 1e6,
-                        replica->latency_s * 1e3, replica->bandwidth_Bps / 1e6, meeting_common_s(rules, replicas));
+                        replica->latency_s * 1e3, replica->bandwidth_Bps / 1e6, meeting_common_s(rules, replicas),
+                        meanwhile);
 }
 
 bool federation_settle_steps(Federation *federation, int64_t elements, const char *directory, Diagnostics *diagnostics)
@@ -93,6 +101,7 @@ bool federation_settle_steps(Federation *federation, int64_t elements, const cha
         if (federation->local_steps == MOST_LOCAL_STEPS)
             ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give a number",
                                    "no number of local steps leaves 95%% of the time for training");
+        ok = ok && federation_settle_overlap(federation, diagnostics);
     }
     arena_free(&scratch);
     return ok;

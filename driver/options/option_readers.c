@@ -133,6 +133,13 @@ bool read_local_steps(const OptionValue *value)
     return strcmp(value->text, "auto") == 0 || option_read_integer(value, steps);
 }
 
+bool read_overlap(const OptionValue *value)
+{
+    int64_t *overlap = &((Options *)value->values)->federation_wishes.overlap;
+    *overlap = FEDERATION_OVERLAP_ALL;
+    return strcmp(value->text, "all") == 0 || option_read_integer(value, overlap);
+}
+
 bool read_privacy(const OptionValue *value)
 {
     static const char wanted[] = "for instance clip=1,noise=1.1, or with delta=1e-5 behind it";

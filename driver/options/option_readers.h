@@ -9,6 +9,7 @@ bool read_dimension(const OptionValue *value);      /* NAME=VALUE */
 bool read_dropout(const OptionValue *value);        /* off or a ratio */
 bool read_microbatches(const OptionValue *value);   /* a number or auto */
 bool read_local_steps(const OptionValue *value);    /* the same */
+bool read_overlap(const OptionValue *value);        /* a number or all */
 bool read_privacy(const OptionValue *value);        /* clip=C,noise=SIGMA,delta=D */
 bool read_codec(const OptionValue *value);          /* lossless, a codec, or auto: and one */
 bool read_freeze(const OptionValue *value);         /* a pattern of parameter names */

@@ -204,6 +204,14 @@ static const Option rows[] = {
          "most 5% of the time on meeting, as the steps of the sites are planned and by the links that "
          "_federation.yaml_ gives. What was decided, and why, is printed and kept in the _federation.yaml_ of every "
          "site."},
+    {"overlap", 0, "N|all", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.overlap),
+     .choices = OPTION_WORDS("all"), .read = read_overlap,
+     .help = "steps that a site makes while a round is met, before it takes the result",
+     .detail =
+         "Whatever _federation.yaml_ says, a site goes on with the first _N_ steps of its next round, or with all of "
+         "them, "
+         "while its update and the model cross, and takes the result behind them: on top of what they made, and always "
+         "behind the same step, whenever it arrives."},
     {"clip-update", 0, "C", FEDERATE, OPTION_NUMBER, 1e-30, 1e30, FIELD(federation_wishes.clip_update),
      .help = "the largest norm of a site's update, whatever federation.yaml says"},
     {"dp", 0, "clip=C,noise=SIGMA", FEDERATE, OPTION_TEXT, .read = read_privacy,

@@ -7,24 +7,12 @@
 #include <unistd.h>
 
 #include "federation/aggregate/fixed_point.h"
+#include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
 #include "federation/outer/privacy.h"
 #include "runtime/storage/checkpoint_directory.h"
 
 enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000 };
-
-static void say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const Member *member, const char *format, ...)
-{
-    const Federation *federation = &member->federation;
-    char text[512];
-    va_list arguments;
-    if (member->options->quiet) return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
-}
 
 /* ---- Opening ---- */
 
@@ -65,11 +53,37 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
     bool said = false;
     while ((lock = checkpoint_lock(directory, "steps", &member->steps_lock, diagnostics)) == CHECKPOINT_LOCK_HELD &&
            !*member->ended) {
-        if (!said) say(member, "waiting for stage programs that were started before and still write to %s", directory);
+        if (!said)
+            member_say(member, "waiting for stage programs that were started before and still write to %s", directory);
         said = true;
         usleep(1000 * LONGEST_PAUSE_MS / 10);
     }
     return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
+}
+
+static const char *end_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/end.safetensors", member->options->checkpoint);
+}
+
+/* Where a round ended whose result was not taken yet, if that is known. */
+static bool open_end(Member *member, Diagnostics *diagnostics)
+{
+    GlobalModel end;
+    const char *path = end_path(member);
+    member->end_round = -1;
+    file_remove_unfinished(path);
+    if (access(path, F_OK) != 0) return true;
+    bool ok = own_model_open(&end, &member->federation.compiled, path, diagnostics);
+    if (ok) member->end_round = end.round;
+    if (ok) member->end_step = end.step;
+    global_model_free(&end);
+    return ok;
+}
+
+static bool has_end(const Member *member)
+{
+    return member->federation.overlap > 0 && member->end_round == member->start.round;
 }
 
 static bool is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
@@ -109,6 +123,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     tied_names_read(&member->tied, &member->start);
     if (began && is_coded(member) && !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
         return false;
+    if (federation->overlap && !open_end(member, diagnostics)) return false;
     return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
 }
 
@@ -148,7 +163,8 @@ static bool ask_once(Member *member, const Request *request, Buffer *bytes, Repl
               reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
     buffer_free(&message);
     if (!ok && !*member->ended && !member->told_waiting)
-        say(member, "no reply from the coordinator at %s: asking until there is one", member->federation.address);
+        member_say(member, "no reply from the coordinator at %s: asking until there is one",
+                   member->federation.address);
     member->told_waiting = !ok;
     return ok;
 }
@@ -226,6 +242,17 @@ static bool begin_feedback(Member *member, Diagnostics *diagnostics)
            feedback_open(&member->feedback, &member->federation, path, diagnostics);
 }
 
+/* member->start is the model, and the checkpoint has made steps since the end of the round that led to it. */
+static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnostics *diagnostics)
+{
+    GlobalModel end;
+    bool ok = own_model_open(&end, &member->federation.compiled, end_path(member), diagnostics) &&
+              late_result_take(member->options->checkpoint, step, &member->federation, &member->start, &end, part,
+                               &member->tied, diagnostics);
+    global_model_free(&end);
+    return ok;
+}
+
 /* Takes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it: the
  * fragment that met, or where rounds were missed all of it. */
 static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
@@ -241,8 +268,11 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
         part = (FragmentRange){0, start->elements};
         if (!fetch(member, part, start->values, &round, diagnostics)) return false;
     }
+    bool is_late = has_end(member) && step > member->end_step && round == start->round + 1;
     member->current = start->round = round;
-    start->step = step < 0 ? 0 : step;
+    start->step = step < 0 ? 0 : is_late ? member->end_step : step;
+    if (is_late)
+        return take_late(member, step, part, diagnostics) && global_model_write(start, member->start_path, diagnostics);
     if (step < 0) /* in this order: by the model, checkpoints are known to be this federation's */
         return (!is_coded(member) || begin_feedback(member, diagnostics)) &&
                global_model_write(start, member->start_path, diagnostics) &&
@@ -301,6 +331,20 @@ static FragmentRange part_of(const Member *member)
     return global_model_part(&member->start, member->start.round, (size_t)member->federation.fragments);
 }
 
+/* The parameters where the round's local steps ended. */
+static bool read_end(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const char *checkpoint = member->options->checkpoint;
+    GlobalModel end;
+    if (!has_end(member))
+        return site_checkpoint_read(checkpoint, step, federation, &member->start, values, diagnostics);
+    bool ok = own_model_open(&end, &federation->compiled, end_path(member), diagnostics);
+    if (ok) memcpy(values, end.values, end.elements * sizeof *values);
+    global_model_free(&end);
+    return ok;
+}
+
 /* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The same
  * for the same checkpoint, whenever it is made. */
 static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
@@ -308,7 +352,7 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
     const Federation *federation = &member->federation;
     const GlobalModel *start = &member->start;
     FragmentRange part = part_of(member);
-    if (!site_checkpoint_read(member->options->checkpoint, step, federation, start, values, diagnostics)) return false;
+    if (!read_end(member, step, values, diagnostics)) return false;
     for (size_t i = part.first; i < part.end; i++) values[i] = start->values[i] - values[i];
     if (is_coded(member))
         return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
@@ -358,7 +402,7 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
                                      "compile all sites and the coordinator together", "the coordinator %s",
                                      meeting->problem.text);
         if (meeting->problem.text && meeting->problem.text != said)
-            say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
+            member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
         said = meeting->problem.text;
         if (state == MEETING_GOES_ON) pause = FIRST_PAUSE_MS;
         if (state == MEETING_WAITS) pause_before(&pause);
@@ -376,7 +420,7 @@ static bool join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     member->counted = meeting.counted;
     meeting_close(&meeting);
     free(values);
-    if (ok && !in) say(member, "round %" PRId64 " ended without this site", round);
+    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round);
     return ok;
 }
 
@@ -396,48 +440,7 @@ static bool keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics
     return ok;
 }
 
-/* ---- Local steps ---- */
-
-/* With a deadline, local steps may end before all are made; then it is noted which was the last, so that a site that is
- * started again does not make others and have another update. */
-static const char *note_path(Member *member)
-{
-    return arena_format(&member->arena, "%s/last-step", member->options->checkpoint);
-}
-
-static bool steps_are_made(Member *member, int64_t step, int64_t until)
-{
-    int64_t round = -1, last = -1;
-    if (step >= until) return true;
-    if (!(member->federation.deadline_s > 0)) return false;
-    FILE *note = fopen(note_path(member), "re");
-    bool is_noted = note && fscanf(note, "%" SCNd64 " %" SCNd64, &round, &last) == 2;
-    if (note) fclose(note);
-    return is_noted && round == member->start.round && last == step;
-}
-
-/* Trains up to the step, or to the deadline, and one step at least. *step becomes that of the newest checkpoint. */
-static int train(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics)
-{
-    double deadline = member->federation.deadline_s;
-    const char *checkpoint = member->options->checkpoint;
-    Buffer note = {0};
-    int code = member_train(member, until, deadline, diagnostics);
-    *step = checkpoint_newest(checkpoint, INT64_MAX);
-    if (code == EXIT_OK && deadline > 0 && *step == member->start.step && !*member->ended) {
-        code = member_train(member, *step + 1, 0, diagnostics);
-        *step = checkpoint_newest(checkpoint, INT64_MAX);
-    }
-    if (code != EXIT_OK || *member->ended) return code;
-    if (*step <= member->start.step || (*step < until && !(deadline > 0))) return EXIT_RUN_FAILED;
-    if (*step == until) return EXIT_OK;
-    say(member, "round %" PRId64 ": %" PRId64 " of %" PRId64 " steps by the deadline", member->start.round,
-        *step - member->start.step, until - member->start.step);
-    buffer_print(&note, "%" PRId64 " %" PRId64 "\n", member->start.round, *step);
-    bool ok = file_write_all(note_path(member), buffer_text(&note), note.size, diagnostics);
-    buffer_free(&note);
-    return ok ? EXIT_OK : diagnostics->exit_code;
-}
+/* ---- Rounds ---- */
 
 /* Has the last model: tells the coordinator, so that it knows that nobody needs it any more. If it is gone already, it
  * is none the worse. */
@@ -454,6 +457,47 @@ static int say_farewell(Member *member)
     return *member->ended ? 128 + *member->ended : EXIT_OK;
 }
 
+/* With overlap: where the round's steps ended is on disk before others are made. */
+static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    if (!member->federation.overlap || has_end(member)) return true;
+    if (!round_end_write(end_path(member), member->options->checkpoint, step, &member->federation, &member->start,
+                         diagnostics))
+        return false;
+    member->end_round = member->start.round;
+    member->end_step = step;
+    return true;
+}
+
+/* Up to which step to train while the round is met, and at least before its result is taken; -1: none. The last round has
+ * no steps behind it, and who has missed rounds begins anew. */
+static int64_t ahead_until(const Member *member)
+{
+    const Federation *federation = &member->federation;
+    int64_t next = member->start.round + 1;
+    return has_end(member) && next < federation->rounds && member->current <= next
+               ? member->end_step + federation->overlap
+               : -1;
+}
+
+/* The round's meeting, if it is not over, and the steps that are made meanwhile. *step becomes the newest checkpoint's. */
+static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagnostics *diagnostics)
+{
+    int64_t ahead = ahead_until(member), end = has_end(member) ? member->end_step : *step;
+    bool trains = *step < ahead;
+    pid_t child = trains ? member_train_begin(member, ahead) : 0;
+    bool ok = !is_current || join_round(member, end, diagnostics);
+    if (trains) {
+        int code = member_train_end(member, child, ok ? MEMBER_NO_DEADLINE : MEMBER_AT_ONCE, diagnostics);
+        *step = checkpoint_newest(member->options->checkpoint, INT64_MAX);
+        if (ok && (code != EXIT_OK || *member->ended)) return code;
+        if (ok && *step != ahead) return EXIT_RUN_FAILED;
+    }
+    ok = ok && (!is_coded(member) || keep_feedback(member, end, diagnostics));
+    ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
+    return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
+}
+
 int member_run(Member *member, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
@@ -462,20 +506,21 @@ int member_run(Member *member, Diagnostics *diagnostics)
     bool ok = learn_round(member, ROUND_NONE, diagnostics) && begin(member, diagnostics);
     while (ok && member->start.round < federation->rounds) {
         int64_t step = checkpoint_newest(checkpoint, INT64_MAX), until = member->start.step + federation->local_steps;
+        int code = EXIT_OK;
         bool is_current = member->current == member->start.round;
         if (step < 0)
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL,
                                      "has lost its checkpoints"),
                    diagnostics->exit_code;
-        if (is_current && !steps_are_made(member, step, until)) {
-            int code = train(member, until, &step, diagnostics);
+        if (is_current && !member_steps_are_made(member, step, until)) {
+            code = member_make_steps(member, until, &step, diagnostics);
             if (code != EXIT_OK || *member->ended) return code;
             ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without those that are slow */
             is_current = member->current == member->start.round;
         }
-        if (ok && is_current) ok = join_round(member, step, diagnostics);
-        ok = ok && (!is_coded(member) || keep_feedback(member, step, diagnostics));
-        ok = ok && take_model(member, step, (CheckpointManifest){0}, diagnostics);
+        ok = ok && (!is_current || note_end(member, step, diagnostics));
+        if (ok) code = meet_and_train(member, is_current, &step, diagnostics);
+        if (code != EXIT_OK) return code;
     }
     if (ok) return say_farewell(member);
     return *member->ended ? 128 + *member->ended : diagnostics->exit_code;

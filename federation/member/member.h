@@ -3,12 +3,13 @@
  *
  * Stage programs end before every meeting and are started again behind it, from their checkpoint; what that costs is the
  * time to start, read and write. The checkpoint directory also holds global.safetensors, the model that this site took
- * last: the start of its round. Killed at any point, a site that is started again goes on: with its round if that is not
+ * last: the start of its round; with overlap end.safetensors, where its steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is not
  * over, else with the model of the federation. */
 #ifndef FEDERATION_MEMBER_MEMBER_H
 #define FEDERATION_MEMBER_MEMBER_H
 
 #include <signal.h>
+#include <sys/types.h>
 
 #include "federation/connect/site_link.h"
 #include "federation/member/feedback.h"
@@ -36,9 +37,10 @@ typedef struct Member {
     TiedNames tied;
     Feedback feedback; /* where updates are coded */
     const char *start_path, *log_path;
-    int64_t current; /* the coordinator's round, as it last said */
-    int64_t counted; /* and how many rounds there were when this site last was in one */
-    int steps_lock;  /* which stage programs inherit */
+    int64_t current;             /* the coordinator's round, as it last said */
+    int64_t counted;             /* and how many rounds there were when this site last was in one */
+    int64_t end_round, end_step; /* with overlap: of which round the end is on disk (-1: of none), and its step */
+    int steps_lock;              /* which stage programs inherit */
     bool told_waiting;
     const volatile sig_atomic_t *ended;
 } Member;
@@ -52,9 +54,20 @@ void member_free(Member *member);
  * reported. */
 int member_run(Member *member, Diagnostics *diagnostics);
 
-/* member_train.c: runs DIR/SITE/train with what was passed, from the checkpoint up to the step, or for `deadline` seconds
- * (0: however long it takes), and then a step may be cut off that is not saved. What it ended with. */
-int member_train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics);
+/* member_train.c: starts DIR/SITE/train with what was passed, from the checkpoint up to the step; -1: it cannot be. */
+pid_t member_train_begin(const Member *member, int64_t until);
+/* Waits for it, and tells it to save and end after `deadline` seconds: then a step may be cut off that is not saved. What
+ * it ended with. */
+#define MEMBER_NO_DEADLINE (-1.0)
+#define MEMBER_AT_ONCE 0.0
+int member_train_end(const Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
+/* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that of
+ * the newest checkpoint. */
+int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics);
+/* Whether they have been made already. */
+bool member_steps_are_made(Member *member, int64_t step, int64_t until);
+/* On the console, with the site's name. */
+void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The mean loss of steps behind `after` up to `until` in the log; false: it does not say. */
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss);
 

@@ -1,5 +1,4 @@
 /* Local steps: the site's stage programs, as a process of their own. */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -10,8 +9,21 @@
 
 #include "base/clock.h"
 #include "federation/member/member.h"
+#include "runtime/storage/checkpoint_directory.h"
 
 enum { FURTHER_ARGUMENTS = 10 };
+
+void member_say(const Member *member, const char *format, ...)
+{
+    const Federation *federation = &member->federation;
+    char text[512];
+    va_list arguments;
+    if (member->options->quiet) return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
+}
 
 static bool is_passed(const MemberOptions *options, const char *name)
 {
@@ -45,8 +57,8 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     return arguments;
 }
 
-/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (0: never) it is told
- * to save and end, which is no error. */
+/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (negative: never) it is
+ * told to save and end, which is no error. */
 static int wait_for(const Member *member, pid_t child, double deadline)
 {
     int status, passed_on = 0;
@@ -54,14 +66,14 @@ static int wait_for(const Member *member, pid_t child, double deadline)
     bool is_over = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (*member->ended && *member->ended != passed_on) kill(child, passed_on = *member->ended);
-        if (deadline > 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
+        if (deadline >= 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
         usleep(20000);
     }
     if (is_over && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) return EXIT_OK;
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }
 
-int member_train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
+pid_t member_train_begin(const Member *member, int64_t until)
 {
     Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);
@@ -71,14 +83,66 @@ int member_train(const Member *member, int64_t until, double deadline, Diagnosti
         execv(arguments[0], arguments);
         _exit(127);
     }
+    arena_free(&arena);
+    return child;
+}
+
+int member_train_end(const Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
+{
     int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline);
     if (child < 0 || code == 127) {
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(arguments[0]), NULL, "cannot be started: %s",
-                          child < 0 ? strerror(errno) : "is it there?");
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(member->options->directory), NULL,
+                          "its train cannot be started: %s", child < 0 ? "no process is to be had" : "is it there?");
         code = EXIT_RUN_FAILED;
     }
-    arena_free(&arena);
     return code;
+}
+
+static int train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
+{
+    return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
+}
+
+/* ---- A round's steps ---- */
+
+/* With a deadline, local steps may end before all are made; then it is noted which was the last, so that a site that is
+ * started again does not make others and have another update. */
+static const char *note_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/last-step", member->options->checkpoint);
+}
+
+bool member_steps_are_made(Member *member, int64_t step, int64_t until)
+{
+    int64_t round = -1, last = -1;
+    if (step >= until) return true;
+    if (!(member->federation.deadline_s > 0)) return false;
+    FILE *note = fopen(note_path(member), "re");
+    bool is_noted = note && fscanf(note, "%" SCNd64 " %" SCNd64, &round, &last) == 2;
+    if (note) fclose(note);
+    return is_noted && round == member->start.round && last == step;
+}
+
+int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics)
+{
+    double deadline = member->federation.deadline_s;
+    const char *checkpoint = member->options->checkpoint;
+    Buffer note = {0};
+    int code = train(member, until, deadline > 0 ? deadline : MEMBER_NO_DEADLINE, diagnostics);
+    *step = checkpoint_newest(checkpoint, INT64_MAX);
+    if (code == EXIT_OK && deadline > 0 && *step == member->start.step && !*member->ended) {
+        code = train(member, *step + 1, MEMBER_NO_DEADLINE, diagnostics);
+        *step = checkpoint_newest(checkpoint, INT64_MAX);
+    }
+    if (code != EXIT_OK || *member->ended) return code;
+    if (*step <= member->start.step || (*step < until && !(deadline > 0))) return EXIT_RUN_FAILED;
+    if (*step == until) return EXIT_OK;
+    member_say(member, "round %" PRId64 ": %" PRId64 " of %" PRId64 " steps by the deadline", member->start.round,
+               *step - member->start.step, until - member->start.step);
+    buffer_print(&note, "%" PRId64 " %" PRId64 "\n", member->start.round, *step);
+    bool ok = file_write_all(note_path(member), buffer_text(&note), note.size, diagnostics);
+    buffer_free(&note);
+    return ok ? EXIT_OK : diagnostics->exit_code;
 }
 
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss)

@@ -140,6 +140,19 @@ static void name_file(CheckpointFile *file, int number, int64_t round)
     snprintf(file->name, sizeof file->name, "rank-%02d.m%07u.safetensors", number % 100, (unsigned)(round % 10000000));
 }
 
+bool site_checkpoint_has_round(const char *directory, int64_t step, int64_t round)
+{
+    CheckpointManifest manifest;
+    CheckpointFile expected;
+    Diagnostics unsaid = {0};
+    name_file(&expected, 0, round);
+    bool ok = checkpoint_read_manifest(&manifest, directory, step, &unsaid);
+    bool has = ok && manifest.file_count > 0 && strcmp(manifest.files[0].name, expected.name) == 0;
+    if (ok) free(manifest.files);
+    diagnostics_free(&unsaid);
+    return has;
+}
+
 static bool note_file(CheckpointFile *file, const char *path, Diagnostics *diagnostics)
 {
     MappedFile mapped;

@@ -30,6 +30,8 @@ bool site_checkpoint_read(const char *directory, int64_t step, const Federation 
  * the one before or the new one, whenever the process ends. */
 bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                              const TiedNames *tied, Diagnostics *diagnostics);
+/* Whether the model of that round was the last that was written into the checkpoint. */
+bool site_checkpoint_has_round(const char *directory, int64_t step, int64_t round);
 /* A checkpoint of step 0 with the model's values and no steps behind it; `start` is an empty manifest but for seed,
  * shuffled and rows. */
 bool site_checkpoint_begin(const char *directory, const Federation *federation, const GlobalModel *model,

@@ -62,18 +62,22 @@ static double transfer_s(const MeetingRules *rules, const Replica *replica, int6
     return (double)bytes / fmin(replica->bandwidth_Bps, share);
 }
 
+double meeting_stop_s(const MeetingRules *rules)
+{
+    /* Written by stage programs, read for the update; written with the new values, read by stage programs. */
+    double checkpoints = 4 * 4 * (double)rules->elements * (double)(1 + rules->states) / rules->costs.storage_Bps;
+    return rules->members < 2 ? 0 : rules->costs.start_s + checkpoints;
+}
+
 double meeting_own_s(const MeetingRules *rules, const Replica *replica)
 {
     const MeetingCosts *costs = &rules->costs;
     if (rules->members < 2) return 0;
-    /* Written by stage programs, read for the update; written with the new values, read by stage programs. */
-    double checkpoints = 4 * 4 * (double)rules->elements * (double)(1 + rules->states) / costs->storage_Bps;
     double masks = rules->secure ? rules->members * costs->mask_s : 0;
     int64_t up = meeting_bytes_up(rules), down = meeting_bytes_down(rules);
     double pieces = ceil(fragment_values(rules) * costs->word_bytes[1] / (double)costs->piece_bytes);
-    return costs->start_s + checkpoints + fragment_bytes(rules) * (costs->update_s + masks) +
-           transfer_s(rules, replica, up) + transfer_s(rules, replica, down) + 2 * pieces * replica->latency_s +
-           replica->gather_s;
+    return meeting_stop_s(rules) + fragment_bytes(rules) * (costs->update_s + masks) + transfer_s(rules, replica, up) +
+           transfer_s(rules, replica, down) + 2 * pieces * replica->latency_s + replica->gather_s;
 }
 
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas)
@@ -86,24 +90,43 @@ double meeting_common_s(const MeetingRules *rules, const Replica *replicas)
     return 2 * latency * costs->round_trips * phases + meeting_coordinator_s(rules, 0);
 }
 
+int64_t meeting_overlap(const MeetingRules *rules, int64_t steps)
+{
+    return rules->overlap == MEETING_OVERLAP_ALL || rules->overlap > steps ? steps : rules->overlap;
+}
+
+/* From one sum to the next, as far as that is the replica's. */
 static double replica_seconds(const MeetingRules *rules, const Replica *replica, int64_t steps)
 {
-    return (double)steps * replica->step_s + meeting_own_s(rules, replica);
+    return (double)(steps - meeting_overlap(rules, steps)) * replica->step_s + meeting_own_s(rules, replica);
+}
+
+/* What the replica does in a round when it waits for nothing. */
+static double busy_seconds(const MeetingRules *rules, const Replica *replica, int64_t steps)
+{
+    int stops = meeting_overlap(rules, steps) > 0 && meeting_overlap(rules, steps) < steps ? 2 : 1;
+    return (double)steps * replica->step_s + stops * meeting_stop_s(rules);
+}
+
+static double round_of(const MeetingRules *rules, const Replica *replica, int64_t steps, double common)
+{
+    return fmax(common + replica_seconds(rules, replica, steps), busy_seconds(rules, replica, steps));
 }
 
 int round_slowest(const MeetingRules *rules, const Replica *replicas, int64_t steps)
 {
+    double common = meeting_common_s(rules, replicas);
     int slowest = 0;
     for (int r = 1; r < rules->members; r++)
-        if (replica_seconds(rules, &replicas[r], steps) > replica_seconds(rules, &replicas[slowest], steps))
+        if (round_of(rules, &replicas[r], steps, common) > round_of(rules, &replicas[slowest], steps, common))
             slowest = r;
     return slowest;
 }
 
 double round_seconds(const MeetingRules *rules, const Replica *replicas, int64_t steps)
 {
-    int slowest = round_slowest(rules, replicas, steps);
-    return meeting_common_s(rules, replicas) + replica_seconds(rules, &replicas[slowest], steps);
+    const Replica *slowest = &replicas[round_slowest(rules, replicas, steps)];
+    return round_of(rules, slowest, steps, meeting_common_s(rules, replicas));
 }
 
 double round_meeting_share(const MeetingRules *rules, const Replica *replicas, int64_t steps)
@@ -116,6 +139,11 @@ double round_meeting_share(const MeetingRules *rules, const Replica *replicas, i
 int64_t least_local_steps(const MeetingRules *rules, const Replica *replicas, double share)
 {
     int64_t low = 0, high = 1; /* too few, or none at all; enough */
+    if (rules->overlap > 0) {
+        low = high = rules->overlap;
+        if (round_meeting_share(rules, replicas, high) <= share) return high;
+        high++;
+    }
     while (round_meeting_share(rules, replicas, high) > share) {
         low = high;
         high *= 2;

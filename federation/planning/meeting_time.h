@@ -8,6 +8,12 @@
  *
  * own: starting, checkpoints written and read, masks, and transfer over the replica's link (its share of the coordinator's,
  * if that is less); common: phases of the sum, in which all wait for the longest latency, and the coordinator's own time.
+ * With overlap a replica makes the last `overlap` of its steps while it waits for its sum: they are not in the way from
+ * one sum to the next, which is the formula's first term with fewer steps, but stage programs end once more in a round,
+ * before they are begun, unless the overlap is all of them; and no round is shorter than
+ *
+ *     the largest over replicas of (steps * step_s + starting and checkpoints, twice or once)
+ *
  * The time on meeting is what is left of a round without the slowest replica's steps. What waiting for a slower replica
  * costs a fast one is no meeting: more local steps do not change it. */
 #ifndef FEDERATION_PLANNING_MEETING_TIME_H
@@ -33,12 +39,15 @@ typedef struct MeetingCosts {
 
 extern const MeetingCosts meeting_costs_default;
 
+enum { MEETING_OVERLAP_ALL = -1 };
+
 typedef struct MeetingRules {
     int members;            /* replicas that meet; of one there is no meeting */
     bool secure;            /* masks */
     int64_t elements;       /* trained */
     int64_t states;         /* values that the inner optimiser keeps for each */
     int64_t fragments;      /* of which one meets in a round */
+    int64_t overlap;        /* steps that are made while a round is met; MEETING_OVERLAP_ALL; 0 */
     double coordinator_Bps; /* what it gets through in each direction; 0: as much as comes */
     MeetingCosts costs;
 } MeetingRules;
@@ -56,11 +65,15 @@ int64_t meeting_bytes_down(const MeetingRules *rules);
 double meeting_coordinator_s(const MeetingRules *rules, int vanished);
 /* `own` of the comment above. */
 double meeting_own_s(const MeetingRules *rules, const Replica *replica);
+/* How many of so many steps are made while a round is met. */
+int64_t meeting_overlap(const MeetingRules *rules, int64_t steps);
+/* Of it, what a replica cannot train in whatever the overlap: its stage programs end and start again. */
+double meeting_stop_s(const MeetingRules *rules);
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas);
 double round_seconds(const MeetingRules *rules, const Replica *replicas, int64_t steps);
-/* The time on meeting as a share of the round: it falls as steps grow. */
+/* The time on meeting as a share of the round: it falls as steps grow, but for the one behind as many as the overlap. */
 double round_meeting_share(const MeetingRules *rules, const Replica *replicas, int64_t steps);
-/* The fewest steps with at most `share` (0 ... 1, exclusive) on meeting; MOST_LOCAL_STEPS if no fewer do. */
+/* The fewest steps, no fewer than the overlap, with at most `share` (0 ... 1, exclusive) on meeting; MOST_LOCAL_STEPS if no fewer do. */
 #define MOST_LOCAL_STEPS ((int64_t)1 << 40)
 int64_t least_local_steps(const MeetingRules *rules, const Replica *replicas, double share);
 /* The replica that rounds wait for: the one whose steps and own part take longest. */

@@ -109,14 +109,17 @@ static Part open_part(Simulation *simulation, int first, int count, int round)
     part.rules.members = count;
     part.words = 4 * ceil((double)part.rules.elements / (double)part.rules.fragments);
     part.offers = memory_allocate((size_t)count * sizeof *part.offers);
+    int64_t all = simulation->request->steps, ahead = meeting_overlap(&part.rules, all);
+    double stops = ahead ? (ahead < all ? 2 : 1) * meeting_stop_s(&part.rules) : 0;
     for (int i = 0; i < count; i++) {
         const Replica *replica = replica_of(simulation, first + i);
-        double steps = (double)simulation->request->steps * replica->step_s * simulation->factor[first + i] *
-                       factor(simulation, "round", round, first + i);
-        simulation->trained[first + i] += steps;
-        simulation->busy_until[first + i] = simulation->free_at[first + i] + steps;
+        double step = replica->step_s * simulation->factor[first + i] * factor(simulation, "round", round, first + i);
+        double begin = fmax(simulation->free_at[first + i], simulation->busy_until[first + i]);
+        double before = (double)(round ? all - ahead : all) * step, behind = (double)ahead * step;
+        simulation->trained[first + i] += before + behind;
+        simulation->busy_until[first + i] = begin + before + stops + behind;
         part.latency_s = fmax(part.latency_s, replica->latency_s);
-        part.offers[i] = simulation->free_at[first + i] + steps + prepare_s(&part) + replica->gather_s;
+        part.offers[i] = begin + before + prepare_s(&part) + replica->gather_s;
     }
     return part;
 }

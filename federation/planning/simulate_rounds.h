@@ -6,7 +6,8 @@
  * probability: before it offers anything, or, as often, behind its shares, so that its masks have to be taken out. Phases go
  * as the coordinator has them (coordinator.h): each waits for all of its sites, or until `timeout_s` for those that are
  * missing; if then there are fewer than `least` (offers excepted, which wait for them), the round begins anew. Who is too
- * late for a round ends its steps and goes on from the newest model. What is drawn depends on seed, site and round alone.
+ * late for a round ends its steps and goes on from the newest model. With overlap a site makes the last of its steps before it
+ * waits for the model. What is drawn depends on seed, site and round alone.
  *
  * Updates cross each site's link and the coordinator's own, which serves what is under way in equal parts; the
  * coordinator adds what has come while more comes, with one processor. Costs are those of meeting_time.h.

@@ -33,7 +33,9 @@ class Form:
 
 # The quorum is three of four with masks, two of three without.
 WAITING = [Form("secure", 6, THREE, "fragments: 2"), Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
-           Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2")]
+           Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
+           Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
+           Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")]
 LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 

@@ -118,12 +118,13 @@ static void links_are_read(void **state)
 static void the_command_line_holds(void **state)
 {
     (void)state;
-    FederationWishes wishes = {7, FEDERATION_STEPS_AUTO, 2.5, {1, 2, 1e-6}, true};
+    FederationWishes wishes = {7, FEDERATION_STEPS_AUTO, FEDERATION_OVERLAP_ALL, 2.5, {1, 2, 1e-6}, true};
     Federation federation;
     Diagnostics diagnostics = {0};
     Scratch file = scratch_text(SITES COORDINATOR "clip_update: 9\nlocal_steps: 5\n"); /* no rounds */
     assert_true(federation_read(&federation, file.path, &wishes, &diagnostics));
     assert_true(federation.rounds == 7 && federation.local_steps == FEDERATION_STEPS_AUTO);
+    assert_true(federation.overlap == FEDERATION_OVERLAP_ALL);
     assert_true(federation.clip_update == 2.5 && federation.privacy.noise == 2 && federation.hide_metrics);
     unlink(file.path);
     federation_free(&federation);
@@ -137,6 +138,32 @@ static void the_command_line_holds(void **state)
     assert_true(federation.local_steps == FEDERATION_STEPS_AUTO);
     unlink(file.path);
     federation_free(&federation);
+}
+
+#define FIVE "rounds: 3\nlocal_steps: 5\n"
+
+/* With or without, federations are two. */
+static void overlap_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t overlap;
+    } cases[] = {{SITES COORDINATOR FIVE "overlap: 2\n", 2},
+                 {SITES COORDINATOR FIVE "overlap: all\n", 5},
+                 {SITES COORDINATOR FIVE, 0}};
+    Hash hashes[3];
+    for (int c = 0; c < 3; c++) {
+        Federation federation;
+        Diagnostics diagnostics = {0};
+        Scratch file = scratch_text(cases[c].text);
+        assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
+        assert_int_equal(federation.overlap, cases[c].overlap);
+        hashes[c] = federation_hash(&federation, (Hash){1, 2});
+        unlink(file.path);
+        federation_free(&federation);
+    }
+    assert_false(hash_equal(hashes[0], hashes[1]) || hash_equal(hashes[0], hashes[2]));
 }
 
 static void refuse(const char *text, const char *expected)
@@ -174,6 +201,9 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ndp: {clip: 1, noise: 1}\n", "which protects sums only");
     refuse(SITES COORDINATOR STEPS "round_timeout: soon\n", "round_timeout 'soon' is no time");
     refuse(SITES COORDINATOR STEPS "deadline: never\n", "deadline 'never' is no time");
+    refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: 4\noverlap: 5\n", "overlap: 5 is more than the 4 local steps");
+    refuse(SITES COORDINATOR STEPS "overlap: some\n", "overlap must be");
+    refuse(SITES COORDINATOR STEPS "overlap: 1\ndeadline: 3s\n", "which a deadline would change");
     refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not to be had with aggregate: secure");
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ncodec: q9\n", "unknown codec 'q9'");
     refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: often\n", "local_steps must be");
@@ -204,6 +234,7 @@ int main(void)
         cmocka_unit_test(all_that_may_be_said_is_read),
         cmocka_unit_test(what_is_not_said_has_its_default),
         cmocka_unit_test(links_are_read),
+        cmocka_unit_test(overlap_is_read),
         cmocka_unit_test(the_command_line_holds),
         cmocka_unit_test(what_is_wrong_is_refused_at_its_place),
     };

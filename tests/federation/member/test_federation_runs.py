@@ -221,6 +221,25 @@ def check_deadline():
         expect(row[2] == sum(row[8::2]), f"weight {row[2]} of rows {row[8::2]}")
 
 
+def check_overlap():
+    """Of one site the mean is its own model: a round's result, taken late, is what it has, and no step is lost."""
+    call("mean/paris/train", "--data", "paris.safetensors", "--checkpoint", "through", "--steps", str(3 * STEPS), *TRAINING)
+    for steps in ["1", "all"]:
+        folder = f"late-{steps}"
+        made = scene.federate(folder, "rounds: 3", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"],
+                              options=["--overlap", steps])
+        expect(made.returncode == 0, made.stdout)
+        finish([coordinator(folder), site(folder, "paris")])
+        model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"), parameters("through"),
+                                parameters(f"{folder}-paris"))
+        trained = [key for key in model if not key.startswith("momentum/")]
+        worst = max(np.max(np.abs(model[key] - through[key])) for key in trained)
+        expect(trained and worst < 1e-3, f"--overlap {steps}: the model differs from training through by {worst}")
+        expect(all(np.array_equal(model[key], here[key]) for key in trained), f"--overlap {steps}: the site has the model")
+        made = sorted(name for name in os.listdir(f"{folder}-paris") if name.startswith("step-"))
+        expect((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
+
+
 def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5", code=2)
     expect("the federation says how long a site trains" in text, text)
@@ -255,6 +274,7 @@ def main():
     check_newcomers()
     check_steps()
     check_deadline()
+    check_overlap()
     check_refusals()
     os.chdir("/")
     if not failures:

@@ -93,6 +93,57 @@ static void fewest_steps_are_those_of_trying_all(void **state)
     assert_true(more_than_one > CASES / 4);
 }
 
+/* With overlap a replica begins what no meeting hides when the sum before is there and its steps meanwhile are made; of
+ * long enough a run, since it begins with a round whose update nobody waited for. */
+static double time_with_overlap(const Case *made, int64_t steps, int64_t overlap, int rounds)
+{
+    double ready[MOST_MEMBERS] = {0}, sum_at = 0, middle = 0;
+    int stops = overlap < steps ? 2 : 1;
+    for (int k = 0; k < 2 * rounds; k++) {
+        double last = 0;
+        for (int r = 0; r < made->rules.members; r++) {
+            const Replica *replica = &made->replicas[r];
+            double begin = fmax(ready[r], sum_at);
+            ready[r] = begin + (double)steps * replica->step_s + stops * meeting_stop_s(&made->rules);
+            last =
+                fmax(last, begin + (double)(steps - overlap) * replica->step_s + meeting_own_s(&made->rules, replica));
+        }
+        sum_at = last + meeting_common_s(&made->rules, made->replicas);
+        if (k == rounds - 1) middle = sum_at;
+    }
+    return (sum_at - middle) / rounds;
+}
+
+static void overlap_hides_what_is_not_longer(void **state)
+{
+    (void)state;
+    int shorter = 0;
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        Case made = make_case(seed);
+        int64_t steps = 2 + (int64_t)seed % 90, overlap = 1 + (int64_t)(seed * 7) % steps;
+        double without = round_seconds(&made.rules, made.replicas, steps);
+        made.rules.overlap = seed % 4 ? overlap : MEETING_OVERLAP_ALL;
+        if (seed % 4 == 0) overlap = steps;
+        double with = round_seconds(&made.rules, made.replicas, steps);
+        assert_true(fabs(with / time_with_overlap(&made, steps, overlap, 1000) - 1) < 1e-2);
+        shorter += with < without;
+    }
+    assert_true(shorter > CASES / 2);
+}
+
+static void fewest_steps_with_overlap_are_those_of_trying_all(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        Case made = make_case(seed);
+        made.rules.overlap = seed % 4 ? 1 + (int64_t)(seed * 7) % 60 : MEETING_OVERLAP_ALL;
+        int64_t tried = made.rules.overlap > 0 ? made.rules.overlap : 1;
+        while (round_meeting_share(&made.rules, made.replicas, tried) > 0.05 && tried < 3000) tried++;
+        int64_t found = least_local_steps(&made.rules, made.replicas, 0.05);
+        assert_true(tried < 3000 ? found == tried : found >= 3000);
+    }
+}
+
 static void without_steps_that_last_there_is_no_number(void **state)
 {
     (void)state;
@@ -153,6 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_take_what_going_through_them_takes),
         cmocka_unit_test(fewest_steps_are_those_of_trying_all),
+        cmocka_unit_test(overlap_hides_what_is_not_longer),
+        cmocka_unit_test(fewest_steps_with_overlap_are_those_of_trying_all),
         cmocka_unit_test(without_steps_that_last_there_is_no_number),
         cmocka_unit_test(bytes_are_those_of_messages),
         cmocka_unit_test(costs_are_those_that_were_measured),

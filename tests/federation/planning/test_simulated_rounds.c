@@ -92,6 +92,13 @@ static void rounds_of_the_given_sites_take_what_is_calculated(void **state)
         assert_true(result.bytes_in == 3 * (double)meeting_bytes_up(&rules));
         assert_true(fabs(result.coordinator_s / meeting_coordinator_s(&rules, 0) - 1) < 1e-9);
         assert_int_equal(result.coordinators, 1);
+        for (int64_t overlap = 20; overlap <= 50; overlap += 30) {
+            rules.overlap = overlap;
+            request.rounds = 200; /* the first has nothing before it */
+            SimulatedRounds with = simulate(request, &rules);
+            assert_true(fabs(with.round_s / round_seconds(&rules, three, 50) - 1) < 0.02);
+            assert_true(with.round_s < result.round_s && with.training > result.training);
+        }
     }
 }
 
