@@ -8,7 +8,7 @@
  *     outer: {optimizer: nesterov, lr: 0.7, momentum: 0.9}    # or sgd, average
  *     aggregate: secure              # or plain
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
- *     min_sites: 3                   # a round waits for so many
+ *     min_sites: 3                   # a round waits for so many; two thirds of all and one where neither is given
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn

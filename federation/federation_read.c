@@ -239,13 +239,14 @@ static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
 {
     Federation *federation = reader->federation;
     int sites = federation->site_count, needed = federation->secure ? sum_threshold(sites) : 1;
-    int64_t given = needed, least = needed;
+    int64_t given = needed, least = sum_threshold(sites);
     if (federation->secure && sites < SUM_FEWEST_SITES)
         return yaml_error(&reader->yaml, reader->yaml.root, NULL, "aggregate: plain shows updates to the coordinator",
                           "secure aggregation needs at least %d sites", SUM_FEWEST_SITES);
     if (!read_integer(reader, threshold, NULL, "threshold", sites, &given) ||
         !read_integer(reader, min_sites, NULL, "min_sites", sites, &least))
         return false;
+    if (threshold && !min_sites) least = given; /* a smaller one is wanted */
     if (given < needed)
         return yaml_error(&reader->yaml, threshold, NULL, "two thirds of the sites, and one",
                           "threshold must be at least %d for %d sites", needed, sites);

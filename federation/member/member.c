@@ -12,7 +12,7 @@
 #include "federation/outer/privacy.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000 };
+enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000, FAREWELLS = 2 };
 
 /* ---- Opening ---- */
 
@@ -442,8 +442,8 @@ static bool keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics
 
 /* ---- Rounds ---- */
 
-/* Has the last model: tells the coordinator, so that it knows that nobody needs it any more. If it is gone already, it
- * is none the worse. */
+/* Has the last model: tells the coordinator, so that it knows that nobody needs it any more, and again if it does not
+ * answer, as one that is just started again. If it is gone already, it is none the worse. */
 static int say_farewell(Member *member)
 {
     Request request = {.kind = REQUEST_ASK,
@@ -452,7 +452,8 @@ static int say_farewell(Member *member)
     Buffer bytes = {0};
     Reply reply;
     member->told_waiting = true;
-    ask_once(member, &request, &bytes, &reply);
+    for (int times = 0; times < FAREWELLS && !ask_once(member, &request, &bytes, &reply) && !*member->ended; times++)
+        member->told_waiting = true;
     buffer_free(&bytes);
     return *member->ended ? 128 + *member->ended : EXIT_OK;
 }

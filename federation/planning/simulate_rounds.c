@@ -184,7 +184,7 @@ static double sum_part(Simulation *simulation, const Part *part, int round)
 {
     Vanishing *vanishes = memory_allocate((size_t)part->count * sizeof *vanishes);
     bool *in = memory_allocate((size_t)part->count * sizeof *in);
-    int least = part->rules.secure ? sum_threshold(part->count) : 1;
+    int least = sum_threshold(part->count);
     double ready = 0;
     for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
         for (int i = 0; i < part->count; i++) vanishes[i] = vanishing(simulation, round, attempt, part->first + i);

@@ -5,7 +5,7 @@
  * a factor drawn for the site (it is always so slow) and one drawn for the round. A site vanishes from a round with a
  * probability: before it offers anything, or, as often, behind its shares, so that its masks have to be taken out. Phases go
  * as the coordinator has them (coordinator.h): each waits for all of its sites, or until `timeout_s` for those that are
- * missing; if then there are fewer than `least` (offers excepted, which wait for them), the round begins anew. Who is too
+ * missing; if then there are fewer than two thirds of them and one (offers excepted, which wait for them), the round begins anew. Who is too
  * late for a round ends its steps and goes on from the newest model. With overlap a site makes the last of its steps before it
  * waits for the model. What is drawn depends on seed, site and round alone.
  *

@@ -78,6 +78,20 @@ static void what_is_not_said_has_its_default(void **state)
                 federation.outer.momentum == 0.9);
     assert_true(federation.secure && !federation.hide_metrics && federation.fragments == 1);
     assert_int_equal(federation.least, 3);
+    static const struct {
+        const char *text;
+        int least;
+    } plain[] = {{SITES COORDINATOR STEPS "aggregate: plain\n", 3},
+                 {SITES COORDINATOR STEPS "aggregate: plain\nmin_sites: 1\n", 1},
+                 {SITES COORDINATOR STEPS "aggregate: plain\nthreshold: 2\n", 2}};
+    for (int c = 0; c < 3; c++) {
+        Federation other;
+        Scratch text = scratch_text(plain[c].text);
+        assert_true(federation_read(&other, text.path, NULL, &diagnostics));
+        assert_int_equal(other.least, plain[c].least);
+        unlink(text.path);
+        federation_free(&other);
+    }
     assert_true(federation.round_timeout_s == 600 && federation.clip_update == 0 && federation.privacy.clip == 0);
     unlink(file.path);
     federation_free(&federation);

@@ -138,8 +138,8 @@ static void what_vanishes_is_lost_and_waited_for(void **state)
     request.sites = 12;
     request.rounds = 60;
     assert_true(simulate(request, &rules).restarts > 0);
-    request.secure = false;
-    assert_true(simulate(request, &rules).restarts == 0);
+    request.secure = false; /* which waits for as many */
+    assert_true(simulate(request, &rules).restarts > 0);
 }
 
 static void a_tree_spares_the_coordinators(void **state)
