@@ -1,18 +1,15 @@
 #include "federation/member/member.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "federation/aggregate/fixed_point.h"
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
-#include "federation/outer/privacy.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 1000, FAREWELLS = 2 };
+enum { LONGEST_PAUSE_MS = 1000, FAREWELLS = 2 };
 
 /* ---- Opening ---- */
 
@@ -61,7 +58,7 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
     return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
 }
 
-static const char *end_path(Member *member)
+const char *member_end_path(Member *member)
 {
     return arena_format(&member->arena, "%s/end.safetensors", member->options->checkpoint);
 }
@@ -70,7 +67,7 @@ static const char *end_path(Member *member)
 static bool open_end(Member *member, Diagnostics *diagnostics)
 {
     GlobalModel end;
-    const char *path = end_path(member);
+    const char *path = member_end_path(member);
     member->end_round = -1;
     file_remove_unfinished(path);
     if (access(path, F_OK) != 0) return true;
@@ -81,12 +78,12 @@ static bool open_end(Member *member, Diagnostics *diagnostics)
     return ok;
 }
 
-static bool has_end(const Member *member)
+bool member_has_end(const Member *member)
 {
     return member->federation.overlap > 0 && member->end_round == member->start.round;
 }
 
-static bool is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
+bool member_is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
 
 static const char *feedback_path(Member *member)
 {
@@ -121,7 +118,8 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
                                  "holds checkpoints of a run that is not this site's of the federation");
     if (!own_model_open(&member->start, &federation->compiled, path, diagnostics)) return false;
     tied_names_read(&member->tied, &member->start);
-    if (began && is_coded(member) && !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
+    if (began && member_is_coded(member) &&
+        !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
         return false;
     if (federation->overlap && !open_end(member, diagnostics)) return false;
     return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
@@ -141,16 +139,10 @@ void member_free(Member *member)
 
 /* ---- Talking ---- */
 
-/* Waits; longer each time. */
-static void pause_before(int *milliseconds)
+void member_pause(int *milliseconds)
 {
     usleep((useconds_t)*milliseconds * 1000);
     *milliseconds = *milliseconds * 2 < LONGEST_PAUSE_MS ? *milliseconds * 2 : LONGEST_PAUSE_MS;
-}
-
-static const char *who(const Member *member, int site)
-{
-    return site < 0 ? "the coordinator" : member->federation.sites[site].name;
 }
 
 /* One request and a reply that is one; false: there was none, and it is to be asked again. */
@@ -183,11 +175,11 @@ static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics
     Request request = {.kind = REQUEST_ASK, .federation = member->federation.compiled.identity, .round = round};
     Buffer bytes = {0};
     Reply reply;
-    int pause = FIRST_PAUSE_MS;
+    int pause = MEMBER_FIRST_PAUSE_MS;
     bool got = false, ok = true;
     while (!got && !*member->ended && ok) {
         got = ask_once(member, &request, &bytes, &reply);
-        if (!got) pause_before(&pause);
+        if (!got) member_pause(&pause);
         if (got && reply.kind == REPLY_REFUSED) ok = refused(&reply, diagnostics);
         if (got) member->current = (int64_t)reply.round;
         if (got) member->counted = reply_counted(&reply);
@@ -203,7 +195,7 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
 {
     Buffer bytes = {0};
     Reply reply;
-    int pause = FIRST_PAUSE_MS;
+    int pause = MEMBER_FIRST_PAUSE_MS;
     bool ok = true;
     for (size_t at = part.first; at < part.end && ok && !*member->ended;) {
         unsigned char range[16];
@@ -216,7 +208,7 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
                            .payload = range,
                            .size = sizeof range};
         if (!ask_once(member, &request, &bytes, &reply) || reply.kind == REPLY_WAIT) {
-            pause_before(&pause);
+            member_pause(&pause);
             continue;
         }
         ok = reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
@@ -246,7 +238,7 @@ static bool begin_feedback(Member *member, Diagnostics *diagnostics)
 static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnostics *diagnostics)
 {
     GlobalModel end;
-    bool ok = own_model_open(&end, &member->federation.compiled, end_path(member), diagnostics) &&
+    bool ok = own_model_open(&end, &member->federation.compiled, member_end_path(member), diagnostics) &&
               late_result_take(member->options->checkpoint, step, &member->federation, &member->start, &end, part,
                                &member->tied, diagnostics);
     global_model_free(&end);
@@ -268,13 +260,13 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
         part = (FragmentRange){0, start->elements};
         if (!fetch(member, part, start->values, &round, diagnostics)) return false;
     }
-    bool is_late = has_end(member) && step > member->end_step && round == start->round + 1;
+    bool is_late = member_has_end(member) && step > member->end_step && round == start->round + 1;
     member->current = start->round = round;
     start->step = step < 0 ? 0 : is_late ? member->end_step : step;
     if (is_late)
         return take_late(member, step, part, diagnostics) && global_model_write(start, member->start_path, diagnostics);
     if (step < 0) /* in this order: by the model, checkpoints are known to be this federation's */
-        return (!is_coded(member) || begin_feedback(member, diagnostics)) &&
+        return (!member_is_coded(member) || begin_feedback(member, diagnostics)) &&
                global_model_write(start, member->start_path, diagnostics) &&
                site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
                                      diagnostics);
@@ -302,144 +294,6 @@ static bool begin(Member *member, Diagnostics *diagnostics)
            take_model(member, -1, first, diagnostics);
 }
 
-/* ---- A meeting ---- */
-
-/* With privacy one scale serves all updates, whatever is in them: it says nothing of any. */
-static int private_exponent(const FederationPrivacy *privacy, double deviation)
-{
-    int exponent;
-    frexp(privacy->clip + 10 * deviation, &exponent);
-    return exponent;
-}
-
-static void protect(float *update, size_t count, const FederationPrivacy *privacy, double deviation)
-{
-    float most = (float)ldexp(1, private_exponent(privacy, deviation));
-    update_clip(update, count, privacy->clip);
-    update_add_noise(update, count, deviation);
-    for (size_t i = 0; i < count; i++) update[i] = fminf(fmaxf(update[i], -most), most);
-}
-
-static bool not_finite(int64_t round, Diagnostics *diagnostics)
-{
-    return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
-                             "the update of round %" PRId64 " is not finite: nothing of it is sent", round);
-}
-
-static FragmentRange part_of(const Member *member)
-{
-    return global_model_part(&member->start, member->start.round, (size_t)member->federation.fragments);
-}
-
-/* The parameters where the round's local steps ended. */
-static bool read_end(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
-{
-    const Federation *federation = &member->federation;
-    const char *checkpoint = member->options->checkpoint;
-    GlobalModel end;
-    if (!has_end(member))
-        return site_checkpoint_read(checkpoint, step, federation, &member->start, values, diagnostics);
-    bool ok = own_model_open(&end, &federation->compiled, end_path(member), diagnostics);
-    if (ok) memcpy(values, end.values, end.elements * sizeof *values);
-    global_model_free(&end);
-    return ok;
-}
-
-/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The same
- * for the same checkpoint, whenever it is made. */
-static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
-{
-    const Federation *federation = &member->federation;
-    const GlobalModel *start = &member->start;
-    FragmentRange part = part_of(member);
-    if (!read_end(member, step, values, diagnostics)) return false;
-    for (size_t i = part.first; i < part.end; i++) values[i] = start->values[i] - values[i];
-    if (is_coded(member))
-        return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
-               not_finite(start->round, diagnostics);
-    if (federation->clip_update > 0) update_clip(values + part.first, part.end - part.first, federation->clip_update);
-    return true;
-}
-
-/* What this site has to say of its round, noisy where that is asked for. */
-static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
-{
-    const Federation *federation = &member->federation;
-    const FederationPrivacy *privacy = &federation->privacy;
-    const GlobalModel *start = &member->start;
-    FragmentRange part = part_of(member);
-    size_t count = part.end - part.first;
-    float *update = values + part.first;
-    if (!make_update(member, step, values, diagnostics)) return false;
-    int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
-    double deviation = privacy->noise * privacy->clip / sqrt(federation->least); /* of the least sum's noise, a share */
-    if (privacy->clip > 0) {
-        protect(update, count, privacy, deviation);
-        weight = 1; /* or some sites would count for more than the noise hides */
-    }
-    if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
-        return not_finite(start->round, diagnostics);
-    if (is_coded(member)) meeting->coded = &member->feedback.bytes;
-    if (privacy->clip > 0) meeting->exponent = private_exponent(privacy, deviation);
-    meeting->exchange = site_link_exchange;
-    meeting->context = &member->link;
-    if (!federation->hide_metrics) {
-        meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
-        meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
-    }
-    return true;
-}
-
-/* Until the round has ended. False: refused, or ended. */
-static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
-{
-    int pause = FIRST_PAUSE_MS;
-    const char *said = NULL;
-    for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
-        state = meeting_step(meeting, &member->current);
-        if (state == MEETING_REFUSED)
-            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                                     "compile all sites and the coordinator together", "the coordinator %s",
-                                     meeting->problem.text);
-        if (meeting->problem.text && meeting->problem.text != said)
-            member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
-        said = meeting->problem.text;
-        if (state == MEETING_GOES_ON) pause = FIRST_PAUSE_MS;
-        if (state == MEETING_WAITS) pause_before(&pause);
-    }
-    return !*member->ended;
-}
-
-static bool join_round(Member *member, int64_t step, Diagnostics *diagnostics)
-{
-    Meeting meeting = {0};
-    float *values = memory_allocate(member->start.elements * sizeof *values);
-    int64_t round = member->start.round;
-    bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
-    bool in = meeting.counted > round;
-    member->counted = meeting.counted;
-    meeting_close(&meeting);
-    free(values);
-    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round);
-    return ok;
-}
-
-/* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
- * checkpoint is, from which it could be made again. */
-static bool keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics)
-{
-    Feedback *feedback = &member->feedback;
-    int64_t behind = member->start.round + 1;
-    bool ok = true;
-    if (member->counted == behind && feedback->left.round != behind) {
-        float *values = memory_allocate(member->start.elements * sizeof *values);
-        ok = make_update(member, step, values, diagnostics) &&
-             feedback_keep(feedback, part_of(member), behind, diagnostics);
-        free(values);
-    }
-    return ok;
-}
-
 /* ---- Rounds ---- */
 
 /* Has the last model: tells the coordinator, so that it knows that nobody needs it any more, and again if it does not
@@ -461,9 +315,9 @@ static int say_farewell(Member *member)
 /* With overlap: where the round's steps ended is on disk before others are made. */
 static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
 {
-    if (!member->federation.overlap || has_end(member)) return true;
-    if (!round_end_write(end_path(member), member->options->checkpoint, step, &member->federation, &member->start,
-                         diagnostics))
+    if (!member->federation.overlap || member_has_end(member)) return true;
+    if (!round_end_write(member_end_path(member), member->options->checkpoint, step, &member->federation,
+                         &member->start, diagnostics))
         return false;
     member->end_round = member->start.round;
     member->end_step = step;
@@ -476,7 +330,7 @@ static int64_t ahead_until(const Member *member)
 {
     const Federation *federation = &member->federation;
     int64_t next = member->start.round + 1;
-    return has_end(member) && next < federation->rounds && member->current <= next
+    return member_has_end(member) && next < federation->rounds && member->current <= next
                ? member->end_step + federation->overlap
                : -1;
 }
@@ -484,17 +338,17 @@ static int64_t ahead_until(const Member *member)
 /* The round's meeting, if it is not over, and the steps that are made meanwhile. *step becomes the newest checkpoint's. */
 static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagnostics *diagnostics)
 {
-    int64_t ahead = ahead_until(member), end = has_end(member) ? member->end_step : *step;
+    int64_t ahead = ahead_until(member), end = member_has_end(member) ? member->end_step : *step;
     bool trains = *step < ahead;
     pid_t child = trains ? member_train_begin(member, ahead) : 0;
-    bool ok = !is_current || join_round(member, end, diagnostics);
+    bool ok = !is_current || member_join_round(member, end, diagnostics);
     if (trains) {
         int code = member_train_end(member, child, ok ? MEMBER_NO_DEADLINE : MEMBER_AT_ONCE, diagnostics);
         *step = checkpoint_newest(member->options->checkpoint, INT64_MAX);
         if (ok && (code != EXIT_OK || *member->ended)) return code;
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
-    ok = ok && (!is_coded(member) || keep_feedback(member, end, diagnostics));
+    ok = ok && (!member_is_coded(member) || member_keep_feedback(member, end, diagnostics));
     ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }

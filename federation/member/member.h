@@ -1,9 +1,10 @@
 /* A site of a federation while it trains: local steps by the site's stage programs, meetings with the others, and the
  * checkpoint between the two.
  *
- * Stage programs end before every meeting and are started again behind it, from their checkpoint; what that costs is the
- * time to start, read and write. The checkpoint directory also holds global.safetensors, the model that this site took
- * last: the start of its round; with overlap end.safetensors, where its steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is not
+ * Stage programs end before every meeting and are started again behind it, or with overlap beside it, from their
+ * checkpoint; what that costs is the time to start, read and write. The checkpoint directory also holds
+ * global.safetensors, the model that this site took last: the start of its round; with overlap end.safetensors, where its
+ * steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is not
  * over, else with the model of the federation. */
 #ifndef FEDERATION_MEMBER_MEMBER_H
 #define FEDERATION_MEMBER_MEMBER_H
@@ -53,6 +54,21 @@ void member_free(Member *member);
 /* Trains and meets until the federation's last round. EXIT_OK; what training ended with; or that of an error that was
  * reported. */
 int member_run(Member *member, Diagnostics *diagnostics);
+
+/* Of member.c, for the other two. Where the round's local steps ended, beside the checkpoints, if that is known. */
+const char *member_end_path(Member *member);
+bool member_has_end(const Member *member);
+bool member_is_coded(const Member *member);
+/* Waits; longer each time. */
+enum { MEMBER_FIRST_PAUSE_MS = 20 };
+void member_pause(int *milliseconds);
+
+/* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported), or
+ * ended. */
+bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
+/* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
+ * checkpoint is, from which it could be made again. */
+bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics);
 
 /* member_train.c: starts DIR/SITE/train with what was passed, from the checkpoint up to the step; -1: it cannot be. */
 pid_t member_train_begin(const Member *member, int64_t until);

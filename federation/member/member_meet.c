@@ -1,0 +1,149 @@
+/* A site's meetings: its update, made from where the round's steps ended, and the messages until the round is over. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "federation/aggregate/fixed_point.h"
+#include "federation/member/member.h"
+#include "federation/member/own_model.h"
+#include "federation/outer/privacy.h"
+
+/* With privacy one scale serves all updates, whatever is in them: it says nothing of any. */
+static int private_exponent(const FederationPrivacy *privacy, double deviation)
+{
+    int exponent;
+    frexp(privacy->clip + 10 * deviation, &exponent);
+    return exponent;
+}
+
+static void protect(float *update, size_t count, const FederationPrivacy *privacy, double deviation)
+{
+    float most = (float)ldexp(1, private_exponent(privacy, deviation));
+    update_clip(update, count, privacy->clip);
+    update_add_noise(update, count, deviation);
+    for (size_t i = 0; i < count; i++) update[i] = fminf(fmaxf(update[i], -most), most);
+}
+
+static bool not_finite(int64_t round, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
+                             "the update of round %" PRId64 " is not finite: nothing of it is sent", round);
+}
+
+static FragmentRange part_of(const Member *member)
+{
+    return global_model_part(&member->start, member->start.round, (size_t)member->federation.fragments);
+}
+
+/* The parameters where the round's local steps ended. */
+static bool read_end(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const char *checkpoint = member->options->checkpoint;
+    GlobalModel end;
+    if (!member_has_end(member))
+        return site_checkpoint_read(checkpoint, step, federation, &member->start, values, diagnostics);
+    bool ok = own_model_open(&end, &federation->compiled, member_end_path(member), diagnostics);
+    if (ok) memcpy(values, end.values, end.elements * sizeof *values);
+    global_model_free(&end);
+    return ok;
+}
+
+/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The same
+ * for the same checkpoint, whenever it is made. */
+static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const GlobalModel *start = &member->start;
+    FragmentRange part = part_of(member);
+    if (!read_end(member, step, values, diagnostics)) return false;
+    for (size_t i = part.first; i < part.end; i++) values[i] = start->values[i] - values[i];
+    if (member_is_coded(member))
+        return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
+               not_finite(start->round, diagnostics);
+    if (federation->clip_update > 0) update_clip(values + part.first, part.end - part.first, federation->clip_update);
+    return true;
+}
+
+/* What this site has to say of its round, noisy where that is asked for. */
+static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
+{
+    const Federation *federation = &member->federation;
+    const FederationPrivacy *privacy = &federation->privacy;
+    const GlobalModel *start = &member->start;
+    FragmentRange part = part_of(member);
+    size_t count = part.end - part.first;
+    float *update = values + part.first;
+    if (!make_update(member, step, values, diagnostics)) return false;
+    int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
+    double deviation = privacy->noise * privacy->clip / sqrt(federation->least); /* of the least sum's noise, a share */
+    if (privacy->clip > 0) {
+        protect(update, count, privacy, deviation);
+        weight = 1; /* or some sites would count for more than the noise hides */
+    }
+    if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
+        return not_finite(start->round, diagnostics);
+    if (member_is_coded(member)) meeting->coded = &member->feedback.bytes;
+    if (privacy->clip > 0) meeting->exponent = private_exponent(privacy, deviation);
+    meeting->exchange = site_link_exchange;
+    meeting->context = &member->link;
+    if (!federation->hide_metrics) {
+        meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
+        meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
+    }
+    return true;
+}
+
+static const char *who(const Member *member, int site)
+{
+    return site < 0 ? "the coordinator" : member->federation.sites[site].name;
+}
+
+/* Until the round has ended. False: refused, or ended. */
+static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
+{
+    int pause = MEMBER_FIRST_PAUSE_MS;
+    const char *said = NULL;
+    for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
+        state = meeting_step(meeting, &member->current);
+        if (state == MEETING_REFUSED)
+            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                                     "compile all sites and the coordinator together", "the coordinator %s",
+                                     meeting->problem.text);
+        if (meeting->problem.text && meeting->problem.text != said)
+            member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
+        said = meeting->problem.text;
+        if (state == MEETING_GOES_ON) pause = MEMBER_FIRST_PAUSE_MS;
+        if (state == MEETING_WAITS) member_pause(&pause);
+    }
+    return !*member->ended;
+}
+
+bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    Meeting meeting = {0};
+    float *values = memory_allocate(member->start.elements * sizeof *values);
+    int64_t round = member->start.round;
+    bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
+    bool in = meeting.counted > round;
+    member->counted = meeting.counted;
+    meeting_close(&meeting);
+    free(values);
+    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round);
+    return ok;
+}
+
+bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    Feedback *feedback = &member->feedback;
+    int64_t behind = member->start.round + 1;
+    bool ok = true;
+    if (member->counted == behind && feedback->left.round != behind) {
+        float *values = memory_allocate(member->start.elements * sizeof *values);
+        ok = make_update(member, step, values, diagnostics) &&
+             feedback_keep(feedback, part_of(member), behind, diagnostics);
+        free(values);
+    }
+    return ok;
+}
