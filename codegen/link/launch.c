@@ -309,6 +309,15 @@ static void print_slurm_config(Buffer *text, const LaunchPlan *plan)
     }
 }
 
+/* The ranks of a site among others are on one host, beside the gateway that `train` starts and ends: mpiexec starts them
+ * itself there, whatever it knows of Slurm. */
+static void print_slurm_site(Buffer *text)
+{
+    buffer_print(text, "#SBATCH --nodes=1\n"
+                       "export HYDRA_LAUNCHER=fork HYDRA_RMK=user\n"
+                       "exec ./train \"$@\"\n");
+}
+
 static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
 {
     buffer_print(text,
@@ -316,6 +325,10 @@ static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
                  "# In this directory: sbatch run.sbatch --data FILE [options]\n"
                  "#SBATCH --job-name=skycc\n#SBATCH --ntasks=%d\n#SBATCH --cpus-per-task=%d\n",
                  plan->rank_count, most_threads(plan));
+    if (plan->site) {
+        print_slurm_site(text);
+        return;
+    }
     if (any_elsewhere(plan)) {
         buffer_print(text, "#SBATCH --nodelist=");
         print_hosts(text, plan, ",", "");

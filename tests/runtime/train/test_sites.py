@@ -27,6 +27,7 @@ SKYCC, DATA = sys.argv[1:]
 MODEL = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
 SEQUENCE, ROWS = 16, 64
 PATIENCE = 300  # seconds: for what must come, however busy the machine is
+BY_SLURM = ("three", "b")
 ATTEMPTS = 5  # a port that was free may be taken a moment later
 
 
@@ -158,11 +159,15 @@ def set_addresses(name, sites, relay_of=None):
 
 
 def start(name, site, options):
-    """`options` come last, and so count."""
-    output = open(f"{name}-{site}.out", "ab")
-    command = [f"{name}/{site}/train", "--data", "data", "--log", f"{name}-{site}.csv", "--clip", "1", "--seed", "4",
-               "--checkpoint", f"{name}-{site}.kept", "--audit", f"{name}-{site}.audit", *options]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    """`options` come last, and so count. One of the sites is started by what Slurm runs on the node that it gives."""
+    output, here = open(f"{name}-{site}.out", "ab"), os.getcwd()
+    if (name, site) == BY_SLURM:
+        command, place = ["./run.sbatch", "--key", f"{here}/{site}.key"], f"{name}/{site}"
+    else:
+        command, place = [f"{here}/{name}/{site}/train"], here
+    command += ["--data", f"{here}/data", "--log", f"{here}/{name}-{site}.csv", "--clip", "1", "--seed", "4", "--checkpoint",
+                f"{here}/{name}-{site}.kept", "--audit", f"{here}/{name}-{site}.audit", *options]
+    return subprocess.Popen(command, cwd=place, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 def output_of(name, site):
