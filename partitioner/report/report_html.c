@@ -274,6 +274,14 @@ static void print_end(const Report *report, int stage, Buffer *buffer)
     }
 }
 
+/* Of both directions, in one where they agree. */
+static void print_ways(Buffer *buffer, const char *(*words)(int64_t, char *), const int64_t ways[2])
+{
+    char text[2][REPORT_TEXT];
+    buffer_print(buffer, "<td class=n>%s", words(ways[0], text[0]));
+    if (ways[1] != ways[0]) buffer_print(buffer, ", %s", words(ways[1], text[1]));
+}
+
 static void print_links(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
@@ -288,24 +296,24 @@ static void print_links(const Report *report, Buffer *buffer)
     buffer_print(buffer, "<p class=soft>A full bar is the period.</p>\n");
     if (coded)
         OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
-                   "#bytes each way", "#latency", "#codecs there and back", "#bytes before coding");
+                   "#bytes there, and back", "#latency", "#codecs", "#bytes before coding");
     else
         OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
-                   "#bytes each way", "#latency");
+                   "#bytes there, and back", "#latency");
     for (int k = 0; k < plan->link_count; k++) {
         const PlanLink *link = &plan->links[k];
-        int slower = plan_link_busy(link);
         buffer_print(buffer, "<tr>");
         print_end(report, link->from, buffer);
         print_end(report, link->to, buffer);
         buffer_print(buffer, "<td>");
         print_bar(buffer, share_of(plan_link_period(link), plan->period_ns), "fb", 0, "");
-        buffer_print(buffer, "%s<td class=n>", report_seconds(plan_link_period(link), text));
-        buffer_print(buffer, "%s<td class=n>", report_bytes(link->wire_bytes[slower], text));
-        buffer_print(buffer, "%s", report_seconds(link->latency_ns[slower], text));
-        if (coded)
-            buffer_print(buffer, "<td class=n>%s, %s<td class=n>%s", codec_name(link->codecs[0]),
-                         codec_name(link->codecs[1]), report_bytes(link->logical_bytes[slower], text));
+        buffer_print(buffer, "%s", report_seconds(plan_link_period(link), text));
+        print_ways(buffer, report_bytes, link->wire_bytes);
+        print_ways(buffer, report_seconds, link->latency_ns);
+        if (coded) {
+            buffer_print(buffer, "<td class=n>%s, %s", codec_name(link->codecs[0]), codec_name(link->codecs[1]));
+            print_ways(buffer, report_bytes, link->logical_bytes);
+        }
         buffer_print(buffer, "</tr>\n");
     }
     close_table(buffer);
