@@ -3,7 +3,10 @@
 
     bench/finetune_peer.py FOLDER DATA.safetensors HELD-OUT.safetensors RECIPE
 
-RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip. Rows that do not fill a batch are left out.
+RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip, window. Batches are padded to their longest row.
+Where `window` is more than 1, rows are sorted by length within so many batches, whose order is then drawn again (what the Hugging
+Face trainer calls grouping by length): less padding, for batches that are a little less random. Rows that do not fill a batch are
+left out.
 """
 import json
 import sys
@@ -17,6 +20,16 @@ def take(data, rows):
     """A batch as the model wants it, cut to its longest row."""
     longest = int(data["attention_mask"][rows].sum(1).max())
     return {name: data[name][rows][:, :longest] for name in ("input_ids", "attention_mask", "token_type_ids")}, data["labels"][rows]
+
+
+def draw_batches(lengths, batch, window, generator):
+    """The rows of an epoch, [batches, batch]."""
+    rows = len(lengths) - len(lengths) % batch
+    order = torch.randperm(len(lengths), generator=generator)[:rows]
+    if window == 1:
+        return order.view(-1, batch)
+    order = torch.cat([part[lengths[part].argsort()] for part in order.split(window * batch)]).view(-1, batch)
+    return order[torch.randperm(len(order), generator=generator)]
 
 
 def make_optimizer(model, recipe, steps):
@@ -37,9 +50,10 @@ def train(model, data, recipe):
     batch, rows = recipe["batch"], len(data["labels"])
     order = torch.Generator().manual_seed(recipe["seed"])
     optimizer, schedule = make_optimizer(model, recipe, recipe["epochs"] * (rows // batch))
+    lengths = data["attention_mask"].sum(1)
     model.train()
     for _ in range(recipe["epochs"]):
-        for chosen in torch.randperm(rows, generator=order)[: rows - rows % batch].view(-1, batch):
+        for chosen in draw_batches(lengths, batch, recipe["window"], order):
             inputs, labels = take(data, chosen)
             model(**inputs, labels=labels).loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe["clip"])
