@@ -154,6 +154,7 @@ static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
 
 int probe_command(const Options *options, Diagnostics *diagnostics)
 {
+    if (options->site) return probe_sites_command(options, diagnostics);
     Probe probe = {.options = options};
     probe_world_open(&probe.world);
     bool ok = load(&probe, diagnostics) && check_processes(&probe, diagnostics);

@@ -20,17 +20,19 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "Derives the training program of a BERT-family model, partitions its layers over the devices of the cluster "
          "and\n"
          "leaves one native program per device in DIR, ready to run: DIR/train --data DATA.safetensors --steps 100\n"},
-    [COMMAND_PROBE] = {"probe",
-                       "time a model's kernels on this machine",
-                       {"skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
-                        "mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]"},
-                       "Measures this machine and, of a model, its compiled kernels. With the profile, skycc plan and "
-                       "compile use these\n"
-                       "times, multiplied by each device's slowdown, instead of estimates from the device "
-                       "specifications. Where mpiexec\n"
-                       "starts one process per device, in the order of the cluster file, every device gets times of "
-                       "its own, and the\n"
-                       "links between hosts are measured too.\n"},
+    [COMMAND_PROBE] =
+        {"probe",
+         "time a model's kernels on this machine",
+         {"skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
+          "mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
+          "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json [options]"},
+         "Measures this machine and, of a model, its compiled kernels. With the profile, skycc plan and "
+         "compile use these\n"
+         "times, multiplied by each device's slowdown, instead of estimates from the device "
+         "specifications. Where mpiexec\n"
+         "starts one process per device, in the order of the cluster file, every device gets times of "
+         "its own, and the\n"
+         "links between hosts are measured too. With --site at every site the links between sites are.\n"},
     [COMMAND_PLAN] =
         {"plan",
          "assign layers to devices and prove how good that is",

@@ -222,6 +222,15 @@ static const Option rows[] = {
      .required = COORDINATE | DEPLOY},
     {"key", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(key),
      .help = "the coordinator's secret key (default: coordinator.key here)"},
+    {"site", 0, "NAME", PROBE, OPTION_TEXT, FIELD(site),
+     .help = "measure the links between the sites of the cluster file, as site NAME; all sites at the same time",
+     .detail =
+         "Measure the links between the sites of the cluster file, as site _NAME_, with its key. All sites do so at "
+         "the same time, and pairs of them take turns: latency, and bandwidth one way, back, and both at once, "
+         "through what a run between them uses. What is found goes into the profile beside what it says already."},
+    {"key", 0, "FILE", PROBE, OPTION_FILE, FIELD(key), .help = "with --site: the site's secret key"},
+    {"timeout", 0, "SECONDS", PROBE, OPTION_NUMBER, 1, 1e9, FIELD(patience_s), .initial = "60",
+     .help = "with --site: how long to wait for other sites"},
     {"listen", 0, "HOST:PORT", COORDINATE, OPTION_TEXT, FIELD(listen),
      .help = "where to listen, if that is not the address that sites connect to",
      .detail = "Where to listen, if that is not the address that sites connect to, as behind a router: 0.0.0.0:_PORT_ "

@@ -68,7 +68,9 @@ typedef struct Options {
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;
-    const char *key; /* the name of a pair of keys; of coordinate the file of the secret one */
+    const char *key;   /* the name of a pair of keys; of coordinate and probe the file of the secret one */
+    const char *site;  /* of probe: whose links are measured; NULL: machines are */
+    double patience_s; /* for other sites */
     const char *federation, *listen, *csv;
     const char *follows; /* the coordinator's directory of a federation that is gone on with */
     FederationWishes federation_wishes;

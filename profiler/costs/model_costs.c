@@ -201,6 +201,11 @@ static void set_links(Costs *costs, const Cluster *cluster)
     }
 }
 
+static bool profile_has_machines(const Profile *profile)
+{
+    return profile->device_count || profile->reference.gflops > 0 || profile->reference.kernel_count;
+}
+
 /* What was measured between two devices holds for all devices of their zones. */
 static void set_measured_links(Costs *costs, const Cluster *cluster, const Profile *profile)
 {
@@ -291,6 +296,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
     costs->keep_labels = device_name(costs, cluster->keep_labels);
     model_sites_open(costs, cluster);
 
+    if (profile && !profile_has_machines(profile)) profile = NULL; /* of links alone, as sites measure them */
     const MachineProfile *reference = profile ? &profile->reference : NULL;
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;

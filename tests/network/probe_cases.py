@@ -1,0 +1,61 @@
+"""Links between sites as skycc probe --site measures them, beside what the network was set to."""
+import json
+import subprocess
+
+from case import case, expect
+from network import Link
+
+SITES = ("paris", "tokyo")
+PORT = 7400
+LATENCY, BANDWIDTH = 0.01, 10e6  # bytes a second, of frames
+TCP_SHARE = 1448 / 1514
+
+
+def write_cluster(bench, net):
+    """One site is behind NAT."""
+    lines = ["sites:"]
+    for name in SITES:
+        key = bench.command([bench.skycc, "key", f"{net.folder}/{name}"]).split()[-1]
+        address = "" if name == "tokyo" else f'address: "{net[name].address}:{PORT}", '
+        lines.append(f"  - {{name: {name}, {address}key: '{key}'}}")
+    lines.append("devices:")
+    lines += [f"  - {{name: d-{name}, site: {name}, threads: 1, memory: 1GiB}}" for name in SITES]
+    with open(f"{net.folder}/sites.yaml", "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def start(bench, net, name, *options, key=None):
+    folder = net.folder
+    return net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{folder}/{key or name}.key", "-d", f"{folder}/sites.yaml", "-o",
+                           f"{folder}/{name}.json", *options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def end(process, code=0):
+    said = process.communicate(timeout=120)[0]
+    expect(process.returncode == code, f"ended with {process.returncode}, not {code}: {said}")
+    return said
+
+
+@case("sites: what probe measures is the link", quick=True)
+def measured(bench):
+    with bench.network(list(SITES), Link(latency=LATENCY, bandwidth=BANDWIDTH)) as net:
+        net.ask("inward", "tokyo", "no")
+        write_cluster(bench, net)
+        said = end(start(bench, net, "paris", key="tokyo"), 1)
+        expect("the key is not that of site paris" in said, said)
+        said = end(start(bench, net, "paris", "--timeout", "1"), 6)
+        expect("site tokyo has not come" in said, said)
+        runs = {name: start(bench, net, name) for name in SITES}
+        said = {name: end(process) for name, process in runs.items()}
+        links = []
+        for name in SITES:
+            with open(f"{net.folder}/{name}.json") as file:
+                links.append(json.load(file)["links"])
+        expect(links[0] == links[1] and len(links[0]) == 1, f"other links at the other site: {links}")
+        link = links[0][0]
+        expect(link["between"] == ["d-paris", "d-tokyo"], link)
+        # A busy machine makes a link seem slower, never faster.
+        expect(LATENCY <= link["latency_s"] < 2 * LATENCY, link)
+        share = link["bandwidth_Bps"] / (BANDWIDTH * TCP_SHARE)
+        expect(0.4 < share < 1.05, link)
+        return [line for line in said["paris"].splitlines() if line.startswith("paris to tokyo")][0]
