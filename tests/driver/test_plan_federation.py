@@ -7,28 +7,20 @@ is refused.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require, run  # noqa: E402
 
 SKYCC, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = f"{SOURCE}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx"
 DIMENSIONS = ["--dim", "batch=4", "--dim", "seq=16"]
 KEYS = {}
-failures = 0
-
-
-def expect(condition, what):
-    global failures
-    if not condition:
-        print(f"FAILED: {what}", flush=True)
-        failures += 1
 
 
 def call(*arguments, code=0):
-    result = subprocess.run([SKYCC, *arguments], capture_output=True, text=True, timeout=300)
-    expect(result.returncode == code, f"exit code {result.returncode}, not {code}: {' '.join(arguments)}: {result.stderr}")
-    return result
+    return run(SKYCC, *arguments, code=code, timeout=300)
 
 
 def plan(*options, code=0):
@@ -60,7 +52,7 @@ def federation(sites, *rules):
 
 def candidate(made, *groups):
     found = [c for c in made["candidates"] if [replica["sites"] for replica in c["replicas"]] == list(groups)]
-    expect(len(found) == 1, f"{groups} is considered once: {found}")
+    require(len(found) == 1, f"{groups} is considered once: {found}")
     return found[0]
 
 
@@ -84,13 +76,13 @@ def check_pipelines():
                "default_link: {latency: 30ms, bandwidth: 50Mbit}",
                "links: [{between: [oslo, lima], latency: 1ms, bandwidth: 10Gbit}]", "aggregate: plain")
     made = report()
-    expect(made["format"] == "skycc.federation-plan/1" and made["elements"] == 28611, made)
-    expect(made["all_tried"] and len(made["candidates"]) == 5, "all five ways to divide three sites are considered")
+    require(made["format"] == "skycc.federation-plan/1" and made["elements"] == 28611, made)
+    require(made["all_tried"] and len(made["candidates"]) == 5, "all five ways to divide three sites are considered")
     apart = candidate(made, ["paris"], ["oslo"], ["lima"])
     alone = plan_of(f"devices: [{FAST}]\n", 2)
-    expect(apart["replicas"][0]["step_s"] == alone["simulated_step_s"], f"paris alone: {apart['replicas'][0]}")
+    require(apart["replicas"][0]["step_s"] == alone["simulated_step_s"], f"paris alone: {apart['replicas'][0]}")
     both = plan_of(f"devices: [{FAST}, {SLOW}]\ndefault_link: {INSIDE}\n", 2)
-    expect(apart["replicas"][1]["step_s"] == both["simulated_step_s"], f"oslo alone: {apart['replicas'][1]}")
+    require(apart["replicas"][1]["step_s"] == both["simulated_step_s"], f"oslo alone: {apart['replicas'][1]}")
     joined = plan_of(
         f"sites: [{{name: oslo, address: 'h:1', key: \"{key('oslo')}\"}}, {{name: lima, key: \"{key('lima')}\"}}]\n"
         f"devices: [{FAST.replace('name: a', 'name: o, site: oslo')}, {SLOW.replace('name: b', 'name: b, site: oslo')}, "
@@ -99,19 +91,19 @@ def check_pipelines():
         "  - {between: [inner, lima], latency: 1ms, bandwidth: 10Gbit}\n"
         "  - {between: [oslo, oslo], latency: 2ms, bandwidth: 20MB/s}\n", 4)
     grouped = candidate(made, ["paris"], ["oslo", "lima"])
-    expect(grouped["replicas"][1]["step_s"] == joined["simulated_step_s"],
+    require(grouped["replicas"][1]["step_s"] == joined["simulated_step_s"],
            f"oslo and lima: {grouped['replicas'][1]}, not {joined['simulated_step_s']}")
     crossed = sum(c["bytes"] * c.get("per_step", 1) for c in joined.get("crossings_between_sites", []) if c["kind"] != "input")
     a_day = sum(link["bytes_per_day"] for link in grouped["links"] if "coordinator" not in (link["from"], link["to"]))
     steps = 86400 / grouped["round_s"] * 500
-    expect(abs(a_day - crossed * steps) <= 1e-6 * a_day, f"{a_day} bytes a day between oslo and lima, {crossed} a step")
+    require(abs(a_day - crossed * steps) <= 1e-6 * a_day, f"{a_day} bytes a day between oslo and lima, {crossed} a step")
     for c in made["candidates"]:
-        expect(c["local_steps"] == (None if len(c["replicas"]) == 1 else 500), c)
-        expect(c["rows_leave"] == (len(c["replicas"]) < 3), c)
+        require(c["local_steps"] == (None if len(c["replicas"]) == 1 else 500), c)
+        require(c["rows_leave"] == (len(c["replicas"]) < 3), c)
     best = min((c for c in made["candidates"] if c["fits"]), key=lambda c: c["row_s"])
-    expect(made["candidates"][made["proposed"]] == best, f"{made['proposed']} is proposed")
+    require(made["candidates"][made["proposed"]] == best, f"{made['proposed']} is proposed")
     text = plan().stdout
-    expect("proposed: " in text and "of every way" not in text and "considered: every way" in text, text)
+    require("proposed: " in text and "of every way" not in text and "considered: every way" in text, text)
 
 
 def check_memory():
@@ -123,14 +115,14 @@ def check_memory():
                "default_link: {latency: 50ms, bandwidth: 10Mbit}", "links:", *links)
     made = report("--allocate", "heuristic")
     apart = candidate(made, *[[name] for name in names])
-    expect(not apart["fits"] and "memory" in apart["why_not"], apart)
+    require(not apart["fits"] and "memory" in apart["why_not"], apart)
     best = made["candidates"][made["proposed"]]
-    expect(best["fits"] and best["rows_leave"] and made["rows_stay"] is None, best)
+    require(best["fits"] and best["rows_leave"] and made["rows_stay"] is None, best)
     pairs = candidate(made, ["s1", "s2"], ["s3", "s4"], ["s5", "s6", "s7"])
-    expect(pairs["fits"] and pairs == best, "the smallest groups that fit are found")
+    require(pairs["fits"] and pairs == best, "the smallest groups that fit are found")
     write("small.yaml", "devices: [{name: a, memory: 20KiB}]\n")
     made = json.loads(plan("--report", "json", "--allocate", "heuristic", code=4).stdout)
-    expect(made["proposed"] is None and not any(c["fits"] for c in made["candidates"]), made)
+    require(made["proposed"] is None and not any(c["fits"] for c in made["candidates"]), made)
 
 
 def check_simulation():
@@ -138,16 +130,16 @@ def check_simulation():
                "default_link: {latency: 30ms, bandwidth: 50Mbit}")
     options = ["--simulate-sites", "400", "--simulate-rounds", "3", "--seed", "4"]
     made = report(*options)
-    expect([(s["secure"], s["branch"]) for s in made["simulated"]] ==
+    require([(s["secure"], s["branch"]) for s in made["simulated"]] ==
            [(False, 0), (True, 0), (True, 255), (True, 64), (True, 16)], made["simulated"])
-    expect([s["possible"] for s in made["simulated"]] == [False, False, True, True, True], "255 sites are the most of a sum")
-    expect(plan(*options).stdout == plan(*options).stdout, "the same seed gives the same report")
+    require([s["possible"] for s in made["simulated"]] == [False, False, True, True, True], "255 sites are the most of a sum")
+    require(plan(*options).stdout == plan(*options).stdout, "the same seed gives the same report")
 
 
 def check_refusals():
     def refused(expected, *options, code=2):
         text = plan(*options, code=code).stderr
-        expect(expected in text, f"{expected}: {text}")
+        require(expected in text, f"{expected}: {text}")
     refused("--cluster says nothing about a federation's plans", "-d", "one.yaml")
     refused("--output says nothing", "-o", "plan.json")
     refused("--report html says nothing", "--report", "html")
@@ -156,7 +148,7 @@ def check_refusals():
     refused("--microbatches auto says nothing", "--microbatches", "auto")
     refused("rows of several lengths are not there yet", "--dim", "seq=auto:16")
     text = call("plan", MODEL, "-d", "one.yaml", "--local-steps", "auto", code=2).stderr
-    expect("need --federation" in text, text)
+    require("need --federation" in text, text)
     federation([("paris", "one.yaml"), ("oslo", "none.yaml"), ("lima", "one.yaml")], "local_steps: 5",
                "default_link: {latency: 30ms, bandwidth: 50Mbit}")
     refused("none.yaml", code=1)
@@ -165,7 +157,7 @@ def check_refusals():
     federation([("paris", "one.yaml"), ("oslo", "one.yaml"), ("lima", "one.yaml")], "local_steps: 5", "links:",
                *[f"  - {{between: [{name}, coordinator], latency: 1ms, bandwidth: 1Gbit}}" for name in ["paris", "oslo", "lima"]])
     made = report()
-    expect(len(made["candidates"]) == 1 and made["all_tried"], "sites that no link joins are no pipeline")
+    require(len(made["candidates"]) == 1 and made["all_tried"], "sites that no link joins are no pipeline")
     with open("federation.yaml", encoding="utf-8") as file:
         text = file.read()
     write("federation.yaml", text.replace(", bandwidth: 1Gbit}\nrounds", "}\nrounds"))
@@ -180,10 +172,11 @@ def main():
     check_simulation()
     check_refusals()
     os.chdir("/")
-    if not failures:
+    if failed():
+        print(f"see {scratch}")
+    else:
         shutil.rmtree(scratch)
-    print(f"{failures} failures" + (f"; see {scratch}" if failures else ""))
-    return failures > 0
+    return failed()
 
 
 sys.exit(main())

@@ -16,6 +16,7 @@ import time
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, printed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 from federations import Scene  # noqa: E402
 
@@ -26,20 +27,10 @@ SITES = {"paris": (1, 4), "oslo": (2, 8), "lima": (1, 4)}
 TRAINING = ["--seed", "1", "--lr", "1e-2", "--quiet", "--retries", "9"]
 STEPS, PATIENCE = 2, 300
 scene = None
-failures = 0
-
-
-def expect(condition, what):
-    global failures
-    if not condition:
-        print(f"FAILED: {what}", flush=True)
-        failures += 1
 
 
 def call(*arguments, code=0):
-    result = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
-    expect(result.returncode == code, f"exit code {result.returncode}, not {code}: {' '.join(arguments)}: {result.stderr}")
-    return result.stdout + result.stderr
+    return printed(*arguments, code=code, timeout=PATIENCE)
 
 
 def wait_until(condition, what):
@@ -61,7 +52,7 @@ def make_inputs():
 
 def federate(folder, *rules, code=0, options=()):
     result = scene.federate(folder, *rules, options=options)
-    expect(result.returncode == code, f"federate: exit code {result.returncode}, not {code}: {result.stdout}")
+    require(result.returncode == code, f"federate: exit code {result.returncode}, not {code}: {result.stdout}")
     return result.stdout
 
 
@@ -104,7 +95,7 @@ def coordinator(folder):
 def finish(processes):
     wait_until(lambda: all([process.ended() for process in processes]), "the end of the federation")
     for process in processes:
-        expect(process.process.returncode == 0, f"{process.name} ends with {process.process.returncode}: {process.said()}")
+        require(process.process.returncode == 0, f"{process.name} ends with {process.process.returncode}: {process.said()}")
 
 
 def rounds_in(log):
@@ -138,15 +129,15 @@ def check_one_round():
         for key, value in parameters(f"alone-{name}").items():
             expected[key] = expected.get(key, 0) + rows * value.astype("f8")
     trained = {key for key in model if not key.startswith("momentum/")}
-    expect(trained and trained <= set(expected), "the model has the sites' parameters")
+    require(trained and trained <= set(expected), "the model has the sites' parameters")
     worst = max(np.max(np.abs(model[key] - expected[key] / weight)) for key in trained)
-    expect(worst < 1e-6, f"the model differs from the mean of sites by {worst}")
+    require(worst < 1e-6, f"the model differs from the mean of sites by {worst}")
     moved = max(np.max(np.abs(model[key] - value)) for key, value in
                 safetensors_files.read("mean/paris/start.safetensors").items())
-    expect(moved > 1e-3, "the model has changed")
+    require(moved > 1e-3, "the model has changed")
     for name in SITES: # and each goes on from it
         here = parameters(f"mean-{name}")
-        expect(all(np.array_equal(here[key], model[key]) for key in trained), f"{name} has the federation's model")
+        require(all(np.array_equal(here[key], model[key]) for key in trained), f"{name} has the federation's model")
     call(SKYCC, "export", MODEL, "mean/coordinator/model.safetensors", "-o", "trained.onnx")
 
 
@@ -162,17 +153,17 @@ def check_newcomers():
             ("trains another model, or others of its parameters", ["--freeze", "*embeddings*"], average, "rounds: 2"),
             ("is of round 1 and without the outer optimiser's momentum", [], "rounds: 2")]:
         text = federate("grown", *rules, options=follow + options, code=1)
-        expect(expected in text, text)
+        require(expected in text, text)
     text = federate("grown", average, "rounds: 2", "round_timeout: 200s", options=follow)
-    expect("goes on with round 1 of 2" in text, text)
+    require("goes on with round 1 of 2" in text, text)
     for name in ["paris", "oslo", "lima"]:
         shutil.copytree(f"mean-{name}", f"grown-{name}")
     finish([coordinator("grown")] + [site("grown", name) for name in SITES])
     rows = rounds_in("grown.csv")
-    expect(len(rows) == 1 and rows[0].startswith("2,4,"), f"one round more, of four sites: {rows}")
+    require(len(rows) == 1 and rows[0].startswith("2,4,"), f"one round more, of four sites: {rows}")
     for name, rounds in [("paris", 2), ("rome", 1)]:
         step = max(entry for entry in os.listdir(f"grown-{name}") if entry.startswith("step-"))
-        expect(int(step[5:]) == rounds * STEPS, f"{name} has made the steps of {rounds} rounds: {step}")
+        require(int(step[5:]) == rounds * STEPS, f"{name} has made the steps of {rounds} rounds: {step}")
 
     path, random = "mean/coordinator/model.safetensors", np.random.default_rng(5)
     before = {name: random.normal(size=tensor.shape).astype("f4") for name, tensor in safetensors_files.read(path).items()}
@@ -180,10 +171,10 @@ def check_newcomers():
     safetensors_files.write(path, before, safetensors_files.metadata(path))
     federate("momentum", "rounds: 2", options=follow)
     after = safetensors_files.read("momentum/coordinator/model.safetensors")
-    expect(before.keys() == after.keys(), "values and momentum are there")
-    expect(all(np.array_equal(before[name], after[name]) for name in before), "and are what they were")
+    require(before.keys() == after.keys(), "values and momentum are there")
+    require(all(np.array_equal(before[name], after[name]) for name in before), "and are what they were")
     start = safetensors_files.read("momentum/rome/start.safetensors")
-    expect(all(np.array_equal(before[name], start[name]) for name in start) and len(start) == len(before) // 2,
+    require(all(np.array_equal(before[name], start[name]) for name in start) and len(start) == len(before) // 2,
            "sites start from the values")
     del SITES["rome"]
 
@@ -192,7 +183,7 @@ def check_steps():
     """--local-steps auto: what is said is what is kept, at every site, and leaves 95% of the time for training."""
     options = ["--local-steps", "auto", "--hide-metrics"]
     text = federate("odd", "rounds: 1", options=options, code=1)
-    expect("local_steps: auto needs the link of site 'paris' with the coordinator" in text, text)
+    require("local_steps: auto needs the link of site 'paris' with the coordinator" in text, text)
     said = federate("auto", "rounds: 1", "default_link: {latency: 50ms, bandwidth: 8Mbit}", options=options)
     steps, own, common = map(float, re.search(
         r"^local_steps: (\d+) is .* at oslo, .* a meeting ([\d.]+) s, .* take all of them ([\d.]+) s more$", said,
@@ -200,13 +191,13 @@ def check_steps():
     for name in [*SITES, "coordinator"]:
         with open(f"auto/{name}/federation.yaml", encoding="utf-8") as file:
             kept = file.read()
-        expect(f"\nlocal_steps: {steps:.0f}\n" in kept and "hide_metrics: true" in kept, kept)
-        expect(said.split("\nlocal_steps: ")[1].split("\n")[0] in kept, kept)
+        require(f"\nlocal_steps: {steps:.0f}\n" in kept and "hide_metrics: true" in kept, kept)
+        require(said.split("\nlocal_steps: ")[1].split("\n")[0] in kept, kept)
     with open("auto/oslo/plan.json", encoding="utf-8") as file:
         step = json.load(file)["simulated_step_s"]
     share = (own + common) / (own + common + steps * step)
-    expect(abs(share - 0.05) < 0.001, f"{share} of the time is on meeting")
-    expect(own > 2 * 4 * 28611 / 1e6, "the update and the model cross a link of 1 MB/s")
+    require(abs(share - 0.05) < 0.001, f"{share} of the time is on meeting")
+    require(own > 2 * 4 * 28611 / 1e6, "the update and the model cross a link of 1 MB/s")
 
 
 def check_deadline():
@@ -214,11 +205,11 @@ def check_deadline():
     federate("short", "rounds: 2", "deadline: 300ms", options=["--local-steps", "100000"])
     finish([coordinator("short")] + [site("short", name) for name in SITES])
     rows = [list(map(float, row.split(","))) for row in open("short.csv").read().replace(",,", ",0,").split("\n")[1:-1]]
-    expect(len(rows) == 2, f"two rounds have been: {rows}")
+    require(len(rows) == 2, f"two rounds have been: {rows}")
     for row in rows:
         made = [count / SITES[name][1] for count, name in zip(row[8::2], SITES)]
-        expect(row[1] == 3 and all(1 <= steps < 100000 and steps == int(steps) for steps in made), f"steps {made}")
-        expect(row[2] == sum(row[8::2]), f"weight {row[2]} of rows {row[8::2]}")
+        require(row[1] == 3 and all(1 <= steps < 100000 and steps == int(steps) for steps in made), f"steps {made}")
+        require(row[2] == sum(row[8::2]), f"weight {row[2]} of rows {row[8::2]}")
 
 
 def check_overlap():
@@ -228,42 +219,42 @@ def check_overlap():
         folder = f"late-{steps}"
         made = scene.federate(folder, "rounds: 3", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"],
                               options=["--overlap", steps])
-        expect(made.returncode == 0, made.stdout)
+        require(made.returncode == 0, made.stdout)
         finish([coordinator(folder), site(folder, "paris")])
         model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"), parameters("through"),
                                 parameters(f"{folder}-paris"))
         trained = [key for key in model if not key.startswith("momentum/")]
         worst = max(np.max(np.abs(model[key] - through[key])) for key in trained)
-        expect(trained and worst < 1e-3, f"--overlap {steps}: the model differs from training through by {worst}")
-        expect(all(np.array_equal(model[key], here[key]) for key in trained), f"--overlap {steps}: the site has the model")
+        require(trained and worst < 1e-3, f"--overlap {steps}: the model differs from training through by {worst}")
+        require(all(np.array_equal(model[key], here[key]) for key in trained), f"--overlap {steps}: the site has the model")
         made = sorted(name for name in os.listdir(f"{folder}-paris") if name.startswith("step-"))
-        expect((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
+        require((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
 
 
 def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5", code=2)
-    expect("the federation says how long a site trains" in text, text)
+    require("the federation says how long a site trains" in text, text)
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", code=2)
-    expect("--join needs --checkpoint DIR" in text, text)
+    require("--join needs --checkpoint DIR" in text, text)
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--key", "oslo.key", code=1)
-    expect("is not the key that federation.yaml has for site 'paris'" in text, text)
+    require("is not the key that federation.yaml has for site 'paris'" in text, text)
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "alone-paris", code=1)
-    expect("holds checkpoints of a run that is not this site's" in text, text)
+    require("holds checkpoints of a run that is not this site's" in text, text)
     text = call(SKYCC, "coordinate", "mean/coordinator", "--key", "paris.key", code=1)
-    expect("is not the key that federation.yaml has for the coordinator" in text, text)
+    require("is not the key that federation.yaml has for the coordinator" in text, text)
     text = call(SKYCC, "coordinate", "mean/coordinator", "--log", "federation.yaml", code=1)
-    expect("is no log of this federation's rounds" in text, text)
+    require("is no log of this federation's rounds" in text, text)
     text = call(SKYCC, "coordinate", "mean/paris", code=1)
-    expect("model.safetensors" in text, text)
+    require("model.safetensors" in text, text)
     text = federate("odd", "rounds: 1", "threshold: 2", code=1)
-    expect("threshold must be at least 3 for 3 sites" in text and not os.path.exists("odd"), text)
+    require("threshold must be at least 3 for 3 sites" in text and not os.path.exists("odd"), text)
     SITES["oslo"] = (2, 6)
     text = federate("odd", "rounds: 1", code=1)
-    expect("rows_per_step of site 'oslo', 6, is no multiple of the micro-batch's 4 rows" in text, text)
-    expect(not os.path.exists("odd"), "nothing is left of a federation that was refused")
+    require("rows_per_step of site 'oslo', 6, is no multiple of the micro-batch's 4 rows" in text, text)
+    require(not os.path.exists("odd"), "nothing is left of a federation that was refused")
     os.remove("mean/oslo/member")
     text = call("mean/oslo/train", "--join", "--data", "oslo.safetensors", code=2)
-    expect("there is no federation to join" in text, text)
+    require("there is no federation to join" in text, text)
 
 
 def main():
@@ -277,10 +268,11 @@ def main():
     check_overlap()
     check_refusals()
     os.chdir("/")
-    if not failures:
+    if failed():
+        print(f"see {scratch}")
+    else:
         shutil.rmtree(scratch)
-    print(f"{failures} failures" + (f"; see {scratch}" if failures else ""))
-    return failures > 0
+    return failed()
 
 
 sys.exit(main())
