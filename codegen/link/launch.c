@@ -311,8 +311,9 @@ static void print_slurm_config(Buffer *text, const LaunchPlan *plan)
 
 /* The ranks of a site among others are on one host, beside the gateway that `train` starts and ends: mpiexec starts them
  * itself there, whatever it knows of Slurm. */
-static void print_slurm_site(Buffer *text)
+static void print_slurm_site(Buffer *text, const LaunchPlan *plan)
 {
+    if (any_elsewhere(plan)) buffer_print(text, "#SBATCH --nodelist=%s\n", host_of(&plan->ranks[0]));
     buffer_print(text, "#SBATCH --nodes=1\n"
                        "export HYDRA_LAUNCHER=fork HYDRA_RMK=user\n"
                        "exec ./train \"$@\"\n");
@@ -326,7 +327,7 @@ static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
                  "#SBATCH --job-name=skycc\n#SBATCH --ntasks=%d\n#SBATCH --cpus-per-task=%d\n",
                  plan->rank_count, most_threads(plan));
     if (plan->site) {
-        print_slurm_site(text);
+        print_slurm_site(text, plan);
         return;
     }
     if (any_elsewhere(plan)) {
