@@ -219,6 +219,16 @@ static bool measure_link(Meeting *meeting, SiteLink *link)
     return true;
 }
 
+/* What another site says may be anything: names are looked up by `sites`, and numbers go into the profile. */
+static bool is_link(const SiteLink *link, int a, int b)
+{
+    const double numbers[] = {link->latency_s,       link->alone_Bps[0],    link->alone_Bps[1],
+                              link->together_Bps[0], link->together_Bps[1], link->bend_bytes};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!(numbers[i] > 0 && numbers[i] < 1e15)) return false;
+    return link->sites[0] == a && link->sites[1] == b;
+}
+
 /* Who measured a link tells all others. */
 static bool measure_links(Meeting *meeting, SiteLink *links)
 {
@@ -227,9 +237,11 @@ static bool measure_links(Meeting *meeting, SiteLink *links)
         for (int b = a + 1; b < sites; b++, links++) {
             *links = (SiteLink){.sites = {a, b}};
             if ((a == own || b == own) && !measure_link(meeting, links)) return false;
+            if (a == own && !is_link(links, a, b)) return fail(meeting, "is confused", b);
             for (int s = 0; s < sites && a == own; s++)
                 if (s != own) send_to(meeting, s, TAG_LINK, links, sizeof *links);
             if (a != own && !receive_from(meeting, a, TAG_LINK, links, sizeof *links)) return false;
+            if (!is_link(links, a, b)) return fail(meeting, "is confused", a);
         }
     return true;
 }
