@@ -164,6 +164,13 @@ static bool send_way(Meeting *meeting, int other, Way *way)
     return true;
 }
 
+/* Nobody is kept longer than by the longest burst that there is: the first ones double until they are as long. */
+static bool is_burst(const Burst *burst)
+{
+    return burst->messages > 1 && burst->bytes > 0 && burst->bytes <= MOST_BYTES &&
+           burst->messages <= (int64_t)(2 * most_burst_bytes) / burst->bytes;
+}
+
 static bool receive_way(Meeting *meeting, int other)
 {
     for (;;) {
@@ -171,8 +178,7 @@ static bool receive_way(Meeting *meeting, int other)
         double Bps;
         if (!receive_from(meeting, other, TAG_BURST, &burst, sizeof burst)) return false;
         if (burst.messages == 0) return true;
-        if (burst.messages < 2 || burst.bytes < 1 || burst.bytes > MOST_BYTES)
-            return fail(meeting, "is confused", other);
+        if (!is_burst(&burst)) return fail(meeting, "is confused", other);
         if (!receive_burst(meeting, other, burst, &Bps)) return false;
         send_to(meeting, other, TAG_RATE, &Bps, sizeof Bps);
     }
@@ -189,7 +195,7 @@ static bool both_ways(Meeting *meeting, int other, bool begins, double own_Bps, 
     if (!begins && !receive_from(meeting, other, TAG_PING, &mark, 1)) return false;
     send_burst(meeting, other, burst_of(own_Bps, FIRST_BYTES, 1));
     if (!receive_from(meeting, other, TAG_BURST, &burst, sizeof burst)) return false;
-    if (burst.messages < 2 || burst.bytes != FIRST_BYTES) return fail(meeting, "is confused", other);
+    if (!is_burst(&burst)) return fail(meeting, "is confused", other);
     if (!receive_burst(meeting, other, burst, &Bps[1])) return false;
     send_to(meeting, other, TAG_RATE, &Bps[1], sizeof Bps[1]);
     return receive_from(meeting, other, TAG_RATE, &Bps[0], sizeof Bps[0]);
@@ -327,8 +333,10 @@ static bool run(const SiteProbe *probe, const char *local, SiteLink *links, Aren
 {
     WireSiteFile file = describe(probe, arena);
     const WireGatewayOptions options = {.file = &file, .keys = probe->keys, .local = local};
-    Gateway gateway = {.gateway = wire_gateway_open(&options, diagnostics), .stop = eventfd(0, EFD_CLOEXEC)};
-    if (!gateway.gateway || gateway.stop < 0) return false;
+    Gateway gateway = {.gateway = wire_gateway_open(&options, diagnostics)};
+    if (!gateway.gateway) return false;
+    gateway.stop = eventfd(0, EFD_CLOEXEC);
+    if (gateway.stop < 0) memory_exhausted();
     if (pthread_create(&gateway.thread, NULL, serve, &gateway) != 0) memory_exhausted();
     Meeting meeting = {.probe = probe, .out = memory_allocate(MOST_BYTES), .in = memory_allocate(MOST_BYTES)};
     bool ok = run_client(&meeting, local, links, diagnostics);
