@@ -98,11 +98,11 @@ static void print_rank(Buffer *buffer, const PlanRank *rank)
 {
     buffer_print(buffer, "{\"device\":");
     json_print_string(buffer, rank->device);
-    buffer_print(buffer, ",\"replica\":%d", rank->replica);
-    if (rank->process_bytes > 0) buffer_print(buffer, ",\"process_bytes\":%lld", (long long)rank->process_bytes);
-    buffer_print(buffer, ",\"stages\":[");
+    buffer_print(buffer, ",\"replica\":%d,\"stages\":[", rank->replica);
     for (int k = 0; k < rank->stage_count; k++) buffer_print(buffer, "%s%d", k ? "," : "", rank->stages[k]);
-    buffer_print(buffer, "]}");
+    buffer_print(buffer, "]");
+    if (rank->process_bytes > 0) buffer_print(buffer, ",\"process_bytes\":%lld", (long long)rank->process_bytes);
+    buffer_print(buffer, "}");
 }
 
 static char *put_text(char *at, const char *text)
