@@ -71,10 +71,7 @@ static bool name_labels(const Job *job, json_t *config)
     }
     json_object_set_new(config, "id2label", names);
     json_object_set_new(config, "label2id", numbers);
-    if (wanted->problem)
-        json_object_set_new(config, "problem_type", json_string(wanted->problem));
-    else
-        json_object_del(config, "problem_type"); /* classes, as the library takes them for without it */
+    if (wanted->problem) json_object_set_new(config, "problem_type", json_string(wanted->problem));
     return true;
 }
 

@@ -10,7 +10,7 @@ typedef struct FolderExport {
     const char *source;        /* where the tokenizer's files are; NULL: the folder that the model names */
     const char *const *labels; /* names of the labels, by number; NULL: those of the model */
     size_t label_count;
-    const char *problem; /* with labels: config.json's problem_type; NULL: none, that is, classes */
+    const char *problem; /* with labels: config.json's problem_type; NULL: what the model says */
 } FolderExport;
 
 /* Reports what is missing for a model that was not imported from a folder. Warns where no tokenizer was found. */

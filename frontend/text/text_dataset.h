@@ -61,11 +61,11 @@ const char *dataset_task_name(DatasetTask task);
 bool dataset_find_task(const char *name, DatasetTask *task); /* false if unknown */
 
 /* Reads a table ("-": standard input) and writes `input_ids`, `attention_mask`, `token_type_ids` int32 [N,S],
- * `lengths` int32 [N], a row's tokens that are no padding, and `labels` int32 [N], or [N,S] for mlm, or float32 [N] for
- * values and [N,labels] where --label names several columns, to `output` as safetensors; rows that are held out to the file that dataset_holdout_path names. Metadata:
- * format, task, vocabulary (size and hash), max_length, labels (a JSON list of their names) and, of several labels a row,
- * problem_type. Malformed rows are all
- * reported with their line (up to 20), and nothing is written then. */
+ * `lengths` int32 [N], a row's tokens that are no padding, and `labels` int32 [N], or [N,S] for mlm, or float32 [N]
+ * for values and [N,labels] where --label names several columns, to `output` as safetensors; rows that are held out
+ * to the file that dataset_holdout_path names. Metadata: format, task, vocabulary (size and hash), max_length,
+ * labels (a JSON list of their names) and, of several labels a row, problem_type. Malformed rows are all reported
+ * with their line (up to 20), and nothing is written then. */
 bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const char *table, const char *output,
                       DatasetSummary *summary, Diagnostics *diagnostics);
 

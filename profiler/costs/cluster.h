@@ -35,19 +35,18 @@ typedef struct ClusterTarget {
 } ClusterTarget;
 
 typedef struct ClusterDevice {
-    const char *name;     /* unique; letters, digits, '.', '_' and '-' only */
-    const char *host;     /* for mpiexec or srun; "localhost" by default */
-    int target;           /* index into targets; 0 is "native" */
-    int threads;          /* at least 1; 1 by default */
-    int64_t memory_bytes; /* the device's; CLUSTER_NO_LIMIT if not given */
-    int64_t
-        reserve_bytes; /* of it, that no stage may take; CLUSTER_RESERVE_PROCESS: what process_bytes of costs.h says */
-    double gflops;     /* 1e9 float32 operations per second, all threads together; 0: not given */
-    double bandwidth_Bps; /* memory bandwidth, bytes per second, all threads together; 0: not given */
-    double slowdown;      /* at least 1: how many times slower than this machine the device is emulated; 1: as it is */
-    const char *region;   /* NULL: none */
-    int site;             /* index into sites; -1: the file names none */
-    int zone;             /* index into zone_names */
+    const char *name;      /* unique; letters, digits, '.', '_' and '-' only */
+    const char *host;      /* for mpiexec or srun; "localhost" by default */
+    int target;            /* index into targets; 0 is "native" */
+    int threads;           /* at least 1; 1 by default */
+    int64_t memory_bytes;  /* the device's; CLUSTER_NO_LIMIT if not given */
+    int64_t reserve_bytes; /* of it, for no stage; CLUSTER_RESERVE_PROCESS: as much as process_bytes of costs.h */
+    double gflops;         /* 1e9 float32 operations per second, all threads together; 0: not given */
+    double bandwidth_Bps;  /* memory bandwidth, bytes per second, all threads together; 0: not given */
+    double slowdown;       /* at least 1: how many times slower than this machine the device is emulated; 1: as it is */
+    const char *region;    /* NULL: none */
+    int site;              /* index into sites; -1: the file names none */
+    int zone;              /* index into zone_names */
 } ClusterDevice;
 
 /* One organisation's devices: started by itself, trusting the others only as far as their keys. */

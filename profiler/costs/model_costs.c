@@ -19,7 +19,7 @@ static const double bf16_speedup = 2;
 
 /* Of memory, beside what is laid out for a rank's stages: its program, the C library, MPICH with its messages inside a
  * host, copies of what is being read or written, and threads with the panels of their products. Measured, with MPICH 4.0
- * over UCX: 17 to 21 MB for 1 to 8 ranks of BERTs of two layers of 128 to twelve of 768. */
+ * over UCX: 17 to 23 MB for 1 to 8 ranks of BERTs of two layers of 128 to twelve of 768. */
 static const int64_t process_bytes = 22 << 20, process_thread_bytes = 1 << 20;
 
 typedef struct Speed {

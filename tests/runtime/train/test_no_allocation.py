@@ -64,12 +64,13 @@ def fits(folder, resident):
         took = resident.get(f"stage-{rank:02}", 0)
         print(f"  rank {rank}: {took / 1e6:.1f} MB resident, {most / 1e6:.1f} planned")
         ok &= 0 < took <= most
+        ok &= all(plan["stages"][stage]["memory_limit_bytes"] == (1 << 30) - planned["process_bytes"] for stage in planned["stages"])
     return ok
 
 
 def check(skycc, library, folder, devices, compile_options, run_options):
     with open(f"{folder}/cluster.yaml", "w") as file:
-        file.write("devices:\n  - {name: device, count: %d, threads: 2}\n" % devices)
+        file.write("devices:\n  - {name: device, count: %d, threads: 2, memory: 1GiB, reserve: auto}\n" % devices)
     command = [skycc, "compile", f"{folder}/model.onnx", "-d", f"{folder}/cluster.yaml", "-o", f"{folder}/out", "--quiet"]
     command += ["--dim", "batch=2", "--dim", f"seq={SEQUENCE}", "--microbatches", "4", "--init", "normal:0.02"]
     subprocess.run(command + compile_options, check=True)
