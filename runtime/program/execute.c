@@ -43,7 +43,6 @@ typedef struct Walk {
     const WaveList *list;
     Bases bases;
     UpdateScalars *updates; /* per call; NULL: it is no update */
-    bool flush;             /* takes subnormal numbers for 0 */
     const SkyCall *failed;  /* NULL: none. Set by the first thread where the others wait for it */
 } Walk;
 
@@ -138,7 +137,7 @@ static void walk_waves(void *context, int thread, int threads)
     Walker walker = {.walk = walk,
                      .thread = thread,
                      .waves = {.team = execution->team, .list = list, .thread = thread, .threads = threads}};
-    uint64_t before = walk->flush ? subnormals_flush() : 0;
+    uint64_t before = subnormals_flush();
     for (uint32_t i = 0; i < list->count; i++) {
         bool shared = list->waves[i].sharers > 1, next_shared = i + 1 < list->count && list->waves[i + 1].sharers > 1;
         if (shared)
@@ -149,7 +148,7 @@ static void walk_waves(void *context, int thread, int threads)
         if (next_shared && walk->failed) break; /* all see the same here: nobody runs anything alone */
         if (thread == 0 && !walk->failed && execution->between) execution->between(execution->between_context);
     }
-    if (walk->flush) subnormals_restore(before);
+    subnormals_restore(before);
 }
 
 static bool run_walk(Walk *walk, Diagnostics *diagnostics)
@@ -176,8 +175,7 @@ bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint3
     Walk walk = {.execution = execution,
                  .list = &spaces->lists[list],
                  .bases = bases_of(execution, stage, slot),
-                 .updates = update ? spaces->updates : NULL,
-                 .flush = update};
+                 .updates = update ? spaces->updates : NULL};
     if (update) fill_updates(execution, spaces);
     return run_walk(&walk, diagnostics);
 }
