@@ -174,8 +174,8 @@ typedef struct Plan {
     PlanRecompute recompute;
     int microbatches; /* of a step, at most */
     RowSamples rows;  /* how many steps have; no samples: all as many */
-    /* Where the number was chosen: how many rows more per second twice as many would train, as a fraction; -1: they
-     * would not fit. 0 where it was given. */
+    /* Where the number, or that of the rows to pack, was chosen: how many rows more per second twice as many would train,
+     * as a fraction; -1: they would not fit. 0 where it was given. */
     double microbatches_gain;
     /* 0, or: nothing fits with the micro-batches that 1F1B keeps in flight, and orders that keep so many at most were
      * looked for; memory and bound are about those. */

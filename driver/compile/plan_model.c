@@ -10,6 +10,7 @@
 #include "driver/compile/pins.h"
 #include "graph/passes/layers.h"
 #include "graph/passes/loss.h"
+#include "partitioner/planner/microbatches.h"
 #include "partitioner/problem.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/device_spec.h"
@@ -24,6 +25,41 @@ bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *opt
            device_specs_add(&planned->costs, options->added.items, (int)options->added.count, diagnostics);
 }
 
+/* ---- Rows of several lengths ---- */
+
+/* Rows that a nanosecond trains with `microbatches` times the rows of a micro-batch in a step; 0: no plan was found. As
+ * where rows have one length, of the heuristic allocation. What is wrong with the model is said when it is loaded. */
+static double train_rows(const PlanModelOptions *options, const char *path, const ModelOptions *load, int microbatches)
+{
+    PlannedModel trial = {0};
+    PlanModelOptions trying = *options;
+    Diagnostics ignored = {0};
+    trying.request.microbatches = microbatches;
+    trying.request.allocate = PLAN_HEURISTIC;
+    trying.request.watch = NULL;
+    bool ok = planned_model_load(&trial, &trying, path, load, &ignored) &&
+              planned_model_costs(&trial, &trying, &ignored) && planned_model_plan(&trial, &trying, &ignored);
+    double rows = ok ? (double)trial.costs.rows.packing.rows / (double)trial.plan.step_ns : 0;
+    planned_model_free(&trial);
+    diagnostics_free(&ignored);
+    return rows;
+}
+
+/* --microbatches auto, by the rule of partitioner/planner/microbatches.h. The form of micro-batches, and so the costs,
+ * change with the rows of a step: each number of rows is planned with its own. */
+static int choose_rows(const PlanModelOptions *options, const char *path, const ModelOptions *load, double *gain)
+{
+    int microbatches = 1;
+    double rows = train_rows(options, path, load, microbatches);
+    for (*gain = -1; microbatches < MICROBATCHES_MOST && rows > 0; microbatches *= 2) {
+        double twice = train_rows(options, path, load, 2 * microbatches);
+        *gain = twice / rows - 1;
+        if (*gain < MICROBATCHES_GAIN) break;
+        rows = twice;
+    }
+    return microbatches;
+}
+
 /* --dim with several lengths. */
 static bool prepare_packing(PlannedModel *planned, const PlanModelOptions *options, ModelOptions *training,
                             Diagnostics *diagnostics)
@@ -34,10 +70,7 @@ static bool prepare_packing(PlannedModel *planned, const PlanModelOptions *optio
                diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "add for instance --dim seq=auto:128",
                                  "--lengths says how long rows are, but no --dim has several lengths");
     if (microbatches == PLAN_MICROBATCHES_AUTO)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                 "give --microbatches N: a batch has N times the "
-                                 "rows of --dim's batch dimension",
-                                 "--microbatches auto leaves open how many rows are to be packed");
+        microbatches = choose_rows(options, planned->path, training, &planned->rows_gain);
     if (!packed_model_prepare(training, &planned->rows, planned->path, microbatches, &planned->arena, diagnostics))
         return false;
     planned->most_microbatches = (int)packing_most_microbatches(&training->packing);
@@ -137,6 +170,7 @@ bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, 
     request.pin_count = (int)options->pins.count;
     request.pins = pins_read(options->pins.items, request.pin_count, &planned->costs, &planned->arena, diagnostics);
     if (!request.pins || !plan_make(&planned->plan, &planned->costs, &request, diagnostics)) return false;
+    if (planned->rows_gain != 0) planned->plan.microbatches_gain = planned->rows_gain;
     warn_of_processes(&planned->plan, &planned->cluster, diagnostics);
     return true;
 }

@@ -24,6 +24,7 @@ typedef struct PlannedModel {
     ModelOptions packed;   /* what the model was loaded with: for packed_model_check */
     RowSamples rows;       /* where rows share lines (model.graph.packing) */
     int most_microbatches; /* then: what plans are laid out for; else 0 */
+    double rows_gain; /* then: what twice the rows of a step would bring (plan.microbatches_gain); 0: was not asked */
     Profile profile;
     Costs costs;
     Plan plan;

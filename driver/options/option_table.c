@@ -396,7 +396,9 @@ static const Option rows[] = {
      .detail =
          "Micro-batches per step (default 8); the batch is the micro-batch times _N_. *auto* takes the smallest power "
          "of two after which twice as many would train less than 10% more rows a second (about 4.5 for each of "
-         "equal stages), at most 256 and at most what fits; the report says what doubling would bring. Their number "
+         "equal stages), at most 256 and at most what fits; the report says what doubling would bring. With "
+         "*--lengths* "
+         "it chooses how many rows are packed into a step, planning for each number anew. Their number "
          "changes nothing but rounding: a loss is normalised by the valid labels of the whole batch."},
     {"allocate", 0, "HOW", PLANNING, OPTION_CHOICE, FIELD(plan.request.allocate), .initial = "optimal",
      .choices = OPTION_WORDS("even", "sky", "heuristic", "optimal"),

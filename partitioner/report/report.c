@@ -1,5 +1,6 @@
 #include "partitioner/report/report.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,6 +128,20 @@ static void add_processes(char text[static REPORT_SENTENCE], const Plan *plan)
         report_bytes(plan->ranks[largest].process_bytes, more), report_bytes(plan_rank_process(plan, largest), all));
 }
 
+/* Of a step: micro-batches or, where these depend on how long rows are, rows. */
+static void add_chosen(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    double gain = plan->microbatches_gain;
+    bool packed = plan->rows.microbatch_kinds > 0;
+    if (gain == 0) return;
+    add(text, "%d %s were chosen: twice as many would ", packed ? (int)plan->rows.packing.rows : plan->microbatches,
+        packed ? "rows a step" : "micro-batches");
+    if (gain <= -1)
+        add(text, "not fit. ");
+    else
+        add(text, "train %.1f%% %s rows a second. ", 100 * fabs(gain), gain < 0 ? "fewer" : "more");
+}
+
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
 {
     int recomputing = 0, split = 0;
@@ -135,11 +150,7 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
         recomputing += plan->stages[k].recompute;
         split += plan->stages[k].weight_gradient_ns > 0;
     }
-    if (plan->microbatches_gain < 0)
-        add(text, "%d micro-batches were chosen: twice as many would not fit. ", plan->microbatches);
-    else if (plan->microbatches_gain > 0)
-        add(text, "%d micro-batches were chosen: twice as many would train %.1f%% more rows a second. ",
-            plan->microbatches, 100 * plan->microbatches_gain);
+    add_chosen(text, plan);
     if (plan->in_flight_limit > 0)
         add(text, "Memory is short: no stage has to keep more than %d micro-batch%s in flight. ", plan->in_flight_limit,
             plan->in_flight_limit > 1 ? "es" : "");

@@ -3,6 +3,7 @@
 too; the same numbers, to the last digit, come out whatever the stages, the schedule, and where a run is interrupted."""
 import csv
 import glob
+import json
 import os
 import sys
 import tempfile
@@ -120,6 +121,30 @@ def test_any_cut():
     require(resumed[-1]["loss"] == whole[-1][0], f"resumed: {resumed[-1]['loss']} instead of {whole[-1][0]}")
 
 
+def test_rows_chosen():
+    """--microbatches auto takes the smallest power of two after which doubling brings less than a tenth."""
+    options = (NANO, "-d", "cluster.yaml", "--dim", "batch=1", "--dim", f"seq=auto:{LONGEST}", "--lengths", "data.safetensors")
+
+    def plan(microbatches):
+        printed(SKYCC, "plan", *options, "--allocate", "heuristic", "--microbatches", str(microbatches), "-o", "plan.json")
+        with open("plan.json") as file:
+            made = json.load(file)
+        return made, made["rows"]["batch"] / made["step_s"]
+    cluster("cluster.yaml", 3)
+    rows, (before, rate) = 1, plan(1)
+    while True:
+        twice, faster = plan(2 * rows)
+        if faster / rate < 1.1:
+            break
+        rows, before, rate = 2 * rows, twice, faster
+    chosen, _ = plan("auto")
+    gain = chosen.pop("microbatches_gain")
+    require(rows > 1 and chosen == before, f"chosen: {chosen['rows']['batch']} rows a step instead of {rows}")
+    require(abs(gain - (faster / rate - 1)) < 1e-6, f"said to bring {gain}, but brings {faster / rate - 1}")
+    printed(SKYCC, "compile", *options, "--microbatches", "auto", "--emit", "costs", "-o", "costs.json")
+    printed(SKYCC, "verify", "plan.json", "--costs", "costs.json")
+
+
 def test_lengths_of_data(data, lengths):
     """Lengths given by a tensor; rows whose mask has holes take their full length."""
     write("data.safetensors", {**data, "lengths": lengths.astype("i4")})
@@ -161,6 +186,7 @@ with tempfile.TemporaryDirectory() as scratch:
     write("data.safetensors", data)
     test_padded_and_packed(lengths)
     test_any_cut()
+    test_rows_chosen()
     test_lengths_of_data(data, lengths)
     test_refused()
     test_one_long_line()
