@@ -8,6 +8,8 @@
 #include "federation/aggregate/fixed_point.h"
 
 static const double retry_seconds = 2;
+/* As many round timeouts a phase may take while pieces of updates arrive. */
+enum { MOST_TIMEOUTS = 4 };
 
 static void say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(const Coordinator *coordinator, const char *format, ...)
@@ -46,6 +48,7 @@ static void begin_session(Coordinator *coordinator)
     sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
                    part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
     coordinator->phase_since = coordinator->round_since = INFINITY;
+    coordinator->piece_at = -INFINITY;
     coordinator->said_waiting = coordinator->said_no_room = false;
 }
 
@@ -225,11 +228,18 @@ static int answers_needed(const SumRound *sum)
     return sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
 }
 
+/* A phase in which pieces of updates still arrive goes on, or what slow links carried so far would be lost. */
+static bool phase_is_too_long(const Coordinator *coordinator, double now)
+{
+    double timeout = coordinator->federation->round_timeout_s, taken = now - coordinator->phase_since;
+    return taken > timeout && (now - coordinator->piece_at > timeout || taken > MOST_TIMEOUTS * timeout);
+}
+
 static bool phase_times_out(Coordinator *coordinator, int answers, double now)
 {
     SumRound *sum = &coordinator->sum;
     int needed = answers_needed(sum);
-    if (!(now - coordinator->phase_since > coordinator->federation->round_timeout_s)) return false;
+    if (!phase_is_too_long(coordinator, now)) return false;
     if (answers >= needed) return true;
     if (sum->phase != SUM_OFFERS) {
         char why[128];
@@ -325,7 +335,7 @@ static bool take_metrics(Coordinator *coordinator, int site, Request *request)
     return true;
 }
 
-static void take_values(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
+static void take_values(Coordinator *coordinator, int site, const Request *request, double now, Buffer *reply)
 {
     SumProblem problem;
     ArrivalState state = ARRIVAL_REFUSED;
@@ -336,6 +346,7 @@ static void take_values(Coordinator *coordinator, int site, const Request *reque
         coordinator->said_no_room = true;
         say(coordinator, "no room on disk for updates that arrive: sites wait until there is\n");
     }
+    if (state == ARRIVAL_GOES_ON || state == ARRIVAL_WHOLE) coordinator->piece_at = now;
     switch (state) {
     case ARRIVAL_REFUSED: refuse(coordinator, site, problem.text, reply); break;
     case ARRIVAL_NO_ROOM: put(coordinator, REPLY_WAIT, NULL, 0, reply); break;
@@ -370,7 +381,7 @@ static void take_answer(Coordinator *coordinator, int site, Request *request, do
     else if (coordinator->sites[site].left_out)
         refuse(coordinator, site, "is left out of this round", reply);
     else if (request->phase == SUM_VALUES)
-        take_values(coordinator, site, request, reply);
+        take_values(coordinator, site, request, now, reply);
     else
         take_other(coordinator, site, request, now, reply);
 }

@@ -2,7 +2,8 @@
  * connections: requests and the time come in, replies go out (serve.h).
  *
  * A round is a session of aggregation over the fragment whose turn it is. A phase ends when all sites that are in it have
- * answered, or after the round's timeout with those that have, if they are enough. If they are not, offers wait for more,
+ * answered, or after the round's timeout with those that have, if they are enough; while pieces of updates arrive it may
+ * take four times as long, and no longer, so that one site cannot hold up all others. If they are not enough, offers wait for more,
  * and any later phase begins the round anew, with new keys: nothing was learned from what came. The next round begins once
  * the model is on disk; a disk that is full is tried again. What is wrong with a message is answered with the reason, and
  * the round goes on. */
@@ -38,6 +39,7 @@ typedef struct Coordinator {
     char *model_path;
     FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */
     double round_since, phase_since; /* when the first offer came, when the phase began */
+    double piece_at;                 /* when the last piece of an update came */
     double retry_at;                 /* while the model is not on disk */
     int64_t round_bytes_in, round_bytes_out;
     bool durable, said_waiting, said_no_room;

@@ -79,6 +79,8 @@ static void write_start(const World *world)
     global_model_free(&model);
 }
 
+static size_t piece_of_updates = PIECE; /* elements */
+
 static void start(World *world, int sites, bool secure, OuterKind outer, int64_t rounds, int64_t fragments)
 {
     static const char *const site_names[MOST] = {"paris", "oslo", "lima", "kyoto", "accra", "quito"};
@@ -98,7 +100,7 @@ static void start(World *world, int sites, bool secure, OuterKind outer, int64_t
                                      .least = least,
                                      .round_timeout_s = 60,
                                      .fragments = fragments,
-                                     .update_piece = PIECE,
+                                     .update_piece = piece_of_updates,
                                      .compiled = {.identity = {3, 4}, .site = -1}};
     world->console = open_memstream(&world->said, &world->said_bytes);
     world->kill_at = -1;
@@ -450,6 +452,43 @@ static void half_an_update_is_none(void **state)
     }
 }
 
+/* Of site 1 pieces arrive now and then, its connection being cut each time; the others have given theirs. */
+static void give_pieces_slowly(int times)
+{
+    send_two_pieces(3, false);
+    for (int other = 0; other < 3; other += 2)
+        while (!sum_round_has_answered(&world.coordinator.sum, other)) step(&world.sites[other]);
+    for (int i = 0; i < times; i++) {
+        world.now += 50;
+        coordinator_tick(&world.coordinator, world.now);
+        assert_false(coordinator_is_done(&world.coordinator));
+        uint64_t before = world.coordinator.sites[1].arriving.pieces;
+        world.cut_in = 2;
+        step(&world.sites[1]);
+        assert_true(world.coordinator.sites[1].arriving.pieces > before);
+    }
+}
+
+/* Longer than the round's timeout of 60, but not for ever. */
+static void a_phase_goes_on_while_pieces_arrive(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    piece_of_updates = PIECE / 4;
+    for (int too_slow = 0; too_slow < 2; too_slow++) {
+        all_in(in, 1);
+        in[0][1] = !too_slow;
+        give_pieces_slowly(4);
+        world.now += too_slow ? 50 : 1;
+        coordinator_tick(&world.coordinator, world.now);
+        assert_int_equal(coordinator_is_done(&world.coordinator), too_slow);
+        run(&world, 5);
+        expect_model(&world, in);
+        stop(&world);
+    }
+    piece_of_updates = PIECE;
+}
+
 static void updates_wait_for_room_on_disk(void **state)
 {
     (void)state;
@@ -648,6 +687,7 @@ int main(void)
         TEST(a_site_that_is_started_again_holds_nobody_up),
         TEST(an_update_that_is_cut_goes_on_where_it_was),
         TEST(half_an_update_is_none),
+        TEST(a_phase_goes_on_while_pieces_arrive),
         TEST(updates_wait_for_room_on_disk),
         TEST(pieces_that_are_wrong_are_refused_and_the_others_count),
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
