@@ -21,6 +21,14 @@ static bool any_elsewhere(const LaunchPlan *plan)
 
 static const char *host_of(const LaunchRank *rank) { return rank->host ? rank->host : "localhost"; }
 
+/* Whether ranks of a site reach its gateway by network. */
+static bool is_apart(const LaunchPlan *plan)
+{
+    for (int r = 1; r < plan->rank_count; r++)
+        if (strcmp(host_of(&plan->ranks[r]), host_of(&plan->ranks[0])) != 0) return true;
+    return false;
+}
+
 static const char *prefix_of(const LaunchRank *rank) { return rank->prefix ? rank->prefix : ""; }
 
 /* mpiexec's and Slurm's files know no quoting that both a shell and they understand: only plain words are let through.
@@ -45,11 +53,6 @@ static bool check(const LaunchPlan *plan, Diagnostics *diagnostics)
         if (!is_plain(prefix_of(rank), "/ =,:+"))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->prefix}, NULL,
                                      "a launch command may hold only plain words, without quotes");
-        if (plan->site && strcmp(host_of(rank), host_of(&plan->ranks[0])) != 0)
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = plan->site},
-                                     "make each host a site of its own: all it takes is a key",
-                                     "has ranks on '%s' and on '%s': the gateway serves the host that it runs on",
-                                     host_of(&plan->ranks[0]), host_of(rank));
     }
     return true;
 }
@@ -221,6 +224,14 @@ static void print_template(Buffer *text, const char *template, const LaunchPlan 
     buffer_print(text, "%s", template);
 }
 
+static void print_gateway_place(Buffer *text, const LaunchPlan *plan)
+{
+    if (is_apart(plan))
+        print_gateway_port(text, &plan->network);
+    else
+        buffer_print(text, "ipc://$meeting/gateway");
+}
+
 /* Names of sites are plain words, so that a script may have them unquoted. */
 static void print_mark(Buffer *text, const char *name, size_t length, const LaunchPlan *plan)
 {
@@ -235,6 +246,7 @@ static void print_mark(Buffer *text, const char *name, size_t length, const Laun
     if (strcmp(word, "RANKS") == 0) buffer_print(text, "%d", plan->rank_count);
     if (strcmp(word, "SITE") == 0) buffer_print(text, "%s", plan->site);
     if (strcmp(word, "HOSTS") == 0) print_hosts(text, plan, " ", "");
+    if (strcmp(word, "GATEWAY_PLACE") == 0) print_gateway_place(text, plan);
     if (strcmp(word, "THREADS") == 0) {
         if (threads_are_known(plan))
             buffer_print(text, "%d", most_threads(plan));
@@ -254,6 +266,7 @@ static void print_train(Buffer *text, const LaunchPlan *plan)
         print_template(text, launch_network_check, plan);
         print_network_settings(text, &plan->network);
         print_own_address(text, &plan->network);
+        if (plan->site && is_apart(plan)) print_template(text, launch_network_address, plan);
         buffer_print(text,
                      "# Ranks go there themselves: of hosts without this folder mpiexec would say nothing.\n"
                      "export SKYCC_FOLDER=\"$PWD\"\n%s",
@@ -261,8 +274,9 @@ static void print_train(Buffer *text, const LaunchPlan *plan)
     } else {
         print_template(text, train_local, plan);
     }
-    buffer_print(text, "\nlaunch() {\n%s    exec $apart \"$mpiexec\" $bind",
-                 elsewhere ? "    forget_environment\n" : "");
+    buffer_print(text, "\nlaunch() {\n%s%s    exec $apart \"$mpiexec\" $bind",
+                 elsewhere ? "    forget_environment\n" : "",
+                 plan->site && is_apart(plan) ? "    export SKYCC_SITE_KEY=\"$key\"\n" : "");
     if (elsewhere) {
         buffer_print(text, " -hosts ");
         print_hosts(text, plan, ",", ":1");
@@ -309,14 +323,25 @@ static void print_slurm_config(Buffer *text, const LaunchPlan *plan)
     }
 }
 
-/* The ranks of a site among others are on one host, beside the gateway that `train` starts and ends: mpiexec starts them
- * itself there, whatever it knows of Slurm. */
+static void print_node_list(Buffer *text, const LaunchPlan *plan)
+{
+    buffer_print(text, "#SBATCH --nodelist=");
+    print_hosts(text, plan, ",", "");
+    buffer_print(text, "\n");
+}
+
+/* `train` starts and ends the gateway of a site among others, so the job runs that. Ranks beside the gateway mpiexec starts
+ * itself, whatever it knows of Slurm; on other nodes it has Slurm start them. */
 static void print_slurm_site(Buffer *text, const LaunchPlan *plan)
 {
-    if (any_elsewhere(plan)) buffer_print(text, "#SBATCH --nodelist=%s\n", host_of(&plan->ranks[0]));
-    buffer_print(text, "#SBATCH --nodes=1\n"
-                       "export HYDRA_LAUNCHER=fork HYDRA_RMK=user\n"
-                       "exec ./train \"$@\"\n");
+    if (is_apart(plan)) {
+        print_node_list(text, plan);
+    } else {
+        if (any_elsewhere(plan)) buffer_print(text, "#SBATCH --nodelist=%s\n", host_of(&plan->ranks[0]));
+        buffer_print(text, "#SBATCH --nodes=1\n"
+                           "export HYDRA_LAUNCHER=fork HYDRA_RMK=user\n");
+    }
+    buffer_print(text, "exec ./train \"$@\"\n");
 }
 
 static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
@@ -330,11 +355,7 @@ static void print_slurm_script(Buffer *text, const LaunchPlan *plan)
         print_slurm_site(text, plan);
         return;
     }
-    if (any_elsewhere(plan)) {
-        buffer_print(text, "#SBATCH --nodelist=");
-        print_hosts(text, plan, ",", "");
-        buffer_print(text, "\n");
-    }
+    if (any_elsewhere(plan)) print_node_list(text, plan);
     buffer_print(text, "if [ $# -gt 0 ]; then\n"
                        "    SKYCC_OPTIONS=$(printf '%%s\\n' \"$@\" '')\n"
                        "    export SKYCC_OPTIONS=\"$SKYCC_OPTIONS\n\"\n"

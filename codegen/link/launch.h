@@ -16,7 +16,7 @@ typedef struct LaunchRank {
 typedef struct LaunchPlan {
     const LaunchRank *ranks; /* in order */
     int rank_count;
-    const char *site; /* whose ranks these are, all on one host; a gateway joins them with other sites. NULL: none */
+    const char *site;      /* whose ranks these are; a gateway beside `train` joins them with other sites. NULL: none */
     LaunchNetwork network; /* where they are on several hosts */
 } LaunchPlan;
 

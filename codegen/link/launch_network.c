@@ -53,6 +53,22 @@ const char launch_network_check[] =
     "    done\n"
     "fi\n";
 
+/* Where the other hosts reach the gateway, which runs beside this script. */
+const char launch_network_address[] =
+    "for host in @HOSTS@; do\n"
+    "    [ -z \"${own_address:-}\" ] || break\n"
+    "    for address in $(addresses_of \"$host\"); do\n"
+    "        own_address=$(ip -o route get \"$address\" 2>/dev/null | sed -n 's/.* src \\([0-9.]*\\).*/\\1/p')\n"
+    "        case $own_address in 127.*) own_address='' ;; *) break ;; esac\n"
+    "    done\n"
+    "done\n"
+    "[ -n \"${own_address:-}\" ] || {\n"
+    "    echo \"train: no address of this host is known that the other hosts of the site could reach; interface: in "
+    "the\" \\\n"
+    "        \"cluster file names it\" >&2\n"
+    "    exit 6\n"
+    "}\n";
+
 static bool is_subnet(const char *interface) { return strchr(interface, '/') != NULL; }
 
 /* Over TCP a message that is first announced (UCX's rendezvous) takes five to six times the latency. */
@@ -80,6 +96,15 @@ void print_own_address(Buffer *text, const LaunchNetwork *network)
                  "own_address=$(ip -o -4 address show %s %s 2>/dev/null | sed -n '1s/.* inet \\([0-9.]*\\).*/\\1/p')\n"
                  "if [ -n \"$own_address\" ]; then bind=\"-localhost $own_address\"; fi\n",
                  is_subnet(network->interface) ? "to" : "dev", network->interface);
+}
+
+void print_gateway_port(Buffer *text, const LaunchNetwork *network)
+{
+    buffer_print(text, "tcp://$own_address:");
+    if (network->first_port)
+        buffer_print(text, "%d-%d", network->first_port, network->last_port);
+    else
+        buffer_print(text, "*");
 }
 
 void print_network_options(Buffer *text, const LaunchNetwork *network)

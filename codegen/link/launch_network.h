@@ -17,6 +17,10 @@ extern const char launch_network_environment[];
 /* Commands of the shell for MPI, and for what mpiexec tells other hosts of this one; the former as mpiexec's options. */
 void print_network_settings(Buffer *text, const LaunchNetwork *network);
 void print_own_address(Buffer *text, const LaunchNetwork *network);
+/* Behind these, for a site among others: own_address where the cluster file has no interface (a template like the check,
+ * whose functions it calls), and where the gateway takes the ranks' connections there. */
+extern const char launch_network_address[];
+void print_gateway_port(Buffer *text, const LaunchNetwork *network);
 void print_network_options(Buffer *text, const LaunchNetwork *network);
 
 #endif

@@ -11,8 +11,8 @@ const char launch_site_options[] = "    --key) expected=key ;;\n"
                                    "    --audit) expected=audit ;;\n"
                                    "    --audit=*) audit=${argument#*=} ;;\n";
 
-/* The gateway makes its socket for ranks last: once that is there, all is well. It ends with the script, however that
- * ends. Its socket's path must be short. */
+/* The gateway says last where its ranks find it: once that is there, all is well. It ends with the script, however that
+ * ends. The path of its socket must be short. */
 const char launch_site_gateway[] =
     "\n"
     "# The ranks of this site reach those of others through its gateway, which knows the other sites by their keys.\n"
@@ -20,25 +20,26 @@ const char launch_site_gateway[] =
     "    echo \"train: the secret key of site @SITE@ is not in $key; --key FILE or SKYCC_SITE_KEY names it\" >&2\n"
     "    exit 1\n"
     "}\n"
+    "case $key in /*) ;; *) key=$PWD/$key ;; esac\n"
     "meeting=$(mktemp -d \"${TMPDIR:-/tmp}/skycc-XXXXXXXX\") || exit 6\n"
     "trap 'rm -rf \"$meeting\"' EXIT\n"
     "if [ ${#meeting} -gt 80 ]; then\n"
     "    rmdir \"$meeting\"\n"
     "    meeting=$(mktemp -d /tmp/skycc-XXXXXXXX) || exit 6\n"
     "fi\n"
-    "SKYCC_GATEWAY=ipc://$meeting/gateway\n"
-    "export SKYCC_GATEWAY\n"
     "gateway=''\n"
     "begin_gateway() {\n"
-    "    rm -f \"$meeting/gateway\"\n"
-    "    $apart \"$directory\"/gateway --site \"$directory\"/site.json --key \"$key\" --local \"$SKYCC_GATEWAY\" \\\n"
-    "        --site-timeout \"$site_timeout\" ${audit:+--audit \"$audit\"} </dev/null &\n"
+    "    rm -f \"$meeting\"/*\n"
+    "    $apart \"$directory\"/gateway --site \"$directory\"/site.json --key \"$key\" --local \"@GATEWAY_PLACE@\" \\\n"
+    "        --place \"$meeting/place\" --site-timeout \"$site_timeout\" ${audit:+--audit \"$audit\"} </dev/null &\n"
     "    gateway=$!\n"
-    "    while [ ! -S \"$meeting/gateway\" ]; do\n"
+    "    while [ ! -e \"$meeting/place\" ]; do\n"
     "        kill -0 \"$gateway\" 2>/dev/null || end_gateway\n"
     "        [ -n \"$gateway\" ] || return 1\n"
     "        sleep 0.05\n"
     "    done\n"
+    "    SKYCC_GATEWAY=$(cat \"$meeting/place\")\n"
+    "    export SKYCC_GATEWAY\n"
     "}\n"
     "# It passes on what is still on its way. Sets gateway_code.\n"
     "end_gateway() {\n"

@@ -1,15 +1,17 @@
 /* DIR/SITE/gateway: started by DIR/SITE/train, beside the site's ranks, and ends when it does. */
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/options.h"
 #include "runtime/wire/gateway.h"
 
 typedef struct GatewayCommand {
-    const char *site, *key, *local, *bind, *audit;
+    const char *site, *key, *local, *place, *bind, *audit;
     double site_timeout;
     bool help;
 } GatewayCommand;
@@ -22,7 +24,9 @@ static const Option rows[] = {
     {"site", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(site), .required = GATEWAY, .help = "site.json of the site"},
     {"key", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(key), .required = GATEWAY, .help = "the site's secret key"},
     {"local", 0, "PLACE", GATEWAY, OPTION_TEXT, FIELD(local), .required = GATEWAY,
-     .help = "where the site's ranks connect: ipc://PATH or tcp://HOST:PORT"},
+     .help = "where the site's ranks connect: ipc://PATH, tcp://HOST:PORT, tcp://HOST:FIRST-LAST or tcp://HOST:*"},
+    {"place", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(place),
+     .help = "write there where ranks connect, once all is well"},
     {"bind", 0, "PLACE", GATEWAY, OPTION_TEXT, FIELD(bind),
      .help = "where to listen for other sites: tcp://ADDRESS:PORT (default: the port of the site's address)"},
     {"site-timeout", 0, "SECONDS", GATEWAY, OPTION_NUMBER, 0, 1e9, FIELD(site_timeout), .initial = "0",
@@ -58,11 +62,15 @@ static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnost
                                             command->audit};
         WireGateway *gateway = wire_gateway_open(&options, diagnostics);
         ok = gateway != NULL;
-        if (gateway) {
+        if (gateway && command->place) {
+            const char *place = wire_gateway_ranks_place(gateway);
+            ok = file_write_all(command->place, place, strlen(place), diagnostics);
+        }
+        if (ok) {
             ok = wire_gateway_run(gateway, stop);
             if (!ok) diagnostics->exit_code = EXIT_RUN_FAILED; /* has been said */
-            wire_gateway_close(gateway);
         }
+        if (gateway) wire_gateway_close(gateway);
         wire_keys_forget(&keys);
     }
     wire_site_file_free(&file);

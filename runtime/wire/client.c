@@ -45,6 +45,7 @@ static bool use_keys(WireClient *client, Diagnostics *diagnostics)
                                  client->options.gateway);
     if (!wire_keys_read(&keys, client->options.key, diagnostics)) return false;
     wire_socket_pin(client->socket, &keys, keys.public_key);
+    wire_socket_mind_silence(client->socket);
     wire_keys_forget(&keys);
     return true;
 }

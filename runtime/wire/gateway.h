@@ -12,8 +12,8 @@
 typedef struct WireGatewayOptions {
     const WireSiteFile *file;
     const WireKeys *keys;
-    const char *local;   /* where the site's ranks connect: ipc://PATH, or tcp://HOST:PORT, with CURVE */
-    const char *bind;    /* where it listens for other sites: tcp://ADDRESS:PORT; NULL: as its address says */
+    const char *local; /* where the site's ranks connect: ipc://PATH, or with CURVE tcp://HOST:PORT, :FIRST-LAST, :* */
+    const char *bind;  /* where it listens for other sites: tcp://ADDRESS:PORT; NULL: as its address says */
     double site_timeout; /* seconds after which ranks are told that a site is given up; 0: never */
     const char *audit;   /* the file that says what crossed (audit.h), gone on with if it is there; NULL: none */
 } WireGatewayOptions;
@@ -29,6 +29,8 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
 bool wire_gateway_run(WireGateway *gateway, int stop_descriptor);
 /* Where it listens for other sites: tcp://ADDRESS:PORT; "": nowhere. */
 const char *wire_gateway_place(const WireGateway *gateway);
+/* Where its ranks connect, with the port that was free. */
+const char *wire_gateway_ranks_place(const WireGateway *gateway);
 void wire_gateway_close(WireGateway *gateway);
 
 #endif

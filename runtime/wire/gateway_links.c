@@ -92,7 +92,7 @@ static void open_link(WireGateway *gateway, int site)
 
 static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnostics)
 {
-    char place[320];
+    char place[WIRE_PLACE];
     snprintf(place, sizeof place, "tcp://%s", link->site->address);
     link->socket = wire_socket(gateway->context, ZMQ_DEALER);
     wire_socket_between_sites(link->socket);

@@ -76,6 +76,8 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
 
 const char *wire_gateway_place(const WireGateway *gateway) { return gateway->place; }
 
+const char *wire_gateway_ranks_place(const WireGateway *gateway) { return gateway->ranks_place; }
+
 void wire_gateway_close(WireGateway *gateway)
 {
     wire_ranks_close(gateway);

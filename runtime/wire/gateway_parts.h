@@ -8,7 +8,7 @@
 #include "runtime/wire/gateway.h"
 #include "runtime/wire/sockets.h"
 
-enum { WIRE_MOST_ROUTE = 256 };
+enum { WIRE_MOST_ROUTE = 256, WIRE_PLACE = 320 };
 
 /* Where a ROUTER sends to. */
 typedef struct Route {
@@ -58,9 +58,9 @@ struct WireGateway {
     const WireSiteFile *file;
     uint64_t incarnation;
     void *context, *zap, *ranks, *listener, *listener_watch;
-    Link *links;      /* per site; this one's own is unused */
-    LocalRank *local; /* per rank of the run; those of other sites are unused */
-    char place[320];  /* where the listener is */
+    Link *links;                                     /* per site; this one's own is unused */
+    LocalRank *local;                                /* per rank of the run; those of other sites are unused */
+    char place[WIRE_PLACE], ranks_place[WIRE_PLACE]; /* where listener and ranks are */
     int local_count, left_count;
     GatewayAudit audit;
     uint64_t strangers, odd; /* handshakes that failed; frames of known sites or ranks that are none */

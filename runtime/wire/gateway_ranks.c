@@ -1,8 +1,27 @@
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
+
+/* At the place, or at the first free port of tcp://HOST:FIRST-LAST. */
+static bool bind_ranks(WireGateway *gateway, const char *place)
+{
+    int first, last;
+    const char *colon = strrchr(place, ':');
+    char end;
+    if (strncmp(place, "tcp://", 6) != 0 || sscanf(colon, ":%d-%d%c", &first, &last, &end) != 2)
+        return zmq_bind(gateway->ranks, place) == 0;
+    for (int port = first; port <= last && port <= UINT16_MAX; port++) {
+        char one[WIRE_PLACE];
+        snprintf(one, sizeof one, "%.*s:%d", (int)(colon - place), place, port);
+        if (zmq_bind(gateway->ranks, one) == 0) return true;
+        if (zmq_errno() != EADDRINUSE) break;
+    }
+    return false;
+}
 
 bool wire_ranks_open(WireGateway *gateway, Diagnostics *diagnostics)
 {
@@ -12,8 +31,14 @@ bool wire_ranks_open(WireGateway *gateway, Diagnostics *diagnostics)
         gateway->local_count += gateway->file->rank_sites[r] == gateway->file->site;
     gateway->ranks = wire_socket(gateway->context, ZMQ_ROUTER);
     wire_socket_option(gateway->ranks, ZMQ_ROUTER_MANDATORY, 1);
-    if (strncmp(place, "ipc://", 6) != 0) wire_socket_guard(gateway->ranks, gateway->options.keys, WIRE_ZAP_RANKS);
-    if (zmq_bind(gateway->ranks, place) == 0) return true;
+    if (strncmp(place, "ipc://", 6) != 0) {
+        wire_socket_guard(gateway->ranks, gateway->options.keys, WIRE_ZAP_RANKS);
+        wire_socket_mind_silence(gateway->ranks);
+    }
+    size_t size = sizeof gateway->ranks_place;
+    if (bind_ranks(gateway, place) &&
+        zmq_getsockopt(gateway->ranks, ZMQ_LAST_ENDPOINT, gateway->ranks_place, &size) == 0)
+        return true;
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "cannot listen for ranks at %s: %s", place,
                              zmq_strerror(zmq_errno()));
 }

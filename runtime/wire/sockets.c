@@ -28,17 +28,22 @@ void *wire_socket(void *context, int type)
     return socket;
 }
 
+void wire_socket_mind_silence(void *socket)
+{
+    wire_socket_option(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
+    wire_socket_option(socket, ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS);
+    wire_socket_option(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+    wire_socket_option(socket, ZMQ_TCP_MAXRT, SILENCE_MS);
+}
+
 void wire_socket_between_sites(void *socket)
 {
     const int64_t most = WIRE_HEADER + WIRE_CHUNK + CURVE_OVERHEAD;
     zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     wire_socket_option(socket, ZMQ_RCVHWM, FRAMES_WAITING);
-    wire_socket_option(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS);
-    wire_socket_option(socket, ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS);
-    wire_socket_option(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+    wire_socket_mind_silence(socket);
     wire_socket_option(socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS);
     wire_socket_option(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS);
-    wire_socket_option(socket, ZMQ_TCP_MAXRT, SILENCE_MS);
     wire_socket_option(socket, ZMQ_TCP_KEEPALIVE, 1);
     wire_socket_option(socket, ZMQ_TCP_KEEPALIVE_IDLE, SILENCE_MS / 1000);
     wire_socket_option(socket, ZMQ_TCP_KEEPALIVE_INTVL, HEARTBEAT_MS / 1000);

@@ -18,6 +18,8 @@ void wire_socket_option(void *socket, int option, int value);
  * is closed, and until a stranger must have shown a key. Heartbeats are ZeroMQ's own, which its thread answers whatever
  * the process does: TCP alone would double its patience again and again while a link is cut. */
 void wire_socket_between_sites(void *socket);
+/* The part of it that is about dead connections and strangers, for ranks on other hosts than their gateway. */
+void wire_socket_mind_silence(void *socket);
 
 /* Only who owns a key that the ZAP handler knows in `domain` may connect (wire/zap.h). */
 void wire_socket_guard(void *socket, const WireKeys *own, const char *domain);

@@ -15,15 +15,20 @@ PORT = 7400
 class Sites:
     """Two or three sites: a folder compiled for them, keys, and the same in one stage, for comparison."""
 
-    def __init__(self, bench, net, names, inward_only=()):
-        self.net, self.names, self.runs = net, names, {}
+    def __init__(self, bench, net, names, inward_only=(), hosts=()):
+        """`hosts`: by name of a site, the hosts of its devices, one each; sites that are not there have one device where they start."""
+        self.net, self.names, self.runs, self.environment = net, names, {}, dict(os.environ)
         cluster = ["sites:"]
         for name in names:
             key = bench.command([bench.skycc, "key", f"{net.folder}/{name}"]).split()[-1]
             address = "" if name in inward_only else f'address: "{net[name].address}:{PORT}", '
             cluster.append(f"  - {{name: {name}, {address}key: '{key}'}}")
         cluster.append("devices:")
-        cluster += [f"  - {{name: d-{name}, site: {name}, threads: 1, memory: 1GiB}}" for name in names]
+        for name in names:
+            for host in dict(hosts).get(name, ["localhost"]):
+                cluster.append(f"  - {{name: d-{name}-{host}, site: {name}, host: {host}, threads: 1, memory: 1GiB}}")
+        if hosts:
+            cluster.append("ports: 20000-20999")
         self.folder = compile_nano(bench, net, "\n".join(cluster) + "\n", "sites")
         self.alone = compile_nano(bench, net, "devices:\n  - {name: one, threads: 1, memory: 1GiB}\n", "alone")
         write_data(f"{net.folder}/data")
@@ -35,7 +40,7 @@ class Sites:
             self.runs[name] = self.net[name].start(
                 f"{self.folder}/{name}/train", "--data", f"{folder}/data", "--key", f"{folder}/{name}.key", "--log", f"{folder}/{name}.csv",
                 "--checkpoint", f"{folder}/saved-{name}", "--steps", steps, *OPTIONS, *options, stdout=output, stderr=output,
-                env={**os.environ, "OMP_WAIT_POLICY": "passive", "SECRET_OF_MINE": "open sesame"})
+                env={**self.environment, "OMP_WAIT_POLICY": "passive", "SECRET_OF_MINE": "open sesame"})
 
     def said(self, name):
         with open(f"{self.net.folder}/{name}.out", errors="replace") as file:
@@ -86,6 +91,21 @@ def two(bench):
         for word in (b"SECRET_OF_MINE", b"open sesame", b"encoder", b"input_ids", b"stage-0", b"skycc", b"d-tokyo"):
             expect(word not in data, f"{word} can be read on the network")
         return f"{len(data)} bytes captured"
+
+
+@case("sites: two, of which one has two hosts", quick=True)
+def apart(bench):
+    """Its ranks reach the gateway of their site, on another host, by its key."""
+    with bench.network(["paris", "nancy", "tokyo"], Link(latency=0.001, bandwidth=25e6)) as net:
+        sites = Sites(bench, net, ["paris", "tokyo"], hosts={"paris": ["nancy", "paris"]})
+        sites.environment["PATH"] = f"{net.serve_ssh()}:{os.environ['PATH']}"
+        for name in sites.names:
+            sites.start(name)
+        for name in sites.names:
+            sites.end(name)
+        sites.compare()
+        expect(net.traffic("nancy", "paris")["carried"][0] > 0, "nothing came from the other host")
+        expect(net.traffic("nancy", "tokyo")["carried"][0] == 0, "the other host spoke with the other site")
 
 
 def steps_done(net, name):
