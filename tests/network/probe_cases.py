@@ -1,9 +1,11 @@
 """Links between sites as skycc probe --site measures them, beside what the network was set to."""
 import json
 import subprocess
+import time
 
 from case import case, expect
 from network import Link
+from site_cases import STRANGER
 
 SITES = ("paris", "tokyo")
 PORT = 7400
@@ -59,3 +61,21 @@ def measured(bench):
         share = link["bandwidth_Bps"] / (BANDWIDTH * TCP_SHARE)
         expect(0.4 < share < 1.05, link)
         return [line for line in said["paris"].splitlines() if line.startswith("paris to tokyo")][0]
+
+
+@case("sites: strangers at the port of a probe disturb nothing")
+def strangers(bench):
+    with bench.network([*SITES, "mallory"], Link(latency=LATENCY, bandwidth=BANDWIDTH)) as net:
+        write_cluster(bench, net)
+        runs = {"paris": start(bench, net, "paris")}
+        attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 6, stdout=subprocess.PIPE, text=True)
+        time.sleep(1)
+        runs["tokyo"] = start(bench, net, "tokyo")
+        for process in runs.values():
+            end(process)
+        tried = int(attack.communicate(timeout=120)[0])
+        expect(tried > 100, f"only {tried} connections were tried")
+        with open(f"{net.folder}/paris.json") as file:
+            link = json.load(file)["links"][0]
+        expect(LATENCY <= link["latency_s"] < 4 * LATENCY, link)
+        return f"{tried} connections tried, latency found as {1e3 * link['latency_s']:.1f} ms"

@@ -1,4 +1,5 @@
 """Runs between sites: each starts its own, on a host of its own, and they meet over a network."""
+import json
 import os
 import subprocess
 import time
@@ -158,7 +159,7 @@ def cut(bench):
         return f"cut for 30 s, the next step came after {pause:.1f} s; {during - before} steps came from what was on its way"
 
 
-# Against a port of a gateway: nothing of it may disturb a run. Runs on a third host.
+# Against a port of a gateway: nothing of it may disturb it. Runs on a third host.
 STRANGER = r'''
 import os, random, socket, struct, sys, time
 host, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -191,21 +192,39 @@ print(tried)
 '''
 
 
-@case("sites: strangers at the port disturb nothing")
+def disguise(bench, net, folder, site):
+    """A copy of the site's folder with a key of mallory's own in the place of the site's: its gateway, on mallory's host."""
+    own = bench.command([bench.skycc, "key", f"{net.folder}/mallory"]).split()[-1]
+    os.mkdir(f"{net.folder}/disguise")
+    with open(f"{folder}/{site}/site.json") as file:
+        place = json.load(file)
+    next(other for other in place["sites"] if other["name"] == site)["key"] = own
+    with open(f"{net.folder}/disguise/site.json", "w") as file:
+        json.dump(place, file)
+    return net["mallory"].start(f"{folder}/{site}/gateway", "--site", f"{net.folder}/disguise/site.json", "--key", f"{net.folder}/mallory.key",
+                                "--local", "ipc:///tmp/gateway", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@case("sites: strangers at the port, without a key and with one of their own, disturb nothing")
 def strangers(bench):
     with bench.network(["paris", "tokyo", "mallory"], Link(latency=0.002, bandwidth=25e6)) as net:
         sites = Sites(bench, net, ["paris", "tokyo"], inward_only=["tokyo"])
         for name in sites.names:
             sites.start(name, steps=2000)
         log = writer(sites)
+        disguised = disguise(bench, net, sites.folder, "tokyo")
         attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 4, stdout=subprocess.PIPE, text=True)
         tried = int(attack.communicate(timeout=120)[0])
         after = steps_done(net, log)
+        disguised.terminate()
+        told = disguised.communicate(timeout=60)[0]
+        expect("connected" not in told and "from there 0 of 0" in told, f"with a key of its own mallory got in: {told}")
         for name in sites.names:
             sites.end(name, 300)
         sites.compare(steps=2000)
         for name in sites.names:
             expect("starting it again" not in sites.said(name), f"{name} was disturbed: {sites.said(name)}")
+        expect("turned away" in sites.said("paris"), f"nobody was turned away: {sites.said('paris')}")
         expect(after < 2000, "the run had ended before the strangers came")
         expect(tried > 100, f"only {tried} connections were tried")
         return f"{tried} connections tried, {after} of 2000 steps done by then"
