@@ -5,6 +5,11 @@
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
 
+enum {
+    FAILURES =
+        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH
+};
+static const double refusal_pause = 1; /* seconds; until the other site may know this one */
 static const double life_sign_period = 2, greeting_period = 3, silence_limit = 10; /* seconds */
 
 static void change_state(Link *link, WireState state)
@@ -99,9 +104,10 @@ static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnost
     wire_socket_option(link->socket, ZMQ_IPV6, 1);
     wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
     wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
-    int number = (int)(link - gateway->links);
-    link->watch = wire_socket_watch(gateway->context, link->socket,
-                                    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED, number);
+    link->watch =
+        wire_socket_watch(gateway->context, link->socket,
+                          ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | FAILURES, gateway->watches++);
+    link->refused = 0;
     if (zmq_connect(link->socket, place) == 0) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "cannot connect to site %s at %s: %s",
                              link->site->name, link->site->address, zmq_strerror(zmq_errno()));
@@ -119,18 +125,13 @@ static const char *listening_place(const WireGateway *gateway, Arena *arena)
 
 static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
 {
-    enum {
-        FAILURES =
-            ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH
-    };
     Arena arena = {0};
     const char *place = listening_place(gateway, &arena);
     gateway->listener = wire_socket(gateway->context, ZMQ_ROUTER);
     wire_socket_between_sites(gateway->listener);
     wire_socket_option(gateway->listener, ZMQ_ROUTER_MANDATORY, 1);
     wire_socket_guard(gateway->listener, gateway->options.keys, WIRE_ZAP_SITES);
-    gateway->listener_watch =
-        wire_socket_watch(gateway->context, gateway->listener, FAILURES, gateway->file->site_count);
+    gateway->listener_watch = wire_socket_watch(gateway->context, gateway->listener, FAILURES, gateway->watches++);
     wire_socket_option(gateway->listener, ZMQ_IPV6, 1);
     bool ok = zmq_bind(gateway->listener, place) == 0;
     if (!ok) { /* a kernel without IPv6 */
@@ -273,6 +274,7 @@ static void work_on_link(Link *link)
     for (int event; (event = wire_socket_event(link->watch));) {
         lose(link, "its connection broke");
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) greet(link);
+        if (event & FAILURES) link->refused = monotonic_seconds();
     }
     for (int i = 0; i < AT_ONCE && wire_socket_receive(link->socket, false, &message, &odd); i++) {
         link->heard = monotonic_seconds();
@@ -297,8 +299,19 @@ void wire_links_acknowledge(WireGateway *gateway)
         if (s != gateway->file->site) wire_peer_acknowledge(&gateway->links[s].peer, false);
 }
 
+/* ZeroMQ never connects again by itself where a handshake was refused. */
+static void connect_again(Link *link)
+{
+    Diagnostics ignored = {0};
+    close_socket(link->socket, link->watch);
+    connect_link(link->gateway, link, &ignored);
+    link->gateway->sockets_changed = true;
+    diagnostics_free(&ignored);
+}
+
 static void tick(Link *link, double now)
 {
+    if (link->refused > 0 && now - link->refused > refusal_pause) connect_again(link);
     double limit = link->gateway->options.site_timeout;
     bool is_away = link->state == WIRE_NEVER_MET || link->state == WIRE_DOWN;
     if (link->peer.up && now - link->heard > silence_limit) lose(link, "it is silent");

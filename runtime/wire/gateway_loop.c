@@ -160,6 +160,8 @@ bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
     int count = list_sources(gateway, stop_descriptor, items);
     for (double now;;) {
         bool stopping = stop_asked > 0; /* the descriptor is not looked at any more */
+        if (gateway->sockets_changed) count = list_sources(gateway, stop_descriptor, items);
+        gateway->sockets_changed = false;
         bool quiet = zmq_poll(items + stopping, count - stopping, stopping ? 50 : (long)(1e3 * tick_period)) == 0;
         now = monotonic_seconds();
         if (!stopping && items[0].revents) stop_asked = now;

@@ -28,6 +28,7 @@ typedef struct Link {
     double since;          /* when the state began */
     double heard, greeted; /* when a frame came last; when it was greeted last */
     double life_sign;      /* when it was told last that this site lives */
+    double refused;        /* when the other site did not know this one's key; 0: not since the socket was opened */
     int end_code;          /* WIRE_ENDED */
     bool finished;         /* its ranks are done */
     bool other_run;        /* it was said that it carries another run */
@@ -61,7 +62,8 @@ struct WireGateway {
     Link *links;                                     /* per site; this one's own is unused */
     LocalRank *local;                                /* per rank of the run; those of other sites are unused */
     char place[WIRE_PLACE], ranks_place[WIRE_PLACE]; /* where listener and ranks are */
-    int local_count, left_count;
+    int local_count, left_count, watches;
+    bool sockets_changed; /* what the loop waits for is not all of them any more */
     GatewayAudit audit;
     uint64_t strangers, odd; /* handshakes that failed; frames of known sites or ranks that are none */
 };

@@ -3,7 +3,7 @@ import json
 import subprocess
 import time
 
-from case import case, expect
+from case import ROOT, case, expect
 from network import Link
 from site_cases import STRANGER
 

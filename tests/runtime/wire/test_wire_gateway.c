@@ -323,6 +323,25 @@ static void test_a_gateway_started_again(void **state)
     end_all();
 }
 
+/* A site whose key the other one has wrong is turned away, and let in once that is repaired. */
+static void test_a_site_known_later(void **state)
+{
+    (void)state;
+    const WireKeys own = machines[1].keys;
+    assert_int_equal(zmq_curve_keypair(machines[1].keys.public_key, machines[1].keys.secret_key), 0);
+    start_gateway(0, "run", 0);
+    machines[1].keys = own;
+    start_gateway(1, "run", 0);
+    open_clients(1);
+    WAIT_UNTIL(*(volatile uint64_t *)&machines[0].gateway->strangers > 0);
+    stop_gateway(0);
+    close_gateway(0);
+    start_gateway(0, "run", 0);
+    open_clients(0);
+    WAIT_UNTIL(all_up());
+    end_all();
+}
+
 static void test_a_rank_that_ends_the_run(void **state)
 {
     (void)state;
@@ -488,6 +507,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cuts, enter, leave),
         cmocka_unit_test_setup_teardown(test_strangers, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_gateway_started_again, enter, leave),
+        cmocka_unit_test_setup_teardown(test_a_site_known_later, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_rank_that_ends_the_run, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_site_that_never_comes, enter, leave),
         cmocka_unit_test_setup_teardown(test_sizes, enter, leave),
