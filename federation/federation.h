@@ -106,6 +106,8 @@ Hash federation_hash(const Federation *federation, Hash model);
 bool federation_settle_overlap(Federation *federation, Diagnostics *diagnostics);
 /* What joins two sites, or a site and the coordinator (number site_count); NULL: nothing that is given. */
 const LinkRate *federation_link(const Federation *federation, int from, int to);
+/* In both directions; keeps whether both share the bandwidth if a link of these two was given. */
+void federation_set_link(Federation *federation, int from, int to, LinkRate rate);
 /* That every site has one with the coordinator; `what` needs them. */
 bool federation_check_links(const Federation *federation, const char *path, const char *what, Diagnostics *diagnostics);
 /* federation_links.c: reads `default_link` and `links` (NULL: absent), once the sites are known. */

@@ -15,6 +15,14 @@ const LinkRate *federation_link(const Federation *federation, int from, int to)
     return rate->bandwidth_Bps > 0 ? rate : NULL;
 }
 
+void federation_set_link(Federation *federation, int from, int to, LinkRate rate)
+{
+    size_t ends = (size_t)federation->site_count + 1;
+    if (!federation->rates) federation->rates = arena_new_array(&federation->arena, LinkRate, ends * ends);
+    rate.half_duplex |= rate_of(federation, from, to)->half_duplex;
+    *rate_of(federation, from, to) = *rate_of(federation, to, from) = rate;
+}
+
 bool federation_check_links(const Federation *federation, const char *path, const char *what, Diagnostics *diagnostics)
 {
     for (int s = 0; s < federation->site_count; s++)
@@ -60,7 +68,8 @@ static bool read_link(const YamlFile *yaml, Federation *federation, YamlNode *no
     if (!ok) return false;
     if (named[ends[0] * width + ends[1]]) return yaml_error(yaml, node, "link", NULL, "these two have a link already");
     named[ends[0] * width + ends[1]] = named[ends[1] * width + ends[0]] = true;
-    *rate_of(federation, ends[0], ends[1]) = *rate_of(federation, ends[1], ends[0]) = rate;
+    *rate_of(federation, ends[0], ends[1]) = (LinkRate){0}; /* default_link's */
+    federation_set_link(federation, ends[0], ends[1], rate);
     return true;
 }
 

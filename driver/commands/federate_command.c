@@ -9,6 +9,7 @@
 #include "driver/commands/commands.h"
 #include "driver/compile/federation_start.h"
 #include "driver/compile/federation_steps.h"
+#include "federation/planning/probed_links.h"
 
 typedef struct Federate {
     const Options *options;
@@ -38,6 +39,7 @@ static bool make_start(Federate *federate, Diagnostics *diagnostics)
     PlanModelOptions plan = options->plan;
     ModelOptions load = load_options(federate);
     plan.cluster = cluster_of(federate, 0);
+    plan.profile = NULL;
     return federation_start_make(&federate->start, &federate->federation, options->model, &plan, &load, options->init,
                                  diagnostics) &&
            (!options->follows ||
@@ -55,6 +57,7 @@ static bool compile_site(Federate *federate, int site, Diagnostics *diagnostics)
     Options options = *federate->options;
     options.output = site_directory(federate, site);
     options.plan.cluster = cluster_of(federate, site);
+    options.plan.profile = NULL; /* of links between sites */
     options.plan.request.microbatches =
         (int)(federate->federation.sites[site].rows_per_step / federate->start.microbatch_rows);
     options.quiet = true;
@@ -100,6 +103,7 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
     const Options *options = federate->options;
     Federation *federation = &federate->federation;
     if (!federation_read(federation, options->federation, &options->federation_wishes, diagnostics) ||
+        !probed_links_take(federation, options->plan.profile, diagnostics) ||
         (federation->local_steps == FEDERATION_STEPS_AUTO &&
          !federation_check_links(federation, options->federation, "local_steps: auto", diagnostics)) ||
         !make_start(federate, diagnostics) ||

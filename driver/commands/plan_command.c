@@ -68,7 +68,6 @@ static bool check_federation(const Options *options, Diagnostics *diagnostics)
         bool given;
         const char *name;
     } refused[] = {{options->plan.cluster, "--cluster"},
-                   {options->plan.profile, "--profile"},
                    {options->costs, "--costs"},
                    {options->plan.without.count, "--without"},
                    {options->plan.pins.count, "--pin"},

@@ -155,6 +155,11 @@ static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
 int probe_command(const Options *options, Diagnostics *diagnostics)
 {
     if (options->site) return probe_sites_command(options, diagnostics);
+    if (!options->plan.cluster || options->federation)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc probe --help lists the options",
+                                 options->federation ? "--federation measures links, as one of its sites (--site NAME)"
+                                                     : "no cluster: --cluster FILE is missing"),
+               EXIT_USAGE;
     Probe probe = {.options = options};
     probe_world_open(&probe.world);
     bool ok = load(&probe, diagnostics) && check_processes(&probe, diagnostics);

@@ -1,4 +1,4 @@
-/* skycc probe --site: the links between sites, measured by all of them together. */
+/* skycc probe --site: the links between sites, measured by all of them together, or each with a federation's coordinator. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,29 +6,28 @@
 #include <unistd.h>
 
 #include "driver/commands/commands.h"
+#include "federation/federation.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/profile.h"
 #include "profiler/probe/probe_sites.h"
 
-static int find_site(const Cluster *cluster, const char *name)
-{
-    for (int s = 0; s < cluster->site_count; s++)
-        if (strcmp(cluster->sites[s].name, name) == 0) return s;
-    return -1;
-}
+/* Links by the names that profiles have for their ends. */
+typedef struct Findings {
+    LinkProfile *links;
+    size_t count;
+} Findings;
 
-static bool check(const Options *options, const Cluster *cluster, int *site, Diagnostics *diagnostics)
+static bool check(const Options *options, Diagnostics *diagnostics)
 {
+    if (!options->plan.cluster == !options->federation)
+        return diagnostics_error(
+            diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+            "--site needs --cluster FILE or --federation FILE: the one that says which sites there are");
     if (options->model || !options->key)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
                                  "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json",
                                  options->model ? "--site measures links: a model is measured without it"
                                                 : "--site needs the site's secret key (--key FILE)");
-    *site = find_site(cluster, options->site);
-    if (*site < 0 || cluster->site_count < 2)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->plan.cluster),
-                                 "sites: [{name: ..., address: ..., key: ...}, ...]",
-                                 *site < 0 ? "names no site '%s'" : "names no site but '%s'", options->site);
     return true;
 }
 
@@ -51,6 +50,41 @@ static void print_link(const Cluster *cluster, const SiteLink *link)
            report_bytes((int64_t)link->bend_bytes, text[4]));
 }
 
+/* The slower direction counts for both. */
+static LinkProfile profile_of(const SiteLink *measured, const char *from, const char *to)
+{
+    return (LinkProfile){{from, to}, measured->latency_s, fmin(measured->alone_Bps[0], measured->alone_Bps[1])};
+}
+
+/* A profile that is there keeps what it says of machines, and of links between other sites: `site_of` tells which site an
+ * end of a link belongs to, -1: none. */
+static bool write_links(const Options *options, const Findings *found, int (*site_of)(const void *, const char *),
+                        const void *sites, Diagnostics *diagnostics)
+{
+    Profile profile = {.reference = {.target = "", .threads = 1}};
+    size_t kept = 0;
+    if (access(options->output, F_OK) == 0 && !profile_read(&profile, options->output, diagnostics)) return false;
+    LinkProfile *all = arena_new_array(&profile.arena, LinkProfile, profile.link_count + found->count);
+    for (size_t l = 0; l < profile.link_count; l++) {
+        const LinkProfile *link = &profile.links[l];
+        int from = site_of(sites, link->between[0]), to = site_of(sites, link->between[1]);
+        bool replaced = false;
+        for (size_t f = 0; f < found->count; f++) {
+            int ends[2] = {site_of(sites, found->links[f].between[0]), site_of(sites, found->links[f].between[1])};
+            replaced |= (from == ends[0] && to == ends[1]) || (from == ends[1] && to == ends[0]);
+        }
+        if (!replaced) all[kept++] = *link;
+    }
+    for (size_t f = 0; f < found->count; f++) all[kept++] = found->links[f];
+    profile.links = all;
+    profile.link_count = kept;
+    bool ok = profile_write(&profile, options->output, diagnostics);
+    profile_free(&profile);
+    return ok;
+}
+
+/* ---- Sites of a cluster, all with each other ---- */
+
 static const ClusterDevice *first_device(const Cluster *cluster, int site)
 {
     for (int d = 0; d < cluster->device_count; d++)
@@ -58,68 +92,102 @@ static const ClusterDevice *first_device(const Cluster *cluster, int site)
     return NULL; /* of the cluster, but of no run */
 }
 
-static bool joins(const LinkProfile *link, const Cluster *cluster, const SiteLink *measured)
+static int site_of_device(const void *cluster, const char *name)
 {
-    int ends[2];
-    for (int i = 0; i < 2; i++) {
-        int device = cluster_find_device(cluster, link->between[i]);
-        ends[i] = device < 0 ? -1 : cluster->devices[device].site;
+    int device = cluster_find_device(cluster, name);
+    return device < 0 ? -1 : ((const Cluster *)cluster)->devices[device].site;
+}
+
+static int find_site(const Cluster *cluster, const char *name)
+{
+    for (int s = 0; s < cluster->site_count; s++)
+        if (strcmp(cluster->sites[s].name, name) == 0) return s;
+    return -1;
+}
+
+static bool probe_cluster(const Options *options, const Cluster *cluster, const WireKeys *keys,
+                          Diagnostics *diagnostics)
+{
+    int site = find_site(cluster, options->site);
+    if (site < 0 || cluster->site_count < 2)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->plan.cluster),
+                                 "sites: [{name: ..., address: ..., key: ...}, ...]",
+                                 site < 0 ? "names no site '%s'" : "names no site but '%s'", options->site);
+    size_t sites = (size_t)cluster->site_count, count = sites * (sites - 1) / 2;
+    SiteLink *links = memory_allocate(count * sizeof *links);
+    Findings found = {memory_allocate(count * sizeof *found.links), 0};
+    bool ok = probe_sites(&(SiteProbe){cluster, site, keys, options->patience_s}, links, diagnostics);
+    for (size_t l = 0; l < count && ok; l++) {
+        const ClusterDevice *from = first_device(cluster, links[l].sites[0]),
+                            *to = first_device(cluster, links[l].sites[1]);
+        print_link(cluster, &links[l]);
+        if (from && to) found.links[found.count++] = profile_of(&links[l], from->name, to->name);
     }
-    return (ends[0] == measured->sites[0] && ends[1] == measured->sites[1]) ||
-           (ends[1] == measured->sites[0] && ends[0] == measured->sites[1]);
-}
-
-/* In the place of what the profile said of it. The slower direction counts for both. */
-static void enter_link(Profile *profile, const Cluster *cluster, const SiteLink *measured)
-{
-    const ClusterDevice *from = first_device(cluster, measured->sites[0]),
-                        *to = first_device(cluster, measured->sites[1]);
-    size_t kept = 0;
-    for (size_t l = 0; l < profile->link_count; l++)
-        if (!joins(&profile->links[l], cluster, measured)) profile->links[kept++] = profile->links[l];
-    profile->link_count = kept;
-    if (!from || !to) return;
-    profile->links[profile->link_count++] =
-        (LinkProfile){{arena_string(&profile->arena, from->name), arena_string(&profile->arena, to->name)},
-                      measured->latency_s,
-                      fmin(measured->alone_Bps[0], measured->alone_Bps[1])};
-}
-
-/* A profile that is there keeps what it says of machines. */
-static bool write_links(const Options *options, const Cluster *cluster, const SiteLink *links, size_t count,
-                        Diagnostics *diagnostics)
-{
-    Profile profile = {.reference = {.target = "", .threads = 1}};
-    if (access(options->output, F_OK) == 0 && !profile_read(&profile, options->output, diagnostics)) return false;
-    LinkProfile *all = arena_new_array(&profile.arena, LinkProfile, profile.link_count + count);
-    if (profile.link_count) memcpy(all, profile.links, profile.link_count * sizeof *all);
-    profile.links = all;
-    for (size_t l = 0; l < count; l++) enter_link(&profile, cluster, &links[l]);
-    bool ok = profile_write(&profile, options->output, diagnostics);
-    profile_free(&profile);
+    ok = ok && write_links(options, &found, site_of_device, cluster, diagnostics);
+    free(found.links);
+    free(links);
     return ok;
 }
 
-static bool probe(const Options *options, const Cluster *cluster, Diagnostics *diagnostics)
+/* ---- Sites of a federation, each with the coordinator ---- */
+
+static int end_of(const void *federation, const char *name)
 {
-    WireKeys keys;
-    int site = -1;
-    if (!check(options, cluster, &site, diagnostics) || !wire_keys_read(&keys, options->key, diagnostics)) return false;
-    size_t sites = (size_t)cluster->site_count, count = sites * (sites - 1) / 2;
-    SiteLink *links = memory_allocate(count * sizeof *links);
-    bool ok = probe_sites(&(SiteProbe){cluster, site, &keys, options->patience_s}, links, diagnostics);
-    wire_keys_forget(&keys);
-    for (size_t l = 0; l < count && ok; l++) print_link(cluster, &links[l]);
-    ok = ok && write_links(options, cluster, links, count, diagnostics);
-    free(links);
+    const Federation *all = federation;
+    return strcmp(name, "coordinator") == 0 ? all->site_count : federation_find_site(all, name);
+}
+
+/* The coordinator takes one site after the other; those that come early wait. */
+static bool probe_federation(const Options *options, const Federation *federation, const WireKeys *keys,
+                             Diagnostics *diagnostics)
+{
+    int own = end_of(federation, options->site);
+    bool is_coordinator = own == federation->site_count, ok = true;
+    if (own < 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->federation),
+                                 "--site coordinator is the coordinator", "names no site '%s'", options->site);
+    Findings found = {memory_allocate((size_t)federation->site_count * sizeof *found.links), 0};
+    for (int s = 0; s < federation->site_count && ok; s++) {
+        if (!is_coordinator && s != own) continue;
+        ClusterSite ends[] = {{.name = federation->sites[s].name, .key = federation->sites[s].key},
+                              {"coordinator", federation->address, federation->key}};
+        const Cluster pair = {.sites = ends, .site_count = 2};
+        SiteLink link;
+        ok = probe_sites(&(SiteProbe){&pair, is_coordinator, keys, options->patience_s}, &link, diagnostics);
+        if (!ok) break;
+        print_link(&pair, &link);
+        found.links[found.count++] = profile_of(&link, ends[0].name, ends[1].name);
+    }
+    ok = ok && write_links(options, &found, end_of, federation, diagnostics);
+    free(found.links);
+    return ok;
+}
+
+/* ---- Either ---- */
+
+static bool probe(const Options *options, const WireKeys *keys, Diagnostics *diagnostics)
+{
+    bool ok;
+    if (options->federation) {
+        Federation federation;
+        if (!federation_read(&federation, options->federation, NULL, diagnostics)) return false;
+        ok = probe_federation(options, &federation, keys, diagnostics);
+        federation_free(&federation);
+    } else {
+        Cluster cluster;
+        if (!cluster_read(&cluster, options->plan.cluster, diagnostics)) return false;
+        ok = probe_cluster(options, &cluster, keys, diagnostics);
+        cluster_free(&cluster);
+    }
     return ok;
 }
 
 int probe_sites_command(const Options *options, Diagnostics *diagnostics)
 {
-    Cluster cluster;
-    if (!cluster_read(&cluster, options->plan.cluster, diagnostics)) return diagnostics->exit_code;
-    bool ok = probe(options, &cluster, diagnostics);
-    cluster_free(&cluster);
+    WireKeys keys;
+    if (!check(options, diagnostics) || !wire_keys_read(&keys, options->key, diagnostics))
+        return diagnostics->exit_code;
+    bool ok = probe(options, &keys, diagnostics);
+    wire_keys_forget(&keys);
     return ok ? EXIT_OK : diagnostics->exit_code;
 }

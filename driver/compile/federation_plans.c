@@ -7,6 +7,7 @@
 #include "driver/compile/federation_steps.h"
 #include "driver/compile/local_program.h"
 #include "federation/aggregate/sum_messages.h"
+#include "federation/planning/probed_links.h"
 #include "profiler/costs/cluster_join.h"
 
 typedef struct Making {
@@ -350,10 +351,14 @@ bool federation_plans_make(FederationPlans *plans, const char *file, const Feder
                            const PlanModelOptions *options, const ModelOptions *load, Diagnostics *diagnostics)
 {
     *plans = (FederationPlans){0};
-    Making making = {plans, file, options, diagnostics};
+    const char *profile = options->profile;
+    PlanModelOptions of_a_site = *options;
+    of_a_site.profile = NULL; /* it is of links between sites */
+    Making making = {plans, file, &of_a_site, diagnostics};
     Proposal *proposal = &plans->proposal;
     proposal->federation = &plans->federation;
     if (!federation_read(&plans->federation, file, wishes, diagnostics) ||
+        !probed_links_take(&plans->federation, profile, diagnostics) ||
         !federation_check_links(&plans->federation, file, "a comparison", diagnostics) || !read_clusters(&making) ||
         !load_model(&making, model, load) ||
         !federation_settle_rows(&plans->federation, file, proposal->microbatch_rows, options->request.microbatches,

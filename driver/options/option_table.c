@@ -170,10 +170,13 @@ static const Option rows[] = {
      .help = "the vocabulary is cased: keep capitals and accents"},
 
     /* Federations */
-    {"federation", 'c', "FILE", FEDERATE | PLAN, OPTION_FILE, FIELD(federation), .required = FEDERATE,
+    {"federation", 'c', "FILE", FEDERATE | PLAN | PROBE, OPTION_FILE, FIELD(federation), .required = FEDERATE,
      .help = "the sites, their cluster files and how they meet (federation.yaml)",
-     .detail = "The sites, their cluster files and how they meet; see *FILES*. *skycc plan* compares then what these "
-               "sites may do: one pipeline over all, a replica at each, groups of sites that are replicas."},
+     .detail =
+         "The sites, their cluster files and how they meet; see *FILES*. *skycc plan* compares then what these "
+         "sites may do: one pipeline over all, a replica at each, groups of sites that are replicas. *skycc probe "
+         "--site* measures with it the links that sites have with the coordinator, which is the site _coordinator_ "
+         "and takes one after the other."},
     {"simulate-sites", 0, "N", PLAN, OPTION_INTEGER, 2, SIMULATE_MOST_SITES, FIELD(simulation.sites),
      .help = "with --federation: also simulate rounds of so many sites like those given",
      .detail = "With *--federation*: also simulate rounds of so many sites like those given, with one coordinator and "
@@ -256,11 +259,12 @@ static const Option rows[] = {
      .help = "write a line of CSV for every round, below those that are there"},
 
     /* What is read beside the model */
-    {"cluster", 'd', "FILE", COMPILE | PLAN | PROBE, OPTION_FILE, FIELD(plan.cluster), .required = COMPILE | PROBE,
+    {"cluster", 'd', "FILE", COMPILE | PLAN | PROBE, OPTION_FILE, FIELD(plan.cluster), .required = COMPILE,
      .help = "the devices and links (cluster.yaml)", .detail = "The devices and links; see *FILES*."},
-    {"profile", 0, "FILE", COMPILE | PLAN, OPTION_FILE, FIELD(plan.profile),
+    {"profile", 0, "FILE", COMPILE | PLAN | FEDERATE, OPTION_FILE, FIELD(plan.profile),
      .help = "times measured by skycc probe; without: estimated from the device specifications",
-     .detail = "Times measured by *skycc probe*. Without it they are estimated from the device specifications."},
+     .detail = "Times measured by *skycc probe*. Without it they are estimated from the device specifications. Of a "
+               "federation only links are taken from it: those of *skycc probe --federation*."},
     {"costs", 0, "FILE", PLAN, OPTION_FILE, FIELD(costs),
      .help = "times and sizes of the layers and devices, instead of a model and a cluster"},
     {"costs", 0, "FILE", VERIFY, OPTION_FILE, FIELD(costs), .required = VERIFY,

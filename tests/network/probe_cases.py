@@ -63,6 +63,35 @@ def measured(bench):
         return [line for line in said["paris"].splitlines() if line.startswith("paris to tokyo")][0]
 
 
+@case("sites: what probe measures of a federation")
+def federation(bench):
+    """The coordinator takes one site after the other; `auto` of local steps goes by it."""
+    with bench.network(["coordinator", *SITES, "lima"], Link(latency=LATENCY, bandwidth=BANDWIDTH)) as net:
+        names = [*SITES, "lima", "coordinator"]
+        keys = {name: bench.command([bench.skycc, "key", f"{net.folder}/{name}"]).split()[-1] for name in names}
+        path = f"{net.folder}/federation.yaml"
+        with open(path, "w") as file:
+            file.write("sites:\n" + "".join(f"  - {{name: {name}, cluster: one.yaml, rows_per_step: 4, key: '{keys[name]}'}}\n" for name in names[:-1]))
+            file.write(f"coordinator: {{address: '{net['coordinator'].address}:{PORT}', key: '{keys['coordinator']}'}}\n"
+                       "rounds: 4\nlocal_steps: auto\n")
+        with open(f"{net.folder}/one.yaml", "w") as file:
+            file.write("devices: [{name: d, threads: 1, memory: 4GiB, gflops: 100, bandwidth: 20GB/s}]\n")
+        runs = [net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{net.folder}/{name}.key", "--federation", path, "-o",
+                                f"{net.folder}/{name}.json", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in names]
+        for process in runs:
+            end(process)
+        with open(f"{net.folder}/coordinator.json") as file:
+            links = json.load(file)["links"]
+        expect([link["between"] for link in links] == [[name, "coordinator"] for name in names[:-1]], links)
+        expect(all(LATENCY <= link["latency_s"] < 2 * LATENCY for link in links), links)
+        federate = [bench.skycc, "federate", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-c", path, "-o", f"{net.folder}/made",
+                    "--dim", "batch=2", "--dim", "seq=8"]
+        done = subprocess.run(federate, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        expect(done.returncode == 1 and "needs the link of site 'paris'" in done.stdout, done.stdout)
+        said = bench.command([*federate, "--profile", f"{net.folder}/coordinator.json"])
+        return next(line for line in said.splitlines() if line.startswith("local_steps"))
+
+
 @case("sites: strangers at the port of a probe disturb nothing")
 def strangers(bench):
     with bench.network([*SITES, "mallory"], Link(latency=LATENCY, bandwidth=BANDWIDTH)) as net:
