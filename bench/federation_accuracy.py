@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
 """A federation of four sites on unequal devices (2, 1, 3 and 2), beside one pipeline that has all rows.
 
-    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 8] [--local-steps 125] [--rows N] [--quick] [--build build]
+    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--quick] [--build build]
 
 FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2; without one a BERT of four layers of 128 is drawn. Of the
 9,815 pairs of models/glue 1,000 are held out. The others are dealt out unevenly (40, 30, 20 and 10%), and a site has three times as
-many rows of its own label as of another. Every site takes as many steps as the pipeline does, of 32 rows; sums are secure, the outer
-optimiser is the default. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at the
+many rows of its own label as of another. Every site takes as many steps as the pipeline does, of 32, 24, 16 and 8 rows, the pipeline
+of 32; sums are secure, models are averaged (--outer). Accuracies are those of the exported models on the rows held out. Bytes are what crossed at the
 coordinator, beside 4 bytes a parameter up and down in every step of every site. The time spent training is that of the sites'
 steps, of the federation's from its first round to its last: all sites share this machine, so that it says something only where
 there are cores for all.
@@ -34,7 +34,7 @@ import safetensors_files  # noqa: E402
 from federations import Scene  # noqa: E402
 
 SHARES = {"paris": 0.4, "oslo": 0.3, "lima": 0.2, "kyoto": 0.1}
-SITES = {"paris": (2, 32), "oslo": (1, 32), "lima": (3, 32), "kyoto": (2, 32)}
+SITES = {"paris": (2, 32), "oslo": (1, 24), "lima": (3, 16), "kyoto": (2, 8)}
 HELD_OUT, MICROBATCH, OWN_LABEL = 1000, 8, 3
 RECIPE = ["--clip", "1", "--no-decay", "bias,norm", "--quiet"]
 
@@ -119,18 +119,21 @@ def run_pipeline(options, folder, model, seed):
 
 
 def training_share(folder, seed, seconds):
-    """Of every site, its steps' seconds in those that the federation took."""
+    """Of every site, the seconds of its steps in those that the federation took. A log counts from its process's first step."""
     shares = []
     for site in SITES:
         with open(f"{folder}/at-{site}-{seed}/log.csv", newline="", encoding="utf-8") as file:
-            shares.append(sum(float(row["seconds"]) for row in csv.DictReader(file)) / seconds)
+            elapsed = [float(row["seconds"]) for row in csv.DictReader(file)]
+        ends = [this for this, after in zip(elapsed, [*elapsed[1:], 0.0]) if after < this]
+        shares.append(sum(ends) / seconds)
     return shares
 
 
 def run_federation(options, folder, scene, seed):
     """Accuracy, the share of the bytes of averaging every step, and of the time spent training."""
     home = f"federation-{seed}"
-    made = scene.federate(home, f"rounds: {options.rounds}", dims=sizes(options), options=options.optimizer)
+    made = scene.federate(home, f"rounds: {options.rounds}", f"outer: {{optimizer: {options.outer}}}", dims=sizes(options),
+                          options=options.optimizer)
     if made.returncode:
         sys.exit(made.stdout)
     elements = int(made.stdout.split(" elements")[0].split()[-1])
@@ -159,9 +162,10 @@ def measure(options, folder):
     for seed in range(options.seeds):
         model = write_model(options, folder, seed)
         scene = scene or UnequalScene(options.skycc, model, folder, SITES, options.local_steps)
+        begun = time.monotonic()
         result = (run_pipeline(options, folder, model, seed), *run_federation(options, folder, scene, seed))
         print(f"seed {seed}: pipeline {100 * result[0]:.1f}%, federation {100 * result[1]:.1f}%, {100 * result[2]:.2f}% of the bytes, "
-              f"{100 * result[3]:.0f}% of the time training", flush=True)
+              f"{100 * result[3]:.0f}% of the time training; {time.monotonic() - begun:.0f} s", flush=True)
         results.append(result)
     return results
 
@@ -176,22 +180,28 @@ def judge(options, results):
     return options.quick or (abs(difference) <= tolerance and max(crossed) <= 0.01)
 
 
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_options(further=None, description=__doc__):
+    """Of this, and of federation_network.py, which adds some."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER", nargs="?")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--local-steps", type=int, default=125)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--local-steps", type=int, default=100)
+    parser.add_argument("--outer", choices=["nesterov", "sgd", "average"], default="average", help="optimizer of the meetings")
+    parser.add_argument("--rate", type=float, help="of the sites' AdamW, and the pipeline's (default: 1e-4, 5e-4 of a drawn model)")
     parser.add_argument("--rows", type=int, default=8815)
-    parser.add_argument("--length", type=int, default=64, help="of a row, in tokens: longer ones are cut")
+    parser.add_argument("--length", type=int, default=32, help="of a row, in tokens: longer ones are cut")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--build", default=os.path.join(HERE, "..", "build"))
+    if further:
+        further(parser)
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.rounds, options.local_steps, options.rows, options.length = 1, 3, 4, 400, 32
+    options.build = os.path.abspath(options.build)
     options.skycc = os.path.abspath(f"{options.build}/bin/skycc")
     options.folder = options.folder and os.path.abspath(options.folder)
-    options.optimizer = ["--optimizer", f"adamw:lr={5e-5 if options.folder else 5e-4},weight_decay=0.01"]
+    options.optimizer = ["--optimizer", f"adamw:lr={options.rate or (1e-4 if options.folder else 5e-4)},weight_decay=0.01"]
     return options
 
 
