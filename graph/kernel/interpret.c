@@ -9,7 +9,6 @@
 #include "base/random.h"
 #include "base/codec_rows.h"
 #include "graph/kernel/interpret.h"
-#include "graph/kernel/interpret_arithmetic.h"
 
 static void fill_double(double *lanes, double value, int count)
 {

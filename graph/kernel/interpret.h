@@ -4,14 +4,8 @@
 
 #include <stdlib.h>
 
+#include "graph/kernel/interpret_arithmetic.h"
 #include "graph/kernel/kernel.h"
-
-enum { STRIP = 256 }; /* lanes of a register */
-
-typedef union InterpreterLanes {
-    double number[STRIP];   /* F32 and F64 */
-    int64_t integer[STRIP]; /* I64 and BOOL */
-} InterpreterLanes;
 
 typedef struct Interpreter {
     const Kernel *kernel;

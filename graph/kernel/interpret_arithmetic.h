@@ -2,7 +2,14 @@
 #ifndef GRAPH_KERNEL_INTERPRET_ARITHMETIC_H
 #define GRAPH_KERNEL_INTERPRET_ARITHMETIC_H
 
-#include "graph/kernel/interpret.h"
+#include "graph/kernel/kernel.h"
+
+enum { STRIP = 256 }; /* lanes of a register */
+
+typedef union InterpreterLanes {
+    double number[STRIP];   /* F32 and F64 */
+    int64_t integer[STRIP]; /* I64 and BOOL */
+} InterpreterLanes;
 
 /* As compiled code converts: towards 0, NaN to 0, and what is out of range to the nearest. */
 int64_t interpret_integer_of(double value);
