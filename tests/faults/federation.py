@@ -122,10 +122,13 @@ class FederationTrial:
         for party in self.parties:
             party.start()
 
-    def watch(self):
-        """Whether it goes on; an end that nobody caused is wrong, and so is none at all."""
+    def check_time(self):
         if time.monotonic() - self.began > LONGEST + 60 * self.form.rounds:
             raise Wrong("still running: " + "; ".join(f"{party.name}: {party.said()[-300:]}" for party in self.parties if party.goes_on()))
+
+    def watch(self):
+        """Whether it goes on; an end that nobody caused is wrong, and so is none at all."""
+        self.check_time()
         on = [party.goes_on() for party in self.parties]
         if not on[0] and any(on[1:]):  # it has waited as long as it is to for a site that was started again
             self.head.start()
@@ -172,7 +175,10 @@ class FederationTrial:
     def start_coordinator(self, before):
         goes_on = f"round {self.next_round()} of {self.form.rounds} is next"
         self.head.start()
-        self.wait_until(lambda: re.search("round .* is next", self.head.said()[before:]) or not self.head.goes_on())
+        # Whatever the sites do: they may have ended, if it was killed on its way out.
+        while not re.search("round .* is next", self.head.said()[before:]) and self.head.goes_on():
+            self.check_time()
+            time.sleep(PAUSE)
         if goes_on not in self.head.said()[before:]:
             raise Wrong(f"the coordinator does not say that {goes_on}: {self.head.said()[before:]}")
 
