@@ -41,8 +41,9 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
 static void print_summary(const Options *options, const DatasetOptions *dataset, const DatasetSummary *summary)
 {
     fprintf(stderr, "%s: %zu examples of %d tokens; %zu were cut; %zu of %zu pieces unknown\n", options->output,
-            summary->examples - summary->held_out, dataset->max_length, summary->truncated, summary->unknown,
-            summary->tokens);
+            summary->examples - summary->held_out + summary->repeated, dataset->max_length, summary->truncated,
+            summary->unknown, summary->tokens);
+    if (dataset->balance) fprintf(stderr, "balanced: %zu examples are copies\n", summary->repeated);
     if (summary->held_out) {
         char *path = dataset_holdout_path(options->output);
         fprintf(stderr, "%s: %zu examples\n", path, summary->held_out);

@@ -151,6 +151,12 @@ static const Option rows[] = {
      .help = "write that share, or number, of the rows, drawn from --seed, to a second file, DATA.holdout.safetensors",
      .detail = "Write that share, or number, of the rows to a second file, _DATA_*.holdout.safetensors*, and only the "
                "others to _DATA_*.safetensors*. Which ones is drawn from *--seed*; both keep their order."},
+    {"balance", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.balance),
+     .help = "repeat rows of the rarer labels until every label has as many rows as the most frequent one",
+     .detail =
+         "Repeat rows of the rarer labels until every label has as many rows as the most frequent one; which rows "
+         "are repeated once more than others is drawn from *--seed*. Rows held out are not repeated. For sites of "
+         "a federation whose labels are distributed differently, and for labels that are rare."},
     {"format", 0, "FORMAT", TOKENIZE, OPTION_CHOICE, FIELD(dataset.format), .initial = "suffix",
      .choices = OPTION_WORDS("suffix", "tsv", "csv", "jsonl"),
      .help = "tsv (no quoting), csv (RFC 4180) or jsonl (default: by the suffix, else tsv)",

@@ -61,6 +61,52 @@ void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen)
     free(held);
 }
 
+typedef struct DrawnRow {
+    int32_t class;
+    uint32_t turn, row;
+} DrawnRow;
+
+static int by_class_and_turn(const void *a, const void *b)
+{
+    const DrawnRow *one = a, *other = b;
+    if (one->class != other->class) return one->class < other->class ? -1 : 1;
+    return (one->turn > other->turn) - (one->turn < other->turn);
+}
+
+static size_t class_size(const DrawnRow *first, const DrawnRow *end)
+{
+    const DrawnRow *row = first;
+    while (row < end && row->class == first->class) row++;
+    return (size_t)(row - first);
+}
+
+uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_t count, uint64_t seed,
+                           size_t *balanced)
+{
+    uint32_t *turns = memory_allocate(count * sizeof *turns);
+    DrawnRow *drawn = memory_allocate(count * sizeof *drawn), *end = drawn + count;
+    random_permutation(random_stream(seed, "tokenize/balance"), turns, count);
+    for (size_t i = 0; i < count; i++) drawn[i] = (DrawnRow){examples->classes[rows[i]], turns[i], rows[i]};
+    qsort(drawn, count, sizeof *drawn, by_class_and_turn);
+    size_t classes = 0, most = 0, size, cells;
+    for (const DrawnRow *first = drawn; first < end; first += size, classes++) {
+        size = class_size(first, end);
+        if (size > most) most = size;
+    }
+    if (!size_multiply(classes, most, &cells)) memory_exhausted();
+    uint32_t *list = memory_resize(NULL, cells, sizeof *list);
+    memcpy(list, rows, count * sizeof *list);
+    size_t length = count;
+    for (const DrawnRow *first = drawn; first < end; first += size) {
+        size = class_size(first, end);
+        for (size_t i = size; i < most; i++) list[length++] = first[i % size].row;
+    }
+    free(drawn);
+    free(turns);
+    *balanced = length;
+    return list;
+}
+
 void examples_free(Examples *examples)
 {
     free(examples->ids);

@@ -431,6 +431,18 @@ char *dataset_holdout_path(const char *output)
     return path.bytes;
 }
 
+/* The rows that are not held out. */
+static bool write_others(Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
+{
+    if (!job->options->balance) return write_file(job, rows, count, output, diagnostics);
+    size_t balanced;
+    uint32_t *list = examples_balance(&job->examples, rows, count, job->options->seed, &balanced);
+    bool ok = write_file(job, list, balanced, output, diagnostics);
+    job->summary->repeated = balanced - count;
+    free(list);
+    return ok;
+}
+
 /* All rows, or the rows held out and the others in two files. */
 static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
 {
@@ -441,6 +453,13 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
                                  "%zu examples: --holdout leaves none %s", rows,
                                  held < 1 ? "to hold out" : "to train on");
+    if (job->options->balance && !job->examples.classes)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
+                                 "--balance needs one class a row, and these have %s",
+                                 job->label_set.count   ? "several labels"
+                                 : job->examples.masked ? "masked tokens"
+                                 : job->examples.reals  ? "values"
+                                                        : "no labels");
     size_t count = (size_t)held;
     uint32_t *order = memory_allocate(rows * sizeof *order);
     examples_split(rows, count, job->options->seed, order);
@@ -450,7 +469,7 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
         ok = write_file(job, order, count, path, diagnostics);
         free(path);
     }
-    ok = ok && write_file(job, order + count, rows - count, output, diagnostics);
+    ok = ok && write_others(job, order + count, rows - count, output, diagnostics);
     job->summary->held_out = count;
     free(order);
     return ok;

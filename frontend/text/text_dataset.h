@@ -46,6 +46,7 @@ typedef struct DatasetOptions {
     const char *labels_of;    /* a data set whose labels' numbers are kept; NULL: none */
     /* How many rows are written to another file: a share below 1, or a number from 1 on; 0: none. */
     double holdout;
+    bool balance; /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
 } DatasetOptions;
 
 typedef struct DatasetSummary {
@@ -54,6 +55,7 @@ typedef struct DatasetSummary {
     size_t truncated;       /* examples that were cut */
     size_t tokens, unknown; /* before cutting, without framing */
     size_t held_out;        /* of the examples */
+    size_t repeated;        /* copies of the others, beside the examples */
     char labels[256];       /* what labels were taken for, and how many rows have each; empty: no labels */
 } DatasetSummary;
 

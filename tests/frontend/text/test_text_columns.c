@@ -241,6 +241,42 @@ static void rows_are_held_out_by_the_seed(void **state)
     buffer_free(&text);
 }
 
+static void rarer_labels_are_repeated(void **state)
+{
+    (void)state;
+    enum { ROWS = 23, KINDS = 3 };
+    static const int sizes[KINDS] = {12, 4, 7};
+    Buffer text = {0};
+    buffer_print(&text, "text\tlabel\n");
+    for (int i = 0; i < ROWS; i++) buffer_print(&text, "%d\t%d\n", i, 5 * (i >= 12) + 2 * (i >= 16));
+    DatasetOptions options = by_name;
+    options.balance = true;
+    must_tokenize(buffer_text(&text), options);
+    SafeTensors file = open_file(output.path);
+    const int32_t *labels = tensor(&file, "labels", DTYPE_I32, KINDS * sizes[0]);
+    const int32_t *ids = safetensors_find(&file, "input_ids")->data;
+    int copies[ROWS] = {0}, row = -1;
+    for (int i = 0; i < KINDS * sizes[0]; i++) {
+        for (row = 0; row < i && row < ROWS &&
+                      memcmp(ids + (ptrdiff_t)row * LENGTH, ids + (ptrdiff_t)i * LENGTH, 4 * LENGTH) != 0;)
+            row++;
+        assert_in_range(row, 0, ROWS - 1); /* those of the table come first, in order */
+        copies[row]++;
+        assert_int_equal(labels[i], labels[row]);
+    }
+    for (int i = 0; i < ROWS; i++) {
+        int size = sizes[(i >= 12) + (i >= 16)];
+        assert_in_range(copies[i], sizes[0] / size, (sizes[0] + size - 1) / size);
+    }
+    safetensors_close(&file);
+    options.holdout = 3;
+    must_tokenize(buffer_text(&text), options);
+    SafeTensors held = open_file(held_out);
+    tensor(&held, "labels", DTYPE_I32, 3);
+    safetensors_close(&held);
+    buffer_free(&text);
+}
+
 static void refuses(const char *text, size_t size, DatasetOptions options, int exit_code, const char *expected)
 {
     int code;
@@ -300,6 +336,13 @@ static void malformed_tables_are_refused_with_their_places(void **state)
     options.labels_of = output.path;
     refuses("text\tmore\tlabel\na\t1\t1\n", 23, options, EXIT_USAGE, "several labels are named by their columns");
     options = by_name;
+    options.balance = true;
+    refuses("text\tlabel\na\t0.5\n", 17, options, EXIT_BAD_INPUT,
+            "--balance needs one class a row, and these have values");
+    options.label_column = NULL;
+    options.unlabelled = true;
+    refuses("text\tlabel\na\t0.5\n", 17, options, EXIT_BAD_INPUT, "and these have no labels");
+    options = by_name;
     options.holdout = 0.1;
     refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to hold out");
     options.holdout = 2;
@@ -315,6 +358,7 @@ int main(void)
         cmocka_unit_test(several_columns_of_labels_are_a_matrix),
         cmocka_unit_test(labels_of_another_file_are_kept),
         cmocka_unit_test(rows_are_held_out_by_the_seed),
+        cmocka_unit_test(rarer_labels_are_repeated),
         cmocka_unit_test(malformed_tables_are_refused_with_their_places),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
