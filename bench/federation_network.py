@@ -4,11 +4,11 @@
     bench/federation --network [FOLDER] [--rounds 3] [--local-steps 100] [--overlap all] [--quick] [--build build]
 
 Needs root and /dev/net/tun: the coordinator and four sites are hosts in namespaces (tests/network), 100 ms and 100 Mbit/s each way
-from the coordinator. Model, rows and devices are those of `bench/federation --accuracy`, sums are secure. A site's time is that
-from the first step of its first round to the last of its last; training is what its steps took of that. All sites share this
-machine's cores, so their steps are longer than on machines of their own: `beside` is what a round costs beside its steps, in
-seconds, wherever it is trained, and `steps for 95%` how many local steps as long as one site alone takes would make that a
-twentieth. In the end the coordinator says what crossed, by class of message.
+from the coordinator, with cards that divide what they send into frames. Model, rows and devices are those of `bench/federation
+--accuracy`, sums are secure. A site's time is that from the first step of its first round to the last of its last; training is what
+its steps took of that. All sites share this machine's cores, so their steps are longer than on machines of their own: `beside` is
+what a round costs beside its steps, in seconds, wherever it is trained, and `steps for 95%` how many local steps as long as one site
+alone takes would make that a twentieth. In the end the coordinator says what crossed, by class of message.
 
 Exits 0 only when every site trained for 95% of its time, 77 where the machine has no such networks. --quick: small model, few steps;
 nothing is judged.
@@ -107,7 +107,7 @@ def judge(options, net, scene, watches):
 
 
 def measure(options):
-    with network.Network(f"{options.build}/tests/network/network_switch", ["coordinator", *SITES], LINK) as net:
+    with network.Network(f"{options.build}/tests/network/network_switch", ["coordinator", *SITES], LINK, large=True) as net:
         write_data(options, net.folder)
         model = write_model(options, net.folder, 0)
         scene = UnequalScene(options.skycc, model, net.folder, SITES, options.local_steps)

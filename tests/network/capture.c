@@ -16,7 +16,7 @@ typedef struct FrameHeader {
 FILE *capture_begin(const char *path)
 {
     FILE *file = fopen(path, "wb");
-    FileHeader header = {.magic = 0xa1b23c4d, .major = 2, .minor = 4, .longest = FRAME_BYTES, .link_type = 1};
+    FileHeader header = {.magic = 0xa1b23c4d, .major = 2, .minor = 4, .longest = LARGE_FRAME_BYTES, .link_type = 1};
     if (file) fwrite(&header, sizeof header, 1, file);
     return file;
 }

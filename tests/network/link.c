@@ -44,8 +44,8 @@ void link_initialize(Link *link, LinkSettings settings, uint64_t seed)
 
 static void count(Traffic *traffic, const Frame *frame)
 {
-    traffic->frames++;
-    traffic->bytes += frame->bytes;
+    traffic->frames += frame->segments;
+    traffic->bytes += frame->link_bytes;
 }
 
 /* Counts it among what did not arrive. */
@@ -69,11 +69,11 @@ void link_send(Link *link, FramePool *pool, Frame *frame, int64_t now)
     }
     int64_t start = *link->is_free_at > now ? *link->is_free_at : now;
     double waiting = (double)(start - now) * link->settings.bandwidth / 1e9;
-    if (waiting + frame->bytes > (double)link->settings.queue_bytes) {
+    if (waiting + frame->link_bytes > (double)link->settings.queue_bytes) {
         drop(&link->full, pool, frame);
         return;
     }
-    *link->is_free_at = start + (int64_t)(frame->bytes * 1e9 / link->settings.bandwidth);
+    *link->is_free_at = start + (int64_t)(frame->link_bytes * 1e9 / link->settings.bandwidth);
     if (is_lost(link)) {
         drop(&link->lost, pool, frame);
         return;

@@ -4,16 +4,22 @@
 #ifndef TESTS_NETWORK_LINK_H
 #define TESTS_NETWORK_LINK_H
 
+#include <linux/virtio_net.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FRAME_BYTES = 9216 }; /* the longest frame: Ethernet's jumbo frames */
+enum {
+    FRAME_BYTES = 9216,            /* the longest on a link: Ethernet's jumbo frames */
+    LARGE_FRAME_BYTES = 14 + 65535 /* the longest that a host hands over: a card would make several of it */
+};
 
 typedef struct Frame {
     struct Frame *next;
     int64_t due; /* nanoseconds of the monotonic clock */
     uint32_t bytes;
-    uint8_t data[FRAME_BYTES];
+    uint32_t segments, link_bytes; /* as what it crosses the link: 1 and `bytes`, of a large frame more of both */
+    struct virtio_net_hdr card;    /* what a network card is told with it */
+    uint8_t data[LARGE_FRAME_BYTES];
 } Frame;
 
 /* Frames that are not in use, to be used again. Starts as zeros. */

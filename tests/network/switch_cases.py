@@ -48,6 +48,21 @@ def bandwidth(bench):
     return f"{share[0]:.3f} of it"
 
 
+@case("switch: what hosts hand over at once crosses a link as frames", quick=True)
+def large_frames(bench):
+    rate, size, found = 2.5e6, 300000, []
+    for large in (False, True):
+        with bench.network(["one", "other"], Link(latency=0.005, bandwidth=rate, queue=1 << 20), large=large) as net:
+            before = net.traffic("one", "other")["carried"]
+            sent = transfer(net, "one", "other", 5000, size)
+            expect(sent["bytes"] == size, f"{sent['bytes']} bytes arrived of {size}")
+            expect(sent["seconds"] >= size / rate, f"{size} bytes took {sent['seconds']} seconds, faster than the link")
+            found.append([after - begun for after, begun in zip(net.traffic("one", "other")["carried"], before)])
+    small, large = found
+    expect(abs(small[0] - large[0]) <= 8 and abs(small[1] - large[1]) <= 8 * 80, f"{small} frames and bytes, but large {large}")
+    return f"{large[0]} frames of {large[1]} bytes, {small[0]} of {small[1]} else"
+
+
 @case("switch: frames are lost as often as was set", quick=True)
 def loss(bench):
     with bench.network(["one", "other"], Link(loss=0.05), seed=3) as net:

@@ -14,7 +14,8 @@ static const LinkSettings slow = {.latency_ns = 20 * MILLISECOND, .bandwidth = 1
 static void send_at(Link *link, FramePool *pool, int64_t now, uint32_t bytes, uint8_t mark)
 {
     Frame *frame = frame_take(pool);
-    frame->bytes = bytes;
+    frame->bytes = frame->link_bytes = bytes;
+    frame->segments = 1;
     frame->data[0] = mark;
     link_send(link, pool, frame, now);
 }
