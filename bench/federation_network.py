@@ -40,7 +40,7 @@ def network_arguments(parser):
 def run(options, net, scene):
     """The federation to its end; what the coordinator said."""
     made = scene.federate("federation", f"rounds: {options.rounds}", f"overlap: {options.overlap}",
-                          f"outer: {{optimizer: {options.outer}}}", dims=sizes(options), options=options.optimizer)
+                          f"outer: {{{options.outer}}}", dims=sizes(options), options=options.optimizer)
     if made.returncode:
         sys.exit(made.stdout)
     folder = net.folder
