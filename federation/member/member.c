@@ -132,6 +132,7 @@ void member_free(Member *member)
     explicit_bzero(&member->keys, sizeof member->keys);
     arena_free(&member->tied.arena);
     feedback_free(&member->feedback);
+    free(member->early);
     global_model_free(&member->start);
     federation_free(&member->federation);
     arena_free(&member->arena);
@@ -226,6 +227,30 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
     return ok && !*member->ended;
 }
 
+/* While steps are made: the fragment that met, so that they need not wait for it. Of missed rounds all is fetched, later. */
+static bool fetch_early(Member *member, Diagnostics *diagnostics)
+{
+    GlobalModel *start = &member->start;
+    FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
+    if (member->current != start->round + 1) return true;
+    float *values = memory_allocate(start->elements * sizeof *values);
+    member->early_round = member->current;
+    bool ok = fetch(member, part, values, &member->early_round, diagnostics);
+    member->early = values;
+    return ok;
+}
+
+/* Elements of the model of *round, or of a later one, which *round becomes; what was fetched early serves once. */
+static bool take_values(Member *member, FragmentRange part, int64_t *round, Diagnostics *diagnostics)
+{
+    float *values = member->start.values, *early = member->early;
+    bool is_early = early && member->early_round == *round && *round == member->start.round + 1;
+    if (is_early) memcpy(values + part.first, early + part.first, (part.end - part.first) * sizeof *values);
+    free(early);
+    member->early = NULL;
+    return is_early || fetch(member, part, values, round, diagnostics);
+}
+
 static bool begin_feedback(Member *member, Diagnostics *diagnostics)
 {
     const char *path = feedback_path(member);
@@ -254,7 +279,7 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     int64_t round = member->current;
     FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
     if (step < 0 || round != start->round + 1) part = (FragmentRange){0, start->elements};
-    if (round != start->round && !fetch(member, part, start->values, &round, diagnostics)) return false;
+    if (round != start->round && !take_values(member, part, &round, diagnostics)) return false;
     if (round > member->current && part.end - part.first < start->elements) { /* the fragment of one round, of two */
         member->current = round;
         part = (FragmentRange){0, start->elements};
@@ -343,12 +368,14 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
     pid_t child = trains ? member_train_begin(member, ahead) : 0;
     bool ok = !is_current || member_join_round(member, end, diagnostics);
     if (trains) {
+        ok = ok && fetch_early(member, diagnostics);
         int code = member_train_end(member, child, ok ? MEMBER_NO_DEADLINE : MEMBER_AT_ONCE, diagnostics);
         *step = checkpoint_newest(member->options->checkpoint, INT64_MAX);
         if (ok && (code != EXIT_OK || *member->ended)) return code;
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
     ok = ok && (!member_is_coded(member) || member_keep_feedback(member, end, diagnostics));
+    ok = ok && (!trains || learn_round(member, ROUND_NONE, diagnostics)); /* rounds go on without those that are slow */
     ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }

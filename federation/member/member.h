@@ -41,6 +41,8 @@ typedef struct Member {
     int64_t current;             /* the coordinator's round, as it last said */
     int64_t counted;             /* and how many rounds there were when this site last was in one */
     int64_t end_round, end_step; /* with overlap: of which round the end is on disk (-1: of none), and its step */
+    float *early;                /* the next model's part, fetched while steps were made; NULL: it was not */
+    int64_t early_round;         /* the round of that model */
     int steps_lock;              /* which stage programs inherit */
     bool told_waiting;
     const volatile sig_atomic_t *ended;
