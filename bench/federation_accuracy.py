@@ -37,7 +37,6 @@ from federations import Scene  # noqa: E402
 
 SHARES = {"paris": 0.4, "oslo": 0.3, "lima": 0.2, "kyoto": 0.1}
 SITES = {"paris": (2, 12), "oslo": (1, 8), "lima": (3, 8), "kyoto": (2, 4)}
-PIPELINES = (8, 32)  # rows of a step: of a site, and of all
 HELD_OUT, MICROBATCH, OWN_LABEL = 1000, 4, 3
 RECIPE = ["--clip", "1", "--no-decay", "bias,norm", "--quiet"]
 
@@ -179,8 +178,8 @@ def measure(options, folder):
         scene = scene or UnequalScene(options.skycc, model, folder, SITES, options.local_steps)
         begun = time.monotonic()
         reached, crossed, training = run_federation(options, folder, scene, seed)
-        pipelines = [run_pipeline(options, folder, model, seed, rows) for rows in PIPELINES]
-        said = ", ".join(f"pipeline of {rows} rows {100 * value:.1f}%" for rows, value in zip(PIPELINES, pipelines))
+        pipelines = [run_pipeline(options, folder, model, seed, rows) for rows in options.pipelines]
+        said = ", ".join(f"pipeline of {rows} rows {100 * value:.1f}%" for rows, value in zip(options.pipelines, pipelines))
         print(f"seed {seed}: federation {100 * reached:.1f}%, {said}; {100 * crossed:.2f}% of the bytes, "
               f"{100 * training:.0f}% of the time training; {time.monotonic() - begun:.0f} s", flush=True)
         results.append((reached, crossed, training, *pipelines))
@@ -199,10 +198,10 @@ def is_as_accurate(options, rows, federation, pipeline):
 
 def judge(options, results):
     federation, crossed, training, *pipelines = zip(*results)
-    ok, _ = [is_as_accurate(options, rows, federation, pipeline) for rows, pipeline in zip(PIPELINES, pipelines)]
+    ok = [is_as_accurate(options, rows, federation, pipeline) for rows, pipeline in zip(options.pipelines, pipelines)]
     print(f"bytes {100 * max(crossed):.2f}% (at most 1%); training {100 * statistics.mean(training):.0f}% of the time (95% where "
           "sites have machines of their own)")
-    return options.quick or (ok and max(crossed) <= 0.01)
+    return options.quick or (ok[0] and max(crossed) <= 0.01)
 
 
 def parse_options(further=None, description=__doc__):
@@ -213,6 +212,7 @@ def parse_options(further=None, description=__doc__):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--local-steps", type=int, default=100)
     parser.add_argument("--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step")
+    parser.add_argument("--pipelines", default="8,32", help="rows of a step: of a site in the mean, and of all; the first is judged")
     parser.add_argument("--rate", type=float, help="of the sites' AdamW, and the pipeline's (default: 1e-4, 5e-4 of a drawn model)")
     parser.add_argument("--freeze", action="append", default=[], metavar="GLOB", help="do not train these parameters, here and there")
     parser.add_argument("--rows", type=int, default=8815)
@@ -224,6 +224,7 @@ def parse_options(further=None, description=__doc__):
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.rounds, options.local_steps, options.rows, options.length = 1, 3, 4, 400, 32
+    options.pipelines = [int(rows) for rows in options.pipelines.split(",")]
     options.build = os.path.abspath(options.build)
     options.skycc = os.path.abspath(f"{options.build}/bin/skycc")
     options.folder = options.folder and os.path.abspath(options.folder)
