@@ -58,8 +58,7 @@ const char launch_site_gateway[] =
 const char launch_site_begin[] =
     "    begin_gateway || {\n"
     "        case $gateway_code in 1 | 2 | 5 | 70) exit $gateway_code ;; *) exit 6 ;; esac\n"
-    "    }\n"
-    "    if [ -n \"$ended\" ]; then exit \"$ended\"; fi\n";
+    "    }\n";
 
 const char launch_site_end[] =
     "    end_gateway\n"

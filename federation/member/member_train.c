@@ -69,7 +69,8 @@ static int wait_for(const Member *member, pid_t child, double deadline)
         if (deadline >= 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
         usleep(20000);
     }
-    if (is_over && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) return EXIT_OK;
+    bool ended_by_term = WIFEXITED(status) ? WEXITSTATUS(status) == 128 + SIGTERM : WTERMSIG(status) == SIGTERM;
+    if (is_over && ended_by_term) return EXIT_OK;
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }
 

@@ -206,6 +206,21 @@ static void signals_save_and_end(void **state)
     assert_int_equal(run(BEGIN("ends", "", "") "kill -TERM $train; wait $guard"), 143);
 }
 
+/* Wherever the launchers are on their way, nobody has to say it twice. */
+static void what_is_to_end_before_it_has_started_ends(void **state)
+{
+    (void)state;
+    write_launch_files("soon", NULL, NULL);
+    for (int i = 0; i < 12; i++) {
+        int code =
+            run("TOY_STAGES=0,1 TOY_LINK=0.005 timeout --foreground -k 1 60 soon/train --data data --steps 100000 "
+                "--emulate --quiet & guard=$!; until train=$(pgrep -P $guard); do :; done; sleep %d.%02d; "
+                "kill -TERM $train; wait $guard",
+                i * 4 / 100, i * 4 % 100);
+        if (code != 143) fail_msg("told to end after %d ms, it ended with %d: %s", i * 40, code, printed);
+    }
+}
+
 /* A rank that hangs agrees to nothing. Further interrupts do no harm: two that come too fast are taken for one. */
 static void the_second_interrupt_ends_at_once(void **state)
 {
@@ -270,6 +285,7 @@ int main(void)
         cmocka_unit_test(what_diverged_replaces_no_checkpoint),
         cmocka_unit_test(a_failed_run_is_started_again),
         cmocka_unit_test(signals_save_and_end),
+        cmocka_unit_test(what_is_to_end_before_it_has_started_ends),
         cmocka_unit_test(the_second_interrupt_ends_at_once),
         cmocka_unit_test(no_rank_survives_its_launcher),
         cmocka_unit_test(two_runs_do_not_share_their_checkpoints),
