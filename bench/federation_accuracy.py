@@ -8,9 +8,10 @@ FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2; withou
 many rows of its own label as of another; rows of a site's rarer labels are repeated (tokenize --balance). A site takes 12, 8, 8 or 4
 rows a step and makes as many steps as the pipeline, which takes 8 rows, as a site does in the mean. Beside it stands a pipeline of 32
 rows, as many as all sites have. All train with AdamW at the same rate, warm-up and decay; sums are secure, and --outer is the step
-that the mean of what sites moved makes. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at the coordinator, beside 4 bytes a parameter up and
-down in every step of every site. The time spent training is that of the sites' steps, of the federation's from its first round to
-its last: all sites share this machine, so that it says something only where there are cores for all.
+that the mean of what sites moved makes. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at
+the coordinator, beside 4 bytes a parameter up and down in every step of every site. The time spent training is that of the sites'
+steps, of the federation's from its first round to its last: all sites share this machine, so that it says something only where there
+are cores for all.
 
 Exits 0 only when the mean accuracy is at least that of the pipeline with a site's rows, but for the larger of one point and two
 standard errors of the difference, and at most 1% of the bytes crossed. --quick: one seed, three rounds of four steps, a small
@@ -18,10 +19,12 @@ model, 400 rows; nothing is judged.
 """
 import argparse
 import csv
+import glob
 import json
 import lzma
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -183,6 +186,8 @@ def measure(options, folder):
         print(f"seed {seed}: federation {100 * reached:.1f}%, {said}; {100 * crossed:.2f}% of the bytes, "
               f"{100 * training:.0f}% of the time training; {time.monotonic() - begun:.0f} s", flush=True)
         results.append((reached, crossed, training, *pipelines))
+        for path in glob.glob(f"{folder}/*-{seed}/"):
+            shutil.rmtree(path)
     return results
 
 

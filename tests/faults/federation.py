@@ -4,6 +4,7 @@ Two kinds take turns. Where rounds wait for everybody, a coordinator and sites t
 the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit. Where rounds do not
 wait, sites stay away: the round goes on without one, nobody goes on without the quorum, and who comes back has the model.
 """
+import json
 import os
 import random
 import re
@@ -45,12 +46,12 @@ def tensors(path):
 
 
 def newest_checkpoint(folder):
-    """All tensors, optimiser states with them."""
+    """All tensors, optimiser states with them. Files that the manifest lacks are of a process that was killed."""
     step = max(name for name in os.listdir(folder) if name.startswith("step-"))
     found = {}
-    for name in sorted(os.listdir(f"{folder}/{step}")):
-        if name.endswith(".safetensors"):
-            found.update(tensors(f"{folder}/{step}/{name}"))
+    with open(f"{folder}/{step}/MANIFEST.json", encoding="utf-8") as manifest:
+        for file in json.load(manifest)["files"]:
+            found.update(tensors(f"{folder}/{step}/{file['name']}"))
     return found
 
 
