@@ -39,14 +39,18 @@ import safetensors_files  # noqa: E402
 from federations import Scene  # noqa: E402
 
 SHARES = {"paris": 0.4, "oslo": 0.3, "lima": 0.2, "kyoto": 0.1}
-SITES = {"paris": (2, 12), "oslo": (1, 8), "lima": (3, 8), "kyoto": (2, 4)}
+SITES = {"paris": 2, "oslo": 1, "lima": 3, "kyoto": 2}
 HELD_OUT, MICROBATCH, OWN_LABEL = 1000, 4, 3
 RECIPE = ["--clip", "1", "--no-decay", "bias,norm", "--quiet"]
 
 
 class UnequalScene(Scene):
-    """Of a site's devices each is slower than the one before."""
+    """The sites, each with its rows of a step. Of a site's devices each is slower than the one before."""
     allocation = []
+
+    def __init__(self, options, model, folder):
+        sites = {site: (devices, int(rows)) for (site, devices), rows in zip(SITES.items(), options.site_rows.split(","), strict=True)}
+        super().__init__(options.skycc, model, folder, sites, options.local_steps)
 
     def cluster(self, devices):
         device = "  - {name: d%d, threads: 1, memory: 8GiB, gflops: %g, bandwidth: 20GB/s}\n"
@@ -178,7 +182,7 @@ def measure(options, folder):
     write_data(options, folder)
     for seed in range(options.seeds):
         model = write_model(options, folder, seed)
-        scene = scene or UnequalScene(options.skycc, model, folder, SITES, options.local_steps)
+        scene = scene or UnequalScene(options, model, folder)
         begun = time.monotonic()
         reached, crossed, training = run_federation(options, folder, scene, seed)
         pipelines = [run_pipeline(options, folder, model, seed, rows) for rows in options.pipelines]
@@ -216,6 +220,7 @@ def parse_options(further=None, description=__doc__):
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--local-steps", type=int, default=100)
+    parser.add_argument("--site-rows", default="12,8,8,4", help="of a step of every site")
     parser.add_argument("--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step")
     parser.add_argument("--pipelines", default="8,32", help="rows of a step: of a site in the mean, and of all; the first is judged")
     parser.add_argument("--rate", type=float, help="of the sites' AdamW, and the pipeline's (default: 1e-4, 5e-4 of a drawn model)")
