@@ -69,7 +69,10 @@ static int wait_for(const Member *member, pid_t child, double deadline)
         if (deadline >= 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
         usleep(20000);
     }
-    bool ended_by_term = WIFEXITED(status) ? WEXITSTATUS(status) == 128 + SIGTERM : WTERMSIG(status) == SIGTERM;
+    /* A launcher that is told to end while it starts may fail: then there are no steps, and the next try says more. */
+    bool ended_by_term = WIFEXITED(status)
+                             ? WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == EXIT_RUN_FAILED
+                             : WTERMSIG(status) == SIGTERM;
     if (is_over && ended_by_term) return EXIT_OK;
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }

