@@ -92,7 +92,7 @@ static void run_share(void *context, int thread, int thread_count)
     int64_t begin = parallel_begin(call->code->units, thread, thread_count);
     int64_t end = parallel_begin(call->code->units, thread + 1, thread_count);
     size_t stride = memory_round_up(call->code->scratch_bytes, MEMORY_ALIGNMENT);
-    if (begin < end) call->function(call->operands, begin, end, call->scratch + (size_t)thread * stride);
+    if (begin < end) call->function(call->operands, begin, end, call->scratch + (size_t)thread * stride, SKY_NO_LIMIT);
 }
 
 static int compare_numbers(const void *a, const void *b)

@@ -23,6 +23,7 @@
 #include "runtime/storage/row_lengths.h"
 
 static int steps = 10, threads = 1, by_waves = 0;
+static uint32_t lines_wanted; /* of the micro-batch of a data set; 0: what the first batch has */
 
 static uint32_t line_size(const SkyCall *call) { return by_waves ? sky_wave_size(call) : sky_group_size(call); }
 
@@ -114,8 +115,8 @@ static void print_timings(Timing *timings, size_t count, double median)
         const SkyCall *call = timings[i].call;
         double rate = 1e-9 * timings[i].calls / timings[i].seconds, flops = 0, bytes = 0;
         for (uint32_t k = 0; k < line_size(call); k++) {
-            flops += kernel_flops(call[k].interpreted);
-            bytes += kernel_bytes(call[k].interpreted);
+            flops += kernel_flops(call[k].interpreted) * sky_call_runs(&call[k]);
+            bytes += kernel_bytes(call[k].interpreted) * sky_call_runs(&call[k]);
         }
         printf("%8.3f %5.1f%% %5d %8.1f %8.1f  ", timings[i].seconds * 1e3, 100 * timings[i].seconds / total,
                timings[i].calls, flops * rate, bytes * rate);
@@ -167,7 +168,7 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
 }
 
 /* Micro-batch 0 of the batch of the data set's first rows. */
-static bool fill_packed(const Execution *execution, const char *path, Diagnostics *diagnostics)
+static bool fill_packed(Execution *execution, const char *path, Diagnostics *diagnostics)
 {
     SkyProgram whole = *execution->program, *program = &whole;
     whole.microbatch_count = packing_most_microbatches(&whole.packing);
@@ -186,8 +187,11 @@ static bool fill_packed(const Execution *execution, const char *path, Diagnostic
     for (uint32_t i = 0; i < stage->input_count; i++)
         packed_batch_fill(&batch, &dataset, program, &stage->inputs[i], numbers, 0,
                           execution_address(execution, 0, 0, stage->inputs[i].location));
-    printf("%u micro-batches of %ux%u, at most %u rows a line\n", batch.microbatches, program->packing.lines,
-           program->packing.length, program->packing.slots);
+    uint32_t lines = lines_wanted ? lines_wanted : packed_batch_lines(&batch, 0);
+    if (program->lines_vary) execution_set_lines(execution, 0, 0, lines);
+    printf("%u micro-batches of %ux%u, at most %u rows a line; measured with %u lines\n", batch.microbatches,
+           program->packing.lines, program->packing.length, program->packing.slots,
+           program->lines_vary ? lines : program->packing.lines);
     free(numbers);
     packed_batch_close(&batch);
     row_lengths_free(&lengths);
@@ -218,6 +222,7 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     stage_build_indexed(&code, index, 0, model.graph.layer_count - 1, STAGE_PLAIN);
     stage_index_free(index);
     code.stage.slot_count = 1;
+    if (code.needs_lines) printf("all lines are computed: %s needs them\n", code.needs_lines);
     local_program_create(&program, &model, &code);
     bool ok = local_program_compile(&program, NULL, diagnostics) &&
               execution_open(&execution, &program.program, threads, local_program_interpret, diagnostics);
@@ -264,6 +269,10 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--steps") == 0 || strcmp(argv[i], "--threads") == 0) {
             int number = atoi(equals + 1);
             *(strcmp(argv[i], "--steps") == 0 ? &steps : &threads) = number < 1 ? 1 : number;
+            continue;
+        }
+        if (strcmp(argv[i], "--lines") == 0) {
+            lines_wanted = (uint32_t)atoi(equals + 1);
             continue;
         }
         if (strcmp(argv[i], "--data") == 0) {

@@ -55,7 +55,7 @@ static void sweep_share(void *context, int thread, int threads)
             uint32_t bits = (uint32_t)((uint64_t)(block * BLOCK + i) * sweep->stride);
             memcpy(&x[i], &bits, sizeof bits);
         }
-        sweep->kernel((void *const[]){x, y}, 0, sweep->units, NULL);
+        sweep->kernel((void *const[]){x, y}, 0, sweep->units, NULL, SKY_NO_LIMIT);
         for (int64_t i = 0; i < BLOCK; i++) {
             double error = ulp_error(y[i], sweep->exact(x[i]));
             if (error > worst.error) worst = (Worst){error, x[i], y[i]};

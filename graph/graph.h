@@ -27,6 +27,13 @@ typedef enum ValueRole {
                         runtime/program/step_scalars.h */
 } ValueRole;
 
+/* How a value grows with the lines of a micro-batch (runtime/program/packing.h): passes/line_values.h finds out. */
+typedef enum LineGrowth {
+    LINES_FIXED, /* it does not, or that is not known: Graph.lines_known */
+    LINES_FIRST, /* its first dimension that is not 1 does: what belongs to a line stands in one piece, line after line */
+    LINES_MIXED /* otherwise */
+} LineGrowth;
+
 typedef struct Value {
     const char *name; /* the ONNX name, or a made one; unique among inputs, parameters, states and outputs */
     DType dtype;
@@ -40,6 +47,7 @@ typedef struct Value {
     bool frozen;       /* parameters: keeps its value, so it has no gradient; constants: was learned all the same, as
                           quantised weights were */
     SkyFill fill;      /* inputs: what the runtime puts there */
+    LineGrowth lines;
 } Value;
 
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
@@ -128,6 +136,7 @@ typedef struct Graph {
     size_t gradient_count;
 
     SkyPacking packing; /* how rows share lines; slots 0: they do not */
+    bool lines_known;   /* Value.lines says how values grow with them */
 
     const char **layer_names; /* set by layer assignment */
     int layer_count;

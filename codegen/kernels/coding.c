@@ -243,12 +243,11 @@ static void emit_tiles(Row *row, bool encodes, int64_t columns)
 
 void coding_emit(Emit *emit, const Kernel *kernel, const CodingPlan *plan, const char *symbol)
 {
-    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
-    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    Ir function = emit_kernel_function(emit, symbol);
     const KernelInstruction *coding = kernel_coding_of(kernel);
     Body body = {.emit = emit, .kernel = kernel, .lanes = 1, .vector_axis = -1, .copies = 1, .copy_axis = -1};
     body_analyse(&body);
-    body_load_operands(&body, LLVMGetParam(function, 0));
+    body_load_operands(&body, LLVMGetParam(function, KERNEL_OPERANDS));
     for (int axis = 0; axis < kernel->axis_count; axis++) body.index[axis] = emit_i64(emit, 0);
     EmitLoop units;
     units_emit_loop(emit, &plan->units, &units, body.index);

@@ -49,6 +49,13 @@ LLVMValueRef emit_function(Emit *emit, const char *name, LLVMTypeRef type, bool 
     return function;
 }
 
+LLVMValueRef emit_kernel_function(Emit *emit, const char *name)
+{
+    LLVMTypeRef parameters[KERNEL_PARAMETERS] = {emit->pointer, emit->i64, emit->i64, emit->pointer, emit->i64};
+    LLVMTypeRef type = LLVMFunctionType(emit->void_type, parameters, KERNEL_PARAMETERS, false);
+    return emit_function(emit, name, type, false);
+}
+
 /* ---- Types and constants ---- */
 
 LLVMTypeRef emit_vector_type(LLVMTypeRef type, int lanes)
@@ -244,7 +251,7 @@ Ir emit_address(Emit *emit, LLVMTypeRef type, Ir base, Ir offset)
 
 Ir emit_scratch_at(Emit *emit, size_t offset)
 {
-    return emit_address(emit, emit->i8, LLVMGetParam(emit->function, 3), emit_i64(emit, (int64_t)offset));
+    return emit_address(emit, emit->i8, LLVMGetParam(emit->function, KERNEL_SCRATCH), emit_i64(emit, (int64_t)offset));
 }
 
 Ir emit_load(Emit *emit, LLVMTypeRef type, Ir address, Ir mask, unsigned alignment)

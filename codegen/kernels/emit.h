@@ -24,6 +24,9 @@ void emit_free(Emit *emit); /* disposes the module too, unless it was taken (set
 
 /* Starts a function (external, or internal and never inlined) and positions the builder in its entry block. */
 LLVMValueRef emit_function(Emit *emit, const char *name, LLVMTypeRef type, bool internal);
+/* A SkyKernel (runtime/program/program.h), whose parameters are these. */
+enum { KERNEL_OPERANDS, KERNEL_BEGIN, KERNEL_END, KERNEL_SCRATCH, KERNEL_LIMIT, KERNEL_PARAMETERS };
+LLVMValueRef emit_kernel_function(Emit *emit, const char *name);
 
 /* `lanes` of `type`; the type itself for one lane. */
 LLVMTypeRef emit_vector_type(LLVMTypeRef type, int lanes);

@@ -102,7 +102,7 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
         if (!plan->packs_b_in_tile) gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
-    arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
     arguments[PANEL_A] =
         plan->pack_a ? emit_scratch_at(gemm->emit, plan->b_bytes) : element_address(gemm, plan->match.a, NULL, NULL, k);
     arguments[PANEL_A_SOURCE] = element_address(gemm, plan->match.a, begin, NULL, k);
@@ -155,12 +155,11 @@ static void emit_unit(GemmEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const GemmPlan *plan = gemm->plan;
-    Ir rows = emit_i64(emit, plan->rows);
-    gemm->row_end = rows;
-    if (plan->match.row_axis >= 0) {
-        Ir end = emit_add(emit, gemm->index[plan->match.row_axis], emit_i64(emit, plan->unit_rows));
-        Ir below = LLVMBuildICmp(emit->builder, LLVMIntSLT, end, rows, "");
-        gemm->row_end = LLVMBuildSelect(emit->builder, below, end, rows, "");
+    int axis = plan->match.row_axis;
+    gemm->row_end = emit_i64(emit, plan->rows);
+    if (axis >= 0) {
+        Ir limit = plan->pack_a ? gemm->row_end : units_emit_limit(emit, &plan->units, axis, plan->rows);
+        gemm->row_end = emit_least(emit, emit_add(emit, gemm->index[axis], emit_i64(emit, plan->unit_rows)), limit);
     }
     int64_t blocks = block_count(plan);
     if (blocks > 1) emit_block(gemm, FIRST, emit_i64(emit, 0));
@@ -178,11 +177,9 @@ void gemm_emit(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const cha
 {
     GemmEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_panels(&gemm, symbol);
-    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
-    LLVMTypeRef type = LLVMFunctionType(emit->void_type, parameters, 4, false);
-    Ir function = emit_function(emit, symbol, type, false);
+    Ir function = emit_kernel_function(emit, symbol);
     for (int i = 0; i < kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, KERNEL_OPERANDS), emit_i64(emit, i));
         gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
     }
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);

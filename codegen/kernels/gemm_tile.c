@@ -442,7 +442,7 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
     }
     if (rest) {
         EmitIf branch;
-        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntEQ, end, emit_i64(emit, plan->rows), ""));
+        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, emit_i64(emit, plan->rows - rest), ""));
         emit_tile(&tile, emit_i64(emit, plan->rows - rest), (int)rest);
         emit_else(emit, &branch);
         emit_end_if(emit, &branch);

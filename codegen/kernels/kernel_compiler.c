@@ -27,6 +27,12 @@ typedef struct KernelPlan {
     LoopPlan loop;
 } KernelPlan;
 
+static void set_units(CompiledKernel *compiled, const Units *units)
+{
+    compiled->units = units->total;
+    if (units->axis_count) compiled->first_axis = units->axes[0];
+}
+
 static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *target, CompiledKernel *compiled)
 {
     compiled->hash = kernel_hash(kernel);
@@ -34,30 +40,30 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
     snprintf(compiled->symbol, sizeof compiled->symbol, "sky_k_%s", hash_format(compiled->hash, digits));
     if (coding_plan(&plan->coding, kernel, target)) {
         plan->kind = PLAN_CODING;
-        compiled->units = plan->coding.units.total;
+        set_units(compiled, &plan->coding.units);
         compiled->nanoseconds = plan->coding.nanoseconds;
     } else if (packed_plan(&plan->packed, kernel, target)) {
         const PackedPlan *packed = &plan->packed;
         plan->kind = PLAN_PACKED;
-        compiled->units = packed->units.total;
+        set_units(compiled, &packed->units);
         compiled->nanoseconds = packed->nanoseconds;
         compiled->scratch_bytes = packed->a_bytes + packed->b_bytes + packed->sum_bytes + packed->tile_bytes;
         compiled->uses_tiles = true;
     } else if (pair_plan(&plan->pairs, kernel, target)) {
         plan->kind = PLAN_PAIRS;
-        compiled->units = plan->pairs.units.total;
+        set_units(compiled, &plan->pairs.units);
         compiled->nanoseconds = plan->pairs.nanoseconds;
         compiled->scratch_bytes = pair_scratch_bytes(&plan->pairs);
     } else if (gemm_plan(&plan->gemm, kernel, target)) {
         plan->kind = PLAN_GEMM;
-        compiled->units = plan->gemm.units.total;
+        set_units(compiled, &plan->gemm.units);
         compiled->nanoseconds = plan->gemm.nanoseconds;
         compiled->scratch_bytes = plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes;
         compiled->emulates_bf16 = plan->gemm.match.bf16;
     } else {
         plan->kind = PLAN_LOOP;
         loop_plan(&plan->loop, kernel, target);
-        compiled->units = plan->loop.units.total;
+        set_units(compiled, &plan->loop.units);
         compiled->nanoseconds = plan->loop.nanoseconds;
     }
 }
@@ -337,7 +343,12 @@ static bool bind_call(const CompiledKernels *compiled, const JitProgram *jit, Sk
     const CompiledKernel *kernel = kernels_find(compiled, call->interpreted);
     if (!kernel) bug("call %s: its kernel was not compiled", call->name);
     call->units = kernel->units;
-    call->nanoseconds = kernel->nanoseconds;
+    call->nanoseconds = kernel->nanoseconds * sky_call_runs(call);
+    const UnitAxis *axis = &kernel->first_axis;
+    if (call->line_axis && axis->step && axis->axis == (int)call->line_axis - 1 && kernel->units) {
+        call->unit_extent = (uint32_t)axis->step;
+        call->unit_count = (uint32_t)(kernel->units / axis->count);
+    }
     if (call->block_count && kernel->units % call->block_count)
         bug("call %s: its %lld work units are not of %u blocks", call->name, (long long)kernel->units,
             call->block_count);

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "codegen/kernels/target.h"
+#include "codegen/kernels/work_units.h"
 #include "graph/kernel/kernel.h"
 #include "runtime/program/program.h"
 
@@ -17,6 +18,7 @@ typedef struct CompiledKernel {
     Hash hash;
     char symbol[40];
     int64_t units;        /* of work; 0: nothing to do */
+    UnitAxis first_axis;  /* along which units are numbered first; step 0: none */
     int64_t nanoseconds;  /* of all of it on one thread, roughly */
     size_t scratch_bytes; /* per thread */
     bool emulates_bf16;   /* multiplies factors rounded to bf16 by float32 instructions */

@@ -9,7 +9,7 @@ enum {
     GEMM_MOST_DEPTH = 1536,           /* of a block of k: a panel of B stays in the second-level cache */
     GEMM_MOST_DEPTH_BY_COLUMNS = 256, /* where every k takes another line of A: they must stay in the cache */
     GEMM_MOST_DEPTH_PACKED = 192,     /* where A is packed: unit_rows of it stay in the second-level cache */
-    GEMM_LEAST_DEPTH_PACKED = 256,    /* shorter sums read A in place: packing would not pay */
+    GEMM_LEAST_DEPTH_PACKED = 64,     /* shorter sums read A in place: packing would not pay */
     GEMM_LEAST_SIDE_PACKED = 256,     /* and so do products of which neither side is as long */
     GEMM_PACKED_ROWS = 384,           /* of a unit whose A is packed */
     GEMM_PACKED_PANELS = 24,          /* packed A is used for so many panels */

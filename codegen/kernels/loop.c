@@ -278,9 +278,7 @@ static void emit_unit(LoopEmitter *loop, int64_t size)
 
 void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const char *symbol)
 {
-    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
-    LLVMTypeRef type = LLVMFunctionType(emit->void_type, parameters, 4, false);
-    Ir function = emit_function(emit, symbol, type, false);
+    Ir function = emit_kernel_function(emit, symbol);
     LoopEmitter loop = {.emit = emit, .kernel = kernel, .plan = plan};
     Body *body = &loop.body;
     body->emit = emit;
@@ -292,7 +290,7 @@ void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const cha
     body->spares_stores = plan->streams && kernel_is_map(kernel);
     body->copy_step = plan->copy_axis == plan->vector_axis ? plan->lanes : 1;
     body_analyse(body);
-    body_load_operands(body, LLVMGetParam(function, 0));
+    body_load_operands(body, LLVMGetParam(function, KERNEL_OPERANDS));
     for (int axis = 0; axis < kernel->axis_count; axis++) body->index[axis] = emit_i64(emit, 0);
 
     body_emit_constant_part(body, 1);

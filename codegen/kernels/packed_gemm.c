@@ -19,12 +19,12 @@ typedef struct PackedEmitter {
     Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
 } PackedEmitter;
 
-/* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it. */
-static Ir unit_end(PackedEmitter *gemm, int axis, int64_t step, int64_t extent)
+/* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it that counts. */
+static Ir unit_end(PackedEmitter *gemm, int axis, int64_t step, Ir extent)
 {
     Emit *emit = gemm->emit;
     Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
-    return emit_least(emit, end, emit_i64(emit, extent));
+    return emit_least(emit, end, extent);
 }
 
 static void emit_parts(PackedEmitter *gemm, const char *symbol)
@@ -93,7 +93,7 @@ static void emit_panel_call(PackedEmitter *gemm, LLVMValueRef panel, Ir column, 
     Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
     Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
     Ir arguments[PACKED_BATCH + KERNEL_MAX_AXES];
-    arguments[PACKED_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PACKED_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
     arguments[PACKED_A] = emit_scratch_at(gemm->emit, 0);
     arguments[PACKED_B] = packed;
     arguments[PACKED_SUMS] =
@@ -124,7 +124,7 @@ static void emit_panels(PackedEmitter *gemm)
     const PackedPlan *plan = gemm->plan;
     int64_t width = packed_panel_columns(plan), whole = plan->columns / width * width;
     Ir first = gemm->index[plan->match.column_axis];
-    Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, plan->columns);
+    Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, emit_i64(emit, plan->columns));
     gemm->columns_end = end;
     if (gemm->panel) {
         EmitLoop loop;
@@ -145,10 +145,12 @@ static void emit_unit(PackedEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const PackedPlan *plan = gemm->plan;
-    Ir rows = emit_i64(emit, plan->rows), depth = emit_i64(emit, plan->depth);
+    Ir depth = emit_i64(emit, plan->depth);
     int axis = plan->match.row_axis;
     gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
-    gemm->end = axis < 0 ? rows : unit_end(gemm, axis, plan->unit_rows, plan->rows);
+    gemm->end = emit_i64(emit, plan->rows);
+    if (axis >= 0)
+        gemm->end = unit_end(gemm, axis, plan->unit_rows, units_emit_limit(emit, &plan->units, axis, plan->rows));
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;
@@ -168,9 +170,9 @@ static void emit_joined_units(PackedEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const Units *units = &gemm->plan->units;
-    Ir end = LLVMGetParam(emit->function, 2);
+    Ir end = LLVMGetParam(emit->function, KERNEL_END);
     EmitLoop loop;
-    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), end, units->total, 0, NULL);
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, KERNEL_BEGIN), end, units->total, 0, NULL);
     gemm->units = LLVMBuildSub(emit->builder, end, loop.index, "");
     for (int i = 0; i < units->axis_count; i++)
         if (units->axes[i].count > 1)
@@ -209,10 +211,9 @@ void packed_emit(Emit *emit, const Kernel *kernel, const PackedPlan *plan, const
 {
     PackedEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_parts(&gemm, symbol);
-    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
-    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    Ir function = emit_kernel_function(emit, symbol);
     for (int i = 0; i < kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, KERNEL_OPERANDS), emit_i64(emit, i));
         gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
     }
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);

@@ -107,7 +107,7 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     LLVMBuilderRef builder = emit->builder;
     const PairPlan *plan = gemm->plan;
     Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
-    arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, 0);
+    arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
     arguments[PAIR_A] = emit_address(emit, emit->i8, emit_scratch_at(gemm->emit, 0), emit_mul(emit, k, 2));
     arguments[PAIR_B] = buffer(gemm, 0);
     arguments[PAIR_NEXT_B] = buffer(gemm, 1);
@@ -162,8 +162,8 @@ static void emit_runs(PairEmitter *gemm)
     const PairPlan *plan = gemm->plan;
     const Units *units = &plan->units;
     const UnitAxis *columns = &units->axes[units->axis_count - 1];
-    Ir per_run = emit_i64(emit, columns->count), begin = LLVMGetParam(emit->function, 1);
-    Ir end = LLVMGetParam(emit->function, 2), last = emit_add(emit, end, emit_i64(emit, columns->count - 1));
+    Ir per_run = emit_i64(emit, columns->count), begin = LLVMGetParam(emit->function, KERNEL_BEGIN);
+    Ir end = LLVMGetParam(emit->function, KERNEL_END), last = emit_add(emit, end, emit_i64(emit, columns->count - 1));
     EmitLoop runs;
     emit_loop_begin(emit, &runs, LLVMBuildUDiv(builder, begin, per_run, ""), LLVMBuildUDiv(builder, last, per_run, ""),
                     1, 0, NULL);
@@ -179,8 +179,8 @@ static void emit_runs(PairEmitter *gemm)
         rest = LLVMBuildUDiv(builder, rest, count, "");
     }
     gemm->begin = gemm->index[plan->match.row_axis];
-    gemm->end =
-        emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)), emit_i64(emit, plan->rows));
+    gemm->end = emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)),
+                           units_emit_limit(emit, units, plan->match.row_axis, plan->rows));
     emit_units(gemm);
     emit_loop_end(emit, &runs, NULL);
 }
@@ -189,10 +189,9 @@ void pair_emit(Emit *emit, const Kernel *kernel, const PairPlan *plan, const cha
 {
     PairEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_parts(&gemm, symbol);
-    LLVMTypeRef parameters[] = {emit->pointer, emit->i64, emit->i64, emit->pointer};
-    Ir function = emit_function(emit, symbol, LLVMFunctionType(emit->void_type, parameters, 4, false), false);
+    Ir function = emit_kernel_function(emit, symbol);
     for (int i = 0; i < kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, 0), emit_i64(emit, i));
+        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, KERNEL_OPERANDS), emit_i64(emit, i));
         gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
     }
     for (int i = 0; i < 2; i++) gemm.buffers[i] = LLVMBuildAlloca(emit->builder, emit->pointer, "");

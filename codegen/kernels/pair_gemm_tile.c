@@ -252,7 +252,7 @@ static void emit_tiles(PairPanel *panel)
     }
     if (rest == 0) return;
     EmitIf branch;
-    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntEQ, end, emit_i64(emit, plan->rows), ""));
+    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, limit, ""));
     emit_tile(panel, limit, (int)rest);
     emit_else(emit, &branch);
     emit_end_if(emit, &branch);

@@ -17,10 +17,17 @@ int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm 
     return units->total;
 }
 
+Ir units_emit_limit(Emit *emit, const Units *units, int axis, int64_t extent)
+{
+    Ir all = emit_i64(emit, extent);
+    return units->axes[0].axis == axis ? emit_least(emit, all, LLVMGetParam(emit->function, KERNEL_LIMIT)) : all;
+}
+
 void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES])
 {
     LLVMBuilderRef builder = emit->builder;
-    emit_loop_begin(emit, loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, 0, NULL);
+    emit_loop_begin(emit, loop, LLVMGetParam(emit->function, KERNEL_BEGIN), LLVMGetParam(emit->function, KERNEL_END), 1,
+                    0, NULL);
     Ir rest = loop->index;
     for (int i = units->axis_count - 1; i >= 0; i--) {
         const UnitAxis *axis = &units->axes[i];

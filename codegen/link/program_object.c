@@ -41,12 +41,13 @@ struct Record {
 
 // clang-format off
 #define LOCATION_FIELDS(X, T, in) \
-    X##_PLAIN(T, in space) X##_PLAIN(T, in block_bytes) X##_PLAIN(T, in offset)
+    X##_PLAIN(T, in space) X##_PLAIN(T, in block_bytes) X##_PLAIN(T, in offset) X##_PLAIN(T, in line_bytes)
 
 #define CALL_FIELDS(X, T, in) \
     X##_KERNEL(T, in kernel) X##_ARRAY(T, in operands, location, in operand_count) X##_PLAIN(T, in operand_count) \
     X##_PLAIN(T, in layer) X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
-    X##_PLAIN(T, in reserved) X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
+    X##_PLAIN(T, in line_loops) X##_PLAIN(T, in line_axis) X##_PLAIN(T, in line_extent) \
+    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in reserved) X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
     X##_NULL(T, in interpreted)
 
 #define CALL_LIST_FIELDS(X, T, in) \
@@ -54,7 +55,7 @@ struct Record {
 
 #define TENSOR_FIELDS(X, T, in) \
     X##_STRING(T, in name) X##_PLAIN(T, in dtype) X##_PLAIN(T, in rank) X##_PLAIN(T, in dim) X##_PLAIN(T, in bytes) \
-    X##_PLAIN(T, in value_limit) X##_PLAIN(T, in fill) X##_PLAIN(T, in reserved) LOCATION_FIELDS(X, T, in location.)
+    X##_PLAIN(T, in value_limit) X##_PLAIN(T, in fill) X##_PLAIN(T, in by_lines) LOCATION_FIELDS(X, T, in location.)
 
 #define USE_FIELDS(X, T, in) \
     X##_PLAIN(T, in number) X##_PLAIN(T, in reserved) LOCATION_FIELDS(X, T, in gradient.)
@@ -112,7 +113,7 @@ struct Record {
     X##_PLAIN(T, in total_stage_count) X##_PLAIN(T, in instruction_count) X##_PLAIN(T, in microbatch_count) \
     X##_PLAIN(T, in microbatch_size) X##_PLAIN(T, in sequence_length) X##_PLAIN(T, in threads) \
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
-    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
+    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in reserved) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) X##_ELEMENT(T, in norm, norm) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \

@@ -239,6 +239,7 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     mark_kept(&builder);
     for (int list = 0; list < SKY_LIST_UPDATE; list++)
         fuse_calls(&builder.lowering, stage_list_begin(&builder, list), builder.end[list], builder.kept);
+    stage_add_sums(&builder);
     stage_cut_sums(&builder);
     if (form == STAGE_RECOMPUTE) choose_recomputed(&builder);
 

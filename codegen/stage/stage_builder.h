@@ -111,7 +111,26 @@ void stage_touch(const StageBuilder *builder, const LoweredCall *call, Touched *
  * several layers only if `across_layers`: what calls of a wave need lives as long as the whole wave. */
 void stage_find_waves(StageBuilder *builder, size_t first, size_t end, bool across_layers);
 
+/* ---- stage_lines.c ---- */
+/* Has sums over lines that calls store added instead, to what a call before makes 0. */
+void stage_add_sums(StageBuilder *builder);
+/* Finds out whether all calls of the stage can do without some lines: fills lines_vary of builder->code, or needs_lines. */
+void stage_find_lines(StageBuilder *builder);
+
+/* How a call does without the lines that a micro-batch lacks: the fields of SkyCall that are called so. */
+typedef struct LineCut {
+    uint32_t axis, extent, blocks, loops;
+    uint64_t line_bytes[KERNEL_MAX_OPERANDS];
+} LineCut;
+
+/* Finds it for a kernel in its canonical form, which is cut to one line if it has to run for each; `blocks`: of the
+ * call's group, or 0. False if the call has to have all lines; the kernel may have been changed then. */
+bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
+                     LineCut *cut);
+
 /* ---- stage_tables.c ---- */
+/* The name of a call, to be shown. */
+const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call);
 /* Fills builder->code from all of the above. */
 void stage_make_tables(StageBuilder *builder);
 

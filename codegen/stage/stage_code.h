@@ -14,6 +14,8 @@ typedef struct StageCode {
     /* Of STAGE_PLAIN, what STAGE_SPLIT would do: which backward calls it puts off, and what the slot grows by. */
     const bool *puts_off;
     uint64_t split_bytes;
+    bool lines_vary;         /* the stage does without the lines that a micro-batch lacks */
+    const char *needs_lines; /* where it does not, though rows share lines: the first call that needs all of them */
     const ValueId *parameter_values; /* of stage.parameters (sharing.h: the shared ones); their initial_* fields are the
                                         caller's to fill */
 } StageCode;

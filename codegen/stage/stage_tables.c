@@ -34,6 +34,36 @@ static void count_groups_and_waves(const StageBuilder *builder, SkyCall *calls, 
     }
 }
 
+const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call)
+{
+    return arena_format(&builder->code->arena, "%s %s", graph_node(builder->graph, call->node)->name,
+                        call->kernel->label);
+}
+
+/* The kernel of a call, and what it does where lines are absent. */
+static const Kernel *cut_kernel(StageBuilder *builder, size_t c, SkyLocation *locations, LineCut *cut)
+{
+    const LoweredCall *call = &builder->lowering.calls[c];
+    *cut = (LineCut){0};
+    kernel_canonicalize(call->kernel);
+    if (!builder->code->lines_vary) return intern_kernel(builder, call->kernel);
+    Kernel kernel = *call->kernel;
+    if (!stage_cut_lines(builder, call, builder->groups[c].blocks, &kernel, cut)) bug("a call cannot be cut twice");
+    for (int i = 0; i < kernel.operand_count; i++) locations[i].line_bytes = cut->line_bytes[i];
+    return intern_kernel(builder, &kernel);
+}
+
+/* Where a call of a group needs all blocks, all of the group's run. */
+static void agree_on_blocks(SkyCall *calls, uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += sky_group_size(&calls[first])) {
+        uint32_t end = first + sky_group_size(&calls[first]);
+        bool agree = true;
+        for (uint32_t c = first; c < end; c++) agree &= calls[c].line_blocks == calls[first].line_blocks;
+        for (uint32_t c = first; c < end && !agree; c++) calls[c].line_blocks = 0;
+    }
+}
+
 /* Where forward is recomputed, backward begins with the calls of it that were chosen. */
 static void call_list(StageBuilder *builder, SkyListKind list)
 {
@@ -55,18 +85,25 @@ static void call_list(StageBuilder *builder, SkyListKind list)
             locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
         }
         const Node *node = graph_node(graph, lowered->node);
+        LineCut cut;
+        const Kernel *kernel = cut_kernel(builder, c, locations, &cut);
         from[count] = c;
         calls[count++] = (SkyCall){
             .operands = locations,
             .operand_count = (uint32_t)operands,
             .block_count = builder->groups[c].blocks,
             .layer = (uint32_t)(node->layer == LAYER_NONE ? builder->first_layer : node->layer),
+            .line_loops = cut.loops,
+            .line_axis = cut.axis,
+            .line_extent = cut.extent,
+            .line_blocks = cut.blocks,
             .units = 1,
-            .name = arena_format(arena, "%s %s", node->name, lowered->kernel->label),
-            .interpreted = intern_kernel(builder, lowered->kernel),
+            .name = stage_call_name(builder, lowered),
+            .interpreted = kernel,
         };
     }
     count_groups_and_waves(builder, calls, from, count);
+    agree_on_blocks(calls, count);
     free(from);
     builder->code->stage.lists[list] = (SkyCallList){.calls = calls, .count = count};
 }
@@ -77,6 +114,7 @@ static SkyTensor tensor_of(StageBuilder *builder, ValueId id, const char *name)
     SkyTensor tensor = {.dtype = value->dtype,
                         .rank = (uint32_t)value->shape.rank,
                         .bytes = stage_value_bytes(builder->graph, id),
+                        .by_lines = value->lines == LINES_FIRST,
                         .location = builder->location[id]};
     tensor.name = name ? arena_string(&builder->code->arena, name) : arena_format(&builder->code->arena, "%%%u", id);
     memcpy(tensor.dim, value->shape.dim, (size_t)value->shape.rank * sizeof tensor.dim[0]);
@@ -173,6 +211,7 @@ static void parameter_table(StageBuilder *builder)
 void stage_make_tables(StageBuilder *builder)
 {
     SkyStage *stage = &builder->code->stage;
+    stage_find_lines(builder);
     for (int list = 0; list < SKY_LIST_COUNT; list++) call_list(builder, (SkyListKind)list);
     if (stage->lists[SKY_LIST_UPDATE].count != builder->nodes[SKY_LIST_UPDATE].count) bug("an update takes one call");
     stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);

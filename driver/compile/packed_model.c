@@ -108,7 +108,10 @@ static uint32_t choose_slots(const Samples *samples, SkyPacking packing)
 }
 
 /* What a micro-batch costs beside its tokens, in tokens: reading and accumulating weights once more. */
-enum { MICROBATCH_TOKENS = 24 };
+enum { MICROBATCH_TOKENS = 32 };
+
+/* Of a micro-batch, where that is at least a line: of more, what one kernel hands on to the next leaves the caches. */
+enum { MOST_TOKENS = 768 };
 
 /* The length of a line at which attention takes as long as everything else: it grows with the square. */
 enum { ATTENTION_TOKENS = 1024 };
@@ -123,9 +126,12 @@ typedef struct Rating {
 
 static Rating rate_form(const Samples *samples, const uint32_t *lines, SkyPacking form)
 {
-    double count = 0;
-    for (int s = 0; s < PACKING_SAMPLES; s++) count += microbatches_of(lines[s], &form);
-    double tokens = count * form.lines * form.length;
+    double count = 0, all = 0;
+    for (int s = 0; s < PACKING_SAMPLES; s++) {
+        count += microbatches_of(lines[s], &form);
+        all += lines[s];
+    }
+    double tokens = all * form.length;
     return (Rating){.form = form,
                     .cost = tokens * (1 + (double)form.length / ATTENTION_TOKENS) + count * MICROBATCH_TOKENS,
                     .padding = 1 - (double)samples->tokens / tokens,
@@ -151,7 +157,7 @@ static void consider(Choice *choice, const Rating *rating)
  * is not known exactly. Lines are shorter than two of the longest rows: longer ones do what more lines do. */
 static SkyPacking choose_form(const Samples *samples, SkyPacking form, int microbatches)
 {
-    enum { MOST_LINES = 64, LENGTHS = 16, TOKENS_APART = 8 };
+    enum { LENGTHS = 16, TOKENS_APART = 8 };
     static const double hardly_more = 1.1;
     Choice choice = {.wanted = microbatches, .best.cost = INFINITY, .frugal.cost = INFINITY};
     uint32_t apart = (form.longest + LENGTHS * TOKENS_APART - 1) / (LENGTHS * TOKENS_APART) * TOKENS_APART;
@@ -160,7 +166,8 @@ static SkyPacking choose_form(const Samples *samples, SkyPacking form, int micro
         form.lines = 1;
         form.slots = form.length < form.rows ? form.length : form.rows;
         count_lines(samples, &form, lines);
-        for (; form.lines <= MOST_LINES && form.lines <= form.rows; form.lines++) {
+        uint32_t most = form.length < MOST_TOKENS ? MOST_TOKENS / form.length : 1;
+        for (; form.lines <= most && form.lines <= form.rows; form.lines++) {
             const Rating rating = rate_form(samples, lines, form);
             consider(&choice, &rating);
         }
@@ -177,7 +184,8 @@ static void count_samples(RowSamples *counted, const Samples *samples, Arena *ar
     uint32_t lines[PACKING_SAMPLES];
     int32_t microbatches[PACKING_SAMPLES];
     size_t rows = (size_t)samples->rows * PACKING_SAMPLES;
-    count_lines(samples, &counted->packing, lines);
+    int64_t all = count_lines(samples, &counted->packing, lines);
+    if (counted->packing.lines > 1) counted->lines_computed = all;
     for (int s = 0; s < PACKING_SAMPLES; s++) microbatches[s] = (int32_t)microbatches_of(lines[s], &counted->packing);
     qsort(microbatches, PACKING_SAMPLES, sizeof *microbatches, by_number);
     qsort(samples->lengths, rows, sizeof *samples->lengths, by_number);

@@ -106,6 +106,7 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
         return false;
     planned->packed = training;
     if (!training_model_load(&planned->model, path, &training, diagnostics)) return false;
+    if (!planned->model.graph.lines_known) planned->rows.lines_computed = 0;
     return !loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
                              "--loss %s compares the rows of a batch, which several micro-batches would part",
@@ -132,7 +133,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
                                                          : DEFAULT_MICROBATCHES,
                      options->request.codecs, diagnostics))
         return false;
-    planned->costs.rows = row_samples_copy(&planned->rows, &planned->costs.arena);
+    model_costs_expect_rows(&planned->costs, &planned->rows);
     if (options->clip > 0) planned->costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     return true;
 }

@@ -79,6 +79,100 @@ void kernel_canonicalize(Kernel *kernel)
         }
 }
 
+/* ---- Lines ---- */
+
+/* What becomes of a register when the inner axis is cut and the results of the parts are added up. */
+typedef enum Dependence {
+    DEPENDS_NOT, /* it is the same, or belongs to one iteration */
+    DEPENDS_LINEARLY,
+    DEPENDS_OTHERWISE
+} Dependence;
+
+/* Of an instruction that computes something, in an inner phase or a scalar one. */
+static Dependence dependence_of(const Kernel *kernel, const KernelInstruction *instruction, bool inner_phase,
+                                const Dependence *known)
+{
+    int inner = kernel->axis_count - 1;
+    Dependence a = instruction->a ? known[instruction->a] : DEPENDS_NOT;
+    Dependence b = instruction->b ? known[instruction->b] : DEPENDS_NOT;
+    Dependence c = instruction->c ? known[instruction->c] : DEPENDS_NOT;
+    if (kernel_op_is_reduction(instruction->op))
+        return instruction->op == KERNEL_SUM && a == DEPENDS_NOT ? DEPENDS_LINEARLY : DEPENDS_OTHERWISE;
+    if (instruction->op == KERNEL_AXIS && instruction->operand == inner) return DEPENDS_OTHERWISE;
+    if (kernel_op_has_operand(instruction->op)) {
+        const KernelOperand *operand = &kernel->operands[instruction->operand];
+        if (operand->stride[inner] && (!inner_phase || instruction->op == KERNEL_RANDOM)) return DEPENDS_OTHERWISE;
+        if (!inner_phase && operand->written) return DEPENDS_OTHERWISE;
+    }
+    if (a == DEPENDS_NOT && b == DEPENDS_NOT && c == DEPENDS_NOT) return DEPENDS_NOT;
+    if (!dtype_is_float((DType)instruction->type) || c != DEPENDS_NOT || a == DEPENDS_OTHERWISE ||
+        b == DEPENDS_OTHERWISE)
+        return DEPENDS_OTHERWISE;
+    switch (instruction->op) {
+    case KERNEL_CONVERT:
+    case KERNEL_NEGATE: return DEPENDS_LINEARLY;
+    case KERNEL_ADD:
+    case KERNEL_SUBTRACT: return a == b ? DEPENDS_LINEARLY : DEPENDS_OTHERWISE;
+    case KERNEL_MULTIPLY: return a != b ? DEPENDS_LINEARLY : DEPENDS_OTHERWISE;
+    case KERNEL_DIVIDE: return b == DEPENDS_NOT ? DEPENDS_LINEARLY : DEPENDS_OTHERWISE;
+    default: return DEPENDS_OTHERWISE;
+    }
+}
+
+/* Whether a store comes to the same when parts are run one after the other. */
+static bool store_adds_up(const Kernel *kernel, const KernelInstruction *store, bool inner_phase,
+                          const Dependence *known)
+{
+    if (store->b && known[store->b] != DEPENDS_NOT) return false;
+    if (inner_phase) return known[store->a] == DEPENDS_NOT;
+    return store->op == KERNEL_STORE_ADD && !store->b && known[store->a] == DEPENDS_LINEARLY &&
+           !kernel->operands[store->operand].stride[kernel->axis_count - 1];
+}
+
+bool kernel_cut_lines(Kernel *kernel, int64_t lines)
+{
+    Dependence known[KERNEL_MAX_INSTRUCTIONS + 1] = {DEPENDS_NOT};
+    if (kernel_inner_extent(kernel) % lines || kernel_coding_of(kernel)) return false;
+    for (int r = 1; r <= kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, (Register)r);
+        bool inner = kernel_phase_of(kernel, (Register)r)->inner;
+        if (!kernel_op_is_store(instruction->op))
+            known[r] = dependence_of(kernel, instruction, inner, known);
+        else if (!store_adds_up(kernel, instruction, inner, known))
+            return false;
+    }
+    kernel->extent[kernel->axis_count - 1] /= lines;
+    return true;
+}
+
+/* The only store of a kernel, if it overwrites something that it does not read, once for every outer iteration. */
+static KernelInstruction *only_store(Kernel *kernel)
+{
+    KernelInstruction *store = NULL;
+    for (int r = 1; r <= kernel->instruction_count; r++) {
+        if (!kernel_op_is_store(kernel_instruction(kernel, (Register)r)->op)) continue;
+        if (store || kernel_phase_of(kernel, (Register)r)->inner) return NULL;
+        store = &kernel->instructions[r - 1];
+    }
+    bool overwrites = store && store->op == KERNEL_STORE && !store->b && !kernel->operands[store->operand].read;
+    return overwrites ? store : NULL;
+}
+
+int kernel_add_sums(Kernel *kernel, Kernel *fill)
+{
+    KernelInstruction *store = only_store(kernel);
+    if (!store) return -1;
+    KernelOperand *operand = &kernel->operands[store->operand];
+    store->op = KERNEL_STORE_ADD;
+    operand->read = true;
+    int64_t one = 1;
+    int axes = kernel->axis_count - 1;
+    kernel_begin(fill, "Fill", axes ? axes : 1, axes ? kernel->extent : &one);
+    kernel_store(fill, kernel_operand(fill, operand->dtype, operand->stride),
+                 kernel_constant(fill, kernel_register_type(operand->dtype), 0));
+    return store->operand;
+}
+
 /* ---- Blocks ---- */
 
 bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner)

@@ -5,8 +5,14 @@
 #include "runtime/program/step_scalars.h"
 
 /* Into how many parts each of so many long sums is best cut: threads compute parts at the same time, each from the rows
- * that its caches hold, and adding them up afterwards costs more the more sums there are. */
-static int64_t worthwhile_parts(int64_t sums) { return sums <= 1 << 12 ? 8 : sums <= 1 << 16 ? 2 : 0; }
+ * that its caches hold, and adding them up afterwards costs more the more sums there are. Where rows share lines, every
+ * line is a part: there may be fewer of them. */
+static int64_t worthwhile_parts(int64_t sums, const SkyPacking *packing)
+{
+    int64_t parts = sums <= 1 << 12 ? 8 : sums <= 1 << 16 ? 2 : 0;
+    if (!parts || !packing->slots || packing->lines < 2) return parts;
+    return packing->lines <= 8 * parts ? packing->lines : 0;
+}
 
 /* The second output is room for parts of the contribution, where that is a long sum (codegen/stage/stage_sums.c). */
 bool infer_accumulate_gradient(InferContext *context)
@@ -14,7 +20,7 @@ bool infer_accumulate_gradient(InferContext *context)
     if (!infer_float_inputs(context, 1) || !infer_same(context)) return false;
     int64_t elements = shape_elements(&context->shape[0]);
     context->dtype[1] = context->dtype[0];
-    context->shape[1] = (Shape){.rank = 2, .dim = {worthwhile_parts(elements), elements}};
+    context->shape[1] = (Shape){.rank = 2, .dim = {worthwhile_parts(elements, &context->graph->packing), elements}};
     return true;
 }
 

@@ -296,9 +296,10 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->period_ns = value.period;
     plan->step_ns = value.step;
     if (plan->rows.microbatch_kinds) {
-        int64_t once = value.sum + value.update;
-        plan->worst_step_ns = once + (row_samples_worst(&plan->rows) - 1) * value.period;
-        plan->padded_step_ns = once + (plan->microbatches - 1) * value.period;
+        int64_t worst = value.sum + (row_samples_worst(&plan->rows) - 1) * value.period;
+        int64_t padded = value.sum + (plan->microbatches - 1) * value.period;
+        plan->worst_step_ns = row_samples_whole(&plan->rows, worst) + value.update;
+        plan->padded_step_ns = row_samples_whole(&plan->rows, padded) + value.update;
     }
     Diagnostics diagnostics = {0};
     if (!plan_simulate_samples(plan, &plan->simulated_step_ns, &plan->bubble, &diagnostics)) {

@@ -109,13 +109,16 @@ static bool check_use(Rules *r, int k, int device, const bool *used)
     return true;
 }
 
-/* The worst sampled step, and the one with every row padded; `once`: what a step takes beside its periods. */
-static bool check_special_steps(Rules *r, int64_t once)
+/* The worst sampled step, and the one with every row padded, whose micro-batches have all lines; `sum`: what the first
+ * micro-batch takes. */
+static bool check_special_steps(Rules *r, int64_t sum, int64_t update)
 {
     const Plan *plan = r->plan;
-    int64_t padded = once + (plan->microbatches - 1) * plan->period_ns, worst = once;
-    if (!plan->rows.microbatch_kinds) return true;
-    worst += (plan->rows.microbatches[plan->rows.microbatch_kinds - 1].value - 1) * plan->period_ns;
+    const RowSamples *rows = &plan->rows;
+    if (!rows->microbatch_kinds) return true;
+    int64_t padded = rules_whole(r, sum + (plan->microbatches - 1) * plan->period_ns) + update;
+    int64_t most = rows->microbatches[rows->microbatch_kinds - 1].value;
+    int64_t worst = rules_whole(r, sum + (most - 1) * plan->period_ns) + update;
     if (plan->worst_step_ns != worst)
         return rules_refuse(r, "worst_step_s", "the worst sampled step is %lld ns", (long long)worst);
     return plan->padded_step_ns == padded ||
@@ -152,7 +155,7 @@ static bool check_stages(Rules *r)
     int64_t step = sum + rules_rounds(r, period) + update;
     if (plan->period_ns != period) return rules_refuse(r, "period_s", "the period is %lld ns", (long long)period);
     if (plan->step_ns != step) return rules_refuse(r, "step_s", "the step is %lld ns", (long long)step);
-    return check_special_steps(r, sum + update);
+    return check_special_steps(r, sum, update);
 }
 
 static bool check_schedule(Rules *r)

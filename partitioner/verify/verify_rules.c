@@ -175,6 +175,16 @@ int64_t rules_rounds(const Rules *r, int64_t period)
     return (int64_t)((all + steps - 1) / steps);
 }
 
+int64_t rules_whole(const Rules *r, int64_t expected)
+{
+    const RowSamples *rows = &r->costs->rows;
+    __int128 all = 0;
+    if (!rows->lines_computed) return expected;
+    for (int i = 0; i < rows->microbatch_kinds; i++)
+        all += (__int128)rows->microbatches[i].times * rows->microbatches[i].value * rows->packing.lines;
+    return (int64_t)((expected * all + rows->lines_computed - 1) / rows->lines_computed);
+}
+
 /* ---- links ---- */
 
 int rules_region(const Rules *r, int device) { return r->costs->region_count ? r->costs->devices[device].region : 0; }

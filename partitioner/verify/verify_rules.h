@@ -46,6 +46,8 @@ int64_t rules_least_bytes(const Rules *rules, const StageMemory *memory, int sta
 
 /* What the micro-batches behind the first add to a step, on average over the sampled ones, where each takes `period`. */
 int64_t rules_rounds(const Rules *rules, int64_t period);
+/* What takes `expected` with as many lines as micro-batches have on average, with all of them. */
+int64_t rules_whole(const Rules *rules, int64_t expected);
 
 int rules_region(const Rules *rules, int device);
 /* Over the cut, between regions, in one direction, whatever the codec makes of what crosses. */

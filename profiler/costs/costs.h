@@ -83,6 +83,7 @@ typedef struct Costs {
     const char *model_hash; /* 32 hexadecimal digits, or "" if the model is unknown */
     int microbatches;       /* of a step, at most */
     RowSamples rows;        /* how many steps really have, where that depends on their rows */
+    bool lines_vary;        /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
     LayerCost *layers;
     int layer_count;
     DeviceCost *devices;

@@ -26,11 +26,12 @@ typedef struct Speed {
     double flops, bytes; /* per second */
 } Speed;
 
-static double roofline_s(const Kernel *kernel, Speed speed)
+/* Of a kernel that runs so many times in a call, on one line after the other. */
+static double roofline_s(const Kernel *kernel, int times, Speed speed)
 {
     KernelGemm gemm;
     if (kernel_match_gemm(kernel, &gemm) && gemm.bf16) speed.flops *= bf16_speedup;
-    return seconds_per_call + fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
+    return seconds_per_call + times * fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
 }
 
 /* Of the calls of a wave those that `chosen` says; NULL: all. */
@@ -38,7 +39,7 @@ static double wave_roofline_s(const SkyCall *wave, const bool *chosen, Speed spe
 {
     double seconds = 0;
     for (uint32_t i = 0; i < sky_wave_size(wave); i++)
-        if (!chosen || chosen[i]) seconds += roofline_s(wave[i].interpreted, speed);
+        if (!chosen || chosen[i]) seconds += roofline_s(wave[i].interpreted, sky_call_runs(&wave[i]), speed);
     return seconds;
 }
 
@@ -255,7 +256,7 @@ static double coding_s(Codec codec, int decodes, Speed speed)
         kernel_decode(&kernel, codec, row, coded);
     else
         kernel_encode(&kernel, codec, row, coded, 0, 0);
-    return (roofline_s(&kernel, speed) - seconds_per_call) / (4.0 * ROWS * COLUMNS);
+    return (roofline_s(&kernel, 1, speed) - seconds_per_call) / (4.0 * ROWS * COLUMNS);
 }
 
 /* What codecs make of what crosses the cuts, and what that takes. */
@@ -284,7 +285,7 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
 bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
                  const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics)
 {
-    *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count};
+    *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true};
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
@@ -317,6 +318,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
         layer->backward_s = list_s(&code.stage.lists[SKY_LIST_BACKWARD], reference, speed, &missing);
         layer->update_s = list_s(&code.stage.lists[SKY_LIST_UPDATE], reference, speed, &missing);
         layer_split(layer, &code, reference, speed);
+        costs->lines_vary &= code.lines_vary;
         for (int d = 0; d < cluster->device_count; d++)
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
         stage_free(&code);
@@ -328,4 +330,26 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
                             "the profile lacks %zu kernel calls of this model; their times are estimated", missing);
     return costs_check(costs, "the model's costs", diagnostics);
+}
+
+static void multiply(double *seconds, int count, double factor)
+{
+    for (int i = 0; seconds && i < count; i++) seconds[i] *= factor;
+}
+
+void model_costs_expect_rows(Costs *costs, const RowSamples *rows)
+{
+    costs->rows = row_samples_copy(rows, &costs->arena);
+    if (!costs->lines_vary) costs->rows.lines_computed = 0;
+    double share = row_samples_share(&costs->rows);
+    for (int l = 0; l < costs->layer_count; l++) {
+        LayerCost *layer = &costs->layers[l];
+        layer->forward_s *= share;
+        layer->backward_s *= share;
+        layer->weight_gradient_s *= share;
+    }
+    for (int d = 0; d < costs->device_count; d++) {
+        multiply(costs->devices[d].forward_s, costs->layer_count, share);
+        multiply(costs->devices[d].backward_s, costs->layer_count, share);
+    }
 }

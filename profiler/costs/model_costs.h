@@ -20,4 +20,7 @@
 bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
                  const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics);
 
+/* Has them expect such rows: times are from now on those of a micro-batch with as many lines as it has on average. */
+void model_costs_expect_rows(Costs *costs, const RowSamples *rows);
+
 #endif

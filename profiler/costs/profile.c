@@ -213,11 +213,17 @@ void machine_profile_sort(MachineProfile *machine)
     if (machine->kernel_count) qsort(machine->kernels, machine->kernel_count, sizeof *machine->kernels, by_hash);
 }
 
-Hash profile_work(const SkyCall *call)
+static Hash call_work(const SkyCall *call)
 {
     Hash hash = kernel_hash(call->interpreted);
+    return call->line_loops ? hash_extend(hash, &call->line_loops, sizeof call->line_loops) : hash;
+}
+
+Hash profile_work(const SkyCall *call)
+{
+    Hash hash = call_work(call);
     for (uint32_t i = 1; i < sky_wave_size(call); i++) {
-        Hash next = kernel_hash(call[i].interpreted);
+        Hash next = call_work(&call[i]);
         hash = hash_extend(hash, &next, sizeof next);
     }
     return hash;

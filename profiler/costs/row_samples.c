@@ -49,9 +49,28 @@ double row_samples_mean(const RowSamples *samples)
     return (double)row_samples_microbatches(samples) / row_samples_steps(samples);
 }
 
+/* Lines of all sampled steps, if their micro-batches have as many as they can. */
+static int64_t most_lines(const RowSamples *samples)
+{
+    return row_samples_microbatches(samples) * samples->packing.lines;
+}
+
+double row_samples_share(const RowSamples *samples)
+{
+    return samples->lines_computed ? (double)samples->lines_computed / (double)most_lines(samples) : 1;
+}
+
+int64_t row_samples_whole(const RowSamples *samples, int64_t expected)
+{
+    int64_t lines = samples->lines_computed;
+    if (!lines) return expected;
+    return (int64_t)(((__int128)expected * most_lines(samples) + lines - 1) / lines);
+}
+
 static double tokens_computed(const RowSamples *samples)
 {
-    return (double)row_samples_microbatches(samples) * samples->packing.lines * samples->packing.length;
+    int64_t lines = samples->lines_computed ? samples->lines_computed : most_lines(samples);
+    return (double)lines * samples->packing.length;
 }
 
 double row_samples_padding(const RowSamples *samples)
@@ -81,7 +100,7 @@ bool row_samples_equal(const RowSamples *a, const RowSamples *b)
 {
     const SkyPacking *x = &a->packing, *y = &b->packing;
     return x->lines == y->lines && x->length == y->length && x->slots == y->slots && x->rows == y->rows &&
-           x->longest == y->longest &&
+           x->longest == y->longest && a->lines_computed == b->lines_computed &&
            counts_equal(a->microbatches, a->microbatch_kinds, b->microbatches, b->microbatch_kinds) &&
            counts_equal(a->lengths, a->length_kinds, b->lengths, b->length_kinds);
 }
@@ -120,6 +139,10 @@ const char *row_samples_fault(const RowSamples *samples, int microbatches)
         return "microbatches must be those that the rows of a batch need at most";
     if (!counts_sound(samples->microbatches, samples->microbatch_kinds, 1, microbatches))
         return "microbatches must ascend, within what there is room for";
+    int64_t others = (row_samples_microbatches(samples) - steps) * packing->lines; /* than the last of each step */
+    if (samples->lines_computed &&
+        (samples->lines_computed < others + steps || samples->lines_computed > others + steps * packing->lines))
+        return "lines_computed must be what the micro-batches have, of which the last of a step alone may lack some";
     if (steps > MOST_STEPS || (steps & (steps - 1)) != 0)
         return "the number of sampled steps must be a power of two, at most 1024";
     if (!counts_sound(samples->lengths, samples->length_kinds, 0, (int)packing->longest))
@@ -146,6 +169,7 @@ void row_samples_print(const RowSamples *samples, Buffer *buffer)
     if (!samples->microbatch_kinds) return;
     buffer_print(buffer, ",\n \"rows\":{\"batch\":%u,\"lines\":%u,\"length\":%u,\"slots\":%u,\"longest\":%u",
                  packing->rows, packing->lines, packing->length, packing->slots, packing->longest);
+    if (samples->lines_computed) buffer_print(buffer, ",\"lines_computed\":%lld", (long long)samples->lines_computed);
     print_counts(buffer, "microbatches", samples->microbatches, samples->microbatch_kinds);
     print_counts(buffer, "lengths", samples->lengths, samples->length_kinds);
     buffer_print(buffer, "}");
@@ -164,6 +188,14 @@ static bool read_longest(JsonReader reader, const json_t *object, SkyPacking *pa
 {
     packing->longest = packing->length;
     return !json_object_get(object, "longest") || read_extent(reader, object, "longest", &packing->longest);
+}
+
+static bool read_lines_computed(JsonReader reader, const json_t *object, RowSamples *samples)
+{
+    const char *key = "lines_computed";
+    if (!json_object_get(object, key)) return true;
+    if (!json_get_integer(reader, object, "rows", key, &samples->lines_computed)) return false;
+    return samples->lines_computed > 0 || json_refuse(reader, "rows", "lines_computed must be positive");
 }
 
 static bool read_counts(JsonReader reader, const json_t *object, const char *key, SampleCount **counts, int *kinds,
@@ -196,6 +228,7 @@ bool row_samples_read(RowSamples *samples, JsonReader reader, const json_t *root
         !read_extent(reader, rows, "lines", &packing->lines) ||
         !read_extent(reader, rows, "length", &packing->length) ||
         !read_extent(reader, rows, "slots", &packing->slots) || !read_longest(reader, rows, packing) ||
+        !read_lines_computed(reader, rows, samples) ||
         !read_counts(reader, rows, "microbatches", &samples->microbatches, &samples->microbatch_kinds, arena) ||
         !read_counts(reader, rows, "lengths", &samples->lengths, &samples->length_kinds, arena))
         return false;

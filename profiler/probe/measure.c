@@ -38,7 +38,8 @@ static void run_share(void *context, int thread, int threads)
     int64_t begin = parallel_begin(bench->units, thread, threads);
     int64_t end = parallel_begin(bench->units, thread + 1, threads);
     if (begin < end)
-        bench->function(bench->operands, begin, end, bench->scratch + (size_t)thread * bench->scratch_bytes);
+        bench->function(bench->operands, begin, end, bench->scratch + (size_t)thread * bench->scratch_bytes,
+                        SKY_NO_LIMIT);
 }
 
 static double run_s(Bench *bench, int times)

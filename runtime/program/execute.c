@@ -43,6 +43,7 @@ typedef struct Walk {
     const WaveList *list;
     Bases bases;
     UpdateScalars *updates; /* per call; NULL: it is no update */
+    uint32_t lines;         /* of the micro-batch; 1 where rows are not packed */
     const SkyCall *failed;  /* NULL: none. Set by the first thread where the others wait for it */
 } Walk;
 
@@ -79,6 +80,44 @@ static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
                 (unsigned char *)walk->updates[call - walk->list->calls].values + call->operands[i].offset;
 }
 
+/* Goes on to the operands' next line, from which the call makes sums or scatters. */
+static void move_operands(Walker *walker, const SkyCall *call, int64_t lines)
+{
+    for (uint32_t i = 0; i < call->operand_count; i++)
+        walker->operands[i] =
+            (void *)((uintptr_t)walker->operands[i] + (uintptr_t)(lines * (int64_t)call->operands[i].line_bytes));
+}
+
+/* Units begin ... end - 1 of a call that is in no group, whose operands are resolved. Of one that runs line by line each
+ * unit takes all lines before the next one begins: what it adds to stays in the nearest cache. */
+static void run_units(Walker *walker, const SkyCall *call, int64_t begin, int64_t end)
+{
+    uint32_t lines = walker->walk->lines;
+    if (!call->line_loops) {
+        call->kernel(walker->operands, begin, end, scratch_of(walker), sky_work_limit(call, lines));
+        return;
+    }
+    for (int64_t unit = begin; unit < end; unit++) {
+        for (uint32_t line = 0; line < lines; line++) {
+            call->kernel(walker->operands, unit, unit + 1, scratch_of(walker), SKY_NO_LIMIT);
+            move_operands(walker, call, 1);
+        }
+        move_operands(walker, call, -(int64_t)lines);
+    }
+}
+
+static bool interpret_units(Walker *walker, const SkyCall *call)
+{
+    ExecuteInterpreter *interpreter = walker->walk->execution->interpreter;
+    if (!call->line_loops) return interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
+    bool ok = true;
+    for (uint32_t line = 0; line < walker->walk->lines && ok; line++) {
+        ok = interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
+        move_operands(walker, call, 1);
+    }
+    return ok;
+}
+
 /* Takes each of the blocks through all calls of the group. */
 static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int64_t end)
 {
@@ -88,7 +127,7 @@ static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int6
             int64_t units = call->units / group->block_count;
             resolve_operands(walker, call, block);
             if (call->kernel)
-                call->kernel(walker->operands, block * units, (block + 1) * units, scratch_of(walker));
+                call->kernel(walker->operands, block * units, (block + 1) * units, scratch_of(walker), SKY_NO_LIMIT);
             else if (!walk->execution->interpreter(call->interpreted, walker->operands, block))
                 walk->failed = call;
         }
@@ -97,14 +136,15 @@ static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int6
 static void run_whole(Walker *walker, const SkyCall *call)
 {
     Walk *walk = walker->walk;
+    int64_t pieces = sky_work_pieces(call, walk->lines);
     if (call->group_count) {
-        run_blocks(walker, call, 0, call->block_count);
+        run_blocks(walker, call, 0, pieces);
         return;
     }
     resolve_operands(walker, call, 0);
-    if (call->kernel && call->units > 0)
-        call->kernel(walker->operands, 0, call->units, scratch_of(walker));
-    else if (!call->kernel && !walk->execution->interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS))
+    if (call->kernel && pieces > 0)
+        run_units(walker, call, 0, pieces);
+    else if (!call->kernel && !interpret_units(walker, call))
         walk->failed = call;
 }
 
@@ -117,7 +157,7 @@ static void run_shared(Walker *walker, const Wave *wave)
             continue;
         }
         resolve_operands(walker, piece.call, 0);
-        piece.call->kernel(walker->operands, piece.begin, piece.end, scratch_of(walker));
+        run_units(walker, piece.call, piece.begin, piece.end);
     }
 }
 
@@ -172,8 +212,10 @@ bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint3
 {
     const StageSpaces *spaces = &execution->stages[stage];
     bool update = list == SKY_LIST_UPDATE;
+    uint32_t lines = spaces->slot_lines[slot];
     Walk walk = {.execution = execution,
-                 .list = &spaces->lists[list],
+                 .list = &spaces->lists[(lines - 1) * SKY_LIST_COUNT + (uint32_t)list],
+                 .lines = lines,
                  .bases = bases_of(execution, stage, slot),
                  .updates = update ? spaces->updates : NULL};
     if (update) fill_updates(execution, spaces);
@@ -202,32 +244,50 @@ static void check_list(const SkyStage *stage, const SkyCallList *list, const Exe
     }
 }
 
-static void make_waves(StageSpaces *spaces, int threads, bool apart)
+/* Of a micro-batch, at most. */
+static uint32_t most_lines(const SkyProgram *program) { return program->packing.slots ? program->packing.lines : 1; }
+
+static void make_waves(const Execution *execution, StageSpaces *spaces, bool apart)
 {
-    for (int list = 0; list < SKY_LIST_COUNT; list++) {
-        const SkyCallList *from = &spaces->stage->lists[list];
-        wave_list_make(&spaces->lists[list], from->calls, from->count, threads, apart);
-    }
+    uint32_t most = most_lines(execution->program), fewest = execution->program->lines_vary ? 1 : most;
+    for (uint32_t lines = fewest; lines <= most; lines++)
+        for (uint32_t list = 0; list < SKY_LIST_COUNT; list++) {
+            const SkyCallList *from = &spaces->stage->lists[list];
+            wave_list_make(&spaces->lists[(lines - 1) * SKY_LIST_COUNT + list], from->calls, from->count, lines,
+                           execution->threads, apart);
+        }
 }
 
-static void free_waves(StageSpaces *spaces)
+static void free_waves(const Execution *execution, StageSpaces *spaces)
 {
-    for (int list = 0; list < SKY_LIST_COUNT; list++) wave_list_free(&spaces->lists[list]);
+    for (uint32_t i = 0; spaces->lists && i < most_lines(execution->program) * SKY_LIST_COUNT; i++)
+        wave_list_free(&spaces->lists[i]);
+}
+
+void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, uint32_t lines)
+{
+    if (!lines || lines > most_lines(execution->program)) bug("a micro-batch has %u lines", lines);
+    execution->stages[stage].slot_lines[slot] = lines;
 }
 
 void execution_keep_apart(Execution *execution)
 {
     for (uint32_t i = 0; i < execution->program->stage_count; i++) {
-        free_waves(&execution->stages[i]);
-        make_waves(&execution->stages[i], execution->threads, true);
+        free_waves(execution, &execution->stages[i]);
+        make_waves(execution, &execution->stages[i], true);
     }
 }
 
-static bool open_stage(StageSpaces *spaces, const SkyStage *stage, int threads, Diagnostics *diagnostics)
+static bool open_stage(const Execution *execution, StageSpaces *spaces, const SkyStage *stage, Diagnostics *diagnostics)
 {
+    int threads = execution->threads;
+    uint32_t most = most_lines(execution->program);
     spaces->stage = stage;
+    spaces->lists = memory_allocate(most * SKY_LIST_COUNT * sizeof *spaces->lists);
+    spaces->slot_lines = memory_allocate((stage->slot_count + 1) * sizeof *spaces->slot_lines);
+    for (uint32_t slot = 0; slot <= stage->slot_count; slot++) spaces->slot_lines[slot] = most;
     spaces->slot_stride = memory_round_up(stage->space_bytes[SKY_SPACE_SLOT], MEMORY_ALIGNMENT);
-    make_waves(spaces, threads, false);
+    make_waves(execution, spaces, false);
     spaces->updates = memory_allocate((stage->lists[SKY_LIST_UPDATE].count + 1) * sizeof *spaces->updates);
     for (uint32_t i = 0; i < stage->lists[SKY_LIST_UPDATE].count; i++) spaces->updates[i].rate = 1;
     size_t slots;
@@ -254,7 +314,7 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
         if (stage->space_bytes[SKY_SPACE_SCRATCH] > scratch) scratch = stage->space_bytes[SKY_SPACE_SCRATCH];
         if (stage->thread_scratch_bytes > thread_scratch) thread_scratch = stage->thread_scratch_bytes;
         if (stage->space_bytes[SKY_SPACE_BLOCK] > blocks) blocks = stage->space_bytes[SKY_SPACE_BLOCK];
-        ok = open_stage(&execution->stages[i], stage, threads, diagnostics);
+        ok = open_stage(execution, &execution->stages[i], stage, diagnostics);
     }
     execution->thread_block_offset = memory_round_up(thread_scratch, MEMORY_ALIGNMENT);
     execution->thread_scratch_stride = execution->thread_block_offset + memory_round_up(blocks, MEMORY_ALIGNMENT);
@@ -271,7 +331,9 @@ void execution_close(Execution *execution)
         memory_unmap(&execution->stages[i].state);
         memory_unmap(&execution->stages[i].slots);
         free(execution->stages[i].updates);
-        free_waves(&execution->stages[i]);
+        free_waves(execution, &execution->stages[i]);
+        free(execution->stages[i].lists);
+        free(execution->stages[i].slot_lines);
     }
     free(execution->stages);
     memory_unmap(&execution->scratch);

@@ -22,7 +22,8 @@ typedef struct UpdateScalars {
 
 typedef struct StageSpaces {
     const SkyStage *stage;
-    WaveList lists[SKY_LIST_COUNT];
+    WaveList *lists;      /* [lines - 1][SkyListKind]: for every number of lines that a micro-batch may have */
+    uint32_t *slot_lines; /* per slot: of the micro-batch there; at first as many as there can be */
     MemoryRegion state, slots;
     size_t slot_stride;     /* bytes from one slot to the next */
     UpdateScalars *updates; /* per update call */
@@ -47,6 +48,9 @@ typedef struct Execution {
 bool execution_open(Execution *execution, const SkyProgram *program, int threads, ExecuteInterpreter *interpreter,
                     Diagnostics *diagnostics);
 void execution_close(Execution *execution);
+
+/* From now on the micro-batch in the slot has so many lines (runtime/program/packing.h). */
+void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, uint32_t lines);
 
 /* From now on threads meet after every call or group, and `between` is called there: for those who time them. */
 void execution_keep_apart(Execution *execution);

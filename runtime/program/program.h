@@ -14,7 +14,7 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 12, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 13, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -31,18 +31,24 @@ typedef struct SkyLocation {
     uint32_t block_bytes; /* in SKY_SPACE_BLOCK: from one block to the next as the kernel counts, which are all kept in
                              the same place, one after another; else 0 */
     uint64_t offset;      /* bytes */
+    uint64_t line_bytes;  /* of calls that run line by line: from one line to the next */
 } SkyLocation;
 
 /* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread
- * and has SkyStage.thread_scratch_bytes, aligned to 64. */
-typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
+ * and has SkyStage.thread_scratch_bytes, aligned to 64. Of the axis along which units are numbered first, what lies
+ * from `limit` on need not be computed; each unit has something before it. SKY_NO_LIMIT: all must be. */
+typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch, int64_t limit);
+#define SKY_NO_LIMIT INT64_MAX
 
 /* Calls that follow each other may be a group: each consists of as many blocks, whose work units stand one after
  * another, and block b of a call depends, of what other calls of the group make, on their blocks b alone. A thread
  * takes a block through all calls before it takes the next.
  *
  * Calls and groups that follow each other and do not wait for each other are a wave: threads share its work and meet
- * after all of it. */
+ * after all of it.
+ *
+ * Of a micro-batch with fewer lines than packing.lines (packing.h) a call does nothing for those it lacks, if it can: it
+ * sums up or scatters line by line, or its units, of a group its blocks, stand in the order of the lines. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
@@ -51,12 +57,38 @@ typedef struct SkyCall {
     uint32_t group_count; /* of the first call of a group: how many calls it has. 0: no group, or not the first */
     uint32_t block_count; /* of every call of a group: divides its units. Else 0 */
     uint32_t wave_count;  /* of the first call of a wave: how many calls it has; else 0 */
+    uint32_t line_loops;  /* how often it runs, once for every line, operands moved on; 0: once for all lines */
+    uint32_t line_axis;   /* 1 + the axis of the kernel along which lines stand; 0: it does not know them */
+    uint32_t line_extent; /* how far a line reaches along it */
+    uint32_t line_blocks; /* of every call of a group: blocks of a line; 0: all blocks have to run */
+    uint32_t unit_extent; /* how far a unit reaches along that axis; 0: all units have to run */
+    uint32_t unit_count;  /* units that reach as far */
     uint32_t reserved;
     int64_t units;           /* independent pieces of work, in any order, on any thread */
     int64_t nanoseconds;     /* what all of it takes on one thread, roughly: shares are cut by it */
     const char *name;        /* of the ONNX node and the kernel, for traces */
     const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
+
+/* How many of its units, or of its group's blocks, a call has where a micro-batch has so many lines. */
+static inline int64_t sky_work_pieces(const SkyCall *call, uint32_t lines)
+{
+    int64_t all = call->group_count ? call->block_count : call->units;
+    if (call->group_count ? !call->line_blocks : !call->unit_extent) return all;
+    int64_t pieces = (int64_t)lines * call->line_blocks;
+    if (!call->group_count)
+        pieces = ((int64_t)lines * call->line_extent + call->unit_extent - 1) / call->unit_extent * call->unit_count;
+    return pieces < all ? pieces : all;
+}
+
+/* Where the kernel of a call, which is in no group, may stop then. */
+static inline int64_t sky_work_limit(const SkyCall *call, uint32_t lines)
+{
+    return call->unit_extent ? (int64_t)lines * call->line_extent : SKY_NO_LIMIT;
+}
+
+/* How often its kernel runs for all lines of a micro-batch. */
+static inline int sky_call_runs(const SkyCall *call) { return call->line_loops ? (int)call->line_loops : 1; }
 
 /* How many calls the work has that begins with this one: its group's, or it alone. */
 static inline uint32_t sky_group_size(const SkyCall *call) { return call->group_count ? call->group_count : 1; }
@@ -89,7 +121,7 @@ typedef struct SkyTensor {
     uint64_t bytes;
     int64_t value_limit; /* integer graph inputs that index a table: values must be in 0 ... value_limit - 1; 0: any */
     uint32_t fill;       /* of graph inputs: SkyFill of packing.h */
-    uint32_t reserved;
+    uint32_t by_lines;   /* the first lines of a micro-batch have the first of its bytes */
     SkyLocation location;
 } SkyTensor;
 
@@ -232,10 +264,12 @@ typedef struct SkyProgram {
     uint32_t block_count; /* of the model; 0: names do not say */
     uint32_t site;        /* of this rank, as site_names counts; 0 where there are no sites */
     uint32_t site_count;  /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
-    SkyPacking packing;   /* slots 0: every row has a line of its own */
-    double clip;          /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
-    uint64_t seed;        /* of initial values that are drawn */
-    double slowdown;      /* emulated with --emulate: every piece of work takes this many times as long */
+    uint32_t lines_vary;  /* micro-batches may have fewer lines than packing.lines */
+    uint32_t reserved;
+    SkyPacking packing; /* slots 0: every row has a line of its own */
+    double clip;        /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
+    uint64_t seed;      /* of initial values that are drawn */
+    double slowdown;    /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */

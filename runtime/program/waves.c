@@ -9,13 +9,15 @@
 
 enum { EVERYBODY = -1 };
 
-static int64_t units_of(const SkyCall *call) { return call->group_count ? call->block_count : call->units; }
-
-static double nanoseconds_of(const SkyCall *call)
+/* What the work that begins with call `c` has of units and takes, of so many lines. */
+static void measure_work(WaveList *list, uint32_t c, uint32_t lines)
 {
-    double nanoseconds = 0;
-    for (uint32_t i = 0; i < sky_group_size(call); i++) nanoseconds += (double)call[i].nanoseconds;
-    return nanoseconds;
+    const SkyCall *call = &list->calls[c];
+    int64_t all = call->group_count ? call->block_count : call->units;
+    double share = call->line_loops ? (double)lines / call->line_loops : 1;
+    list->units[c] = sky_work_pieces(call, lines);
+    if (list->units[c] < all) share *= (double)list->units[c] / (double)all;
+    for (uint32_t i = 0; i < sky_group_size(call); i++) list->nanoseconds[c] += share * (double)call[i].nanoseconds;
 }
 
 int wave_sharers(double nanoseconds, int64_t units, int threads)
@@ -26,15 +28,16 @@ int wave_sharers(double nanoseconds, int64_t units, int threads)
 
 /* ---- Cutting ---- */
 
-static int sharers_of(const SkyCall *calls, const Wave *wave, int threads)
+static int sharers_of(const WaveList *list, const Wave *wave, int threads)
 {
+    const SkyCall *calls = list->calls;
     int64_t units = 0;
     double nanoseconds = 0;
     for (uint32_t c = wave->first; c < wave->end; c++)
         if (!calls[c].kernel) return 1;
     for (uint32_t c = wave->first; c < wave->end; c += sky_group_size(&calls[c])) {
-        units += units_of(&calls[c]);
-        nanoseconds += nanoseconds_of(&calls[c]);
+        units += list->units[c];
+        nanoseconds += list->nanoseconds[c];
     }
     return wave_sharers(nanoseconds, units, threads);
 }
@@ -46,7 +49,7 @@ typedef struct Slice {
 
 static Slice slice_of(const WaveList *list, const Wave *wave, uint32_t c, int thread)
 {
-    int64_t units = units_of(&list->calls[c]);
+    int64_t units = list->units[c];
     if (list->owner[c] != EVERYBODY) return (Slice){0, list->owner[c] == thread ? units : 0};
     return (Slice){parallel_begin(units, thread, wave->sharers), parallel_begin(units, thread + 1, wave->sharers)};
 }
@@ -56,15 +59,15 @@ static void choose_owners(WaveList *list, const Wave *wave)
     const SkyCall *calls = list->calls;
     double all = 0, before = 0;
     for (uint32_t c = wave->first; c < wave->end; c += sky_group_size(&calls[c])) {
-        list->owner[c] = units_of(&calls[c]) < wave->sharers ? 0 : EVERYBODY;
-        if (list->owner[c] != EVERYBODY) all += nanoseconds_of(&calls[c]);
+        list->owner[c] = list->units[c] < wave->sharers ? 0 : EVERYBODY;
+        if (list->owner[c] != EVERYBODY) all += list->nanoseconds[c];
     }
     for (uint32_t c = wave->first; c < wave->end; c += sky_group_size(&calls[c])) {
         if (list->owner[c] == EVERYBODY) continue;
-        double middle = before + nanoseconds_of(&calls[c]) / 2;
+        double middle = before + list->nanoseconds[c] / 2;
         int owner = all > 0 ? (int)(middle / all * wave->sharers) : 0;
         list->owner[c] = owner < wave->sharers ? owner : wave->sharers - 1; /* what takes no time comes last */
-        before += nanoseconds_of(&calls[c]);
+        before += list->nanoseconds[c];
     }
 }
 
@@ -74,24 +77,27 @@ static void add_up_parts(const WaveList *list, const Wave *wave, WavePart *parts
         for (int thread = 0; thread < wave->sharers; thread++) {
             Slice slice = slice_of(list, wave, c, thread);
             if (slice.begin == slice.end) continue;
-            double share = (double)(slice.end - slice.begin) / (double)units_of(&list->calls[c]);
+            double share = (double)(slice.end - slice.begin) / (double)list->units[c];
             parts[thread].units += slice.end - slice.begin;
-            parts[thread].nanoseconds += share * nanoseconds_of(&list->calls[c]);
+            parts[thread].nanoseconds += share * list->nanoseconds[c];
         }
 }
 
-void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, int threads, bool apart)
+void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, uint32_t lines, int threads, bool apart)
 {
     *list = (WaveList){.calls = calls};
+    list->units = memory_allocate((count + 1) * sizeof *list->units);
+    list->nanoseconds = memory_allocate((count + 1) * sizeof *list->nanoseconds);
     list->waves = memory_allocate((count + 1) * sizeof *list->waves);
     list->owner = memory_allocate((count + 1) * sizeof *list->owner);
     list->parts = memory_allocate(((size_t)count + 1) * (size_t)threads * sizeof *list->parts);
     WavePart *parts = list->parts;
+    for (uint32_t c = 0; c < count; c += sky_group_size(&calls[c])) measure_work(list, c, lines);
     for (uint32_t c = 0; c < count;) {
         Wave *wave = &list->waves[list->count++];
         *wave = (Wave){.first = c, .parts = parts};
         c = wave->end = c + (apart ? sky_group_size : sky_wave_size)(&calls[c]);
-        wave->sharers = sharers_of(calls, wave, threads);
+        wave->sharers = sharers_of(list, wave, threads);
         choose_owners(list, wave);
         add_up_parts(list, wave, parts);
         parts += wave->sharers;
@@ -100,6 +106,8 @@ void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, int th
 
 void wave_list_free(WaveList *list)
 {
+    free(list->units);
+    free(list->nanoseconds);
     free(list->waves);
     free(list->owner);
     free(list->parts);
@@ -127,21 +135,20 @@ void wave_begin(WaveWalk *walk, const Wave *wave)
 static Slice find_call(WaveWalk *walk, int64_t unit)
 {
     for (;;) {
-        const SkyCall *call = &walk->list->calls[walk->call];
         Slice slice = slice_of(walk->list, walk->wave, walk->call, walk->owner);
         int64_t units = slice.end - slice.begin;
         if (unit < walk->begin + units) return slice;
-        if (units) walk->before += nanoseconds_of(call) * (double)units / (double)units_of(call);
+        if (units)
+            walk->before += walk->list->nanoseconds[walk->call] * (double)units / (double)walk->list->units[walk->call];
         walk->begin += units;
-        walk->call += sky_group_size(call);
+        walk->call += sky_group_size(&walk->list->calls[walk->call]);
     }
 }
 
 /* How many of the call's units to take, of which the part has `left`, beginning with its unit `from`. */
 static int64_t piece_size(const WaveWalk *walk, int64_t from, int64_t left)
 {
-    const SkyCall *call = &walk->list->calls[walk->call];
-    double each = nanoseconds_of(call) / (double)units_of(call),
+    double each = walk->list->nanoseconds[walk->call] / (double)walk->list->units[walk->call],
            before = walk->before + each * (double)(from - walk->begin);
     double wanted = fmax((walk->wave->parts[walk->owner].nanoseconds - before) / 2, SIZE_PIECE_NS);
     if (wanted >= each * (double)left) return left;

@@ -22,7 +22,9 @@ typedef struct Wave {
 
 typedef struct WaveList {
     const SkyCall *calls;
-    int *owner; /* per call: whose it is; -1: cut for all */
+    int64_t *units;      /* per call, or per first call of a group: work units, or blocks */
+    double *nanoseconds; /* that they take */
+    int *owner;          /* per call: whose it is; -1: cut for all */
     Wave *waves;
     uint32_t count;
     WavePart *parts; /* of all waves */
@@ -31,8 +33,8 @@ typedef struct WaveList {
 /* How many of the threads are worth starting for so much work. */
 int wave_sharers(double nanoseconds, int64_t units, int threads);
 
-/* The waves of a call list, for as many threads. `apart`: every call or group by itself. */
-void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, int threads, bool apart);
+/* The waves of a call list, for as many threads and lines of a micro-batch. `apart`: every call or group by itself. */
+void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, uint32_t lines, int threads, bool apart);
 void wave_list_free(WaveList *list);
 
 /* One thread's way through the waves of a list. */

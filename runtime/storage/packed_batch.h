@@ -22,6 +22,9 @@ void packed_batch_close(PackedBatch *batch);
 /* Places these rows of a data set with such lengths; DATASET_NO_ROW takes no place. */
 void packed_batch_place(PackedBatch *batch, const int32_t *lengths, const uint32_t *rows);
 
+/* Lines with rows of a micro-batch that has rows. */
+uint32_t packed_batch_lines(const PackedBatch *batch, uint32_t microbatch);
+
 /* What an input of micro-batch `microbatch` holds. Tokens and slots without a row hold what row 0 of the data begins
  * with, so that nothing in them can overflow, and labels that do not count. */
 void packed_batch_fill(const PackedBatch *batch, const Dataset *dataset, const SkyProgram *program,

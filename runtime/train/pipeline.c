@@ -154,6 +154,30 @@ void pipeline_close(Pipeline *pipeline)
     free(pipeline->losses);
 }
 
+/* ---- Lines ---- */
+
+/* Of the micro-batch; 1 where rows are not packed. */
+static uint32_t lines_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
+{
+    if (!batch->packed) return 1;
+    return pipeline->program->lines_vary ? packed_batch_lines(batch->packed, microbatch)
+                                         : pipeline->program->packing.lines;
+}
+
+/* The share of the lines that micro-batches have at most. */
+static double share_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
+{
+    return batch->packed ? (double)lines_of(pipeline, batch, microbatch) / pipeline->program->packing.lines : 1;
+}
+
+/* What of a boundary tensor the micro-batch has. */
+static size_t bytes_of(const Pipeline *pipeline, const PipelineBatch *batch, const SkyTensor *tensor,
+                       uint32_t microbatch)
+{
+    if (!batch->packed || !tensor->by_lines) return tensor->bytes;
+    return tensor->bytes / pipeline->program->packing.lines * lines_of(pipeline, batch, microbatch);
+}
+
 /* ---- Messages ---- */
 
 static int message_tag(const Pipeline *pipeline, uint32_t boundary, bool forward, uint32_t tensor, uint32_t microbatch)
@@ -181,15 +205,15 @@ static WaitReason reason_for(const Pipeline *pipeline, const SkyInstruction *ite
  * message at a time, in either direction. */
 static uint32_t due_tensor(const Pipeline *pipeline) { return pipeline->tags.tensors - 1; }
 
-static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward)
+static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward, double share)
 {
     const SkyLink *link = &pipeline->program->links[boundary];
     double *free_at = &pipeline->link_free[2 * boundary + !forward], now = monotonic_seconds();
-    *free_at = (*free_at > now ? *free_at : now) + link->transfer_s[!forward];
+    *free_at = (*free_at > now ? *free_at : now) + share * link->transfer_s[!forward];
     return *free_at + link->latency_s[!forward];
 }
 
-static void post_receive(Pipeline *pipeline, InstructionList *list, int receive)
+static void post_receive(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, int receive)
 {
     const SkyInstruction *item = &list->items[list->receives[receive]];
     const SkyStage *stage = &pipeline->program->stages[pipeline->local[item->stage]];
@@ -201,8 +225,8 @@ static void post_receive(Pipeline *pipeline, InstructionList *list, int receive)
         world_receive(pipeline->world,
                       execution_address(pipeline->execution, (uint32_t)pipeline->local[item->stage], item->slot,
                                         tensors[t].location),
-                      tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
-                      &list->pending[receive]);
+                      bytes_of(pipeline, batch, &tensors[t], item->microbatch), peer,
+                      message_tag(pipeline, boundary, forward, t, item->microbatch), &list->pending[receive]);
     if (pipeline->emulate_links)
         world_receive(pipeline->world, &list->due[receive], sizeof *list->due, peer,
                       message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
@@ -232,7 +256,7 @@ static void post_ahead(Pipeline *pipeline, InstructionList *list, const Pipeline
         if (list->posted[r] || list->ready[r] >= done) continue;
         const SlotSends *sends = sends_of(pipeline, item);
         if (item->op == SKY_RECEIVE_FORWARD && (sends->forward || sends->backward)) continue;
-        post_receive(pipeline, list, r);
+        post_receive(pipeline, list, batch, r);
     }
 }
 
@@ -249,20 +273,20 @@ static void await_sends(Pipeline *pipeline, const SkyInstruction *item, bool bac
         world_wait(pipeline->world, &sends->backward, reason_for(pipeline, &send, "its receipt of gradients"));
 }
 
-static void receive(Pipeline *pipeline, InstructionList *list, int number)
+static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, int number)
 {
     const SkyInstruction *item = &list->items[list->receives[number]];
     bool forward = item->op == SKY_RECEIVE_FORWARD;
     if (!list->posted[number]) {
         if (forward) await_sends(pipeline, item, true);
-        post_receive(pipeline, list, number);
+        post_receive(pipeline, list, batch, number);
     }
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
     if (pipeline->emulate_links) world_sleep_until(pipeline->world, list->due[number]);
 }
 
-static void send(Pipeline *pipeline, const SkyInstruction *item)
+static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
 {
     uint32_t local = (uint32_t)pipeline->local[item->stage], boundary;
     const SkyStage *stage = &pipeline->program->stages[local];
@@ -273,26 +297,27 @@ static void send(Pipeline *pipeline, const SkyInstruction *item)
     SlotSends *sends = sends_of(pipeline, item);
     for (uint32_t t = 0; t < count; t++)
         world_send(pipeline->world, execution_address(pipeline->execution, local, item->slot, tensors[t].location),
-                   tensors[t].bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
+                   bytes_of(pipeline, batch, &tensors[t], item->microbatch), peer,
+                   message_tag(pipeline, boundary, forward, t, item->microbatch),
                    forward ? &sends->forward : &sends->backward);
     if (!pipeline->emulate_links) return;
     double *due = forward ? &sends->forward_due : &sends->backward_due;
-    *due = link_due(pipeline, boundary, forward);
+    *due = link_due(pipeline, boundary, forward, share_of(pipeline, batch, item->microbatch));
     world_send(pipeline->world, due, sizeof *due, peer,
                message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
                forward ? &sends->forward : &sends->backward);
 }
 
 /* Copies boundary tensors between two stages of this rank. */
-static void copy_boundary(Pipeline *pipeline, int from, const SkyTensor *sources, int to, const SkyTensor *targets,
-                          uint32_t count, uint32_t microbatch)
+static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int from, const SkyTensor *sources, int to,
+                          const SkyTensor *targets, uint32_t count, uint32_t microbatch)
 {
     for (uint32_t t = 0; t < count; t++)
         memcpy(execution_address(pipeline->execution, (uint32_t)to, slot_of(pipeline, to, microbatch),
                                  targets[t].location),
                execution_address(pipeline->execution, (uint32_t)from, slot_of(pipeline, from, microbatch),
                                  sources[t].location),
-               sources[t].bytes);
+               bytes_of(pipeline, batch, &sources[t], microbatch));
 }
 
 /* ---- Work ---- */
@@ -342,13 +367,14 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     await_sends(pipeline, item, true);
     int before = local_stage(pipeline, (int64_t)item->stage - 1);
     if (before >= 0)
-        copy_boundary(pipeline, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
+        copy_boundary(pipeline, batch, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
                       stage->receive_forward_count, item->microbatch);
     Stopwatch start = stopwatch_start();
     for (uint32_t i = 0; i < stage->input_count; i++)
         fill_input(batch, program, &stage->inputs[i], item->microbatch,
                    execution_address(execution, local, item->slot, stage->inputs[i].location));
     begin_microbatch(pipeline, item->microbatch);
+    execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
         pipeline->losses[item->microbatch] =
@@ -358,7 +384,8 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     return true;
 }
 
-static bool backward(Pipeline *pipeline, const SkyInstruction *item, Diagnostics *diagnostics)
+static bool backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
+                     Diagnostics *diagnostics)
 {
     int local = pipeline->local[item->stage];
     const SkyStage *stage = &pipeline->program->stages[local];
@@ -369,8 +396,8 @@ static bool backward(Pipeline *pipeline, const SkyInstruction *item, Diagnostics
     stretch(pipeline, start);
     int before = local_stage(pipeline, (int64_t)item->stage - 1); /* its slot is held: push before ours is reused */
     if (before >= 0)
-        copy_boundary(pipeline, local, stage->send_backward, before, pipeline->program->stages[before].receive_backward,
-                      stage->send_backward_count, item->microbatch);
+        copy_boundary(pipeline, batch, local, stage->send_backward, before,
+                      pipeline->program->stages[before].receive_backward, stage->send_backward_count, item->microbatch);
     return true;
 }
 
@@ -424,11 +451,11 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         bool ok = true;
         switch (item->op) {
         case SKY_RECEIVE_FORWARD:
-        case SKY_RECEIVE_BACKWARD: receive(pipeline, list, next_receive++); break;
+        case SKY_RECEIVE_BACKWARD: receive(pipeline, list, batch, next_receive++); break;
         case SKY_SEND_FORWARD:
-        case SKY_SEND_BACKWARD: send(pipeline, item); break;
+        case SKY_SEND_BACKWARD: send(pipeline, batch, item); break;
         case SKY_FORWARD: ok = forward(pipeline, batch, item, diagnostics); break;
-        case SKY_BACKWARD: ok = backward(pipeline, item, diagnostics); break;
+        case SKY_BACKWARD: ok = backward(pipeline, batch, item, diagnostics); break;
         case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, item, diagnostics); break;
         case SKY_UPDATE:
             if (!batch->finish)

@@ -364,8 +364,9 @@ static bool finish_between(Training *t, double loss)
 static StepTokens count_tokens(const Training *t)
 {
     const SkyProgram *program = t->program;
-    int64_t lines =
-        (int64_t)(t->packed.lengths ? t->packed.microbatches : program->microbatch_count) * program->microbatch_size;
+    const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;
+    int64_t lines = (int64_t)pipeline_microbatches(&t->pipeline, packed) * program->microbatch_size;
+    if (packed && program->lines_vary) lines = packed->packer.lines;
     StepTokens tokens = {.computed = lines * program->sequence_length, .valid = -1};
     if (t->lengths.lengths) tokens.valid = agreed_lengths_sum(&t->lengths, t->batch_rows, t->batch);
     return tokens;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef void Kernel(void *const *operand, int64_t begin, int64_t end, void *scratch);
+typedef void Kernel(void *const *operand, int64_t begin, int64_t end, void *scratch, int64_t limit);
 extern Kernel *const foreign_kernels[];
 
 static void *allocate(size_t bytes)
@@ -33,9 +33,9 @@ static void run_case(const ForeignCase *header)
         memcpy(pieces[i], whole[i], bytes[i]);
     }
     Kernel *kernel = foreign_kernels[header->kernel];
-    kernel(whole, 0, header->units, scratch);
+    kernel(whole, 0, header->units, scratch, INT64_MAX);
     for (int64_t end = header->units, size = 1; end > 0; end -= size, size = size % 7 + 1)
-        kernel(pieces, end > size ? end - size : 0, end, scratch);
+        kernel(pieces, end > size ? end - size : 0, end, scratch, INT64_MAX);
     for (uint64_t i = 0; i < header->operands; i++) {
         if (memcmp(whole[i], pieces[i], bytes[i]) != 0) exit(3);
         if (fwrite(whole[i], 1, bytes[i], stdout) != bytes[i]) exit(2);

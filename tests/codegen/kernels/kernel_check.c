@@ -84,12 +84,12 @@ static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Op
     char *raw = memory_allocate(compiled->scratch_bytes + 64);
     void *scratch = (void *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
     if (!split) {
-        function(operands->data, 0, compiled->units, scratch);
+        function(operands->data, 0, compiled->units, scratch, SKY_NO_LIMIT);
     } else { /* backwards, in pieces */
         for (int64_t end = compiled->units; end > 0;) {
             int64_t begin = end - 1 - draw(end < 9 ? (uint32_t)end : 9);
             if (begin < 0) begin = 0;
-            function(operands->data, begin, end, scratch);
+            function(operands->data, begin, end, scratch, SKY_NO_LIMIT);
             end = begin;
         }
     }
@@ -176,6 +176,50 @@ int check_rounds(int rounds)
 
 /* ---- Checks ---- */
 
+/* What the kernel writes of the first `limit` iterations of `axis` is the same in both. */
+static void compare_until(const Kernel *checked, int axis, int64_t limit, const Operands *whole,
+                          const Operands *limited)
+{
+    for (int i = 0; i < checked->operand_count; i++) {
+        const KernelOperand *operand = &checked->operands[i];
+        int64_t index[KERNEL_MAX_AXES] = {0};
+        size_t size = dtype_size(operand->dtype);
+        for (bool more = operand->written; more;) {
+            int64_t offset = 0;
+            for (int a = 0; a < checked->axis_count; a++) offset += index[a] * operand->stride[a];
+            assert_memory_equal((char *)whole->data[i] + (size_t)offset * size,
+                                (char *)limited->data[i] + (size_t)offset * size, size);
+            more = false;
+            for (int a = checked->axis_count - 1; a >= 0 && !more; a--) {
+                int64_t end = a == axis ? limit : checked->extent[a];
+                if (!operand->stride[a]) end = 1;
+                more = ++index[a] < end;
+                if (!more) index[a] = 0;
+            }
+        }
+    }
+}
+
+/* With a limit of a SkyKernel, as far as that can be seen: where no register says which elements are written. */
+static void check_limited(const CompiledKernel *code, SkyKernel *function, const Kernel *checked,
+                          const Operands *before, const Operands *whole)
+{
+    const UnitAxis *axis = &code->first_axis;
+    bool several = code->units > 1 || checked->extent[axis->axis] > 1;
+    for (int i = 0; i < checked->operand_count; i++)
+        if (checked->operands[i].written && checked->operands[i].elements) return;
+    if (!axis->step || !code->units || !several) return;
+    Operands limited = operands_copy(before);
+    int64_t limit = 1 + draw((uint32_t)checked->extent[axis->axis]);
+    int64_t units = (limit + axis->step - 1) / axis->step * (code->units / axis->count);
+    void *scratch = aligned_alloc(64, (code->scratch_bytes + 127) / 64 * 64);
+    assert_non_null(scratch);
+    function(limited.data, 0, units, scratch, limit);
+    compare_until(checked, axis->axis, limit, whole, &limited);
+    free(scratch);
+    operands_free(&limited);
+}
+
 static void check_here(const CompiledKernels *compiled, const CompiledKernel *code, const Kernel *checked,
                        const Operands *before, const Operands *interpreted, double tolerance, Compare *compared)
 {
@@ -185,6 +229,7 @@ static void check_here(const CompiledKernels *compiled, const CompiledKernel *co
     run_compiled(code, jit_find(jit, code), &whole, false);
     run_compiled(code, jit_find(jit, code), &split, true);
     compared(checked, interpreted->data, whole.data, tolerance);
+    check_limited(code, jit_find(jit, code), checked, before, &whole);
     for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
     operands_free(&whole);
     operands_free(&split);

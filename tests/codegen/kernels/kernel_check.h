@@ -15,7 +15,8 @@ typedef void Fill(const Kernel *checked, int operand, int64_t elements, void *da
 void fill_random(const Kernel *checked, int operand, int64_t elements, void *data);
 
 /* Runs the kernel by the interpreter, compiled, and compiled with its units in pieces: the first two agree within
- * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. */
+ * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. Compiled once more, to a
+ * drawn limit, it makes the same bits before that. */
 void check_filled(const Kernel *checked, double tolerance, Fill *fill);
 void check(const Kernel *checked); /* random operands, 1e-5 */
 /* The same, but with a comparison of the caller's own; it fails the test itself. */

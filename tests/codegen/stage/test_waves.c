@@ -226,9 +226,9 @@ static int32_t counts[CALLS][MOST_UNITS]; /* how often each unit ran */
 static int32_t failures;
 
 /* Counts its units, and that all of the wave before have been counted as often. */
-static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch)
+static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
-    (void)scratch;
+    (void)scratch, (void)limit;
     int32_t call = (int32_t)((const Told *)operands[0] - told);
     if (begin >= end || begin < 0 || end > told[call].units) __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);
     for (int64_t i = begin; i < end; i++) {
@@ -310,7 +310,7 @@ static void parts_are_alike(void **state)
         calls[i] = (SkyCall){.kernel = count_units, .units = units[i], .nanoseconds = nanoseconds[i], .name = "part"};
     calls[0].wave_count = 6;
     WaveList list;
-    wave_list_make(&list, calls, 6, 4, false);
+    wave_list_make(&list, calls, 6, 1, 4, false);
     assert_int_equal(list.count, 1);
     assert_int_equal(list.waves[0].sharers, 4);
     for (int thread = 0; thread < 4; thread++) assert_in_range(list.waves[0].parts[thread].units, 30, 34);

@@ -50,7 +50,7 @@ bool compiled_calls_run(Evaluator *evaluator)
         evaluator_addresses(evaluator, &lowering->calls[i], address);
         const KnownKernel *kernel = find(lowering->calls[i].kernel);
         void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 64) / 64 * 64);
-        if (kernel->units) kernel->function(address, 0, kernel->units, scratch);
+        if (kernel->units) kernel->function(address, 0, kernel->units, scratch, SKY_NO_LIMIT);
         free(scratch);
     }
     diagnostics_print(&diagnostics, stdout);

@@ -255,10 +255,11 @@ static void numbers_as_labels_are_checked_and_padded(void **state)
 
 enum { UNITS = 10007 };
 
-static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch)
+static void count_units(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     int32_t *counts = operands[0];
     int64_t *own = scratch;
+    (void)limit;
     *own = begin;
     for (int64_t i = begin; i < end; i++) counts[i] += (uintptr_t)scratch % MEMORY_ALIGNMENT ? 100 : 1;
     if (*own != begin) counts[begin] = -1; /* somebody else's scratch */
@@ -310,9 +311,9 @@ enum { ELEMENTS = 840, PIECE_COUNTS = 6, WALKED = 600 };
 
 /* to[i] = from[ELEMENTS - 1 - i] + 1, in as many pieces as the last operand says: wrong unless all of the last call is
  * done and seen, and every piece is computed once. */
-static void mirror_and_add(void *const *operands, int64_t begin, int64_t end, void *scratch)
+static void mirror_and_add(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
-    (void)scratch;
+    (void)scratch, (void)limit;
     const int32_t *from = operands[0], *pieces = operands[2];
     int32_t *to = operands[1];
     for (int64_t i = ELEMENTS * begin / *pieces; i < ELEMENTS * end / *pieces; i++)
@@ -383,9 +384,9 @@ static void binding_takes_no_processors_away(void **state)
     assert_int_equal(atoi(line), parallel_processors());
 }
 
-static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+static void read_decay(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
-    (void)begin, (void)end, (void)scratch;
+    (void)begin, (void)end, (void)scratch, (void)limit;
     *(float *)operands[0] = ((const float *)operands[1])[SKY_STEP_WEIGHT_DECAY];
 }
 
@@ -497,9 +498,9 @@ static void initial_values_are_copied_in_pieces(void **state)
     free(values);
 }
 
-static void decay(void *const *operands, int64_t begin, int64_t end, void *scratch)
+static void decay(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t i = begin; i < end; i++) ((volatile float *)operands[0])[i] *= 0.9f;
 }
 

@@ -66,12 +66,12 @@ int gethostname(char *name, size_t size)
 
 /* ---- Kernels ---- */
 
-static void embed(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void embed(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const int64_t *ids = o[0];
     const float *table = o[1];
     float *out = o[2];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t b = begin; b < end; b++)
         for (int j = 0; j < WIDTH; j++) {
             float sum = 0;
@@ -80,22 +80,22 @@ static void embed(void *const *o, int64_t begin, int64_t end, void *scratch)
         }
 }
 
-static void embed_gradient(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void embed_gradient(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const int64_t *ids = o[0];
     const float *gradient = o[1];
     float *table = o[2];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t j = begin; j < end; j++)
         for (int b = 0; b < ROWS; b++)
             for (int s = 0; s < LENGTH; s++) table[ids[b * LENGTH + s] * WIDTH + j] += gradient[b * WIDTH + j] / LENGTH;
 }
 
-static void dense(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void dense(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const float *x = o[0], *weight = o[1];
     float *y = o[2];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t b = begin; b < end; b++)
         for (int j = 0; j < WIDTH; j++) {
             float sum = 0;
@@ -105,11 +105,12 @@ static void dense(void *const *o, int64_t begin, int64_t end, void *scratch)
 }
 
 /* dx = (dy (1 - y^2)) W' */
-static void dense_input_gradient(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void dense_input_gradient(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const float *y = o[0], *weight = o[1], *dy = o[2];
     float *dx = o[3];
     float *inner = scratch; /* [WIDTH] */
+    (void)limit;
     for (int64_t b = begin; b < end; b++) {
         for (int j = 0; j < WIDTH; j++) inner[j] = dy[b * WIDTH + j] * (1 - y[b * WIDTH + j] * y[b * WIDTH + j]);
         for (int k = 0; k < WIDTH; k++) {
@@ -121,11 +122,11 @@ static void dense_input_gradient(void *const *o, int64_t begin, int64_t end, voi
 }
 
 /* dW += x' (dy (1 - y^2)) */
-static void dense_weight_gradient(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void dense_weight_gradient(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const float *x = o[0], *y = o[1], *dy = o[2];
     float *gradient = o[3];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t k = begin; k < end; k++)
         for (int j = 0; j < WIDTH; j++)
             for (int b = 0; b < ROWS; b++)
@@ -133,13 +134,13 @@ static void dense_weight_gradient(void *const *o, int64_t begin, int64_t end, vo
                     x[b * WIDTH + k] * dy[b * WIDTH + j] * (1 - y[b * WIDTH + j] * y[b * WIDTH + j]);
 }
 
-static void head(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void head(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const float *x = o[0], *weight = o[1], *scalars = o[3];
     const int64_t *labels = o[2];
     float *logits = o[4], *gradient = o[5], *loss = o[6];
     float total = 0;
-    (void)begin, (void)end, (void)scratch;
+    (void)begin, (void)end, (void)scratch, (void)limit;
     for (int b = 0; b < ROWS; b++) {
         float sum = 0;
         for (int c = 0; c < CLASSES; c++) {
@@ -157,11 +158,11 @@ static void head(void *const *o, int64_t begin, int64_t end, void *scratch)
     *loss = total * scalars[SKY_STEP_LOSS_SCALE];
 }
 
-static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     const float *x = o[0], *weight = o[1], *gradient = o[2];
     float *dx = o[3], *weight_gradient = o[4];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t k = begin; k < end; k++)
         for (int b = 0; b < ROWS; b++) {
             float sum = 0;
@@ -173,11 +174,11 @@ static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scra
         }
 }
 
-static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     float *value = o[0], *gradient = o[1], *m = o[2], *v = o[3];
     const float *s = o[4];
-    (void)scratch;
+    (void)scratch, (void)limit;
     for (int64_t i = begin; i < end; i++) {
         float g = gradient[i] * s[SKY_STEP_GRADIENT_SCALE];
         gradient[i] = 0;
@@ -200,11 +201,11 @@ char *strsignal(int number)
 }
 
 /* First call of a rank's update: misbehaves when its time has come. */
-static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     static int updates;
     for (double start = thread_seconds(); thread_seconds() - start < update_work;) continue;
-    (void)begin, (void)end, (void)scratch;
+    (void)begin, (void)end, (void)scratch, (void)limit;
     if (++updates != fault_step) return;
     is_misbehaving = true; /* in this process, not in the one that watches it */
     if (strcmp(fault_kind, "kill") == 0) raise(SIGKILL);
@@ -221,17 +222,17 @@ static bool is_spoilt(const char *kind, int *calls)
     return strcmp(fault_kind, kind) == 0 && step >= fault_step && step < fault_step + fault_steps;
 }
 
-static void spoil_gradient(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void spoil_gradient(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     static int calls;
-    (void)begin, (void)end, (void)scratch;
+    (void)begin, (void)end, (void)scratch, (void)limit;
     if (is_spoilt("spoil", &calls)) *(float *)o[0] = NAN;
 }
 
-static void spoil_activations(void *const *o, int64_t begin, int64_t end, void *scratch)
+static void spoil_activations(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     static int calls;
-    (void)begin, (void)end, (void)scratch;
+    (void)begin, (void)end, (void)scratch, (void)limit;
     if (is_spoilt("surge", &calls)) *(float *)o[0] = NAN;
 }
 

@@ -1,0 +1,12 @@
+/* Which values of a packed graph grow with the lines of a micro-batch. A step's last micro-batch has fewer lines than the
+ * others: nothing is computed of those it lacks, where this is known (codegen/stage/stage_lines.c). */
+#ifndef GRAPH_PASSES_LINE_VALUES_H
+#define GRAPH_PASSES_LINE_VALUES_H
+
+#include "graph/graph.h"
+
+/* Sets Value.lines by comparing with `other`, the same model with another number of lines. False, and no value is known
+ * to grow, if the two differ in more than shapes. */
+bool line_values_mark(Graph *graph, const Graph *other);
+
+#endif
