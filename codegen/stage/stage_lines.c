@@ -22,7 +22,8 @@ static bool varies(const StageBuilder *builder, const LoweredCall *call, const K
     const KernelOperand *touched = &kernel->operands[operand];
     int64_t last = call->operands[operand].offset;
     if (graph_value(builder->graph, call->operands[operand].value)->lines != LINES_FIRST) return false;
-    for (int axis = 0; axis < kernel->axis_count; axis++) last += (kernel->extent[axis] - 1) * touched->stride[axis];
+    for (int axis = 0; axis < kernel->axis_count; axis++)
+        if (touched->stride[axis] > 0) last += (kernel->extent[axis] - 1) * touched->stride[axis];
     return touched->elements || last >= elements_of(builder, call, operand) / builder->graph->packing.lines;
 }
 

@@ -145,17 +145,31 @@ static bool check_count(const Audited *x, const WireCrossing *crossing, const Pl
     return ok;
 }
 
+/* The least that a message of the tensor may have: where rows share lines, the last micro-batch of a step may have fewer
+ * than the others. */
+static int64_t least_bytes(const Audited *x, const PlanSiteCrossing *planned)
+{
+    const RowSamples *rows = &x->plan->rows;
+    bool crosses = planned->kind == PLAN_CROSSING_ACTIVATION || planned->kind == PLAN_CROSSING_GRADIENT;
+    bool varies = rows->lines_computed && crosses && planned->wire_bytes % rows->packing.lines == 0;
+    return varies ? planned->wire_bytes / rows->packing.lines : planned->wire_bytes;
+}
+
 static bool check_bytes(const Audited *x, const WireCrossing *crossing, const PlanSiteCrossing *planned)
 {
     Arena arena = {0};
-    int64_t each = planned->wire_bytes;
-    bool ok = !crossing->messages || (crossing->least == each && crossing->most == each &&
-                                      (__int128)each * crossing->messages == crossing->bytes);
+    int64_t each = planned->wire_bytes, line = least_bytes(x, planned), messages = crossing->messages;
+    bool whole =
+        line == each || (crossing->least % line == 0 && crossing->most % line == 0 && crossing->bytes % line == 0);
+    bool sizes = whole && crossing->least >= line && crossing->most <= each;
+    bool ok = !messages || (sizes && (__int128)crossing->least * messages <= crossing->bytes &&
+                            crossing->bytes <= (__int128)crossing->most * messages);
     if (!ok)
         refuse(x, describe(crossing, &arena),
-               "%lld messages had %lld bytes, of %lld to %lld each, but the plan says %lld",
-               (long long)crossing->messages, (long long)crossing->bytes, (long long)crossing->least,
-               (long long)crossing->most, (long long)each);
+               "%lld messages had %lld bytes, of %lld to %lld each, but the plan says %s%lld", (long long)messages,
+               (long long)crossing->bytes, (long long)crossing->least, (long long)crossing->most,
+               line < each ? arena_format(&arena, "whole lines of %lld, at most ", (long long)line) : "",
+               (long long)each);
     arena_free(&arena);
     return ok;
 }

@@ -368,10 +368,86 @@ static void sums_are_cut_into_parts(void **state)
     }
 }
 
+/* Runs the kernel, which was cut to one of `lines` lines, for each of them. */
+static void run_lines(const Kernel *cut, int lines, void *const *whole)
+{
+    for (int line = 0; line < lines; line++) {
+        void *operands[KERNEL_MAX_OPERANDS];
+        for (int i = 0; i < cut->operand_count; i++) {
+            const KernelOperand *operand = &cut->operands[i];
+            int64_t moved = line * kernel_inner_extent(cut) * operand->stride[cut->axis_count - 1];
+            operands[i] = (char *)whole[i] + moved * (int64_t)dtype_size(operand->dtype);
+        }
+        assert_true(kernel_interpret(cut, operands));
+    }
+}
+
+static void sums_run_line_by_line(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 5, ROWS = 24, LINES = 3 };
+    float a[ROWS * COLUMNS], b[ROWS];
+    for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < ROWS; i++) b[i] = (float)(i % 7 - 3);
+    for (int twice = 0; twice < 2; twice++) {
+        float sums[COLUMNS] = {1, 2, 3}, by_lines[COLUMNS] = {1, 2, 3};
+        Kernel whole = column_sums(COLUMNS, ROWS, false, twice), cut = whole;
+        assert_true(kernel_cut_lines(&cut, LINES));
+        kernel_verify(&cut);
+        assert_int_equal(cut.extent[1], ROWS / LINES);
+        assert_true(kernel_interpret(&whole, (void *[]){a, b, sums}));
+        run_lines(&cut, LINES, (void *[]){a, b, by_lines});
+        assert_memory_equal(sums, by_lines, sizeof sums);
+    }
+    Kernel scatter, scatter_line;
+    build_scatter(&scatter, 3);
+    scatter_line = scatter;
+    int32_t rows[4] = {2, 0, 2, 1};
+    float updates[8] = {1, 2, 3, 4, 5, 6, 7, 8}, sums[6] = {0}, by_lines[6] = {0};
+    assert_true(kernel_cut_lines(&scatter_line, 2));
+    assert_true(kernel_interpret(&scatter, (void *[]){rows, updates, sums}));
+    run_lines(&scatter_line, 2, (void *[]){rows, updates, by_lines});
+    assert_memory_equal(sums, by_lines, sizeof sums);
+}
+
+/* What is stored has to be made 0 and added to; what sums are part of otherwise cannot be had line by line. */
+static void stored_sums_are_added(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 5, ROWS = 24, LINES = 3 };
+    float a[ROWS * COLUMNS], b[ROWS], sums[COLUMNS], by_lines[COLUMNS] = {NAN, NAN, NAN, NAN, NAN};
+    for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < ROWS; i++) b[i] = (float)(i % 7 - 3);
+    Kernel whole = column_sums(COLUMNS, ROWS, true, true), adding = whole, fill, square = whole, largest = whole,
+           rest = whole;
+    assert_false(kernel_cut_lines(&rest, LINES));
+    int stored = kernel_add_sums(&adding, &fill);
+    assert_int_equal(stored, 2);
+    kernel_verify(&adding);
+    finish(&fill);
+    assert_true(kernel_cut_lines(&adding, LINES));
+    assert_true(kernel_interpret(&whole, (void *[]){a, b, sums}));
+    assert_true(kernel_interpret(&fill, (void *[]){by_lines}));
+    run_lines(&adding, LINES, (void *[]){a, b, by_lines});
+    assert_memory_equal(sums, by_lines, sizeof sums);
+
+    Kernel uneven = column_sums(COLUMNS, ROWS + 1, false, false);
+    assert_false(kernel_cut_lines(&uneven, LINES));
+    square.instructions[square.instruction_count - 2].op = KERNEL_MULTIPLY; /* the sum with itself */
+    assert_true(kernel_add_sums(&square, &fill) >= 0);
+    assert_false(kernel_cut_lines(&square, LINES));
+    for (int i = 0; i < largest.instruction_count; i++)
+        if (largest.instructions[i].op == KERNEL_SUM) largest.instructions[i].op = KERNEL_MAXIMUM_OF;
+    assert_true(kernel_add_sums(&largest, &fill) >= 0);
+    assert_false(kernel_cut_lines(&largest, LINES));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_cut_into_parts),
+        cmocka_unit_test(sums_run_line_by_line),
+        cmocka_unit_test(stored_sums_are_added),
         cmocka_unit_test(equal_computations_get_equal_hashes),
         cmocka_unit_test(axes_whose_index_is_read_stay),
         cmocka_unit_test(softmax_in_three_phases),
