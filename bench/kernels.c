@@ -5,7 +5,8 @@
  *                                                 computes what nobody reads too, --steps=N sets how many steps the
  *                                                 fastest is chosen from, --threads=N how many threads run them;
  *                                                 --data=FILE packs the first rows of a data set, as long as they are,
- *                                                 over the dimension bound last, --form=LINESxLENGTH in such lines
+ *                                                 over the dimension bound last, --form=LINESxLENGTH in such lines,
+ *                                                 --lines=N as if the micro-batch had so many of them
  *
  * Calls that share a kernel, or groups that share all, are one line: label, calls, milliseconds a step, share, GFLOP/s,
  * and GB/s counting every element once a kernel. The last line also has the median of whole steps. Of one thread its
