@@ -152,7 +152,7 @@ void graph_reorder(Graph *graph, const NodeId *order)
         Node *node = &graph->nodes[i];
         *node = nodes[order[i - 1]];
         node->differentiates = fresh[node->differentiates];
-        for (int k = 0; k < node->output_count; k++)
+        for (int k = 0; node->op != OP_NONE && k < node->output_count; k++) /* the dead may name what others make now */
             if (node->outputs[k]) graph_value(graph, node->outputs[k])->producer = (NodeId)i;
     }
     free(nodes);

@@ -304,6 +304,28 @@ static void malformed_losses_and_optimizers_are_usage_errors(void **state)
     }
 }
 
+/* A node that a pass replaced by an earlier one still names its output: that is the other's, whatever the order. */
+static void dead_nodes_make_nothing(void **state)
+{
+    (void)state;
+    Graph graph;
+    const Shape shape = {.rank = 1, .dim = {4}};
+    const DType dtype = DTYPE_F32;
+    graph_init(&graph, "dead");
+    ValueId input = graph_add_input(&graph, "x", dtype, &shape), unused = 0, result = 0;
+    Node node = {.op = OP_Neg, .input_count = 1, .output_count = 1, .inputs = &input, .outputs = &unused, .name = "n"};
+    NodeId live = graph_append(&graph, &node, &dtype, &shape), dead = graph_append(&graph, &node, &dtype, &shape);
+    node.inputs = &result;
+    result = graph_node(&graph, live)->outputs[0];
+    NodeId reader = graph_append(&graph, &node, &dtype, &shape);
+    graph_node(&graph, dead)->outputs[0] = result;
+    graph_node(&graph, dead)->op = OP_NONE;
+    graph_reorder(&graph, (NodeId[]){live, dead, reader});
+    assert_int_equal(graph_value(&graph, result)->producer, 1);
+    graph_verify(&graph);
+    graph_free(&graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +337,7 @@ int main(void)
         cmocka_unit_test(packed_buffers_never_overlap_while_alive),
         cmocka_unit_test(a_decoder_that_is_not_the_embeddings_is_warned_of),
         cmocka_unit_test(shared_parameters_lie_where_they_are_used),
+        cmocka_unit_test(dead_nodes_make_nothing),
         cmocka_unit_test(malformed_losses_and_optimizers_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
