@@ -67,13 +67,18 @@ static LineGrowth growth_of(const StageBuilder *builder, const LoweredCall *call
     return graph_value(builder->graph, call->operands[operand].value)->lines;
 }
 
-/* Whether a call may leave out what absent lines have of all that it writes. */
+/* Whether a call may leave out what absent lines have of all that it writes: each line at a place of its own, not where a
+ * register says, which in absent lines may be anything. */
 static bool writes_lines_alone(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel)
 {
     for (int i = 0; i < kernel->operand_count; i++)
         if (kernel->operands[i].written && !varies(builder, call, kernel, i) &&
             growth_of(builder, call, i) != LINES_MIXED)
             return false;
+    for (Register r = 1; r <= kernel->instruction_count; r++) {
+        const KernelInstruction *instruction = kernel_instruction(kernel, r);
+        if (kernel_op_is_store(instruction->op) && kernel_access_offset(instruction)) return false;
+    }
     return true;
 }
 
@@ -109,12 +114,13 @@ static bool has_lines(const StageBuilder *builder)
 }
 
 /* Of values that are computed as a whole but for what absent lines have of them, which no other line may look up: whether
- * the call reads one otherwise than by looking something up. */
-static bool reads_parts(const LoweredCall *call, const bool *partial)
+ * the call reads one otherwise than by looking something up for its lines. */
+static bool reads_parts(const LoweredCall *call, const LineCut *cut, const bool *partial)
 {
+    bool by_lines = cut->axis || cut->loops;
     for (int i = 0; i < call->kernel->operand_count; i++) {
         const KernelOperand *operand = &call->kernel->operands[i];
-        if (operand->read && !operand->elements && partial[call->operands[i].value]) return true;
+        if (operand->read && !(operand->elements && by_lines) && partial[call->operands[i].value]) return true;
     }
     return false;
 }
@@ -137,7 +143,8 @@ void stage_find_lines(StageBuilder *builder)
         if (call->dead) continue;
         kernel_canonicalize(call->kernel);
         Kernel kernel = *call->kernel;
-        if (!stage_cut_lines(builder, call, builder->groups[c].blocks, &kernel, &cut) || reads_parts(call, partial))
+        if (!stage_cut_lines(builder, call, builder->groups[c].blocks, &kernel, &cut) ||
+            reads_parts(call, &cut, partial))
             code->needs_lines = stage_call_name(builder, call);
         mark_parts(builder, call, &cut, partial);
     }

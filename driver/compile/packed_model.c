@@ -124,12 +124,12 @@ typedef struct Rating {
     double microbatches; /* of a step */
 } Rating;
 
-static Rating rate_form(const Samples *samples, const uint32_t *lines, SkyPacking form)
+static Rating rate_form(const Samples *samples, const uint32_t *lines, SkyPacking form, bool whole)
 {
     double count = 0, all = 0;
     for (int s = 0; s < PACKING_SAMPLES; s++) {
         count += microbatches_of(lines[s], &form);
-        all += lines[s];
+        all += whole ? microbatches_of(lines[s], &form) * form.lines : lines[s];
     }
     double tokens = all * form.length;
     return (Rating){.form = form,
@@ -155,7 +155,7 @@ static void consider(Choice *choice, const Rating *rating)
 
 /* The form that costs the least; or one with little padding, if it costs hardly more: how much a micro-batch costs anew
  * is not known exactly. Lines are shorter than two of the longest rows: longer ones do what more lines do. */
-static SkyPacking choose_form(const Samples *samples, SkyPacking form, int microbatches)
+static SkyPacking choose_form(const Samples *samples, SkyPacking form, int microbatches, bool whole)
 {
     enum { LENGTHS = 16, TOKENS_APART = 8 };
     static const double hardly_more = 1.1;
@@ -168,7 +168,7 @@ static SkyPacking choose_form(const Samples *samples, SkyPacking form, int micro
         count_lines(samples, &form, lines);
         uint32_t most = form.length < MOST_TOKENS ? MOST_TOKENS / form.length : 1;
         for (; form.lines <= most && form.lines <= form.rows; form.lines++) {
-            const Rating rating = rate_form(samples, lines, form);
+            const Rating rating = rate_form(samples, lines, form, whole);
             consider(&choice, &rating);
         }
     }
@@ -179,13 +179,13 @@ static SkyPacking choose_form(const Samples *samples, SkyPacking form, int micro
 }
 
 /* Sorts the samples' lengths. */
-static void count_samples(RowSamples *counted, const Samples *samples, Arena *arena)
+static void count_samples(RowSamples *counted, const Samples *samples, bool whole, Arena *arena)
 {
     uint32_t lines[PACKING_SAMPLES];
     int32_t microbatches[PACKING_SAMPLES];
     size_t rows = (size_t)samples->rows * PACKING_SAMPLES;
     int64_t all = count_lines(samples, &counted->packing, lines);
-    if (counted->packing.lines > 1) counted->lines_computed = all;
+    if (counted->packing.lines > 1 && !whole) counted->lines_computed = all;
     for (int s = 0; s < PACKING_SAMPLES; s++) microbatches[s] = (int32_t)microbatches_of(lines[s], &counted->packing);
     qsort(microbatches, PACKING_SAMPLES, sizeof *microbatches, by_number);
     qsort(samples->lengths, rows, sizeof *samples->lengths, by_number);
@@ -211,9 +211,9 @@ bool packing_choose(RowSamples *counted, const LengthOptions *options, int64_t r
     SkyPacking *packing = &counted->packing;
     *counted = (RowSamples){0};
     uint32_t longest = (uint32_t)options->list[options->count - 1];
-    *packing =
-        choose_form(&samples, (SkyPacking){.lines = 1, .rows = (uint32_t)rows, .longest = longest}, microbatches);
-    count_samples(counted, &samples, arena);
+    *packing = choose_form(&samples, (SkyPacking){.lines = 1, .rows = (uint32_t)rows, .longest = longest}, microbatches,
+                           options->whole);
+    count_samples(counted, &samples, options->whole, arena);
     free(samples.lengths);
     row_lengths_free(&lengths);
     return true;

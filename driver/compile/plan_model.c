@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "codegen/stage/stage.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
 #include "graph/passes/layers.h"
@@ -94,6 +95,39 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
             100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
 }
 
+/* Whether the last micro-batch of a step may have fewer lines than the others. */
+static bool lines_vary(TrainingModel *model)
+{
+    Graph *graph = &model->graph;
+    StageIndex *index = stage_index_create(graph, model->bf16_products);
+    bool vary = true;
+    for (int layer = 0; layer < graph->layer_count && vary; layer++) {
+        StageCode code;
+        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
+        vary = code.lines_vary;
+        stage_free(&code);
+    }
+    stage_index_free(index);
+    return vary;
+}
+
+/* Where all lines of a micro-batch have to be computed, another form costs the least. What there is to say of the model is
+ * said already. */
+static bool pack_whole_lines(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
+                             Diagnostics *diagnostics)
+{
+    Diagnostics ignored = {0};
+    ModelOptions training = *load;
+    training.want_loss = training.lengths.whole = true;
+    if (!prepare_packing(planned, options, &training, diagnostics)) return false;
+    training_model_free(&planned->model);
+    if (!training_model_load(&planned->model, planned->path, &training, &ignored))
+        bug("%s was loaded for other lines, but not for these", planned->path);
+    planned->packed = training;
+    diagnostics_free(&ignored);
+    return true;
+}
+
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
                         const ModelOptions *load, Diagnostics *diagnostics)
 {
@@ -106,7 +140,9 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
         return false;
     planned->packed = training;
     if (!training_model_load(&planned->model, path, &training, diagnostics)) return false;
-    if (!planned->model.graph.lines_known) planned->rows.lines_computed = 0;
+    bool may_vary = training.packing.slots && training.packing.lines > 1 && load->train && !load->last_pass;
+    if (may_vary && !lines_vary(&planned->model) && !pack_whole_lines(planned, options, load, diagnostics))
+        return false;
     return !loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
                              "--loss %s compares the rows of a batch, which several micro-batches would part",

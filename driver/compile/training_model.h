@@ -15,6 +15,7 @@ typedef struct LengthOptions {
     const int64_t *list;   /* ascending; `auto` has the longest alone */
     size_t count;
     const char *data; /* a data set with such lengths; NULL: those of the list are equally frequent */
+    bool whole;       /* the model computes all lines of a micro-batch, though the last one of a step may need fewer */
 } LengthOptions;
 
 typedef struct ModelOptions {
@@ -43,7 +44,8 @@ typedef struct TrainingModel {
     bool bf16_products;        /* stages round the factors of matrix products to bf16 */
 } TrainingModel;
 
-/* Free with training_model_free in any case. */
+/* Where rows share lines and updates are wanted, values are marked that grow with lines (graph/passes/line_values.h). Free
+ * with training_model_free in any case. */
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics);
 void training_model_free(TrainingModel *model);
 

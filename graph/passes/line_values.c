@@ -26,12 +26,11 @@ static LineGrowth compare(const Shape *a, int64_t a_lines, const Shape *b, int64
     return whole && a->dim[first] / a_lines == b->dim[first] / b_lines ? LINES_FIRST : LINES_MIXED;
 }
 
-bool line_values_mark(Graph *graph, const Graph *other)
+void line_values_mark(Graph *graph, const Graph *other)
 {
-    if (!same_nodes(graph, other)) return false;
+    if (!same_nodes(graph, other)) return;
     for (ValueId v = 1; v < graph->value_count; v++)
         graph_value(graph, v)->lines = compare(&graph_value(graph, v)->shape, graph->packing.lines,
                                                &graph_value(other, v)->shape, other->packing.lines);
     graph->lines_known = true;
-    return true;
 }

@@ -5,8 +5,8 @@
 
 #include "graph/graph.h"
 
-/* Sets Value.lines by comparing with `other`, the same model with another number of lines. False, and no value is known
- * to grow, if the two differ in more than shapes. */
-bool line_values_mark(Graph *graph, const Graph *other);
+/* Sets Value.lines, and lines_known, by comparing with `other`, the same model with another number of lines; neither if the
+ * two differ in more than shapes. */
+void line_values_mark(Graph *graph, const Graph *other);
 
 #endif

@@ -22,7 +22,7 @@ typedef enum SkyFill {
 
 /* The form of a micro-batch. slots == 0: rows are not packed. */
 typedef struct SkyPacking {
-    uint32_t lines;   /* of a micro-batch */
+    uint32_t lines;   /* of a micro-batch; where they vary, at most */
     uint32_t length;  /* tokens of a line: as many as the longest row has, or more */
     uint32_t slots;   /* rows that a line has room for */
     uint32_t rows;    /* of a batch: microbatch_count micro-batches hold as many, however long they are */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "profiler/costs/costs.h"
+#include "profiler/costs/model_costs.h"
 #include "tests/common/scratch.h"
 
 static const char full[] =
@@ -164,6 +165,33 @@ static void rows_come_back(void **state)
     costs_free(&again);
 }
 
+/* Nine micro-batches of two lines have 16: times are those of 16/18 of them, and 18/16 of what they are of all. */
+static void times_are_of_the_lines_to_expect(void **state)
+{
+    (void)state;
+    Costs costs;
+    char text[2048];
+    Diagnostics diagnostics = {0};
+    const char *at = strstr(full, "\"microbatches\":4,");
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, rows, at + strlen("\"microbatches\":4,"));
+    for (int vary = 0; vary < 2; vary++) {
+        assert_true(parse_costs(&costs, text, &diagnostics));
+        const LayerCost before = costs.layers[0];
+        RowSamples expected = costs.rows;
+        expected.lines_computed = 16;
+        costs.lines_vary = vary;
+        model_costs_expect_rows(&costs, &expected);
+        double share = vary ? 16.0 / 18 : 1;
+        assert_true(before.forward_s > 0 && fabs(costs.layers[0].forward_s - share * before.forward_s) < 1e-15);
+        assert_true(before.backward_s > 0 && fabs(costs.layers[0].backward_s - share * before.backward_s) < 1e-15);
+        assert_true(costs.layers[0].update_s == before.update_s);
+        assert_int_equal(costs.rows.lines_computed, vary ? 16 : 0);
+        assert_int_equal(row_samples_whole(&costs.rows, 1000), vary ? 1125 : 1000);
+        assert_true(fabs(row_samples_padding(&costs.rows) - (1 - 140 / ((vary ? 16 : 18) * 10.0))) < 1e-15);
+        costs_free(&costs);
+    }
+}
+
 static void impossible_rows_are_refused(void **state)
 {
     (void)state;
@@ -181,6 +209,9 @@ static void impossible_rows_are_refused(void **state)
         {"\"batch\":8", "\"batch\":-8"},
         {"[[1,20],[10,12]]", "[]"},
         {"\"length\":10,", ""},
+        {"\"slots\":3", "\"slots\":3,\"lines_computed\":13"}, /* the last of a step has at least one */
+        {"\"slots\":3", "\"slots\":3,\"lines_computed\":19"}, /* and at most as many as the others */
+        {"\"slots\":3", "\"slots\":3,\"lines_computed\":0"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char text[2048], changed[512];
@@ -258,9 +289,13 @@ static void bad_costs_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_read_what_they_print),  cmocka_unit_test(sites_come_back),
-        cmocka_unit_test(bad_sites_are_refused),       cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(impossible_rows_are_refused), cmocka_unit_test(shared_stash_comes_back),
+        cmocka_unit_test(costs_read_what_they_print),
+        cmocka_unit_test(sites_come_back),
+        cmocka_unit_test(bad_sites_are_refused),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(times_are_of_the_lines_to_expect),
+        cmocka_unit_test(impossible_rows_are_refused),
+        cmocka_unit_test(shared_stash_comes_back),
         cmocka_unit_test(bad_costs_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -403,6 +403,10 @@ def test_packed():
         for audit in check_audits(name, "abbc").values():
             assert audit["steps"] == 4 and audit["evaluated_batches"] > 0, audit
             assert audit["microbatches"] < 4 * plan["microbatches"], "no step left a micro-batch out"
+            sizes = [(c["least_bytes"], c["most_bytes"]) for c in audit["crossed"] if c.get("kind") in ("activation", "gradient")]
+            assert sizes and any(least < most for least, most in sizes), f"no micro-batch sent fewer lines: {sizes}"
+        forge(name, "a", lambda audit, crossing: crossing.update(least_bytes=crossing["least_bytes"] - 1, bytes=crossing["bytes"] - 1))
+        forge(name, "a", lambda audit, crossing: crossing.update(least_bytes=0, bytes=crossing["bytes"] - crossing["least_bytes"]))
         found.append(losses(f"{one}.csv"))
     assert found[0] != found[1], "the codec changed nothing"
 
