@@ -1,6 +1,6 @@
 #include "partitioner/planner/microbatches.h"
 
-#include "partitioner/baseline/allocate.h"
+#include "partitioner/solve/allocate.h"
 
 /* Nanoseconds of a step with n micro-batches; 0: no plan was found. */
 static double step_ns(const Problem *problem, int n)

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/periods.h"
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/crossings.h"
+#include "partitioner/periods.h"
 #include "partitioner/planner/microbatches.h"
 #include "partitioner/planner/shortage.h"
 #include "partitioner/proof/certify.h"
@@ -14,6 +13,7 @@
 #include "partitioner/schedule/schedule.h"
 #include "partitioner/site_crossings.h"
 #include "partitioner/sizes.h"
+#include "partitioner/solve/allocate.h"
 #include "partitioner/solve/keeper_feasible.h"
 #include "partitioner/solve/keeper_recompute.h"
 #include "partitioner/solve/optimal.h"

@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "partitioner/plan.h"
-#include "partitioner/report/advice.h"
+#include "partitioner/planner/advice.h"
 
 /* What a report tells of. `costs` are those the plan was made from: they name layers, regions and the devices that are
  * not used. Only the text can do without costs (NULL), all can do without advice. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/sizes.h"
+#include "partitioner/solve/allocate.h"
 
 enum { MOST_TRIALS = 24 }; /* of local search */
 

@@ -1,7 +1,7 @@
 #include "partitioner/solve/replan.h"
 
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/sizes.h"
+#include "partitioner/solve/allocate.h"
 #include "partitioner/solve/neighbourhood.h"
 #include "partitioner/solve/recompute.h"
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/schedule/schedule.h"
 #include "partitioner/schedule/simulate.h"
+#include "partitioner/solve/allocate.h"
 #include "tests/common/scratch.h"
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"

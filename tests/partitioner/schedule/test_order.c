@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/planner/planner.h"
 #include "partitioner/schedule/order.h"
 #include "partitioner/schedule/schedule.h"
+#include "partitioner/solve/allocate.h"
 #include "partitioner/verify/verify.h"
 #include "tests/partitioner/random_costs.h"
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/baseline/allocate.h"
+#include "partitioner/solve/allocate.h"
 #include "partitioner/solve/optimal.h"
 #include "tests/partitioner/random_costs.h"
 

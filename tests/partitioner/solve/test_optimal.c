@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "partitioner/baseline/allocate.h"
 #include "partitioner/planner/shortage.h"
+#include "partitioner/solve/allocate.h"
 #include "partitioner/solve/optimal.h"
 #include "tests/common/limits.h"
 #include "tests/partitioner/brute_costs.h"

@@ -1,6 +1,6 @@
 /* Allocators that prove nothing: the baselines every plan is compared with. All are deterministic and quick. */
-#ifndef PARTITIONER_BASELINE_ALLOCATE_H
-#define PARTITIONER_BASELINE_ALLOCATE_H
+#ifndef PARTITIONER_SOLVE_ALLOCATE_H
+#define PARTITIONER_SOLVE_ALLOCATE_H
 
 #include "partitioner/allocation.h"
 

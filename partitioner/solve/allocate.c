@@ -1,4 +1,4 @@
-#include "partitioner/baseline/allocate.h"
+#include "partitioner/solve/allocate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "partitioner/report/advice.h"
+#include "partitioner/planner/advice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What a reviewer asks about a plan: could it do without one of its devices, and which change of the cluster would help
  * most? Answered by planning again, within a budget of work and not of time: the same plan gets the same answers. */
-#ifndef PARTITIONER_REPORT_ADVICE_H
-#define PARTITIONER_REPORT_ADVICE_H
+#ifndef PARTITIONER_PLANNER_ADVICE_H
+#define PARTITIONER_PLANNER_ADVICE_H
 
 #include "partitioner/plan.h"
 #include "partitioner/solve/replan.h"
