@@ -1,7 +1,7 @@
 /* skycc export: trained weights back into ONNX or a Hugging Face folder, or low-rank branches as an adapter. */
 #include "driver/commands/commands.h"
-#include "driver/compile/peft_adapter.h"
-#include "driver/compile/trained_values.h"
+#include "driver/export/peft_adapter.h"
+#include "driver/export/trained_values.h"
 #include "frontend/huggingface/export_folder.h"
 #include "frontend/text/labels.h"
 

@@ -7,8 +7,8 @@
 #include "base/directory.h"
 #include "codegen/link/link.h"
 #include "driver/commands/commands.h"
-#include "driver/compile/federation_start.h"
-#include "driver/compile/federation_steps.h"
+#include "driver/federate/federation_start.h"
+#include "driver/federate/federation_steps.h"
 #include "federation/planning/probed_links.h"
 
 typedef struct Federate {

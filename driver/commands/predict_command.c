@@ -6,8 +6,8 @@
 
 #include "base/directory.h"
 #include "driver/commands/commands.h"
-#include "driver/commands/predictions.h"
-#include "driver/compile/trained_values.h"
+#include "driver/predict/predictions.h"
+#include "driver/export/trained_values.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/text/labels.h"

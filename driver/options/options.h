@@ -6,7 +6,7 @@
 #define DRIVER_OPTIONS_OPTIONS_H
 
 #include "base/options.h"
-#include "driver/compile/federation_plans.h"
+#include "driver/federate/federation_plans.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
 #include "frontend/huggingface/head.h"

@@ -1,9 +1,9 @@
 /* A model compiled for this machine, to be run forward over rows of texts, batch by batch. */
-#ifndef DRIVER_COMPILE_PREDICTOR_H
-#define DRIVER_COMPILE_PREDICTOR_H
+#ifndef DRIVER_PREDICT_PREDICTOR_H
+#define DRIVER_PREDICT_PREDICTOR_H
 
 #include "driver/compile/local_program.h"
-#include "driver/compile/text_rows.h"
+#include "driver/predict/text_rows.h"
 #include "runtime/program/execute.h"
 
 typedef struct Predictor {

@@ -1,6 +1,6 @@
 /* Words of a text, and the tokens of a row that they became: what labels of tokens and answers are about. */
-#ifndef DRIVER_COMPILE_TEXT_WORDS_H
-#define DRIVER_COMPILE_TEXT_WORDS_H
+#ifndef DRIVER_PREDICT_TEXT_WORDS_H
+#define DRIVER_PREDICT_TEXT_WORDS_H
 
 #include "base/arena.h"
 #include "frontend/text/tokenizer.h"

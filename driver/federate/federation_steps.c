@@ -1,4 +1,4 @@
-#include "driver/compile/federation_steps.h"
+#include "driver/federate/federation_steps.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "driver/compile/merged_weights.h"
+#include "driver/export/merged_weights.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "driver/compile/trained_values.h"
+#include "driver/export/trained_values.h"
 
 #include <libgen.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What the sites of a federation start from, and what all of them must have in common: the trained parameters of the model
  * with their initial values. */
-#ifndef DRIVER_COMPILE_FEDERATION_START_H
-#define DRIVER_COMPILE_FEDERATION_START_H
+#ifndef DRIVER_FEDERATE_FEDERATION_START_H
+#define DRIVER_FEDERATE_FEDERATION_START_H
 
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"

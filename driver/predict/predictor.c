@@ -1,4 +1,4 @@
-#include "driver/compile/predictor.h"
+#include "driver/predict/predictor.h"
 
 #include <math.h>
 #include <string.h>

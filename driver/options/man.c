@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/documentation/documentation.h"
+#include "driver/options/documentation.h"
 
 enum { COMPILE = 1 << COMMAND_COMPILE };
 

@@ -1,9 +1,9 @@
 /* What skycc predict prints of a model's outputs, row by row, as CSV: a form per head. */
-#ifndef DRIVER_COMMANDS_PREDICTIONS_H
-#define DRIVER_COMMANDS_PREDICTIONS_H
+#ifndef DRIVER_PREDICT_PREDICTIONS_H
+#define DRIVER_PREDICT_PREDICTIONS_H
 
 #include "base/buffer.h"
-#include "driver/compile/predictor.h"
+#include "driver/predict/predictor.h"
 #include "frontend/huggingface/head.h"
 
 typedef struct Predictions {

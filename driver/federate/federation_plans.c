@@ -1,10 +1,10 @@
-#include "driver/compile/federation_plans.h"
+#include "driver/federate/federation_plans.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/compile/federation_steps.h"
+#include "driver/federate/federation_steps.h"
 #include "driver/compile/local_program.h"
 #include "federation/aggregate/sum_messages.h"
 #include "federation/planning/probed_links.h"

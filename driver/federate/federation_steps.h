@@ -1,6 +1,6 @@
 /* What of a federation follows from the sites' devices: rows of a step, and local_steps: auto, decided by how the sites' steps are planned and the links that federation.yaml gives. */
-#ifndef DRIVER_COMPILE_FEDERATION_STEPS_H
-#define DRIVER_COMPILE_FEDERATION_STEPS_H
+#ifndef DRIVER_FEDERATE_FEDERATION_STEPS_H
+#define DRIVER_FEDERATE_FEDERATION_STEPS_H
 
 #include "federation/federation.h"
 #include "federation/planning/meeting_time.h"

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/documentation/documentation.h"
+#include "driver/options/documentation.h"
 
 /* Calls `print` for every option with a name, of all that take options. */
 static void each_option(const Documented all[static DOCUMENTED_COUNT],

@@ -1,7 +1,7 @@
 /* What a model's weights are once low-rank branches are part of them: W + alpha/rank (B A)^T. A FindTrained
  * (frontend/onnx/export.h) over another one, for whatever writes weights. */
-#ifndef DRIVER_COMPILE_MERGED_WEIGHTS_H
-#define DRIVER_COMPILE_MERGED_WEIGHTS_H
+#ifndef DRIVER_EXPORT_MERGED_WEIGHTS_H
+#define DRIVER_EXPORT_MERGED_WEIGHTS_H
 
 #include "driver/compile/low_rank_targets.h"
 #include "frontend/onnx/export.h"

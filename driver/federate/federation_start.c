@@ -1,4 +1,4 @@
-#include "driver/compile/federation_start.h"
+#include "driver/federate/federation_start.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What a model is to judge, as rows of token ids: a text or a pair of them, the rows of a table, or a data set that
  * skycc tokenize wrote. */
-#ifndef DRIVER_COMPILE_TEXT_ROWS_H
-#define DRIVER_COMPILE_TEXT_ROWS_H
+#ifndef DRIVER_PREDICT_TEXT_ROWS_H
+#define DRIVER_PREDICT_TEXT_ROWS_H
 
 #include "base/safetensors.h"
 #include "frontend/text/tokenizer.h"

@@ -1,4 +1,4 @@
-#include "driver/compile/text_words.h"
+#include "driver/predict/text_words.h"
 
 #include <stdlib.h>
 #include <string.h>

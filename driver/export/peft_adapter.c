@@ -1,4 +1,4 @@
-#include "driver/compile/peft_adapter.h"
+#include "driver/export/peft_adapter.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What follows from the tables of commands and options: parts of the manual page and of the completions of shells. */
-#ifndef DRIVER_DOCUMENTATION_DOCUMENTATION_H
-#define DRIVER_DOCUMENTATION_DOCUMENTATION_H
+#ifndef DRIVER_OPTIONS_DOCUMENTATION_H
+#define DRIVER_OPTIONS_DOCUMENTATION_H
 
 #include "driver/options/options.h"
 

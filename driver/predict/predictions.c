@@ -1,4 +1,4 @@
-#include "driver/commands/predictions.h"
+#include "driver/predict/predictions.h"
 
 #include <math.h>
 #include <string.h>

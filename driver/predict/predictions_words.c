@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/commands/predictions.h"
-#include "driver/compile/text_words.h"
+#include "driver/predict/predictions.h"
+#include "driver/predict/text_words.h"
 
 enum { MOST_ANSWER_TOKENS = 30, MOST_GUESSES = 5 };
 

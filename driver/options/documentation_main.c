@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver/documentation/documentation.h"
+#include "driver/options/documentation.h"
 #include "runtime/train/training_options.h"
 
 static const struct {

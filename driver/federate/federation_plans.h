@@ -1,6 +1,6 @@
 /* A federation's ways to train, each planned: what `skycc plan --federation` compares. */
-#ifndef DRIVER_COMPILE_FEDERATION_PLANS_H
-#define DRIVER_COMPILE_FEDERATION_PLANS_H
+#ifndef DRIVER_FEDERATE_FEDERATION_PLANS_H
+#define DRIVER_FEDERATE_FEDERATION_PLANS_H
 
 #include "driver/compile/plan_model.h"
 #include "federation/planning/proposal.h"

@@ -1,10 +1,10 @@
 /* What was trained: the parameters in a checkpoint, or in a file such as skycc run writes. A FindTrained
  * (frontend/onnx/export.h), for whatever writes or runs trained models. */
-#ifndef DRIVER_COMPILE_TRAINED_VALUES_H
-#define DRIVER_COMPILE_TRAINED_VALUES_H
+#ifndef DRIVER_EXPORT_TRAINED_VALUES_H
+#define DRIVER_EXPORT_TRAINED_VALUES_H
 
 #include "base/safetensors.h"
-#include "driver/compile/merged_weights.h"
+#include "driver/export/merged_weights.h"
 
 typedef struct TrainedValues {
     Arena arena;

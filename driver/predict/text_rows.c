@@ -1,4 +1,4 @@
-#include "driver/compile/text_rows.h"
+#include "driver/predict/text_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
