@@ -14,7 +14,7 @@
 
 #include "federation/federation.h"
 #include "federation/messages.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 #include "federation/update_pieces.h"
 
 typedef struct SiteState {

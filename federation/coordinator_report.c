@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "federation/coordinator.h"
-#include "federation/outer/privacy.h"
+#include "federation/privacy.h"
 
 /* Over the sites of the sum that tell it, weighted by rows where they tell them. NAN: none does. */
 static double mean_loss(const Coordinator *coordinator)

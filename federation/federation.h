@@ -31,7 +31,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/link_rate.h"
-#include "federation/outer/outer_optimizer.h"
+#include "federation/outer_optimizer.h"
 
 typedef struct FederationSite {
     const char *name;      /* unique; letters, digits, '.', '_' and '-' */
@@ -40,7 +40,7 @@ typedef struct FederationSite {
     int64_t rows_per_step; /* 0: as the model and its options have it; once compiled never */
 } FederationSite;
 
-/* Differential privacy of sites (outer/privacy.h); clip 0: none. */
+/* Differential privacy of sites (privacy.h); clip 0: none. */
 typedef struct FederationPrivacy {
     double clip, noise, delta;
 } FederationPrivacy;

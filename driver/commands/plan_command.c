@@ -91,12 +91,9 @@ static bool plan_federation(const Options *options, Diagnostics *diagnostics)
     Buffer buffer = {0};
     load.train = load.import.no_weights = true;
     load.seed = options->seed;
-    bool ok =
-        check_federation(options, diagnostics) &&
-        federation_plans_make(&plans, options->federation, &options->federation_wishes, options->model, &options->plan,
-                              &load, diagnostics) &&
-        (!options->simulation.sites ||
-         federation_plans_simulate(&plans, options->federation, &options->simulation, options->seed, diagnostics));
+    bool ok = check_federation(options, diagnostics) &&
+              federation_plans_make(&plans, options->federation, &options->federation_wishes, options->model,
+                                    &options->plan, &load, diagnostics);
     if (ok) {
         proposal_print(&plans.proposal, options->report ? options->report : "text", &buffer);
         ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
@@ -113,9 +110,9 @@ int plan_command(const Options *options, Diagnostics *diagnostics)
 {
     PlannedModel planned = {0};
     if (options->federation) return plan_federation(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
-    if (options->simulation.sites || options->federation_wishes.local_steps || options->federation_wishes.overlap)
+    if (options->federation_wishes.local_steps || options->federation_wishes.overlap)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "--simulate-sites, --local-steps and --overlap need --federation"),
+                                 "--local-steps and --overlap need --federation"),
                EXIT_USAGE;
     bool ok = check(options, diagnostics) && make_plan(options, &planned, diagnostics);
     planned_model_free(&planned);

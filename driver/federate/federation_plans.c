@@ -6,7 +6,6 @@
 
 #include "driver/federate/federation_steps.h"
 #include "driver/compile/local_program.h"
-#include "federation/aggregate/sum_messages.h"
 #include "federation/planning/probed_links.h"
 #include "profiler/costs/cluster_join.h"
 
@@ -369,47 +368,6 @@ bool federation_plans_make(FederationPlans *plans, const char *file, const Feder
         federation_meeting_rules(&plans->federation, proposal->elements, states_of(&plans->planned.model));
     if (!time_links(&making)) return false;
     compare(&making);
-    return true;
-}
-
-/* ---- Many such sites ---- */
-
-enum { LAYOUTS = 5 };
-
-bool federation_plans_simulate(FederationPlans *plans, const char *file, const SimulationWishes *wishes, uint64_t seed,
-                               Diagnostics *diagnostics)
-{
-    static const struct {
-        bool secure;
-        int branch;
-    } layouts[LAYOUTS] = {{false, 0}, {true, 0}, {true, SUM_MOST_SITES}, {true, 64}, {true, 16}};
-    Proposal *proposal = &plans->proposal;
-    const Candidate *apart = &proposal->candidates[0];
-    int count = apart->grouping.count;
-    if (!proposal->rules.coordinator_Bps)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file), "coordinator: {bandwidth: 1Gbit, ...}",
-                                 "--simulate-sites needs to know what the coordinator's line gets through");
-    if (apart->why_not || !apart->steps)
-        return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_FILE(file), NULL,
-                                 "--simulate-sites needs sites that are replicas and meet: %s",
-                                 apart->why_not ? apart->why_not : "there is one site alone");
-    Replica *replicas = arena_new_array(&proposal->arena, Replica, (size_t)count);
-    SimulatedRounds *results = arena_new_array(&proposal->arena, SimulatedRounds, LAYOUTS);
-    for (int r = 0; r < count; r++) replicas[r] = apart->groups[r]->replica;
-    proposal->simulated = results;
-    for (int l = 0; l < LAYOUTS; l++) {
-        if (layouts[l].branch >= wishes->sites) continue;
-        SimulationRequest request = {.sites = wishes->sites,
-                                     .rounds = wishes->rounds,
-                                     .seed = seed,
-                                     .dropout = wishes->dropout,
-                                     .spread = wishes->spread,
-                                     .timeout_s = plans->federation.round_timeout_s,
-                                     .branch = layouts[l].branch,
-                                     .steps = apart->steps,
-                                     .secure = layouts[l].secure};
-        simulate_rounds(&results[proposal->simulated_count++], &request, &proposal->rules, replicas, count);
-    }
     return true;
 }
 

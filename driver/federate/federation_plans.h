@@ -5,12 +5,6 @@
 #include "driver/compile/plan_model.h"
 #include "federation/planning/proposal.h"
 
-typedef struct SimulationWishes {
-    int sites; /* 0: nothing is simulated */
-    int rounds;
-    double dropout, spread;
-} SimulationWishes;
-
 typedef struct FederationPlans {
     Federation federation;
     Proposal proposal;
@@ -26,9 +20,6 @@ typedef struct FederationPlans {
  * is said where it stands; that nothing fits is no error here (proposal.proposed). Free it in any case. */
 bool federation_plans_make(FederationPlans *plans, const char *file, const FederationWishes *wishes, const char *model,
                            const PlanModelOptions *options, const ModelOptions *load, Diagnostics *diagnostics);
-/* Rounds of many such sites, each a replica, with one coordinator and with trees of them, with masks and without. */
-bool federation_plans_simulate(FederationPlans *plans, const char *file, const SimulationWishes *wishes, uint64_t seed,
-                               Diagnostics *diagnostics);
 void federation_plans_free(FederationPlans *plans);
 
 #endif

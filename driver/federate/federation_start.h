@@ -6,7 +6,7 @@
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
 #include "federation/federation.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 
 typedef struct FederationStart {
     GlobalModel model; /* of round 0, without momentum */

@@ -183,18 +183,6 @@ static const Option rows[] = {
          "sites may do: one pipeline over all, a replica at each, groups of sites that are replicas. *skycc probe "
          "--site* measures with it the links that sites have with the coordinator, which is the site _coordinator_ "
          "and takes one after the other."},
-    {"simulate-sites", 0, "N", PLAN, OPTION_INTEGER, 2, SIMULATE_MOST_SITES, FIELD(simulation.sites),
-     .help = "with --federation: also simulate rounds of so many sites like those given",
-     .detail = "With *--federation*: also simulate rounds of so many sites like those given, with one coordinator and "
-               "with trees of them. What is random depends on *--seed*."},
-    {"simulate-rounds", 0, "N", PLAN, OPTION_INTEGER, 1, SIMULATE_MOST_ROUNDS, FIELD(simulation.rounds),
-     .initial = "20", .help = "simulated rounds (default 20)"},
-    {"simulate-dropout", 0, "P", PLAN, OPTION_NUMBER, 0, 0.3, FIELD(simulation.dropout), .initial = "0.02",
-     .help = "how likely a site vanishes from a simulated round (default 0.02)"},
-    {"simulate-spread", 0, "S", PLAN, OPTION_NUMBER, 0, 2, FIELD(simulation.spread), .initial = "0.2",
-     .help =
-         "how unequal simulated sites of one kind are: the standard deviation of the logarithm of their speeds, and "
-         "again in every round (default 0.2)"},
     {"from", 0, "DIR", FEDERATE, OPTION_DIRECTORY, FIELD(follows),
      .help = "go on with the model of this coordinator's directory, with sites that have joined or left",
      .detail =
@@ -388,8 +376,7 @@ static const Option rows[] = {
          "gains of normalisations), which are 1; *none* takes the model's (default)."},
     {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY,
      FIELD(seed), .initial = "0",
-     .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out, "
-             "sites that are simulated"},
+     .help = "seed of what is drawn at random: initial weights, dropout, masks, rows held out"},
     {"clip", 0, "X", COMPILE | PLAN | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(plan.clip), .initial = "1",
      .help = "what DIR/train clips the norm of the gradient at (default 1; 0: not at all)",
      .detail =

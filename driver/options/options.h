@@ -74,7 +74,6 @@ typedef struct Options {
     const char *federation, *listen, *csv;
     const char *follows; /* the coordinator's directory of a federation that is gone on with */
     FederationWishes federation_wishes;
-    SimulationWishes simulation;
     /* Of deploy, which has `folder` and `data` too. */
     bool check;
     const char *destination, *ssh;

@@ -5,7 +5,7 @@
 
 #include "federation/coded_update.h"
 #include "federation/member/own_model.h"
-#include "federation/outer/privacy.h"
+#include "federation/privacy.h"
 
 bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *diagnostics)
 {

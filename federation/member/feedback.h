@@ -5,7 +5,7 @@
 #define FEDERATION_MEMBER_FEEDBACK_H
 
 #include "federation/federation.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 
 typedef struct Feedback {
     Codec codec;

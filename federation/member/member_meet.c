@@ -7,7 +7,7 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/member/member.h"
 #include "federation/member/own_model.h"
-#include "federation/outer/privacy.h"
+#include "federation/privacy.h"
 
 /* With privacy one scale serves all updates, whatever is in them: it says nothing of any. */
 static int private_exponent(const FederationPrivacy *privacy, double deviation)

@@ -3,7 +3,7 @@
 #define FEDERATION_MEMBER_OWN_MODEL_H
 
 #include "federation/federation.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 
 /* Opens such a file of this federation, or of the one that it follows, whose model is the same: the site goes on with what
  * it has, under the new name. Errors as global_model_open_file has them; free the model in any case. */

@@ -4,7 +4,7 @@
 #define FEDERATION_MEMBER_SITE_CHECKPOINT_H
 
 #include "federation/federation.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 #include "runtime/storage/checkpoint_files.h"
 
 /* A parameter's other name in checkpoints. */

@@ -6,7 +6,7 @@
 #include "federation/federation.h"
 #include "federation/planning/groupings.h"
 #include "federation/planning/meeting_time.h"
-#include "federation/planning/simulate_rounds.h"
+#include "federation/planning/meeting_time.h"
 
 /* Between two sites of a group, in one direction. */
 typedef struct SiteTraffic {
@@ -58,8 +58,6 @@ typedef struct Proposal {
     int proposed;    /* -1: nothing fits */
     int keeping;     /* the best of those in which no row leaves its site; -1: none fits */
     const char *why; /* of what is proposed, or why nothing is */
-    const SimulatedRounds *simulated;
-    int simulated_count;
 } Proposal;
 
 /* Fills in what follows from grouping and groups; local_steps of the federation is a number, or FEDERATION_STEPS_AUTO: the

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "federation/aggregate/sum_messages.h"
 #include "federation/planning/proposal.h"
 
 enum { NAME_BYTES = 60 };
@@ -94,26 +93,6 @@ static void text_considered(const Proposal *proposal, Buffer *buffer)
                      "and, if the model is too large for a site: sites that need each other, by the fastest links\n");
 }
 
-static void text_simulated(const Proposal *proposal, Buffer *buffer)
-{
-    const SimulationRequest *request = &proposal->simulated[0].request;
-    buffer_print(
-        buffer,
-        "\n%d sites like these, simulated: %d rounds of %lld steps, %.3g%% vanish from a round, speeds spread by "
-        "%.3g, seed %llu\n%-22s %8s %9s %9s %6s %6s %9s %6s %9s %9s\n",
-        request->sites, request->rounds, (long long)request->steps, 100 * request->dropout, request->spread,
-        (unsigned long long)request->seed, "coordinators", "members", "round s", "worst s", "train%", "lost%", "cpu s",
-        "line%", "GB in", "GB held");
-    for (int i = 0; i < proposal->simulated_count; i++) {
-        const SimulatedRounds *rounds = &proposal->simulated[i];
-        buffer_print(buffer, "%6d %-15s %8d %9.4g %9.4g %6.3g %6.3g %9.4g %6.3g %9.4g %9.4g%s\n", rounds->coordinators,
-                     rounds->request.secure ? "secure" : "plain", rounds->most_members, rounds->round_s,
-                     rounds->worst_round_s, 100 * rounds->training, 100 * rounds->lost, rounds->coordinator_s,
-                     100 * rounds->line_share, rounds->bytes_in / 1e9, rounds->memory_bytes / 1e9,
-                     rounds->most_members > SUM_MOST_SITES ? "  (more members than a sum has room for)" : "");
-    }
-}
-
 static void proposal_text(const Proposal *proposal, Buffer *buffer)
 {
     Arena arena = {0};
@@ -144,7 +123,6 @@ static void proposal_text(const Proposal *proposal, Buffer *buffer)
     } else {
         buffer_print(buffer, "\nproposed: none, %s\n", proposal->why);
     }
-    if (proposal->simulated_count) text_simulated(proposal, buffer);
     arena_free(&arena);
 }
 
@@ -241,31 +219,6 @@ static void json_assumed(Buffer *buffer, const MeetingCosts *costs)
     buffer_print(buffer, "}");
 }
 
-static void json_rounds(Buffer *buffer, const SimulatedRounds *rounds)
-{
-    const SimulationRequest *request = &rounds->request;
-    buffer_print(buffer,
-                 "{\"sites\":%d,\"rounds\":%d,\"seed\":%llu,\"local_steps\":%lld,\"branch\":%d,\"secure\":%s,"
-                 "\"coordinators\":%d,\"levels\":%d,\"members\":%d,\"possible\":%s",
-                 request->sites, request->rounds, (unsigned long long)request->seed, (long long)request->steps,
-                 request->branch, truth(request->secure), rounds->coordinators, rounds->levels, rounds->most_members,
-                 truth(rounds->most_members <= SUM_MOST_SITES));
-    json_number(buffer, "dropout", request->dropout);
-    json_number(buffer, "spread", request->spread);
-    json_number(buffer, "timeout_s", request->timeout_s);
-    json_number(buffer, "round_s", rounds->round_s);
-    json_number(buffer, "worst_round_s", rounds->worst_round_s);
-    json_number(buffer, "training_share", rounds->training);
-    json_number(buffer, "lost_share", rounds->lost);
-    json_number(buffer, "restarts", rounds->restarts);
-    json_number(buffer, "coordinator_s", rounds->coordinator_s);
-    json_number(buffer, "line_share", rounds->line_share);
-    json_number(buffer, "bytes_in", rounds->bytes_in);
-    json_number(buffer, "bytes_out", rounds->bytes_out);
-    json_number(buffer, "memory_bytes", rounds->memory_bytes);
-    buffer_print(buffer, "}");
-}
-
 static void json_place(Buffer *buffer, const char *key, int place)
 {
     if (place >= 0)
@@ -295,12 +248,7 @@ static void proposal_json(const Proposal *proposal, Buffer *buffer)
     json_place(buffer, "proposed", proposal->proposed);
     json_place(buffer, "rows_stay", proposal->keeping);
     json_text(buffer, "why", proposal->why);
-    buffer_print(buffer, ",\n \"simulated\":[");
-    for (int i = 0; i < proposal->simulated_count; i++) {
-        buffer_print(buffer, "%s\n  ", i ? "," : "");
-        json_rounds(buffer, &proposal->simulated[i]);
-    }
-    buffer_print(buffer, "]}\n");
+    buffer_print(buffer, "}\n");
 }
 
 void proposal_print(const Proposal *proposal, const char *form, Buffer *buffer)

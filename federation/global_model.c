@@ -1,4 +1,4 @@
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 
 #include <inttypes.h>
 #include <math.h>

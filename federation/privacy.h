@@ -1,7 +1,7 @@
 /* Differential privacy of sites: every update is clipped, noise is added to the sum, and an accountant says what that is
  * worth so far. With few sites it is worth little: epsilon is large. */
-#ifndef FEDERATION_OUTER_PRIVACY_H
-#define FEDERATION_OUTER_PRIVACY_H
+#ifndef FEDERATION_PRIVACY_H
+#define FEDERATION_PRIVACY_H
 
 #include <stdbool.h>
 #include <stddef.h>

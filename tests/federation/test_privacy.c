@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "federation/outer/privacy.h"
+#include "federation/privacy.h"
 
 /* Epsilon as it was computed when the values were published: Mironov 2017, proposition 3. */
 static double former_epsilon(double rate, double sigma, int64_t rounds, double delta, double *order)

@@ -1,4 +1,4 @@
-#include "federation/outer/privacy.h"
+#include "federation/privacy.h"
 
 #include <math.h>
 #include <sodium.h>

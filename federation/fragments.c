@@ -1,4 +1,4 @@
-#include "federation/outer/fragments.h"
+#include "federation/fragments.h"
 
 size_t fragments_most(size_t tensors, size_t wanted)
 {

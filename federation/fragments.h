@@ -1,7 +1,7 @@
 /* Parameters in fragments that meet in turn: round r is the meeting of fragment r modulo their number, so that a round
  * sends a part of the model only (Streaming DiLoCo, arXiv 2501.18512). */
-#ifndef FEDERATION_OUTER_FRAGMENTS_H
-#define FEDERATION_OUTER_FRAGMENTS_H
+#ifndef FEDERATION_FRAGMENTS_H
+#define FEDERATION_FRAGMENTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "federation/outer/outer_optimizer.h"
+#include "federation/outer_optimizer.h"
 
 const char *const outer_names[OUTER_KIND_COUNT] = {"average", "sgd", "nesterov"};
 

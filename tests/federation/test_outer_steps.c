@@ -11,7 +11,7 @@
 #include <signal.h>
 
 #include "base/random.h"
-#include "federation/outer/global_model.h"
+#include "federation/global_model.h"
 #include "tests/common/scratch.h"
 
 enum { COUNT = 4 };

@@ -4,8 +4,8 @@
  * gives the mean of the sites' models. SGD subtracts it times a rate. Nesterov's momentum (as PyTorch has it) is what
  * DiLoCo uses with rate 0.7 and momentum 0.9: Douillard et al., "DiLoCo: distributed low-communication training of
  * language models", arXiv 2311.08105. */
-#ifndef FEDERATION_OUTER_OUTER_OPTIMIZER_H
-#define FEDERATION_OUTER_OUTER_OPTIMIZER_H
+#ifndef FEDERATION_OUTER_OPTIMIZER_H
+#define FEDERATION_OUTER_OPTIMIZER_H
 
 #include <stdbool.h>
 #include <stddef.h>

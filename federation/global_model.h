@@ -1,14 +1,14 @@
 /* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes next.
  * On disk it is one safetensors file that is replaced whole: NAME, and momentum/NAME, so that skycc export and predict
  * take it as it is. */
-#ifndef FEDERATION_OUTER_GLOBAL_MODEL_H
-#define FEDERATION_OUTER_GLOBAL_MODEL_H
+#ifndef FEDERATION_GLOBAL_MODEL_H
+#define FEDERATION_GLOBAL_MODEL_H
 
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "federation/outer/fragments.h"
-#include "federation/outer/outer_optimizer.h"
+#include "federation/fragments.h"
+#include "federation/outer_optimizer.h"
 
 typedef struct GlobalTensor {
     const char *name;
