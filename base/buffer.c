@@ -28,13 +28,19 @@ void buffer_append(Buffer *buffer, const void *bytes, size_t size)
 
 void buffer_print(Buffer *buffer, const char *format, ...)
 {
-    va_list arguments, again;
+    va_list arguments;
     va_start(arguments, format);
+    buffer_print_va(buffer, format, arguments);
+    va_end(arguments);
+}
+
+void buffer_print_va(Buffer *buffer, const char *format, va_list arguments)
+{
+    va_list again;
     va_copy(again, arguments);
     reserve(buffer, 64); /* most texts fit at once */
     size_t room = buffer->capacity - buffer->size;
     int length = vsnprintf(buffer->bytes + buffer->size, room, format, arguments);
-    va_end(arguments);
     if (length < 0) memory_exhausted();
     if ((size_t)length >= room) {
         reserve(buffer, (size_t)length);

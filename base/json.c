@@ -1,6 +1,5 @@
 #include "base/json.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,73 +267,4 @@ bool json_optional_number(JsonReader reader, const json_t *object, const char *p
 bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value)
 {
     return get_integer(reader, object, path, key, false, value);
-}
-
-void json_print_string(Buffer *buffer, const char *text)
-{
-    size_t plain = 0;
-    while (text[plain] >= ' ' && text[plain] < 0x7f && text[plain] != '"' && text[plain] != '\\') plain++;
-    if (!text[plain]) { /* most strings: nothing to escape */
-        buffer_print(buffer, "\"%s\"", text);
-        return;
-    }
-    json_t *string = json_string(text);
-    if (!string) { /* not UTF-8, which JSON cannot carry */
-        size_t length = strlen(text);
-        char *replaced = memory_allocate(length + 1);
-        for (size_t i = 0; i < length; i++) replaced[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-        string = json_string(replaced);
-        free(replaced);
-    }
-    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    if (!quoted) memory_exhausted();
-    buffer_append(buffer, quoted, strlen(quoted));
-    free(quoted);
-    json_decref(string);
-}
-
-void json_print_number(Buffer *buffer, double value)
-{
-    if (!isfinite(value)) bug("JSON has no number for %g", value);
-    if (value == 0 && signbit(value)) { /* "-0" would be read as the integer 0 */
-        buffer_print(buffer, "-0.0");
-        return;
-    }
-    if (value == floor(value) && fabs(value) < 0x1p53) { /* whole numbers look like whole numbers: 30, not 3e+01 */
-        buffer_print(buffer, "%.0f", value);
-        return;
-    }
-    char text[40];
-    /* %g drops zeros at the end, so 15 digits print 0.1 as 0.1, and most numbers need no more. Subnormal numbers have
-     * fewer digits than 15 to begin with: the search starts at 1. */
-    for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    buffer_append(buffer, text, strlen(text));
-}
-
-static void print_member(Buffer *buffer, const char *key, const char *text)
-{
-    if (!text) return;
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_string(buffer, text);
-}
-
-void json_print_diagnostics(Buffer *buffer, const Diagnostics *diagnostics, bool errors)
-{
-    const char *separator = "[";
-    for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
-        if (d->is_error != errors) continue;
-        buffer_print(buffer, "%s{\"severity\":\"%s\"", separator, d->is_error ? "error" : "warning");
-        print_member(buffer, "file", d->place.file);
-        if (d->place.line) buffer_print(buffer, ",\"line\":%d", d->place.line);
-        if (d->place.column) buffer_print(buffer, ",\"column\":%d", d->place.column);
-        print_member(buffer, "object", d->place.object);
-        print_member(buffer, "message", d->message);
-        print_member(buffer, "hint", d->hint);
-        buffer_print(buffer, "}");
-        separator = ",";
-    }
-    buffer_print(buffer, "%s]", *separator == '[' ? "[" : "");
 }

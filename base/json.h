@@ -1,12 +1,11 @@
-/* JSON through jansson: reading with diagnostics that name the file and the path of the member, and a deterministic
- * writer. Numbers are printed with the fewest digits that read back to the same double. */
+/* Reads JSON through jansson, with diagnostics that name the file and the path of the member. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
 #include <jansson.h>
 
-#include "base/buffer.h"
 #include "base/file.h"
+#include "base/json_writer.h"
 
 /* Parses a file ("-": standard input) of at most 1 GiB; duplicate keys are errors. NULL after reporting. Free with
  * json_decref. */
@@ -54,13 +53,5 @@ bool json_optional_string(JsonReader reader, const json_t *object, const char *p
                           const char **value);
 bool json_optional_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
 bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
-
-/* Writer fragments. */
-void json_print_string(Buffer *buffer, const char *text); /* quoted and escaped */
-void json_print_number(Buffer *buffer, double value);     /* finite; shortest form that reads back exactly */
-
-/* An array of {"severity", "file", "line", "column", "object", "message", "hint"}, absent members left out; only
- * errors, or only warnings. */
-void json_print_diagnostics(Buffer *buffer, const Diagnostics *diagnostics, bool errors);
 
 #endif

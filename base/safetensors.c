@@ -200,10 +200,8 @@ SafeTensorsWriter *safetensors_writer(void) { return memory_allocate(sizeof(Safe
 
 void safetensors_writer_metadata(SafeTensorsWriter *writer, const char *key, const char *value)
 {
-    if (writer->metadata.size) buffer_append(&writer->metadata, ",", 1);
-    json_print_string(&writer->metadata, key);
-    buffer_append(&writer->metadata, ":", 1);
-    json_print_string(&writer->metadata, value);
+    JsonWriter json = {.buffer = &writer->metadata, .follows = writer->metadata.size > 0};
+    json_add_string(&json, key, value);
 }
 
 void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType dtype, const Shape *shape,
@@ -219,26 +217,29 @@ void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType d
     array_push(writer->tensors, writer->count, writer->capacity, tensor);
 }
 
-static void print_entry(Buffer *header, const SafeTensor *tensor, size_t begin)
+static void add_entry(JsonWriter *header, const SafeTensor *tensor, size_t begin)
 {
-    json_print_string(header, tensor->name);
-    buffer_print(header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_safetensors_name(tensor->dtype));
-    for (int i = 0; i < tensor->shape.rank; i++)
-        buffer_print(header, i ? ",%lld" : "%lld", (long long)tensor->shape.dim[i]);
-    buffer_print(header, "],\"data_offsets\":[%zu,%zu]}", begin, begin + tensor->bytes);
+    json_open(header, tensor->name, '{');
+    json_add_string(header, "dtype", dtype_safetensors_name(tensor->dtype));
+    json_open(header, "shape", '[');
+    for (int i = 0; i < tensor->shape.rank; i++) json_add_integer(header, NULL, tensor->shape.dim[i]);
+    json_close(header, ']');
+    json_add_raw(header, "data_offsets", "[%zu,%zu]", begin, begin + tensor->bytes);
+    json_close(header, '}');
 }
 
 static void print_header(Buffer *header, const SafeTensorsWriter *writer, const SafeTensor *const *order)
 {
-    buffer_append(header, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
-    if (writer->metadata.size) buffer_print(header, "\"__metadata__\":{%s}", buffer_text(&writer->metadata));
+    JsonWriter json = {.buffer = header};
     size_t begin = 0;
+    buffer_append(header, "\0\0\0\0\0\0\0", LENGTH_BYTES);
+    json_open(&json, NULL, '{');
+    if (writer->metadata.size) json_add_raw(&json, "__metadata__", "{%s}", buffer_text(&writer->metadata));
     for (size_t i = 0; i < writer->count; i++) {
-        if (i || writer->metadata.size) buffer_append(header, ",", 1);
-        print_entry(header, order[i], begin);
+        add_entry(&json, order[i], begin);
         begin += order[i]->bytes;
     }
-    buffer_append(header, "}", 1);
+    json_close(&json, '}');
     while (header->size % DATA_ALIGNMENT) buffer_append(header, " ", 1);
     uint64_t length = header->size - LENGTH_BYTES;
     for (int i = 0; i < LENGTH_BYTES; i++) header->bytes[i] = (char)(length >> 8 * i);

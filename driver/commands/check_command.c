@@ -179,10 +179,9 @@ static void print_json(const Options *options, const TrainingModel *model, const
         buffer_print(&json, ",\"parameter_tensors\":%lld,\"parameter_elements\":%lld", (long long)census->parameters,
                      (long long)census->elements);
     }
-    buffer_print(&json, ",\"errors\":");
-    json_print_diagnostics(&json, diagnostics, true);
-    buffer_print(&json, ",\"warnings\":");
-    json_print_diagnostics(&json, diagnostics, false);
+    JsonWriter writer = {.buffer = &json, .follows = true};
+    json_add_diagnostics(&writer, "errors", diagnostics, true);
+    json_add_diagnostics(&writer, "warnings", diagnostics, false);
     buffer_print(&json, "}\n");
     fputs(json.bytes, stdout);
     buffer_free(&json);

@@ -353,58 +353,6 @@ void config_free(HuggingFaceConfig *config)
 
 /* ---- Writing ---- */
 
-static void print_value(Buffer *buffer, const json_t *value, int depth);
-
-static void print_line(Buffer *buffer, int depth) { buffer_print(buffer, "\n%*s", 2 * depth, ""); }
-
-static void print_members(Buffer *buffer, const json_t *object, int depth)
-{
-    const char *key, *separator = "{";
-    json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
-        buffer_print(buffer, "%s", separator);
-        print_line(buffer, depth + 1);
-        json_print_string(buffer, key);
-        buffer_print(buffer, ": ");
-        print_value(buffer, value, depth + 1);
-        separator = ",";
-    }
-    print_line(buffer, depth);
-    buffer_print(buffer, "}");
-}
-
-static void print_items(Buffer *buffer, const json_t *array, int depth)
-{
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        buffer_print(buffer, i ? "," : "[");
-        print_line(buffer, depth + 1);
-        print_value(buffer, json_array_get(array, i), depth + 1);
-    }
-    print_line(buffer, depth);
-    buffer_print(buffer, "]");
-}
-
-/* In the order of the members, as the library lays it out; jansson's own writer prints 1e-12 with seventeen digits. */
-static void print_value(Buffer *buffer, const json_t *value, int depth)
-{
-    if (json_is_object(value))
-        json_object_size(value) ? print_members(buffer, value, depth) : buffer_print(buffer, "{}");
-    else if (json_is_array(value))
-        json_array_size(value) ? print_items(buffer, value, depth) : buffer_print(buffer, "[]");
-    else if (json_is_string(value))
-        json_print_string(buffer, json_string_value(value));
-    else if (json_is_integer(value))
-        buffer_print(buffer, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value) && fabs(json_real_value(value)) < 1e15 &&
-             json_real_value(value) == floor(json_real_value(value)))
-        buffer_print(buffer, "%.1f", json_real_value(value)); /* the library tells 1.0 from 1 */
-    else if (json_is_real(value))
-        json_print_number(buffer, json_real_value(value));
-    else
-        buffer_print(buffer, json_is_true(value) ? "true" : json_is_false(value) ? "false" : "null");
-}
-
 /* Names that say nothing, as the library gives them, where the number of labels is not that of the names. */
 static void set_labels(json_t *root, int64_t labels)
 {
@@ -424,7 +372,8 @@ static void set_labels(json_t *root, int64_t labels)
 
 void config_print_json(const json_t *root, Buffer *buffer)
 {
-    print_value(buffer, root, 0);
+    JsonWriter json = {.buffer = buffer, .indent = 2};
+    json_add_tree(&json, NULL, root);
     buffer_print(buffer, "\n");
 }
 

@@ -207,16 +207,110 @@ static void numbers_print_shortest_and_read_back(void **state)
     }
 }
 
+static void expect_quoted(const char *text, const char *quoted)
+{
+    Buffer buffer = {0};
+    json_print_string(&buffer, text);
+    assert_string_equal(buffer_text(&buffer), quoted);
+    buffer_free(&buffer);
+}
+
 static void strings_are_escaped(void **state)
 {
     (void)state;
+    expect_quoted("", "\"\"");
+    expect_quoted("plain", "\"plain\"");
+    expect_quoted("a\"\\\n\x01\xc3\xa9/", "\"a\\\"\\\\\\n\\u0001\xc3\xa9/\"");
+    expect_quoted("\b\f\r\t\x1b\x7f", "\"\\b\\f\\r\\t\\u001B\\u007F\"");
+    expect_quoted("bad \xff end", "\"bad \\uFFFD end\"");
+    expect_quoted("cut \xe2\x82", "\"cut \\uFFFD\\uFFFD\"");
+    expect_quoted("\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8", "\"\\u009B\\u202E\\u2066\\u2028\"");
+    expect_quoted("\xf0\x9f\x98\x80\xe2\x82\xac", "\"\xf0\x9f\x98\x80\xe2\x82\xac\"");
+}
+
+/* Compares what was written, and that jansson reads it, and frees it. */
+static void expect_text(Buffer *buffer, const char *expected)
+{
+    assert_string_equal(buffer_text(buffer), expected);
+    json_error_t error;
+    json_t *read = json_loads(buffer_text(buffer), JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!read) fail_msg("%s", error.text);
+    json_decref(read);
+    buffer_free(buffer);
+}
+
+static void write_example(JsonWriter *json)
+{
+    static const char *const names[] = {"a", NULL};
+    static const double numbers[] = {0.5, 30};
+    json_open(json, NULL, '{');
+    json_add_string(json, "format", "x\"y");
+    json_break(json, "\n ");
+    json_open(json, "items", '[');
+    json_break(json, "\n  ");
+    json_add_integer(json, NULL, INT64_MIN);
+    json_break(json, "\n  ");
+    json_add_integer(json, NULL, INT64_MAX);
+    json_open(json, NULL, '[');
+    json_close(json, ']');
+    json_break(json, "\n ");
+    json_close(json, ']');
+    json_add_strings(json, "names", names, 2);
+    json_add_numbers(json, "numbers", numbers, 2);
+    json_open(json, "o", '{');
+    json_add_bool(json, "yes", true);
+    json_add_bool(json, "no", false);
+    json_add_null(json, "none");
+    json_close(json, '}');
+    json_add_raw(json, "ts", "%.3f", 1.5);
+    json_close(json, '}');
+}
+
+static void documents_are_laid_out(void **state)
+{
+    (void)state;
     Buffer buffer = {0};
-    json_print_string(&buffer, "a\"\\\n\x01\xc3\xa9/");
-    assert_string_equal(buffer_text(&buffer), "\"a\\\"\\\\\\n\\u0001\xc3\xa9/\"");
-    buffer_free(&buffer);
-    json_print_string(&buffer, "bad \xff");
-    assert_string_equal(buffer_text(&buffer), "\"bad ?\"");
-    buffer_free(&buffer);
+    write_example(&(JsonWriter){.buffer = &buffer});
+    expect_text(&buffer, "{\"format\":\"x\\\"y\",\n \"items\":[\n  -9223372036854775808,\n  9223372036854775807,[]\n ],"
+                         "\"names\":[\"a\",null],\"numbers\":[0.5,30],\"o\":{\"yes\":true,\"no\":false,\"none\":null},"
+                         "\"ts\":1.500}");
+    write_example(&(JsonWriter){.buffer = &buffer, .spaced = true});
+    expect_text(&buffer,
+                "{\"format\": \"x\\\"y\",\n \"items\": [\n  -9223372036854775808,\n  9223372036854775807, []\n ]"
+                ", \"names\": [\"a\", null], \"numbers\": [0.5, 30], \"o\": {\"yes\": true, \"no\": false, "
+                "\"none\": null}, \"ts\": 1.500}");
+}
+
+static void trees_are_indented(void **state)
+{
+    (void)state;
+    static const char text[] = "{\n  \"z\": [\n    1,\n    1.0,\n    1e-12\n  ],\n  \"a\": {},\n  \"e\": [],\n"
+                               "  \"t\": [\n    true,\n    false,\n    null\n  ],\n  \"s\": \"x\\u202Ey\"\n}";
+    json_t *tree = json_loads(text, 0, NULL);
+    Buffer buffer = {0};
+    JsonWriter json = {.buffer = &buffer, .indent = 2};
+    json_add_tree(&json, NULL, tree);
+    expect_text(&buffer, text);
+    json_decref(tree);
+}
+
+static void diagnostics_are_members(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    Place place = {.file = "m.onnx", .line = 3, .column = 7, .object = "node 'x'"};
+    diagnostics_warning(&diagnostics, PLACE_NONE, NULL, "odd");
+    diagnostics_error(&diagnostics, EXIT_BAD_INPUT, place, "mend it", "wrong");
+    Buffer buffer = {0};
+    JsonWriter json = {.buffer = &buffer};
+    json_open(&json, NULL, '{');
+    json_add_diagnostics(&json, "errors", &diagnostics, true);
+    json_add_diagnostics(&json, "warnings", &diagnostics, false);
+    json_close(&json, '}');
+    expect_text(&buffer, "{\"errors\":[{\"severity\":\"error\",\"file\":\"m.onnx\",\"line\":3,\"column\":7,"
+                         "\"object\":\"node 'x'\",\"message\":\"wrong\",\"hint\":\"mend it\"}],"
+                         "\"warnings\":[{\"severity\":\"warning\",\"message\":\"odd\"}]}");
+    diagnostics_free(&diagnostics);
 }
 
 int main(void)
@@ -228,6 +322,9 @@ int main(void)
         cmocka_unit_test(tokens_are_scanned),
         cmocka_unit_test(numbers_print_shortest_and_read_back),
         cmocka_unit_test(strings_are_escaped),
+        cmocka_unit_test(documents_are_laid_out),
+        cmocka_unit_test(trees_are_indented),
+        cmocka_unit_test(diagnostics_are_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

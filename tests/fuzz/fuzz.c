@@ -65,8 +65,9 @@ void fuzz_end(bool ok, Diagnostics *diagnostics)
 {
     if (ok != (diagnostics->errors == 0)) bug("%s, but %d errors", ok ? "success" : "failure", diagnostics->errors);
     Buffer text = {0};
-    json_print_diagnostics(&text, diagnostics, true);
-    json_print_diagnostics(&text, diagnostics, false);
+    JsonWriter json = {.buffer = &text};
+    json_add_diagnostics(&json, NULL, diagnostics, true);
+    json_add_diagnostics(&json, NULL, diagnostics, false);
     buffer_free(&text);
     diagnostics_free(diagnostics);
     double seconds = thread_seconds() - started;
