@@ -47,7 +47,7 @@ static int keeper_recomputes(const Problem *p, const Allocation *a)
 bool allocation_recomputes(const Problem *p, const Allocation *a, int stage)
 {
     int last = a->stage_count - 1, type = p->type_of[a->device[stage]];
-    if (p->recompute == RECOMPUTE_AUTO && p->has_limits && is_keeper(a) && (stage == 0 || stage == last))
+    if (problem_is_relaxed(p) && p->has_limits && is_keeper(a) && (stage == 0 || stage == last))
         return keeper_recomputes(p, a) >> (stage > 0) & 1;
     return problem_stage_recomputes(p, type, allocation_start(a, stage), a->end[stage], a->stage_count - stage);
 }
@@ -77,7 +77,7 @@ static AllocationValue evaluate(const Problem *problem, const Allocation *alloca
         int to_end = allocation->stage_count - k;
         int64_t work = problem_work(problem, type, start, end), update = problem_update(problem, type, start, end);
         bool again = allocation_recomputes(problem, allocation, k);
-        if (settled && again && problem->recompute == RECOMPUTE_AUTO) {
+        if (settled && again && problem_is_relaxed(problem)) {
             work += problem_forward(problem, type, start, end);
             if (k == 0 || k + 1 == allocation->stage_count) ends_again += problem_forward(problem, type, start, end);
         }

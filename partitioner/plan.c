@@ -2,71 +2,31 @@
 
 #include <string.h>
 
-const char *plan_op_name(PlanOp op)
+const char *const plan_op_words[SKY_OP_COUNT] = {
+    [SKY_RECEIVE_FORWARD] = "recv-forward",    [SKY_FORWARD] = "forward",   [SKY_SEND_FORWARD] = "send-forward",
+    [SKY_RECEIVE_BACKWARD] = "recv-backward",  [SKY_BACKWARD] = "backward", [SKY_SEND_BACKWARD] = "send-backward",
+    [SKY_WEIGHT_GRADIENT] = "weight-gradient", [SKY_REDUCE] = "reduce",     [SKY_UPDATE] = "update",
+};
+const char *const plan_allocator_words[PLAN_ALLOCATOR_COUNT] = {"even", "sky", "heuristic", "optimal"};
+const char *const plan_objective_words[PLAN_OBJECTIVE_COUNT] = {"step", "period"};
+const char *const plan_schedule_words[PLAN_SCHEDULE_COUNT + 1] = {"gpipe", "1f1b", "zb", "searched", "auto"};
+const char *const plan_recompute_words[PLAN_RECOMPUTE_COUNT] = {"auto", "never", "always"};
+
+const char *plan_op_name(SkyInstructionOp op) { return plan_op_words[op]; }
+const char *plan_allocator_name(PlanAllocator allocator) { return plan_allocator_words[allocator]; }
+const char *plan_objective_name(PlanObjective objective) { return plan_objective_words[objective]; }
+const char *plan_schedule_name(PlanSchedule schedule) { return plan_schedule_words[schedule]; }
+const char *plan_recompute_name(PlanRecompute recompute) { return plan_recompute_words[recompute]; }
+
+ScheduleTraits plan_schedule_traits(PlanSchedule schedule)
 {
-    static const char *const names[PLAN_OP_COUNT] = {
-        [PLAN_RECEIVE_FORWARD] = "recv-forward",
-        [PLAN_FORWARD] = "forward",
-        [PLAN_SEND_FORWARD] = "send-forward",
-        [PLAN_RECEIVE_BACKWARD] = "recv-backward",
-        [PLAN_BACKWARD] = "backward",
-        [PLAN_SEND_BACKWARD] = "send-backward",
-        [PLAN_WEIGHT_GRADIENT] = "weight-gradient",
-        [PLAN_REDUCE] = "reduce",
-        [PLAN_UPDATE] = "update",
+    static const ScheduleTraits traits[PLAN_SCHEDULE_COUNT + 1] = {
+        [PLAN_GPIPE] = {.holds_all = true},
+        [PLAN_ZB] = {.is_searched = true, .splits_backward = true},
+        [PLAN_SEARCHED] = {.is_searched = true},
+        [PLAN_AUTO] = {.is_searched = true, .splits_backward = true},
     };
-    return names[op];
-}
-
-const char *plan_allocator_name(PlanAllocator allocator)
-{
-    static const char *const names[PLAN_ALLOCATOR_COUNT] = {"even", "sky", "heuristic", "optimal"};
-    return names[allocator];
-}
-
-const char *plan_schedule_name(PlanSchedule schedule)
-{
-    static const char *const names[PLAN_SCHEDULE_COUNT] = {"gpipe", "1f1b", "zb", "auto"};
-    return names[schedule];
-}
-
-const char *plan_recompute_name(PlanRecompute recompute)
-{
-    static const char *const names[PLAN_RECOMPUTE_COUNT] = {"auto", "never", "always"};
-    return names[recompute];
-}
-
-const char *plan_objective_name(PlanObjective objective)
-{
-    return objective == PLAN_OBJECTIVE_STEP ? "step" : "period";
-}
-
-bool plan_allocator_from_name(const char *name, PlanAllocator *allocator)
-{
-    for (int i = 0; i < PLAN_ALLOCATOR_COUNT; i++)
-        if (strcmp(name, plan_allocator_name((PlanAllocator)i)) == 0) return *allocator = (PlanAllocator)i, true;
-    return false;
-}
-
-bool plan_objective_from_name(const char *name, PlanObjective *objective)
-{
-    for (int i = 0; i < 2; i++)
-        if (strcmp(name, plan_objective_name((PlanObjective)i)) == 0) return *objective = (PlanObjective)i, true;
-    return false;
-}
-
-bool plan_recompute_from_name(const char *name, PlanRecompute *recompute)
-{
-    for (int i = 0; i < PLAN_RECOMPUTE_COUNT; i++)
-        if (strcmp(name, plan_recompute_name((PlanRecompute)i)) == 0) return *recompute = (PlanRecompute)i, true;
-    return false;
-}
-
-bool plan_schedule_from_name(const char *name, PlanSchedule *schedule)
-{
-    for (int i = 0; i < PLAN_SCHEDULE_COUNT; i++)
-        if (strcmp(name, plan_schedule_name((PlanSchedule)i)) == 0) return *schedule = (PlanSchedule)i, true;
-    return false;
+    return traits[schedule];
 }
 
 int64_t plan_value_ns(const Plan *plan)
@@ -102,9 +62,6 @@ int64_t plan_rank_process(const Plan *plan, int rank)
 {
     return plan_rank_memory(plan, rank) + plan->ranks[rank].process_bytes;
 }
-
-/* "identity" is what plans call none. */
-Codec plan_link_codec(const PlanLink *link, int direction) { return link->codecs[direction]; }
 
 int plan_link_busy(const PlanLink *link) { return link->transfer_ns[1] > link->transfer_ns[0]; }
 

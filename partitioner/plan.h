@@ -35,11 +35,26 @@
 #include "base/dtype.h"
 #include "profiler/costs/costs.h"
 #include "runtime/program/norm_round.h"
+#include "runtime/program/program.h"
 
-typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD } PlanObjective;
+typedef enum PlanObjective { PLAN_OBJECTIVE_STEP, PLAN_OBJECTIVE_PERIOD, PLAN_OBJECTIVE_COUNT } PlanObjective;
 typedef enum PlanAllocator { PLAN_EVEN, PLAN_SKY, PLAN_HEURISTIC, PLAN_OPTIMAL, PLAN_ALLOCATOR_COUNT } PlanAllocator;
-/* AUTO: whatever order order_search finds; ZB: the same with backward split. */
-typedef enum PlanSchedule { PLAN_GPIPE, PLAN_1F1B, PLAN_ZB, PLAN_AUTO, PLAN_SCHEDULE_COUNT } PlanSchedule;
+/* SEARCHED: the order that order_search finds; ZB: the same with backward split. */
+typedef enum PlanSchedule {
+    PLAN_GPIPE,
+    PLAN_1F1B,
+    PLAN_ZB,
+    PLAN_SEARCHED,
+    PLAN_SCHEDULE_COUNT,
+    PLAN_AUTO = PLAN_SCHEDULE_COUNT /* a request, no plan's schedule: the quickest of 1F1B, SEARCHED and ZB */
+} PlanSchedule;
+
+/* What holds of a schedule, or of all that a request allows. */
+typedef struct ScheduleTraits {
+    bool holds_all;   /* all micro-batches of a step are in flight; else as many as 1F1B needs, or more */
+    bool is_searched; /* its order is looked for by simulation, and more micro-batches may be in flight than needed */
+    bool splits_backward; /* stages may put WEIGHT_GRADIENT off */
+} ScheduleTraits;
 
 /* Which stages drop the stash of a micro-batch and run forward again before backward: those that do not fit otherwise
  * (and where that makes a better plan), none, or all. */
@@ -50,7 +65,7 @@ typedef enum PlanRecompute {
     PLAN_RECOMPUTE_COUNT
 } PlanRecompute;
 
-/* What a rank does, in order. Receives and sends name the stage that does them:
+/* One instruction of a rank (SKY_... of runtime/program/program.h). Receives and sends name the stage that does them:
  *   RECEIVE_FORWARD   stage s gets micro-batch m's activations from stage s-1
  *   FORWARD           stage s runs forward of m; what backward needs stays in stash slot `slot`
  *   SEND_FORWARD      stage s sends m's activations to stage s+1
@@ -65,21 +80,8 @@ typedef enum PlanRecompute {
  * Micro-batch and slot are -1 for REDUCE and UPDATE. Receives and sends between stages of one rank are left out: the
  * data is there already. Backwards of a stage run in micro-batch order 0 ... N-1 in every schedule, so that gradients
  * are summed in the same order and training gives the same bits. */
-typedef enum PlanOp {
-    PLAN_RECEIVE_FORWARD,
-    PLAN_FORWARD,
-    PLAN_SEND_FORWARD,
-    PLAN_RECEIVE_BACKWARD,
-    PLAN_BACKWARD,
-    PLAN_SEND_BACKWARD,
-    PLAN_WEIGHT_GRADIENT,
-    PLAN_REDUCE,
-    PLAN_UPDATE,
-    PLAN_OP_COUNT
-} PlanOp;
-
 typedef struct PlanInstruction {
-    PlanOp op;
+    SkyInstructionOp op;
     int stage;
     int microbatch; /* 0 ... microbatches-1, or -1 */
     int slot;       /* 0 ... in_flight-1 of the stage, or -1 */
@@ -215,15 +217,17 @@ typedef struct Plan {
     unsigned codecs; /* that links may use (base/codec.h) */
 } Plan;
 
-const char *plan_op_name(PlanOp op);                      /* "recv-forward", "forward", "send-forward" ... */
-const char *plan_allocator_name(PlanAllocator allocator); /* "even", "sky", "heuristic", "optimal" */
-const char *plan_schedule_name(PlanSchedule schedule);    /* "gpipe", "1f1b", "zb", "auto" */
-const char *plan_recompute_name(PlanRecompute recompute); /* "auto", "never", "always" */
-const char *plan_objective_name(PlanObjective objective); /* "step", "period" */
-bool plan_allocator_from_name(const char *name, PlanAllocator *allocator);
-bool plan_recompute_from_name(const char *name, PlanRecompute *recompute);
-bool plan_objective_from_name(const char *name, PlanObjective *objective);
-bool plan_schedule_from_name(const char *name, PlanSchedule *schedule);
+/* What plan.json and options call these; PLAN_AUTO is called "auto". */
+extern const char *const plan_op_words[SKY_OP_COUNT], *const plan_allocator_words[PLAN_ALLOCATOR_COUNT],
+                                                          *const plan_objective_words[PLAN_OBJECTIVE_COUNT],
+                                                              *const plan_schedule_words[PLAN_SCHEDULE_COUNT + 1],
+                                                                  *const plan_recompute_words[PLAN_RECOMPUTE_COUNT];
+const char *plan_op_name(SkyInstructionOp op);
+const char *plan_allocator_name(PlanAllocator allocator);
+const char *plan_objective_name(PlanObjective objective);
+const char *plan_schedule_name(PlanSchedule schedule);
+const char *plan_recompute_name(PlanRecompute recompute);
+ScheduleTraits plan_schedule_traits(PlanSchedule schedule);
 int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the objective */
 
 /* The deterministic text of plan.json. */
@@ -241,8 +245,7 @@ void plan_free(Plan *plan);
 int64_t plan_rank_work(const Plan *plan, int rank);    /* ns: forward + backward of one micro-batch, all its stages */
 int64_t plan_rank_memory(const Plan *plan, int rank);  /* bytes, all its stages */
 int64_t plan_rank_process(const Plan *plan, int rank); /* bytes, all that its process takes */
-Codec plan_link_codec(const PlanLink *link, int direction);
-int plan_link_busy(const PlanLink *link); /* the direction that takes longer: index into transfer_ns */
+int plan_link_busy(const PlanLink *link);              /* the direction that takes longer: index into transfer_ns */
 /* How long the link occupies itself and its ends with a micro-batch, as the period counts it. */
 int64_t plan_link_period(const PlanLink *link);
 bool plan_link_is_coded(const PlanLink *link);              /* in any direction */

@@ -52,13 +52,21 @@ static bool get_name(const PlanReading *r, const json_t *object, const char *pat
     return true;
 }
 
-static int op_index(const char *text, size_t length)
+/* Which of the words that is; -1: none. */
+static int index_of(const char *const *words, int count, const char *text, size_t length)
 {
-    for (int i = 0; i < PLAN_OP_COUNT; i++) {
-        const char *name = plan_op_name((PlanOp)i);
-        if (strlen(name) == length && memcmp(text, name, length) == 0) return i;
-    }
-    return -1;
+    int i = count - 1;
+    while (i >= 0 && (strlen(words[i]) != length || memcmp(text, words[i], length) != 0)) i--;
+    return i;
+}
+
+static bool get_word(const PlanReading *r, const json_t *object, const char *key, const char *const *words, int count,
+                     int *index)
+{
+    const char *word;
+    if (!json_get_string(r->json, object, "", key, &word)) return false;
+    *index = index_of(words, count, word, strlen(word));
+    return *index >= 0 || json_refuse(r->json, key, "is not known");
 }
 
 /* Recompute and weight_gradient_s, a part of backward_s: absent where backward is plain. */
@@ -224,15 +232,15 @@ static bool read_instruction(const PlanReading *r, JsonScan *scan, int rank, Pla
     int64_t number[3] = {0};
     bool ok = json_scan_mark(scan, '[') && json_scan_string(scan, &op, &length);
     for (int n = 0; n < 3; n++) ok = ok && json_scan_mark(scan, ',') && json_scan_integer(scan, &number[n]);
-    int index = ok && json_scan_mark(scan, ']') ? op_index(op, length) : -1;
+    int index = ok && json_scan_mark(scan, ']') ? index_of(plan_op_words, SKY_OP_COUNT, op, length) : -1;
     if (index < 0 || number[0] < 0 || number[0] >= r->plan->stage_count || r->plan->stages[number[0]].rank != rank)
         return false;
-    if (index == PLAN_REDUCE || index == PLAN_UPDATE)
+    if (index == SKY_REDUCE || index == SKY_UPDATE)
         ok = number[1] == -1 && number[2] == -1;
     else
         ok = number[1] >= 0 && number[1] < r->plan->microbatches && number[2] >= 0 &&
              number[2] < r->plan->stages[number[0]].in_flight;
-    *instruction = (PlanInstruction){(PlanOp)index, (int)number[0], (int)number[1], (int)number[2]};
+    *instruction = (PlanInstruction){(SkyInstructionOp)index, (int)number[0], (int)number[1], (int)number[2]};
     return ok;
 }
 
@@ -292,19 +300,17 @@ static bool read_choices(const PlanReading *r, const json_t *root)
     const char *codecs = "lossless";
     if (!json_optional_string(r->json, root, "", "codecs", &codecs)) return false;
     if (!codecs_parse(codecs, &plan->codecs)) return json_refuse(r->json, "codecs", "is not known");
-    const char *allocator, *objective, *schedule, *recompute = "never";
-    if (!json_get_string(r->json, root, "", "allocate", &allocator) ||
-        !json_get_string(r->json, root, "", "objective", &objective) ||
-        !json_get_string(r->json, root, "", "schedule_kind", &schedule))
+    int allocator, objective, schedule, recompute = PLAN_RECOMPUTE_NEVER;
+    if (!get_word(r, root, "allocate", plan_allocator_words, PLAN_ALLOCATOR_COUNT, &allocator) ||
+        !get_word(r, root, "objective", plan_objective_words, PLAN_OBJECTIVE_COUNT, &objective) ||
+        !get_word(r, root, "schedule_kind", plan_schedule_words, PLAN_SCHEDULE_COUNT + 1, &schedule) ||
+        (json_object_get(root, "recompute") &&
+         !get_word(r, root, "recompute", plan_recompute_words, PLAN_RECOMPUTE_COUNT, &recompute)))
         return false;
-    if (!plan_allocator_from_name(allocator, &plan->allocator)) return json_refuse(r->json, "allocate", "is not known");
-    if (!plan_objective_from_name(objective, &plan->objective))
-        return json_refuse(r->json, "objective", "is not known");
-    if (!plan_schedule_from_name(schedule, &plan->schedule))
-        return json_refuse(r->json, "schedule_kind", "is not known");
-    if (!json_optional_string(r->json, root, "", "recompute", &recompute)) return false;
-    if (!plan_recompute_from_name(recompute, &plan->recompute))
-        return json_refuse(r->json, "recompute", "is not known");
+    plan->allocator = (PlanAllocator)allocator;
+    plan->objective = (PlanObjective)objective;
+    plan->schedule = schedule == PLAN_AUTO ? PLAN_SEARCHED : (PlanSchedule)schedule; /* as older plans call it */
+    plan->recompute = (PlanRecompute)recompute;
     return true;
 }
 

@@ -24,7 +24,7 @@ static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *
     double times = p->microbatches * (costs->rows.microbatch_kinds ? row_samples_steps(&costs->rows) : 1.0);
     int64_t forward_ns = 0, work_ns = 0, update_ns = 0;
     bool own_times = d->forward_s || d->backward_s || d->update_s;
-    bool recomputes = p->recompute == RECOMPUTE_ALWAYS || (p->recompute == RECOMPUTE_SOME && p->recomputing[device]);
+    bool recomputes = p->recompute == PLAN_RECOMPUTE_ALWAYS || (p->recomputing && p->recomputing[device]);
     for (int l = 0; l < p->layer_count; l++) {
         if (own_times || !repeated[l]) {
             double forward = nanoseconds(costs_forward_s(costs, device, l));
@@ -137,7 +137,7 @@ static int64_t most_bytes(const Problem *p)
 {
     int n = p->layer_count;
     int64_t most = problem_stage_bytes(p, 0, n, p->microbatches), widest = 0, slots = 0;
-    if (p->recompute == RECOMPUTE_ALWAYS || p->recompute == RECOMPUTE_SOME) {
+    if (p->recompute == PLAN_RECOMPUTE_ALWAYS || p->recomputing) {
         int64_t again = problem_recompute_bytes(p, 0, n, p->microbatches);
         if (again > most) most = again;
         slots = p->microbatches;
@@ -179,7 +179,7 @@ static void fill_memory(Problem *p)
 {
     int n = p->layer_count;
     const LayerCost *layers = p->costs->layers;
-    bool uneven = false, stash = p->recompute == RECOMPUTE_ALWAYS || p->recompute == RECOMPUTE_SOME;
+    bool uneven = false, stash = p->recompute == PLAN_RECOMPUTE_ALWAYS || p->recomputing;
     p->fixed_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     p->stash_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
     p->kept_bytes = arena_new_array(&p->arena, int64_t, (size_t)n + 1);
@@ -209,7 +209,7 @@ static void fill_memory(Problem *p)
     int64_t most = most_bytes(p);
     for (int t = 0; t < p->type_count; t++) p->has_limits |= p->type_limit[t] < most;
     p->holes = uneven && p->has_limits;
-    if (p->schedule != PLAN_GPIPE && stash && p->has_limits)
+    if (!plan_schedule_traits(p->schedule).holds_all && stash && p->has_limits)
         p->level_limit = p->microbatches < p->device_count ? p->microbatches : p->device_count;
 }
 
@@ -232,23 +232,15 @@ static void close_for_sites(Problem *p)
     }
 }
 
-ProblemRecompute problem_recompute(PlanRecompute recompute)
-{
-    static const ProblemRecompute meaning[PLAN_RECOMPUTE_COUNT] = {[PLAN_RECOMPUTE_AUTO] = RECOMPUTE_AUTO,
-                                                                   [PLAN_RECOMPUTE_NEVER] = RECOMPUTE_NEVER,
-                                                                   [PLAN_RECOMPUTE_ALWAYS] = RECOMPUTE_ALWAYS};
-    return meaning[recompute];
-}
-
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics)
 {
-    return problem_create_recomputing(problem, costs, objective, schedule, microbatches, RECOMPUTE_NEVER, NULL,
+    return problem_create_recomputing(problem, costs, objective, schedule, microbatches, PLAN_RECOMPUTE_NEVER, NULL,
                                       diagnostics);
 }
 
 bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
-                                int microbatches, ProblemRecompute recompute, const bool *devices,
+                                int microbatches, PlanRecompute recompute, const bool *devices,
                                 Diagnostics *diagnostics)
 {
     memset(problem, 0, sizeof *problem);
@@ -280,7 +272,7 @@ void problem_free(Problem *problem)
 
 int problem_in_flight(const Problem *problem, int to_end)
 {
-    if (problem->schedule == PLAN_GPIPE) return problem->microbatches;
+    if (plan_schedule_traits(problem->schedule).holds_all) return problem->microbatches;
     int flights = to_end < problem->microbatches ? to_end : problem->microbatches, limit = problem->in_flight_limit;
     return limit > 0 && limit < flights ? limit : flights;
 }
@@ -333,9 +325,9 @@ int64_t problem_recompute_bytes(const Problem *problem, int start, int end, int 
 int64_t problem_least_bytes(const Problem *problem, int start, int end, int in_flight)
 {
     int64_t plain = problem_stage_bytes(problem, start, end, in_flight);
-    if (problem->recompute == RECOMPUTE_NEVER) return plain;
+    if (problem->recompute == PLAN_RECOMPUTE_NEVER) return plain;
     int64_t again = problem_recompute_bytes(problem, start, end, in_flight);
-    return problem->recompute == RECOMPUTE_ALWAYS || again < plain ? again : plain;
+    return problem->recompute == PLAN_RECOMPUTE_ALWAYS || again < plain ? again : plain;
 }
 
 static bool fits_plain(const Problem *p, int type, int start, int end, int in_flight)
@@ -345,8 +337,8 @@ static bool fits_plain(const Problem *p, int type, int start, int end, int in_fl
 
 bool problem_stage_recomputes(const Problem *problem, int type, int start, int end, int to_end)
 {
-    if (problem->recompute == RECOMPUTE_NEVER) return false;
-    if (problem->recompute == RECOMPUTE_ALWAYS) return true;
+    if (problem->recompute == PLAN_RECOMPUTE_NEVER) return false;
+    if (problem->recompute == PLAN_RECOMPUTE_ALWAYS) return true;
     if (!problem->has_limits) return false;
     int in_flight = problem_in_flight(problem, to_end);
     return !fits_plain(problem, type, start, end, in_flight) &&
@@ -362,9 +354,9 @@ bool problem_stage_fits(const Problem *problem, int type, int start, int end, in
     }
     if (!problem->has_limits || problem->type_limit[type] == COSTS_NO_LIMIT) return true;
     int in_flight = problem_in_flight(problem, to_end);
-    bool again = problem->recompute == RECOMPUTE_SOME ? problem->recomputing[problem->first_device[type]]
-                                                      : problem->recompute != RECOMPUTE_NEVER;
-    return (problem->recompute != RECOMPUTE_ALWAYS && fits_plain(problem, type, start, end, in_flight)) ||
+    bool again = problem->recomputing ? problem->recomputing[problem->first_device[type]]
+                                      : problem->recompute != PLAN_RECOMPUTE_NEVER;
+    return (problem->recompute != PLAN_RECOMPUTE_ALWAYS && fits_plain(problem, type, start, end, in_flight)) ||
            (again && problem_recompute_bytes(problem, start, end, in_flight) <= problem->type_limit[type]);
 }
 
@@ -428,7 +420,7 @@ void problem_forbid(Problem *problem, int first_layer, int last_layer, int devic
 }
 
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
-                    ProblemRecompute recompute, const bool *devices)
+                    PlanRecompute recompute, const bool *devices)
 {
     Diagnostics ignored = {0};
     bool ok = problem_create_recomputing(derived, costs, problem->objective, problem->schedule, microbatches, recompute,

@@ -12,11 +12,6 @@
 #include "partitioner/watch.h"
 #include "profiler/costs/costs.h"
 
-/* What the times and the memory of the problem say about recomputation. AUTO is a relaxation: times are those without,
- * and a stage fits if it fits with or without, so that bounds hold for every plan; allocation_settle gives what an
- * allocation really takes. SOME: the devices named recompute, unless a stage fits without, but pay for it always. */
-typedef enum ProblemRecompute { RECOMPUTE_NEVER, RECOMPUTE_ALWAYS, RECOMPUTE_AUTO, RECOMPUTE_SOME } ProblemRecompute;
-
 /* These layers may be on this device only. */
 typedef struct ProblemPin {
     int first_layer, last_layer, device;
@@ -43,8 +38,12 @@ typedef struct Problem {
     PlanSchedule schedule;
     PlanObjective objective;
     bool free_links; /* no link costs or delays anything */
-    ProblemRecompute recompute;
-    const bool *recomputing; /* [device], where `recompute` is SOME */
+    /* AUTO without a list of devices is a relaxation: times are those without recomputation, and a stage fits if it
+     * fits with or without, so bounds hold for every plan. allocation_settle gives what an allocation really takes. */
+    PlanRecompute recompute;
+    const bool
+        *recomputing; /* [device], with AUTO, or NULL: these recompute where a stage does not fit without, and pay
+                                for it always; the others never do */
 
     int *type_of;                     /* [device] */
     int *first_device, *type_size;    /* [type]: its lowest device, how many there are */
@@ -82,15 +81,14 @@ static inline double problem_rounds(const Problem *problem, double period) { ret
 /* `microbatches` 0: those of the costs, which is all there may be where these have samples of steps. Fails (reporting) when times are too large to be added in 64 bits. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
-ProblemRecompute problem_recompute(PlanRecompute recompute);
-/* The same with recomputation; `devices` (kept) for RECOMPUTE_SOME, else NULL. */
+/* The same with recomputation; `devices` (kept) with PLAN_RECOMPUTE_AUTO, or NULL. */
 bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
-                                int microbatches, ProblemRecompute recompute, const bool *devices,
+                                int microbatches, PlanRecompute recompute, const bool *devices,
                                 Diagnostics *diagnostics);
 /* The same question, pins and limits included, about other costs (whose devices begin like the problem's), another
  * number of micro-batches or another way to recompute, by the same watch. Errors are not reported. */
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
-                    ProblemRecompute recompute, const bool *devices);
+                    PlanRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
 /* Part of problem_create: the links (problem_links.c). */
 void problem_fill_links(Problem *problem);
@@ -105,6 +103,11 @@ void problem_forbid(Problem *problem, int first_layer, int last_layer, int devic
 /* Micro-batches in flight at least in a stage that has `to_end` stages from itself to the end, itself included: all of
  * them under GPipe, else as many as 1F1B needs, within the limit. Searched orders take more where there is room. */
 int problem_in_flight(const Problem *problem, int to_end);
+/* Whether recomputation is free to choose and its time is left out. */
+static inline bool problem_is_relaxed(const Problem *problem)
+{
+    return problem->recompute == PLAN_RECOMPUTE_AUTO && !problem->recomputing;
+}
 /* Bytes a stage needs with that many micro-batches in flight: with every stash, or with boundaries for all of them and
  * one stash, which is made again. */
 int64_t problem_stage_bytes(const Problem *problem, int start, int end, int in_flight);

@@ -56,7 +56,7 @@ static void add_cut(Filling *f, int k)
     for (int direction = 0; direction < 2; direction++)
         for (int i = 0; i < cut->count[direction]; i++) {
             const CostTensor *tensor = &cut->tensors[direction][i];
-            Codec codec = plan_link_codec(&plan->links[k], direction);
+            Codec codec = plan->links[k].codecs[direction];
             add(f, (PlanSiteCrossing){*tensor, direction ? PLAN_CROSSING_GRADIENT : PLAN_CROSSING_ACTIVATION, codec,
                                       site_crossing_bytes(tensor, codec), plan->microbatches, k + direction,
                                       k + !direction, sites[direction], sites[!direction]});

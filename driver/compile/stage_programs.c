@@ -59,18 +59,7 @@ static void set_sites(StagePrograms *pipeline)
 
 static SkyInstruction instruction_of(const PlanInstruction *from)
 {
-    static const uint32_t ops[PLAN_OP_COUNT] = {
-        [PLAN_RECEIVE_FORWARD] = SKY_RECEIVE_FORWARD,
-        [PLAN_FORWARD] = SKY_FORWARD,
-        [PLAN_SEND_FORWARD] = SKY_SEND_FORWARD,
-        [PLAN_RECEIVE_BACKWARD] = SKY_RECEIVE_BACKWARD,
-        [PLAN_BACKWARD] = SKY_BACKWARD,
-        [PLAN_SEND_BACKWARD] = SKY_SEND_BACKWARD,
-        [PLAN_WEIGHT_GRADIENT] = SKY_WEIGHT_GRADIENT,
-        [PLAN_REDUCE] = SKY_REDUCE,
-        [PLAN_UPDATE] = SKY_UPDATE,
-    };
-    return (SkyInstruction){.op = ops[from->op],
+    return (SkyInstruction){.op = from->op,
                             .stage = (uint32_t)from->stage,
                             .microbatch = from->microbatch < 0 ? 0 : (uint32_t)from->microbatch,
                             .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};

@@ -415,14 +415,15 @@ static const Option rows[] = {
          "amount of work decides, about that of half a minute, and the plan has the same bytes on every machine, "
          "however busy it is."},
     {"schedule", 0, "HOW", PLANNING, OPTION_CHOICE, FIELD(plan.request.schedule), .initial = "auto",
-     .choices = OPTION_WORDS("gpipe", "1f1b", "zb", "auto"),
-     .help = "gpipe, 1f1b, zb (backward split) or auto: the fastest in simulation",
+     .choices = OPTION_WORDS("gpipe", "1f1b", "zb", "searched", "auto"),
+     .help = "gpipe, 1f1b, searched, zb (backward split) or auto: the fastest in simulation",
      .detail =
          "The order of forwards and backwards on every device. *gpipe* runs all forwards first; *1f1b* keeps as many "
          "micro-batches in flight as there are stages to the end; *zb* splits backward: gradients of a stage's own "
-         "parameters wait until the device has nothing else to do, and its order and the micro-batches in flight "
-         "are searched for by simulation, as far as memory allows; *auto* takes 1f1b, or a searched order where "
-         "that is more than 0.1% faster, or one with backward split where that is more than 2% faster still. Where "
+         "parameters wait until the device has nothing else to do. *searched* leaves backward whole. For both a "
+         "simulation searches the order, and how many micro-batches are in flight, as far as memory allows. *auto* "
+         "takes 1f1b, or searched where that is more than 0.1% faster, or zb where that is more than 2% faster "
+         "still. Where "
          "nothing fits the memory that 1f1b needs, it keeps as few micro-batches fewer in flight as it takes, down "
          "to one per stage. The losses are the same to the last digit whatever the schedule."},
     {"recompute", 0, "WHEN", PLANNING, OPTION_CHOICE, FIELD(plan.request.recompute), .initial = "auto",

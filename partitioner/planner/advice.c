@@ -65,9 +65,8 @@ static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
 {
     const Plan *plan = a->plan;
     Diagnostics ignored = {0};
-    ProblemRecompute how = problem_recompute(plan->recompute);
-    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches, how, NULL,
-                                         &ignored);
+    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
+                                         plan->recompute, NULL, &ignored);
     if (ok) problem_limit_in_flight(problem, plan->in_flight_limit);
     if (ok) problem->watch = &a->watch;
     for (int i = 0; ok && i < plan->pin_count; i++)

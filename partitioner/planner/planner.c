@@ -113,7 +113,7 @@ static bool collect_pins(Planner *planner)
            add_pin(planner, (PlanPin){last, last, planner->asked->keep_labels}, "keep: labels");
 }
 
-static bool create_problem(const Planner *planner, const Costs *costs, PlanSchedule schedule, ProblemRecompute how,
+static bool create_problem(const Planner *planner, const Costs *costs, PlanSchedule schedule, PlanRecompute how,
                            Problem *problem)
 {
     if (!problem_create_recomputing(problem, costs, planner->request->objective, schedule,
@@ -170,7 +170,8 @@ static void run_allocators(const Planner *planner, Problem *problem, Arena *aren
             c->known[PLAN_OPTIMAL] = false;
         return;
     }
-    if (recompute && problem_derive(&plain, problem, problem->costs, problem->microbatches, RECOMPUTE_NEVER, NULL)) {
+    if (recompute &&
+        problem_derive(&plain, problem, problem->costs, problem->microbatches, PLAN_RECOMPUTE_NEVER, NULL)) {
         run_baselines(&plain, c);
         problem_free(&plain);
     }
@@ -293,7 +294,7 @@ static void fill_infeasible(const Planner *planner, Plan *plan, const Problem *p
     plan->model_hash = arena_string(&plan->arena, planner->asked->model_hash ? planner->asked->model_hash : "");
     plan->allocator = PLAN_OPTIMAL;
     plan->objective = planner->request->objective;
-    plan->schedule = problem->schedule;
+    plan->schedule = problem->schedule == PLAN_AUTO ? PLAN_SEARCHED : problem->schedule;
     plan->recompute = planner->request->recompute;
     plan->microbatches = problem->microbatches;
     plan->rows = row_samples_copy(&planner->asked->rows, &plan->arena);
@@ -351,8 +352,7 @@ static bool make_plan(Planner *planner, Plan *plan)
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
-    if (!create_problem(planner, &planner->costs, planner->request->schedule,
-                        problem_recompute(planner->request->recompute), &problem))
+    if (!create_problem(planner, &planner->costs, planner->request->schedule, planner->request->recompute, &problem))
         return false;
     run_allocators(planner, &problem, &arena, &candidates);
     if (candidates.result.infeasible && (planner->in_flight_limit = find_in_flight_limit(planner, &problem)) > 0) {
@@ -384,9 +384,7 @@ static bool make_room_for_keeper(const Planner *planner, PlanRequest *request, d
 {
     while (request->microbatches > 1) {
         Problem problem;
-        if (!create_problem(planner, &planner->costs, request->schedule, problem_recompute(request->recompute),
-                            &problem))
-            return false;
+        if (!create_problem(planner, &planner->costs, request->schedule, request->recompute, &problem)) return false;
         bool fits = fits_with(planner, &problem, request->schedule == PLAN_AUTO ? 1 : 0);
         problem_free(&problem);
         if (fits) break;
@@ -417,9 +415,7 @@ static bool choose_microbatches(const Planner *planner, PlanRequest *request, do
     request->microbatches = 1;
     /* As if the labels were free, since the heuristic gives a device one stage; memory is looked at afterwards. */
     if (has_keeper(planner)) open.pin_count--;
-    if (!create_problem(&open, &planner->costs, request->schedule, problem_recompute(planner->request->recompute),
-                        &problem))
-        return false;
+    if (!create_problem(&open, &planner->costs, request->schedule, planner->request->recompute, &problem)) return false;
     request->microbatches = microbatches_choose(&problem, gain);
     problem_free(&problem);
     return !has_keeper(planner) || make_room_for_keeper(planner, request, gain);

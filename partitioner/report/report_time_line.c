@@ -27,11 +27,11 @@ static double at(const Drawing *d, int64_t time)
 
 /* All boxes of one kind in a row are one path: a tenth of the bytes of as many rectangles. Gradients of the weights are
  * low, so that they differ from what has to be waited for in more than their colour. */
-static void print_boxes(const Drawing *d, int row, PlanOp op, const char *class)
+static void print_boxes(const Drawing *d, int row, SkyInstructionOp op, const char *class)
 {
     const PlanRank *rank = &d->plan->ranks[rank_of_row(d, row)];
     const SimulatedSpan *spans = d->simulation->spans[rank_of_row(d, row)];
-    int full = d->row_height - 4, height = op == PLAN_WEIGHT_GRADIENT ? full * 3 / 5 : full;
+    int full = d->row_height - 4, height = op == SKY_WEIGHT_GRADIENT ? full * 3 / 5 : full;
     int y = row * d->row_height + 2 + full - height;
     bool open = false;
     for (int i = 0; i < rank->instruction_count; i++) {
@@ -80,10 +80,10 @@ static void print_rows(const Drawing *d)
         buffer_print(d->buffer, "<text x=%d y=%d text-anchor=end>", LEFT - 8, bottom - d->row_height / 2 + 4);
         print_name(d->buffer, d->plan->ranks[rank_of_row(d, row)].device);
         buffer_print(d->buffer, "</text><path class=r d=\"M%d %dH%d\"/>", LEFT, bottom, RIGHT);
-        print_boxes(d, row, PLAN_FORWARD, "f");
-        print_boxes(d, row, PLAN_BACKWARD, "b");
-        print_boxes(d, row, PLAN_WEIGHT_GRADIENT, "w");
-        print_boxes(d, row, PLAN_UPDATE, "u");
+        print_boxes(d, row, SKY_FORWARD, "f");
+        print_boxes(d, row, SKY_BACKWARD, "b");
+        print_boxes(d, row, SKY_WEIGHT_GRADIENT, "w");
+        print_boxes(d, row, SKY_UPDATE, "u");
         buffer_print(d->buffer, "\n");
     }
 }
@@ -109,7 +109,7 @@ static bool has_split_backward(const Plan *plan)
 {
     for (int r = 0; r < plan->rank_count; r++)
         for (int i = 0; i < plan->ranks[r].instruction_count; i++)
-            if (plan->ranks[r].instructions[i].op == PLAN_WEIGHT_GRADIENT) return true;
+            if (plan->ranks[r].instructions[i].op == SKY_WEIGHT_GRADIENT) return true;
     return false;
 }
 

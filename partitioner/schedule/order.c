@@ -56,16 +56,15 @@ static void consider_stage(const Orderer *o, int stage, Piece *best)
     if (room) {
         int64_t at = stage > 0 ? o->arrival[0][message(o, stage, forwards)] : 0;
         if (at >= 0)
-            consider(best, later(now, at), o->rule->forward_first ? 0 : 1, (OrderStep){PLAN_FORWARD, stage, forwards});
+            consider(best, later(now, at), o->rule->forward_first ? 0 : 1, (OrderStep){SKY_FORWARD, stage, forwards});
     }
     if (backwards < forwards && !(o->rule->strict && room)) {
         int64_t at = stage + 1 < plan->stage_count ? o->arrival[1][message(o, stage, backwards)] : 0;
         if (at >= 0)
-            consider(best, later(now, at), o->rule->forward_first ? 1 : 0,
-                     (OrderStep){PLAN_BACKWARD, stage, backwards});
+            consider(best, later(now, at), o->rule->forward_first ? 1 : 0, (OrderStep){SKY_BACKWARD, stage, backwards});
     }
     if (splits(o, stage) && weights < backwards)
-        consider(best, now, 2, (OrderStep){PLAN_WEIGHT_GRADIENT, stage, weights});
+        consider(best, now, 2, (OrderStep){SKY_WEIGHT_GRADIENT, stage, weights});
 }
 
 static void choose(Orderer *o, int rank)
@@ -102,7 +101,7 @@ static void take(Orderer *o, int rank)
     const PlanStage *s = &o->plan->stages[stage];
     Order *order = o->order;
     order->steps[rank][order->count[rank]++] = piece.step;
-    int kind = piece.step.op == PLAN_FORWARD ? FORWARD : piece.step.op == PLAN_BACKWARD ? BACKWARD : WEIGHT;
+    int kind = piece.step.op == SKY_FORWARD ? FORWARD : piece.step.op == SKY_BACKWARD ? BACKWARD : WEIGHT;
     o->clock[rank] = piece.start + (kind == FORWARD    ? s->forward_ns
                                     : kind == BACKWARD ? s->backward_ns - s->weight_gradient_ns
                                                        : s->weight_gradient_ns);

@@ -20,7 +20,7 @@ typedef struct OrderRule {
 } OrderRule;
 
 typedef struct OrderStep {
-    PlanOp op; /* PLAN_FORWARD, PLAN_BACKWARD or PLAN_WEIGHT_GRADIENT */
+    SkyInstructionOp op; /* SKY_FORWARD, SKY_BACKWARD or SKY_WEIGHT_GRADIENT */
     int stage, microbatch;
 } OrderStep;
 

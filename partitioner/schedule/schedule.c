@@ -10,7 +10,7 @@
 
 /* ---- instruction lists ---- */
 
-static void emit(Plan *plan, PlanRank *rank, PlanOp op, int stage, int microbatch)
+static void emit(Plan *plan, PlanRank *rank, SkyInstructionOp op, int stage, int microbatch)
 {
     int slot = microbatch < 0 ? -1 : microbatch % plan->stages[stage].in_flight;
     rank->instructions[rank->instruction_count++] = (PlanInstruction){op, stage, microbatch, slot};
@@ -22,11 +22,11 @@ static void emit_step(Plan *plan, PlanRank *rank, OrderStep step)
     int s = step.stage, m = step.microbatch;
     bool from_before = s > 0 && plan->stages[s - 1].rank != plan->stages[s].rank;
     bool from_behind = s + 1 < plan->stage_count && plan->stages[s + 1].rank != plan->stages[s].rank;
-    if (step.op == PLAN_FORWARD && from_before) emit(plan, rank, PLAN_RECEIVE_FORWARD, s, m);
-    if (step.op == PLAN_BACKWARD && from_behind) emit(plan, rank, PLAN_RECEIVE_BACKWARD, s, m);
+    if (step.op == SKY_FORWARD && from_before) emit(plan, rank, SKY_RECEIVE_FORWARD, s, m);
+    if (step.op == SKY_BACKWARD && from_behind) emit(plan, rank, SKY_RECEIVE_BACKWARD, s, m);
     emit(plan, rank, step.op, s, m);
-    if (step.op == PLAN_FORWARD && from_behind) emit(plan, rank, PLAN_SEND_FORWARD, s, m);
-    if (step.op == PLAN_BACKWARD && from_before) emit(plan, rank, PLAN_SEND_BACKWARD, s, m);
+    if (step.op == SKY_FORWARD && from_behind) emit(plan, rank, SKY_SEND_FORWARD, s, m);
+    if (step.op == SKY_BACKWARD && from_before) emit(plan, rank, SKY_SEND_BACKWARD, s, m);
 }
 
 static void build_instructions(Plan *plan, const Order *order)
@@ -36,8 +36,8 @@ static void build_instructions(Plan *plan, const Order *order)
         size_t most = 3 * (size_t)order->count[r] + 2 * (size_t)rank->stage_count;
         rank->instructions = arena_new_array(&plan->arena, PlanInstruction, most);
         for (int i = 0; i < order->count[r]; i++) emit_step(plan, rank, order->steps[r][i]);
-        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_REDUCE, rank->stages[k], -1);
-        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, PLAN_UPDATE, rank->stages[k], -1);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, SKY_REDUCE, rank->stages[k], -1);
+        for (int k = 0; k < rank->stage_count; k++) emit(plan, rank, SKY_UPDATE, rank->stages[k], -1);
     }
 }
 
@@ -140,26 +140,28 @@ static int64_t splitting_ns(const Plan *plan)
 }
 
 /* `typical`: the plan with as many micro-batches as the worst sampled step has, which makes better orders than the mean
- * or the most there is room for. 1F1B (or that with no more in flight than the limit), the order that is found, or one with backward split: the
- * simplest of the quickest. */
+ * or the most there is room for. Of 1F1B (or that with no more in flight than the limit), the order that is found and
+ * one with backward split AUTO takes the simplest of the quickest. */
 static void search_schedule(Plan *plan, const Plan *typical, const Problem *problem, const Allocation *allocation,
                             Order *order, const int *least, Arena *arena)
 {
     int *most = arena_new_array(arena, int, (size_t)plan->stage_count);
-    bool choose = plan->schedule == PLAN_AUTO;
+    PlanSchedule asked = plan->schedule;
+    bool choose = asked == PLAN_AUTO;
     Order found;
     order_create(&found, typical, arena);
-    if (choose) {
-        if (plan->in_flight_limit == 0) plan->schedule = PLAN_1F1B;
+    if (asked != PLAN_ZB) {
+        plan->schedule = choose && plan->in_flight_limit == 0 ? PLAN_1F1B : PLAN_SEARCHED;
         order_follow(order, typical, &(OrderRule){.depth = least, .strict = true});
         fill_most(typical, problem, least, most);
         order_search(&found, typical, least, most, arena);
-        if (is_quicker(found.step_ns, order->step_ns, WORTH_SEARCHING)) {
+        if (!choose || is_quicker(found.step_ns, order->step_ns, WORTH_SEARCHING)) {
             Order swap = *order;
             *order = found;
             found = swap;
-            plan->schedule = PLAN_AUTO;
+            plan->schedule = PLAN_SEARCHED;
         }
+        if (!choose) return;
     }
     split_backward(plan, problem, allocation, least);
     fill_most(typical, problem, least, most);
@@ -184,7 +186,7 @@ static void build_schedule(Plan *plan, const Problem *problem, const Allocation 
     if (plan->rows.microbatch_kinds) typical.microbatches = row_samples_worst(&plan->rows);
     order_create(&order, &typical, &scratch);
     for (int k = 0; k < plan->stage_count; k++) least[k] = problem_in_flight(problem, plan->stage_count - k);
-    if (plan->schedule == PLAN_AUTO || plan->schedule == PLAN_ZB)
+    if (plan_schedule_traits(plan->schedule).is_searched)
         search_schedule(plan, &typical, problem, allocation, &order, least, &scratch);
     else
         order_follow(&order, &typical, &(OrderRule){.depth = least, .strict = true});
@@ -217,7 +219,7 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
     stage->forward_ns = forward[end] - forward[start];
     stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
     stage->recompute = allocation_recomputes(problem, allocation, k);
-    if (stage->recompute && problem->recompute == RECOMPUTE_AUTO) stage->backward_ns += stage->forward_ns;
+    if (stage->recompute && problem_is_relaxed(problem)) stage->backward_ns += stage->forward_ns;
     stage->update_ns = problem_update(problem, type, start, end);
     stage->memory_limit_bytes = problem->type_limit[type];
 }
@@ -279,9 +281,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->objective = problem->objective;
     plan->codecs = problem->costs->codecs ? problem->costs->codecs : CODECS_LOSSLESS;
     plan->schedule = problem->schedule;
-    plan->recompute = problem->recompute == RECOMPUTE_NEVER    ? PLAN_RECOMPUTE_NEVER
-                      : problem->recompute == RECOMPUTE_ALWAYS ? PLAN_RECOMPUTE_ALWAYS
-                                                               : PLAN_RECOMPUTE_AUTO;
+    plan->recompute = problem->recompute;
     plan->microbatches = problem->microbatches;
     plan->rows = row_samples_copy(&problem->costs->rows, &plan->arena);
     plan->in_flight_limit = problem->in_flight_limit;

@@ -154,7 +154,7 @@ static bool do_update(Simulator *s, int rank, const PlanInstruction *i)
 /* False: it has to wait, or (s->reason) is wrong. */
 static bool do_instruction(Simulator *s, int rank, const PlanInstruction *i)
 {
-    bool in_batch = i->op != PLAN_REDUCE && i->op != PLAN_UPDATE;
+    bool in_batch = i->op != SKY_REDUCE && i->op != SKY_UPDATE;
     if (i->stage < 0 || i->stage >= s->plan->stage_count || s->plan->stages[i->stage].rank != rank)
         return wrong(s, "is about a stage of another rank");
     if (in_batch && (i->microbatch < 0 || i->microbatch >= s->plan->microbatches || i->slot < 0 ||
@@ -162,16 +162,16 @@ static bool do_instruction(Simulator *s, int rank, const PlanInstruction *i)
         return wrong(s, "names a micro-batch or stash slot that does not exist");
     if (in_batch && i->microbatch >= s->microbatches) return true;
     switch (i->op) {
-    case PLAN_RECEIVE_FORWARD: return do_receive(s, rank, i, 0);
-    case PLAN_FORWARD: return do_forward(s, rank, i);
-    case PLAN_SEND_FORWARD: return do_send(s, rank, i, 0);
-    case PLAN_RECEIVE_BACKWARD: return do_receive(s, rank, i, 1);
-    case PLAN_BACKWARD: return do_backward(s, rank, i);
-    case PLAN_SEND_BACKWARD: return do_send(s, rank, i, 1);
-    case PLAN_WEIGHT_GRADIENT: return do_weight_gradient(s, rank, i);
-    case PLAN_REDUCE: return do_reduce(s, rank);
-    case PLAN_UPDATE: return do_update(s, rank, i);
-    case PLAN_OP_COUNT: break;
+    case SKY_RECEIVE_FORWARD: return do_receive(s, rank, i, 0);
+    case SKY_FORWARD: return do_forward(s, rank, i);
+    case SKY_SEND_FORWARD: return do_send(s, rank, i, 0);
+    case SKY_RECEIVE_BACKWARD: return do_receive(s, rank, i, 1);
+    case SKY_BACKWARD: return do_backward(s, rank, i);
+    case SKY_SEND_BACKWARD: return do_send(s, rank, i, 1);
+    case SKY_WEIGHT_GRADIENT: return do_weight_gradient(s, rank, i);
+    case SKY_REDUCE: return do_reduce(s, rank);
+    case SKY_UPDATE: return do_update(s, rank, i);
+    case SKY_OP_COUNT: break;
     }
     return wrong(s, "is not known to this schedule");
 }

@@ -4,7 +4,7 @@
 #include "partitioner/solve/recompute.h"
 
 typedef struct Ways {
-    Incumbent best; /* of the problem with RECOMPUTE_AUTO */
+    Incumbent best; /* of the problem with PLAN_RECOMPUTE_AUTO */
     int device;
     double seconds;          /* for each way to recompute */
     Allocation *allocations; /* the baselines' go here, from whichever way knows them first */
@@ -13,7 +13,7 @@ typedef struct Ways {
 } Ways;
 
 /* keeper_solve for the problem with another way to recompute. */
-static OptimalResult try_way(Ways *ways, ProblemRecompute way, KeeperTrail *trail)
+static OptimalResult try_way(Ways *ways, PlanRecompute way, KeeperTrail *trail)
 {
     const Problem *problem = ways->best.problem;
     Problem other;
@@ -43,10 +43,10 @@ KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double
                  .allocations = allocations,
                  .known = result.known};
     if (!recompute_matters(problem)) return keeper_solve(problem, device, seconds, allocations, trail);
-    try_way(&ways, RECOMPUTE_NEVER, NULL);
-    OptimalResult relaxed = try_way(&ways, RECOMPUTE_AUTO, trail);
+    try_way(&ways, PLAN_RECOMPUTE_NEVER, NULL);
+    OptimalResult relaxed = try_way(&ways, PLAN_RECOMPUTE_AUTO, trail);
     int64_t value = incumbent_objective(&ways.best);
-    if (ways.best.found && value > relaxed.bound) try_way(&ways, RECOMPUTE_ALWAYS, NULL);
+    if (ways.best.found && value > relaxed.bound) try_way(&ways, PLAN_RECOMPUTE_ALWAYS, NULL);
     value = incumbent_objective(&ways.best);
     bool proven = ways.best.found && relaxed.bound >= value;
     result.known[PLAN_OPTIMAL] = ways.best.found;

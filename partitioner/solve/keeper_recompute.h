@@ -4,7 +4,7 @@
 
 #include "partitioner/solve/keeper.h"
 
-/* keeper_solve for a problem with RECOMPUTE_AUTO; the result's value is that of allocation_settle. The allocation is
+/* keeper_solve for a problem with PLAN_RECOMPUTE_AUTO; the result's value is that of allocation_settle. The allocation is
  * the best of the relaxation's, whose bound holds for all plans (the trail proves it), and of the optima in which no
  * stage recomputes and in which every one does. */
 KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double seconds, Allocation *allocations,

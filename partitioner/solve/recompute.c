@@ -3,7 +3,7 @@
 #include <string.h>
 
 typedef struct Choice {
-    const Problem *problem; /* RECOMPUTE_AUTO */
+    const Problem *problem; /* PLAN_RECOMPUTE_AUTO */
     Arena arena;
     Incumbent best;
     Allocation trial;
@@ -13,8 +13,7 @@ typedef struct Choice {
 
 bool recompute_matters(const Problem *problem)
 {
-    return problem->recompute == RECOMPUTE_AUTO && problem->has_limits &&
-           problem->stash_bytes[problem->layer_count] > 0;
+    return problem_is_relaxed(problem) && problem->has_limits && problem->stash_bytes[problem->layer_count] > 0;
 }
 
 /* The optimum of the problem without recomputation (`devices` NULL), or where just these devices recompute. */
@@ -27,7 +26,7 @@ static bool offer_optimum(Choice *c, const bool *devices, double share)
     }
     double seconds = share * (c->deadline - watch_seconds(c->problem->watch));
     if (!problem_derive(&fixed, c->problem, c->problem->costs, c->problem->microbatches,
-                        devices ? RECOMPUTE_SOME : RECOMPUTE_NEVER, devices))
+                        devices ? PLAN_RECOMPUTE_AUTO : PLAN_RECOMPUTE_NEVER, devices))
         return false;
     OptimalResult result = optimal_solve(&fixed, NULL, seconds, &c->trial, NULL);
     problem_free(&fixed);

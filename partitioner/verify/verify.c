@@ -36,7 +36,8 @@ static bool check_stage(Rules *r, int k, int device)
     const PlanStage *stage = &r->plan->stages[k];
     const char *object = arena_format(&r->arena, "stages[%d]", k);
     int start = stage->first_layer, end = stage->last_layer + 1, flights = rules_in_flight(r, r->plan->stage_count - k);
-    if (r->plan->schedule > PLAN_1F1B) flights = stage->in_flight; /* check_schedule sees whether they are enough */
+    if (plan_schedule_traits(r->plan->schedule).is_searched)
+        flights = stage->in_flight; /* check_schedule sees whether they are enough */
     int64_t forward = 0, bytes = stage_bytes(r, start, end, flights, stage->recompute),
             limit = r->costs->devices[device].memory_bytes;
     for (int l = start; l < end; l++) {
@@ -54,7 +55,7 @@ static bool check_stage(Rules *r, int k, int device)
                             (long long)(work - forward), (long long)update);
     if (stage->weight_gradient_ns > 0) {
         int64_t kept = 0, later = split_off(r, device, start, end, &kept);
-        if (k == 0 || r->plan->schedule != PLAN_ZB || stage->weight_gradient_ns != later)
+        if (k == 0 || !plan_schedule_traits(r->plan->schedule).splits_backward || stage->weight_gradient_ns != later)
             return rules_refuse(r, object, "%lld ns of backward can be put off", k > 0 ? (long long)later : 0);
         if (__builtin_mul_overflow(kept, flights, &kept) || __builtin_add_overflow(bytes, kept, &bytes))
             bytes = COSTS_NO_LIMIT - 1;

@@ -5,22 +5,22 @@
 /* ---- instructions ---- */
 
 /* How often a stage does it in a step. Between stages of one rank nothing is sent. */
-static int expected_count(const Plan *plan, int stage, PlanOp op)
+static int expected_count(const Plan *plan, int stage, SkyInstructionOp op)
 {
     const PlanStage *s = &plan->stages[stage];
     bool before = stage > 0 && plan->stages[stage - 1].rank != s->rank;
     bool behind = stage + 1 < plan->stage_count && plan->stages[stage + 1].rank != s->rank;
     switch (op) {
-    case PLAN_RECEIVE_FORWARD:
-    case PLAN_SEND_BACKWARD: return before ? plan->microbatches : 0;
-    case PLAN_SEND_FORWARD:
-    case PLAN_RECEIVE_BACKWARD: return behind ? plan->microbatches : 0;
-    case PLAN_FORWARD:
-    case PLAN_BACKWARD: return plan->microbatches;
-    case PLAN_WEIGHT_GRADIENT: return s->weight_gradient_ns > 0 ? plan->microbatches : 0;
-    case PLAN_REDUCE:
-    case PLAN_UPDATE: return 1;
-    case PLAN_OP_COUNT: break;
+    case SKY_RECEIVE_FORWARD:
+    case SKY_SEND_BACKWARD: return before ? plan->microbatches : 0;
+    case SKY_SEND_FORWARD:
+    case SKY_RECEIVE_BACKWARD: return behind ? plan->microbatches : 0;
+    case SKY_FORWARD:
+    case SKY_BACKWARD: return plan->microbatches;
+    case SKY_WEIGHT_GRADIENT: return s->weight_gradient_ns > 0 ? plan->microbatches : 0;
+    case SKY_REDUCE:
+    case SKY_UPDATE: return 1;
+    case SKY_OP_COUNT: break;
     }
     return 0;
 }
@@ -29,11 +29,11 @@ static int expected_count(const Plan *plan, int stage, PlanOp op)
 static bool check_counts(Rules *r, int *counts)
 {
     for (int k = 0; k < r->plan->stage_count; k++)
-        for (int op = 0; op < PLAN_OP_COUNT; op++) {
-            int expected = expected_count(r->plan, k, (PlanOp)op), count = counts[k * PLAN_OP_COUNT + op];
+        for (int op = 0; op < SKY_OP_COUNT; op++) {
+            int expected = expected_count(r->plan, k, (SkyInstructionOp)op), count = counts[k * SKY_OP_COUNT + op];
             if (count != expected)
                 return rules_refuse(r, "schedule", "stage %d does '%s' %d times, not %d times", k,
-                                    plan_op_name((PlanOp)op), expected, count);
+                                    plan_op_name((SkyInstructionOp)op), expected, count);
         }
     return true;
 }
@@ -41,14 +41,14 @@ static bool check_counts(Rules *r, int *counts)
 bool verify_instructions(Rules *r)
 {
     const Plan *plan = r->plan;
-    size_t stages = (size_t)plan->stage_count, entries = stages * PLAN_OP_COUNT;
+    size_t stages = (size_t)plan->stage_count, entries = stages * SKY_OP_COUNT;
     size_t places = entries * (size_t)plan->microbatches;
     int *counts = arena_new_array(&r->arena, int, entries);
     bool *done = arena_new_array(&r->arena, bool, places);
     for (int rank = 0; rank < plan->rank_count; rank++)
         for (int k = 0; k < plan->ranks[rank].instruction_count; k++) {
             const PlanInstruction *i = &plan->ranks[rank].instructions[k];
-            size_t entry = (size_t)i->stage * PLAN_OP_COUNT + (size_t)i->op;
+            size_t entry = (size_t)i->stage * SKY_OP_COUNT + (size_t)i->op;
             bool *before = &done[entry * (size_t)plan->microbatches + (size_t)(i->microbatch < 0 ? 0 : i->microbatch)];
             if (*before)
                 return rules_refuse(r, arena_format(&r->arena, "schedule[%d][%d]", rank, k), "'%s' is done already",

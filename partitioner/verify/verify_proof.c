@@ -278,7 +278,7 @@ bool verify_proof(Rules *r, int *leaves)
     c->rules = r;
     c->certificate = proof;
     c->step = r->plan->objective == PLAN_OBJECTIVE_STEP && !r->plan->infeasible;
-    c->levels = r->plan->schedule != PLAN_GPIPE && stash && most > 1 ? most + 1 : 1;
+    c->levels = !plan_schedule_traits(r->plan->schedule).holds_all && stash && most > 1 ? most + 1 : 1;
     c->path = arena_new_array(&r->arena, int64_t, (size_t)c->levels * (size_t)r->regions * cuts);
     c->least = arena_new_array(&r->arena, int64_t, (size_t)r->regions);
     c->part = arena_new_array(&r->arena, int, (size_t)r->regions);

@@ -51,7 +51,7 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
         return rules_refuse(r, "rows", "are not the samples of the costs");
     if (plan->rows.microbatch_kinds && plan->microbatches != costs->microbatches)
         return rules_refuse(r, "microbatches", "a step of such rows has %d at most", costs->microbatches);
-    if (plan->in_flight_limit > 0 && plan->schedule <= PLAN_1F1B)
+    if (plan->in_flight_limit > 0 && !plan_schedule_traits(plan->schedule).is_searched)
         return rules_refuse(r, "in_flight_limit", "%s has as many in flight as it has",
                             plan_schedule_name(plan->schedule));
     r->left_out = arena_new_array(&r->arena, bool, (size_t)r->devices);
@@ -94,7 +94,7 @@ void rules_free(Rules *r) { arena_free(&r->arena); }
 int rules_in_flight(const Rules *r, int to_end)
 {
     int flights = r->plan->microbatches, limit = r->plan->in_flight_limit;
-    if (r->plan->schedule == PLAN_GPIPE) return flights;
+    if (plan_schedule_traits(r->plan->schedule).holds_all) return flights;
     if (to_end < flights) flights = to_end;
     return limit > 0 && limit < flights ? limit : flights;
 }

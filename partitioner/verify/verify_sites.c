@@ -49,7 +49,7 @@ static void expect_cut(Listing *x, int k)
     for (int direction = 0; direction < 2; direction++)
         for (int i = 0; i < cut->count[direction]; i++) {
             const CostTensor *tensor = &cut->tensors[direction][i];
-            Codec codec = plan_link_codec(&r->plan->links[k], direction);
+            Codec codec = r->plan->links[k].codecs[direction];
             bool back = direction == 1;
             expect(x, (PlanSiteCrossing){.tensor = *tensor,
                                          .kind = back ? PLAN_CROSSING_GRADIENT : PLAN_CROSSING_ACTIVATION,

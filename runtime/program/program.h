@@ -210,7 +210,8 @@ typedef enum SkyInstructionOp {
     SKY_SEND_BACKWARD,
     SKY_WEIGHT_GRADIENT, /* of stages whose backward is split: the other half; the slot is in use until then */
     SKY_UPDATE,          /* all parameters of the stage */
-    SKY_REDUCE           /* gradients of shared parameters are summed over all uses */
+    SKY_REDUCE,          /* gradients of shared parameters are summed over all uses */
+    SKY_OP_COUNT
 } SkyInstructionOp;
 
 typedef struct SkyInstruction {

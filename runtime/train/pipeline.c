@@ -86,7 +86,7 @@ static void check_instructions(const Pipeline *pipeline)
     const SkyProgram *program = pipeline->program;
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         const SkyInstruction *item = &program->instructions[i];
-        if (item->op > SKY_REDUCE || item->stage >= program->total_stage_count || pipeline->local[item->stage] < 0)
+        if (item->op >= SKY_OP_COUNT || item->stage >= program->total_stage_count || pipeline->local[item->stage] < 0)
             bug("instruction %u is malformed", i);
         if (item->op == SKY_UPDATE || item->op == SKY_REDUCE) continue;
         if (item->microbatch >= program->microbatch_count ||

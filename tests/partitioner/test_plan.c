@@ -142,8 +142,8 @@ static void one_forward_one_backward_keeps_few_micro_batches(void **state)
         int live = 0, most = 0, next_backward = 0;
         assert_int_equal(plan.stages[s].in_flight, 4 - s);
         for (int i = 0; i < rank->instruction_count; i++) {
-            if (rank->instructions[i].op == PLAN_FORWARD) live++;
-            if (rank->instructions[i].op == PLAN_BACKWARD) {
+            if (rank->instructions[i].op == SKY_FORWARD) live++;
+            if (rank->instructions[i].op == SKY_BACKWARD) {
                 assert_int_equal(rank->instructions[i].microbatch, next_backward++); /* gradients in the same order */
                 live--;
             }
@@ -203,6 +203,41 @@ static void plans_read_back_as_they_were_printed(void **state)
     for_each_case(check_round_trip);
 }
 
+/* "auto" is a request. Older plans call a searched order so: they read as what they mean. */
+static void a_searched_order_is_called_so(void **state)
+{
+    (void)state;
+    static const double forward[4] = {1, 1, 1, 1};
+    static const char searched[] = "\"schedule_kind\":\"searched\"", automatic[] = "\"schedule_kind\":\"auto\"";
+    Costs costs;
+    make_chain(&costs, forward, 4, 4);
+    Problem problem = create(&costs, PLAN_OBJECTIVE_STEP, PLAN_SEARCHED, 0);
+    Allocation allocation = allocation_create(&problem.arena, &problem);
+    allocate_even(&problem, &allocation);
+    Plan plan, older;
+    plan_build(&plan, &problem, &allocation, PLAN_EVEN);
+    assert_int_equal(plan.schedule, PLAN_SEARCHED);
+    Buffer text = {0}, old = {0}, again = {0};
+    plan_print(&plan, &text);
+    const char *at = strstr(buffer_text(&text), searched);
+    assert_non_null(at);
+    buffer_print(&old, "%.*s%s%s", (int)(at - buffer_text(&text)), buffer_text(&text), automatic,
+                 at + sizeof searched - 1);
+    Diagnostics diagnostics = {0};
+    assert_true(read_plan(&older, buffer_text(&old), &diagnostics));
+    assert_int_equal(older.schedule, PLAN_SEARCHED);
+    plan_print(&older, &again);
+    assert_string_equal(buffer_text(&again), buffer_text(&text));
+    buffer_free(&text);
+    buffer_free(&old);
+    buffer_free(&again);
+    plan_free(&plan);
+    plan_free(&older);
+    diagnostics_free(&diagnostics);
+    problem_free(&problem);
+    costs_free(&costs);
+}
+
 /* A plan of four stages in which `change` damaged the schedule: the simulator has to notice. */
 static void refuses(void (*change)(Plan *plan), const char *reason)
 {
@@ -231,7 +266,7 @@ static void refuses(void (*change)(Plan *plan), const char *reason)
     costs_free(&costs);
 }
 
-static PlanInstruction *find(Plan *plan, int rank, PlanOp op, int microbatch)
+static PlanInstruction *find(Plan *plan, int rank, SkyInstructionOp op, int microbatch)
 {
     for (int i = 0; i < plan->ranks[rank].instruction_count; i++) {
         PlanInstruction *instruction = &plan->ranks[rank].instructions[i];
@@ -250,22 +285,22 @@ static void exchange(PlanInstruction *a, PlanInstruction *b)
 
 static void wait_before_sending(Plan *plan)
 {
-    exchange(find(plan, 0, PLAN_SEND_FORWARD, 3), find(plan, 0, PLAN_RECEIVE_BACKWARD, 0));
-    exchange(find(plan, 0, PLAN_SEND_FORWARD, 0), find(plan, 0, PLAN_RECEIVE_BACKWARD, 0));
+    exchange(find(plan, 0, SKY_SEND_FORWARD, 3), find(plan, 0, SKY_RECEIVE_BACKWARD, 0));
+    exchange(find(plan, 0, SKY_SEND_FORWARD, 0), find(plan, 0, SKY_RECEIVE_BACKWARD, 0));
 }
 static void compute_before_receiving(Plan *plan)
 {
-    exchange(find(plan, 1, PLAN_RECEIVE_FORWARD, 1), find(plan, 1, PLAN_FORWARD, 1));
+    exchange(find(plan, 1, SKY_RECEIVE_FORWARD, 1), find(plan, 1, SKY_FORWARD, 1));
 }
 static void send_before_computing(Plan *plan)
 {
-    exchange(find(plan, 0, PLAN_SEND_FORWARD, 0), find(plan, 0, PLAN_FORWARD, 0));
+    exchange(find(plan, 0, SKY_SEND_FORWARD, 0), find(plan, 0, SKY_FORWARD, 0));
 }
-static void use_a_slot_twice(Plan *plan) { find(plan, 0, PLAN_FORWARD, 1)->slot = 0; }
-static void read_a_wrong_slot(Plan *plan) { find(plan, 0, PLAN_BACKWARD, 1)->slot = 3; }
-static void update_early(Plan *plan) { exchange(find(plan, 0, PLAN_BACKWARD, 3), find(plan, 0, PLAN_UPDATE, -1)); }
+static void use_a_slot_twice(Plan *plan) { find(plan, 0, SKY_FORWARD, 1)->slot = 0; }
+static void read_a_wrong_slot(Plan *plan) { find(plan, 0, SKY_BACKWARD, 1)->slot = 3; }
+static void update_early(Plan *plan) { exchange(find(plan, 0, SKY_BACKWARD, 3), find(plan, 0, SKY_UPDATE, -1)); }
 static void never_update(Plan *plan) { plan->ranks[2].instruction_count--; }
-static void forward_twice(Plan *plan) { *find(plan, 0, PLAN_SEND_FORWARD, 0) = *find(plan, 0, PLAN_FORWARD, 0); }
+static void forward_twice(Plan *plan) { *find(plan, 0, SKY_SEND_FORWARD, 0) = *find(plan, 0, SKY_FORWARD, 0); }
 
 static void damaged_schedules_are_refused(void **state)
 {
@@ -287,6 +322,7 @@ int main(void)
         cmocka_unit_test(gpipe_without_links_matches_the_closed_form),
         cmocka_unit_test(one_forward_one_backward_keeps_few_micro_batches),
         cmocka_unit_test(plans_read_back_as_they_were_printed),
+        cmocka_unit_test(a_searched_order_is_called_so),
         cmocka_unit_test(damaged_schedules_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,14 +37,14 @@ static bool fits(const Plan *plan)
 static void check_order(const Plan *plan)
 {
     for (int r = 0; r < plan->rank_count; r++) {
-        int next[PLAN_OP_COUNT] = {0};
+        int next[SKY_OP_COUNT] = {0};
         for (int i = 0; i < plan->ranks[r].instruction_count; i++) {
             const PlanInstruction *instruction = &plan->ranks[r].instructions[i];
             if (instruction->microbatch >= 0) assert_int_equal(instruction->microbatch, next[instruction->op]++);
         }
         const PlanStage *stage = &plan->stages[plan->ranks[r].stages[0]];
-        assert_int_equal(next[PLAN_BACKWARD], plan->microbatches);
-        assert_int_equal(next[PLAN_WEIGHT_GRADIENT], stage->weight_gradient_ns > 0 ? plan->microbatches : 0);
+        assert_int_equal(next[SKY_BACKWARD], plan->microbatches);
+        assert_int_equal(next[SKY_WEIGHT_GRADIENT], stage->weight_gradient_ns > 0 ? plan->microbatches : 0);
     }
 }
 

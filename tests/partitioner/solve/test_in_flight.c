@@ -109,7 +109,7 @@ static void as_few_fewer_as_it_takes(void **state)
             assert_int_equal(plan.in_flight_limit, 0);
         } else if (found) {
             if (plan.in_flight_limit != most) fail_msg("plan %d: %d, not %d", k, plan.in_flight_limit, most);
-            assert_true(plan.schedule == PLAN_AUTO || plan.schedule == PLAN_ZB);
+            assert_true(plan.schedule == PLAN_SEARCHED || plan.schedule == PLAN_ZB);
             check_plan(&plan, &costs, k);
             rescued++;
             loops += costs.keep_inputs != NULL && plan.stage_count > 2;

@@ -66,8 +66,8 @@ static void plans_are_near_the_best_there_is(void **state)
         request.objective = k & 4 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
         request.schedule = k & 8 ? PLAN_1F1B : PLAN_GPIPE;
         short_of_memory(&costs, k);
-        assert_true(problem_create_recomputing(&problem, &costs, request.objective, request.schedule, 0, RECOMPUTE_AUTO,
-                                               NULL, &diagnostics));
+        assert_true(problem_create_recomputing(&problem, &costs, request.objective, request.schedule, 0,
+                                               PLAN_RECOMPUTE_AUTO, NULL, &diagnostics));
         Search search = {.problem = &problem, .allocation = allocation_create(&problem.arena, &problem)};
         extend(&search, 0);
         bool planned = plan_make(&plan, &costs, &request, &diagnostics);

@@ -280,7 +280,7 @@ static void drop_an_instruction(Plan *plan, Costs *costs)
     (void)costs;
     plan->ranks[1].instruction_count--;
 }
-static PlanInstruction *find(Plan *plan, PlanOp op)
+static PlanInstruction *find(Plan *plan, SkyInstructionOp op)
 {
     for (int r = 0; r < plan->rank_count; r++)
         for (int k = 0; k < plan->ranks[r].instruction_count; k++)
@@ -291,7 +291,7 @@ static PlanInstruction *find(Plan *plan, PlanOp op)
 static void drop_a_reduction(Plan *plan, Costs *costs)
 {
     (void)costs;
-    PlanInstruction *reduce = find(plan, PLAN_REDUCE),
+    PlanInstruction *reduce = find(plan, SKY_REDUCE),
                     *last = &plan->ranks[0].instructions[plan->ranks[0].instruction_count];
     memmove(reduce, reduce + 1, (size_t)(last - reduce - 1) * sizeof *reduce);
     plan->ranks[0].instruction_count--;
@@ -300,7 +300,7 @@ static void receive_twice(Plan *plan, Costs *costs)
 {
     (void)costs;
     PlanRank *rank = &plan->ranks[0];
-    PlanInstruction receive = *find(plan, PLAN_RECEIVE_BACKWARD);
+    PlanInstruction receive = *find(plan, SKY_RECEIVE_BACKWARD);
     PlanInstruction *more = arena_new_array(&plan->arena, PlanInstruction, (size_t)rank->instruction_count + 1);
     int at = 0;
     for (int k = 0; k < rank->instruction_count; k++) {
