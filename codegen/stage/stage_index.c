@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "graph/ops/operator.h"
-#include "graph/passes/blocks.h"
+#include "graph/analysis/blocks.h"
+#include "graph/analysis/cuts.h"
 
 static void sort_nodes(StageIndex *index)
 {
@@ -31,28 +31,15 @@ static void sort_nodes(StageIndex *index)
     }
 }
 
-static void find_crossings(StageIndex *index, Phase phase, Crossings *crossings)
+static void find_crossings(StageIndex *index)
 {
     const Graph *graph = index->graph;
-    bool forward = phase == PHASE_FORWARD;
-    for (size_t i = 0; i < index->first_node[graph->layer_count]; i++) {
-        const Node *node = graph_node(graph, index->nodes[i]);
-        for (int k = 0; node->phase == phase && k < node->input_count; k++) {
-            ValueId value = node->inputs[k];
-            NodeId producer = graph_value(graph, value)->producer;
-            const Node *from = producer ? graph_node(graph, producer) : NULL;
-            if (!from || from->phase != phase || from->layer == LAYER_NONE) continue;
-            int *reach = &index->reach[value];
-            if (*reach == LAYER_NONE) *reach = from->layer;
-            if (forward ? node->layer > *reach : node->layer < *reach) *reach = node->layer;
-        }
-    }
+    index->reach = values_reach(graph);
     for (ValueId v = 1; v < graph->value_count; v++) {
-        NodeId producer = graph_value(graph, v)->producer;
-        if (!producer || index->reach[v] == LAYER_NONE) continue;
-        const Node *from = graph_node(graph, producer);
-        if (from->phase == phase && index->reach[v] != from->layer)
-            array_push(crossings->values, crossings->count, crossings->capacity, v);
+        if (index->reach[v] == LAYER_NONE) continue;
+        const Node *from = graph_node(graph, graph_value(graph, v)->producer);
+        Crossings *crossings = value_direction(graph, v) ? &index->backward : &index->forward;
+        if (index->reach[v] != from->layer) array_push(crossings->values, crossings->count, crossings->capacity, v);
     }
 }
 
@@ -107,14 +94,11 @@ StageIndex *stage_index_create(Graph *graph, bool bf16_products)
     StageIndex *index = memory_allocate(sizeof *index);
     *index = (StageIndex){.graph = graph, .bf16_products = bf16_products};
     size_t values = graph->value_count;
-    index->reach = arena_new_array(&index->arena, int, values);
     index->exempt = arena_new_array(&index->arena, unsigned char, values);
     index->numbers = arena_new_array(&index->arena, ParameterNumber, values);
     index->index_limit = arena_new_array(&index->arena, int64_t, graph->input_count);
-    for (size_t v = 0; v < values; v++) index->reach[v] = LAYER_NONE;
     sort_nodes(index);
-    find_crossings(index, PHASE_FORWARD, &index->forward);
-    find_crossings(index, PHASE_BACKWARD, &index->backward);
+    find_crossings(index);
     find_exempt(index);
     index->blocks = arena_new_array(&index->arena, uint32_t, values);
     blocks_number(graph, index->blocks);
@@ -127,6 +111,7 @@ void stage_index_free(StageIndex *index)
 {
     free(index->forward.values);
     free(index->backward.values);
+    free(index->reach);
     arena_free(&index->arena);
     free(index);
 }

@@ -24,9 +24,9 @@ typedef struct StageIndex {
     NodeId *layerless;  /* those of no layer, ascending */
     size_t layerless_count;
     Crossings forward, backward;
-    int *reach;            /* [value]: the last layer that reads it in forward, the first in backward; else undefined */
-    uint32_t *blocks;      /* [value]: of a parameter, SkyParameter.block */
-    unsigned char *exempt; /* [value]: of a parameter, SkyParameter.decay_exempt_class */
+    int *reach;               /* [value]: see values_reach of graph/analysis/cuts.h */
+    uint32_t *blocks;         /* [value]: of a parameter, SkyParameter.block */
+    unsigned char *exempt;    /* [value]: of a parameter, SkyParameter.decay_exempt_class */
     ParameterNumber *numbers; /* [value] */
     int64_t *index_limit;     /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
     bool bf16_products;       /* stages round the factors of matrix products to bf16 */

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/training_model.h"
-#include "graph/passes/layers.h"
+#include "graph/analysis/layer_work.h"
 
 enum { ASSUMED_DIMENSION = 8 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "graph/ops/operator.h"
-#include "graph/passes/blocks.h"
+#include "graph/analysis/blocks.h"
 
 /* What labels of input number `number` must stay below: the fewest classes of the losses that read them. */
 static int64_t label_classes(const Graph *graph, int number)

@@ -3,6 +3,7 @@
 #define DRIVER_COMPILE_LOW_RANK_TARGETS_H
 
 #include "frontend/onnx/import.h"
+#include "graph/analysis/parameters.h"
 #include "graph/passes/low_rank.h"
 
 typedef struct LowRankSpec {

@@ -9,7 +9,7 @@
 #include "codegen/stage/stage.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
-#include "graph/passes/layers.h"
+#include "graph/analysis/layer_work.h"
 #include "graph/passes/loss.h"
 #include "partitioner/planner/microbatches.h"
 #include "partitioner/problem.h"

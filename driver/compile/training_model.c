@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "graph/passes/gradient_rows.h"
-#include "graph/passes/line_values.h"
+#include "graph/analysis/line_values.h"
 #include "graph/passes/pack_rows.h"
 #include "graph/passes/passes.h"
-#include "graph/passes/sharing.h"
+#include "graph/analysis/parameters.h"
 
 static const ImportedParameter *find_parameter(const ImportedModel *model, const char *name, size_t length)
 {

@@ -44,7 +44,7 @@ typedef struct TrainingModel {
     bool bf16_products;        /* stages round the factors of matrix products to bf16 */
 } TrainingModel;
 
-/* Where rows share lines and updates are wanted, values are marked that grow with lines (graph/passes/line_values.h). Free
+/* Where rows share lines and updates are wanted, values are marked that grow with lines (graph/analysis/line_values.h). Free
  * with training_model_free in any case. */
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics);
 void training_model_free(TrainingModel *model);

@@ -4,7 +4,7 @@
  * are brought into the canonical forms of graph/opcodes.h (axes and shapes as attributes, one form for all
  * opsets), and whatever does not depend on inputs or parameters is folded on the way.
  *
- * Which initializers are trained is decided by their uses (graph/passes/choose_trained.h) among those of a float type
+ * Which initializers are trained is decided by their uses (graph/analysis/choose_trained.h) among those of a float type
  * from which an output can be reached through operators that pass gradients. Everything else is a constant.
  * Initializers that hold the same numbers, also transposed, are one parameter with several names (ties). One whose
  * elements are all the same number is as many parameters as it has uses (splits, frontend/onnx/initializer_uses.h), for

@@ -3,7 +3,7 @@
 
 #include "frontend/onnx/normalize.h"
 #include "frontend/onnx/widen.h"
-#include "graph/passes/insert_dropout.h"
+#include "graph/ops/add_node.h"
 
 /* The constant integers a and b, broadcast, hold no division that has no result. */
 static bool check_division(OnnxNode *node)
@@ -154,7 +154,7 @@ bool normalize_is_infinite(OnnxNode *node)
 static bool emit_dropout(OnnxNode *node, double ratio)
 {
     ValueId x = node->inputs[0];
-    ValueId y = dropout_add(node->graph, x, ratio, node_origin(node), node->importer->diagnostics);
+    ValueId y = graph_add_dropout(node->graph, x, ratio, node_origin(node), node->importer->diagnostics);
     if (!set_output(node, 0, y)) return false;
     const Importer *importer = node->importer;
     if (node->output_count < 2 || !importer->symbols[node->source->outputs[1]].needed) return true;

@@ -1,4 +1,4 @@
-/* Which of the candidates among the initializers are trained: by what graph/passes/choose_trained.h says of their uses,
+/* Which of the candidates among the initializers are trained: by what graph/analysis/choose_trained.h says of their uses,
  * and by the options --freeze, --train and --lora. The others become constants, or parameters without a gradient. */
 #include <fnmatch.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "frontend/onnx/head_names.h"
 #include "frontend/onnx/importer.h"
-#include "graph/passes/choose_trained.h"
+#include "graph/analysis/choose_trained.h"
 #include "graph/passes/fold.h"
 
 static bool rule_matches(const TrainingRule *rule, const ImportedParameter *parameter)

@@ -21,6 +21,12 @@ NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId 
                       const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
                       Diagnostics *diagnostics);
 
+/* Appends a Dropout of `x`. Which elements it drops depends on the origin's name, so that it is the same wherever the
+ * node stands; a name that a Dropout has already gets random numbers of its own. Elements belong to rows of the batch
+ * in the order in which they stand: the batch, the first dimension of the first graph input, is the leading one.
+ * Returns the output; 0 after reporting. */
+ValueId graph_add_dropout(Graph *graph, ValueId x, double ratio, NodeOrigin origin, Diagnostics *diagnostics);
+
 /* Whether the inputs of all nodes are what their operators take, and their outputs what these make; reports the first
  * that is not: for graphs that others built, as graph/parse.h does. */
 bool graph_check_types(Graph *graph, Diagnostics *diagnostics);

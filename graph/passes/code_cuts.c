@@ -3,95 +3,8 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "graph/analysis/cuts.h"
 #include "graph/ops/add_node.h"
-
-/* Between which layers values of a phase are handed on. */
-typedef struct Reach {
-    int *nearest,
-        *farthest; /* [value]: of the layers other than the maker's that read it in its phase; else the maker's */
-} Reach;
-
-static bool is_handed_on(const Graph *graph, ValueId value)
-{
-    NodeId producer = graph_value(graph, value)->producer;
-    const Node *from = graph_node(graph, producer); /* node 0 is dead */
-    return producer && from->op != OP_NONE && from->phase != PHASE_UPDATE && from->layer != LAYER_NONE;
-}
-
-static int layer_of(const Graph *graph, ValueId value)
-{
-    return graph_node(graph, graph_value(graph, value)->producer)->layer;
-}
-
-static Reach find_reach(const Graph *graph)
-{
-    Reach reach = {memory_allocate(graph->value_count * sizeof(int)),
-                   memory_allocate(graph->value_count * sizeof(int))};
-    for (ValueId v = 1; v < graph->value_count; v++)
-        reach.nearest[v] = reach.farthest[v] = is_handed_on(graph, v) ? layer_of(graph, v) : LAYER_NONE;
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
-            ValueId value = node->inputs[i];
-            if (!is_handed_on(graph, value) || node->layer == LAYER_NONE) continue;
-            const Node *from = graph_node(graph, graph_value(graph, value)->producer);
-            bool ahead = from->phase == PHASE_FORWARD ? node->layer > from->layer : node->layer < from->layer;
-            if (from->phase != node->phase || !ahead) continue;
-            int *nearest = &reach.nearest[value], *farthest = &reach.farthest[value];
-            if (*nearest == from->layer || abs(node->layer - from->layer) < abs(*nearest - from->layer))
-                *nearest = node->layer;
-            if (abs(node->layer - from->layer) > abs(*farthest - from->layer)) *farthest = node->layer;
-        }
-    }
-    return reach;
-}
-
-static void free_reach(Reach *reach)
-{
-    free(reach->nearest);
-    free(reach->farthest);
-}
-
-/* Whether a codec may be put on the value at the one cut that it crosses. */
-static bool may_code(const Graph *graph, const Reach *reach, ValueId value)
-{
-    const Value *tensor = graph_value(graph, value);
-    int made = reach->nearest[value] == LAYER_NONE ? 0 : layer_of(graph, value);
-    return reach->nearest[value] != LAYER_NONE && abs(reach->farthest[value] - made) == 1 &&
-           tensor->dtype == DTYPE_F32 && tensor->shape.rank > 0 && !tensor->parameter &&
-           shape_elements(&tensor->shape) > 0;
-}
-
-/* 0 forward, 1 backward. */
-static int direction_of(const Graph *graph, ValueId value)
-{
-    return graph_node(graph, graph_value(graph, value)->producer)->phase == PHASE_BACKWARD;
-}
-
-/* ---- Bytes ---- */
-
-CutBytes *cuts_measure(const Graph *graph)
-{
-    CutBytes *cuts = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *cuts);
-    Reach reach = find_reach(graph);
-    for (ValueId v = 1; v < graph->value_count; v++) {
-        if (reach.nearest[v] == LAYER_NONE || reach.farthest[v] == layer_of(graph, v)) continue;
-        const Value *value = graph_value(graph, v);
-        int direction = direction_of(graph, v), made = layer_of(graph, v), read = reach.farthest[v];
-        int64_t bytes = shape_elements(&value->shape) * (int64_t)dtype_size(value->dtype);
-        bool codes = may_code(graph, &reach, v);
-        int64_t columns = codes ? value->shape.dim[value->shape.rank - 1] : 1, rows = bytes / (4 * columns);
-        for (int cut = 1 + (made < read ? made : read); cut <= (made < read ? read : made); cut++) {
-            for (int codec = 0; codec < CODEC_COUNT; codec++)
-                cuts[cut].bytes[direction][codec] += codes ? rows * codec_row_bytes((Codec)codec, columns) : bytes;
-            if (codes) cuts[cut].coded[direction] += bytes;
-        }
-    }
-    free_reach(&reach);
-    return cuts;
-}
-
-/* ---- Codings ---- */
 
 typedef struct Insertion {
     NodeId behind, encode, decode;
@@ -139,7 +52,7 @@ static void replace_readers(Graph *graph, ValueId value, ValueId decoded, int cu
 static void code_value(Coder *coder, ValueId value, int cut, Codec codec, int number)
 {
     Graph *graph = coder->graph;
-    int direction = direction_of(graph, value);
+    int direction = value_direction(graph, value);
     Shape shape = graph_value(graph, value)->shape;
     NodeId producer = graph_value(graph, value)->producer;
     const Node from = *graph_node(graph, producer);
@@ -196,17 +109,17 @@ void cuts_code(Graph *graph, const CutCodec *cuts, int count)
     const CutCodec **codecs = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *codecs); /* per cut */
     int *numbers = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *numbers);
     for (int i = 0; i < count; i++) codecs[cuts[i].cut] = &cuts[i];
-    Reach reach = find_reach(graph);
+    int *reach = values_reach(graph);
     for (ValueId v = 1; v < values; v++) {
-        if (!may_code(graph, &reach, v)) continue;
-        int made = layer_of(graph, v), cut = made > reach.farthest[v] ? made : reach.farthest[v];
-        Codec codec = codecs[cut] ? codecs[cut]->codecs[direction_of(graph, v)] : CODEC_NONE;
+        int cut = codable_cut(graph, reach, v);
+        if (!cut) continue;
+        Codec codec = codecs[cut] ? codecs[cut]->codecs[value_direction(graph, v)] : CODEC_NONE;
         int number = numbers[cut]++; /* whatever is coded at other cuts, or forward */
         if (codec != CODEC_NONE) code_value(&coder, v, cut, codec, number);
     }
     put_in_place(&coder, nodes);
     graph_verify(graph);
-    free_reach(&reach);
+    free(reach);
     free(codecs);
     free(numbers);
     free(coder.insertions);

@@ -22,13 +22,4 @@ typedef struct CutCodec {
 /* `cuts` ascending, no cut twice. */
 void cuts_code(Graph *graph, const CutCodec *cuts, int count);
 
-/* The bytes that cross each cut, forward and backward, with every codec. */
-typedef struct CutBytes {
-    int64_t bytes[2][CODEC_COUNT];
-    int64_t coded[2]; /* float32 bytes of them that codecs apply to */
-} CutBytes;
-
-/* Of all cuts: [layer_count], of the cut before the layer; 0 is no cut. To be freed. */
-CutBytes *cuts_measure(const Graph *graph);
-
 #endif

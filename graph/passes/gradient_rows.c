@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "graph/ops/operator.h"
-#include "graph/passes/sharing.h"
+#include "graph/analysis/parameters.h"
 
 static bool gathers_rows(const Graph *graph, const Node *node, ValueId table, int64_t rows)
 {

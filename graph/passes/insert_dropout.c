@@ -2,50 +2,8 @@
 
 #include <stdlib.h>
 
-#include "base/random.h"
+#include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
-
-/* Whether a Dropout of the graph has this key. */
-static bool key_is_taken(const Graph *graph, int64_t key)
-{
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_Dropout && *(const int64_t *)graph_value(graph, node->inputs[1])->data == key) return true;
-    }
-    return false;
-}
-
-static int64_t new_key(const Graph *graph, const char *name)
-{
-    RandomStream stream = random_stream(0, name);
-    while (key_is_taken(graph, (int64_t)stream.stream)) stream = random_substream(stream, 1);
-    return (int64_t)stream.stream;
-}
-
-/* Elements of a tensor of this shape that belong to one row of the batch; 0 if it is the same for all rows. */
-static int64_t row_elements(const Graph *graph, const Shape *shape)
-{
-    const Shape *input = graph->input_count ? &graph_value(graph, graph->inputs[0])->shape : NULL;
-    int64_t rows = input && input->rank ? input->dim[0] : 1, elements = shape_elements(shape);
-    if (shape->rank && shape->dim[0] == 1 && rows > 1) return 0;
-    return rows > 0 && elements % rows == 0 ? elements / rows : elements;
-}
-
-ValueId dropout_add(Graph *graph, ValueId x, double ratio, NodeOrigin origin, Diagnostics *diagnostics)
-{
-    Shape shape = graph_value(graph, x)->shape;
-    int64_t key = new_key(graph, origin.name), positions[1 + MAX_RANK] = {0}, stride = 1;
-    for (int i = shape.rank - 1; i >= 0; i--) {
-        positions[1 + i] = stride;
-        stride *= shape.dim[i];
-    }
-    Attribute attributes[3] = {attribute_float("ratio", ratio), attribute_integer("row", row_elements(graph, &shape)),
-                               attribute_integers("positions", positions, 1 + shape.rank)};
-    ValueId inputs[3] = {x, graph_constant_integers(graph, &key, 1), graph_step_scalars(graph)}, y;
-    return graph_add_node(graph, OP_Dropout, origin, inputs, 3, attributes, 3, &y, 1, diagnostics) ? y : 0;
-}
-
-/* ---- BERT's places ---- */
 
 typedef struct Site {
     bool chosen;
@@ -202,7 +160,7 @@ static bool drop_outputs(Graph *graph, Places *places, const Node *node, double 
         Site *site = &places->site[node->outputs[i]];
         if (!site->chosen) continue;
         NodeOrigin origin = {.name = arena_format(&graph->arena, "%s/dropout", node->name), .layer = LAYER_NONE};
-        site->dropped = dropout_add(graph, node->outputs[i], ratio, origin, diagnostics);
+        site->dropped = graph_add_dropout(graph, node->outputs[i], ratio, origin, diagnostics);
         if (!site->dropped) return false;
     }
     return true;

@@ -1,14 +1,8 @@
-/* Dropout nodes: making them, and finding the places where BERT has them. */
+/* Dropout where BERT has it. */
 #ifndef GRAPH_PASSES_INSERT_DROPOUT_H
 #define GRAPH_PASSES_INSERT_DROPOUT_H
 
-#include "graph/ops/add_node.h"
-
-/* Appends a Dropout of `x`. Which elements it drops depends on the origin's name, so that it is the same wherever the
- * node stands; a name that a Dropout has already gets random numbers of its own. Elements belong to rows of the batch
- * in the order in which they stand: the batch, the first dimension of the first graph input, is the leading one.
- * Returns the output; 0 after reporting. */
-ValueId dropout_add(Graph *graph, ValueId x, double ratio, NodeOrigin origin, Diagnostics *diagnostics);
+#include "graph/graph.h"
 
 /* Puts dropout where BERT has it (Devlin et al., NAACL 2019, and its released code): behind the embeddings'
  * normalisation, on attention probabilities, on what a block's two parts add to their input, and before a classifier.

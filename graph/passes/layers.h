@@ -16,7 +16,4 @@
  * layers use get values of their own in each: see sharing.h. */
 void layers_assign(Graph *graph, Diagnostics *diagnostics);
 
-/* Warns of a layer that does more than a third of the model's work: plans cannot divide it among devices. */
-void layers_warn_of_large(const Graph *graph, Diagnostics *diagnostics);
-
 #endif

@@ -4,69 +4,8 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "graph/ops/operator.h"
-#include "graph/passes/insert_dropout.h"
-#include "graph/passes/sharing.h"
-
-static const Node *producer(const Graph *graph, ValueId value)
-{
-    /* Of values that no node makes: node 0, which has no operator. */
-    return graph_node(graph, graph_value(graph, value)->producer);
-}
-
-/* Whether the factor of a product, a matrix that shows nothing but a parameter, holds its elements in their order or
- * transposed; false if neither. */
-static bool factor_order(const Graph *graph, ValueId factor, bool *transposed)
-{
-    int64_t elements = shape_elements(&graph_value(graph, factor)->shape);
-    *transposed = false;
-    for (const Node *node; (node = producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
-        const Shape *from = &graph_value(graph, node->inputs[0])->shape;
-        const Attribute *perm = node->op == OP_Transpose ? node_attribute(node, "perm") : NULL;
-        if (shape_elements(from) != elements) return false;
-        if (node->op == OP_Identity || node->op == OP_Reshape) continue;
-        if (!perm || perm->count != 2) return false;
-        if (perm->integers[0] == 1) *transposed = !*transposed;
-    }
-    return true;
-}
-
-static void use_in_product(const Graph *graph, const Node *node, ProductWeight *weight)
-{
-    const Shape *factor = &graph_value(graph, node->inputs[1])->shape;
-    bool transposed = false;
-    weight->in_product = true;
-    if (parameter_behind(graph, node->inputs[0])) weight->problem = "is multiplied with other weights";
-    if (factor->rank != 2 || !factor_order(graph, node->inputs[1], &transposed))
-        weight->problem = "is a factor of products in parts";
-    else if (weight->in && (transposed != weight->transposed || factor->dim[0] != weight->in))
-        weight->problem = "is a factor of products once as it is and once transposed";
-    if (weight->problem) return;
-    weight->in = factor->dim[0];
-    weight->out = factor->dim[1];
-    weight->transposed = transposed;
-}
-
-ProductWeight product_weight(const Graph *graph, ValueId parameter)
-{
-    ProductWeight weight = {0};
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE || operator_is_movement(node->op)) continue;
-        for (int i = 0; i < node->input_count; i++) {
-            if (!node->inputs[i] || parameter_behind(graph, node->inputs[i]) != parameter) continue;
-            const char *known = weight.problem;
-            if (node->op == OP_MatMul && i == 1)
-                use_in_product(graph, node, &weight);
-            else
-                weight.problem = node->op == OP_Gather ? "is also a table that rows are looked up in"
-                                                       : "is used otherwise than as the right factor of products";
-            if (weight.problem && !known) weight.node = n;
-        }
-    }
-    if (weight.problem) weight.in = weight.out = 0;
-    return weight;
-}
+#include "graph/analysis/parameters.h"
+#include "graph/ops/add_node.h"
 
 /* ---- Parameters ---- */
 
@@ -135,7 +74,7 @@ static ValueId add_branch(Builder *builder, ValueId x)
     Graph *graph = builder->graph;
     NodeOrigin origin = builder->origin;
     origin.name = arena_format(&graph->arena, "%s.lora_dropout", builder->branch->module);
-    if (low_rank->dropout > 0) x = dropout_add(graph, x, low_rank->dropout, origin, builder->diagnostics);
+    if (low_rank->dropout > 0) x = graph_add_dropout(graph, x, low_rank->dropout, origin, builder->diagnostics);
     if (!x) return 0;
     ValueId narrow = multiply(builder, x, builder->branch->a);
     double scale = low_rank->alpha / low_rank->rank;

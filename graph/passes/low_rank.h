@@ -23,17 +23,6 @@ typedef struct LowRank {
     size_t count;
 } LowRank;
 
-/* How a weight enters products with what is computed from inputs, whose right factor is W [in, out]. */
-typedef struct ProductWeight {
-    int64_t in, out;     /* 0: it is in no such product, or has a problem */
-    bool in_product;     /* of whatever form */
-    bool transposed;     /* the parameter's elements stand as [out, in] */
-    const char *problem; /* it is used in another way too, in which it cannot have a branch: a phrase; else NULL */
-    NodeId node;         /* ... there */
-} ProductWeight;
-
-ProductWeight product_weight(const Graph *graph, ValueId parameter);
-
 /* Adds the branches, of which every weight is in products and has no problem. Before layers are assigned, behind
  * whatever looks for a model's own products. Nodes are renumbered. */
 bool low_rank_insert(Graph *graph, LowRank *low_rank, Diagnostics *diagnostics);

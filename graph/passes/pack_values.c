@@ -3,7 +3,7 @@
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
-#include "graph/passes/axes.h"
+#include "graph/analysis/axes.h"
 #include "graph/passes/pack_internal.h"
 
 /* ---- What values depend on ---- */

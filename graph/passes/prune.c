@@ -5,7 +5,7 @@
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
-#include "graph/passes/axes.h"
+#include "graph/analysis/axes.h"
 
 typedef enum Need { UNREAD, PART, WHOLE } Need;
 

@@ -3,17 +3,6 @@
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
-#include "graph/ops/operator.h"
-
-ValueId parameter_behind(const Graph *graph, ValueId value)
-{
-    while (graph_value(graph, value)->producer) {
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-        if (!operator_is_movement(node->op)) return 0;
-        value = node->inputs[0];
-    }
-    return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
-}
 
 /* A layer's own value for a parameter. */
 typedef struct Use {
@@ -161,40 +150,4 @@ void parameters_share(Graph *graph, const bool *carried, Diagnostics *diagnostic
     free(sharer.home);
     free(sharer.uses);
     free(sharer.copies);
-}
-
-/* The weights whose product `value` is, perhaps with a bias added; 0 if it is something else. */
-static ValueId product_weights(const Graph *graph, ValueId value)
-{
-    for (;;) {
-        /* Of what no node makes: node 0, which has no operator. */
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-        if (node->op == OP_MatMul) return parameter_behind(graph, node->inputs[1]);
-        if (operator_is_movement(node->op))
-            value = node->inputs[0];
-        else if (node->op == OP_Add)
-            value = node->inputs[parameter_behind(graph, node->inputs[0]) != 0];
-        else
-            return 0;
-    }
-}
-
-void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
-{
-    enum { LEAST_ROWS = 32 }; /* fewer may be classes as well */
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        ValueId table = node->op == OP_Gather ? parameter_behind(graph, node->inputs[0]) : 0;
-        const Shape *shape = &graph_value(graph, table)->shape;
-        for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
-            const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;
-            ValueId weights = product_weights(graph, graph->outputs[i].value);
-            if (!weights || weights == table || output->rank < 3 || output->dim[output->rank - 1] != shape->dim[0])
-                continue;
-            diagnostics_warning(
-                diagnostics, PLACE_FILE(graph->file), "if both are meant to be one, export the model with them equal",
-                "the output '%s' is decoded with '%s', which is trained apart from the embeddings '%s'",
-                graph->outputs[i].name, graph_value(graph, weights)->name, graph_value(graph, table)->name);
-        }
-    }
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "codegen/stage/memory_layout.h"
-#include "graph/passes/code_cuts.h"
+#include "graph/analysis/cuts.h"
 #include "profiler/costs/model_sites.h"
 
 /* A device without specification is taken for one core of a current server, per thread. Plans compare devices, so what

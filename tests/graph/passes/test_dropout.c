@@ -33,7 +33,7 @@ static void drop(const char *name, int64_t first, int64_t rows, bool training, i
     graph_init(&graph, "test");
     Shape shape = {2, {rows, WIDTH}};
     ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &shape);
-    ValueId y = dropout_add(&graph, x, 0.25, (NodeOrigin){.name = name}, &diagnostics);
+    ValueId y = graph_add_dropout(&graph, x, 0.25, (NodeOrigin){.name = name}, &diagnostics);
     assert_true(y);
     graph_add_output(&graph, "y", y);
     evaluator_init(&evaluator, &graph);
@@ -91,7 +91,7 @@ static void steps_and_nodes_have_masks_of_their_own(void **state)
     graph_init(&graph, "test");
     ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &(Shape){2, {ROWS, WIDTH}}), key[2];
     for (int i = 0; i < 2; i++) {
-        ValueId y = dropout_add(&graph, x, 0.25, (NodeOrigin){.name = "same"}, &diagnostics);
+        ValueId y = graph_add_dropout(&graph, x, 0.25, (NodeOrigin){.name = "same"}, &diagnostics);
         key[i] = graph_node(&graph, graph_value(&graph, y)->producer)->inputs[1];
     }
     assert_memory_not_equal(graph_value(&graph, key[0])->data, graph_value(&graph, key[1])->data, sizeof(int64_t));
@@ -111,7 +111,7 @@ static void dropout_joins_what_makes_its_input(void **state)
         ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &(Shape){2, {ROWS, WIDTH}}), y;
         NodeOrigin origin = {.name = "n"};
         assert_true(graph_add_node(&graph, OP_Softmax, origin, &x, 1, NULL, 0, &y, 1, &diagnostics));
-        ValueId dropped = dropout_add(&graph, y, 0.25, origin, &diagnostics);
+        ValueId dropped = graph_add_dropout(&graph, y, 0.25, origin, &diagnostics);
         graph_add_output(&graph, "dropped", dropped);
         for (int fused = 0; fused < 2; fused++) {
             evaluator_init(&evaluator, &graph);

@@ -15,6 +15,7 @@
 #include "graph/ops/autodiff.h"
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/analysis/parameters.h"
 #include "graph/passes/fusion.h"
 #include "graph/passes/layers.h"
 #include "graph/passes/loss.h"

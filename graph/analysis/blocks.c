@@ -1,4 +1,4 @@
-#include "graph/passes/blocks.h"
+#include "graph/analysis/blocks.h"
 
 #include <limits.h>
 #include <stdlib.h>

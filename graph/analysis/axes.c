@@ -1,4 +1,4 @@
-#include "graph/passes/axes.h"
+#include "graph/analysis/axes.h"
 
 #include "graph/ops/operator.h"
 

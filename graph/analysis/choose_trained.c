@@ -1,4 +1,4 @@
-#include "graph/passes/choose_trained.h"
+#include "graph/analysis/choose_trained.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Which axes of its inputs an axis of a node's result comes from. */
-#ifndef GRAPH_PASSES_AXES_H
-#define GRAPH_PASSES_AXES_H
+#ifndef GRAPH_ANALYSIS_AXES_H
+#define GRAPH_ANALYSIS_AXES_H
 
 #include "graph/graph.h"
 

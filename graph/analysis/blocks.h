@@ -1,6 +1,6 @@
 /* Which block of a model a parameter belongs to, by the names that modules give: rates may differ from block to block. */
-#ifndef GRAPH_PASSES_BLOCKS_H
-#define GRAPH_PASSES_BLOCKS_H
+#ifndef GRAPH_ANALYSIS_BLOCKS_H
+#define GRAPH_ANALYSIS_BLOCKS_H
 
 #include "graph/graph.h"
 

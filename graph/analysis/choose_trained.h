@@ -1,7 +1,7 @@
 /* Which parameters are trained is decided by how they are used, not by their shape: exporters leave the scale of
  * attention, rotary tables, masks and sinusoids as float tensors beside the weights. */
-#ifndef GRAPH_PASSES_CHOOSE_TRAINED_H
-#define GRAPH_PASSES_CHOOSE_TRAINED_H
+#ifndef GRAPH_ANALYSIS_CHOOSE_TRAINED_H
+#define GRAPH_ANALYSIS_CHOOSE_TRAINED_H
 
 #include "graph/graph.h"
 

@@ -1,7 +1,7 @@
 /* Which values of a packed graph grow with the lines of a micro-batch. A step's last micro-batch has fewer lines than the
  * others: nothing is computed of those it lacks, where this is known (codegen/stage/stage_lines.c). */
-#ifndef GRAPH_PASSES_LINE_VALUES_H
-#define GRAPH_PASSES_LINE_VALUES_H
+#ifndef GRAPH_ANALYSIS_LINE_VALUES_H
+#define GRAPH_ANALYSIS_LINE_VALUES_H
 
 #include "graph/graph.h"
 

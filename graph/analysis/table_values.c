@@ -1,7 +1,7 @@
 /* What the elements of a tensor give away about it. */
 #include <math.h>
 
-#include "graph/passes/choose_trained.h"
+#include "graph/analysis/choose_trained.h"
 
 /* The elements as [slices, rows, columns], dimensions of extent 1 left out. */
 typedef struct Table {

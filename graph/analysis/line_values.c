@@ -1,4 +1,4 @@
-#include "graph/passes/line_values.h"
+#include "graph/analysis/line_values.h"
 
 static bool same_nodes(const Graph *a, const Graph *b)
 {

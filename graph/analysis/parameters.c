@@ -1,0 +1,109 @@
+#include "graph/analysis/parameters.h"
+
+#include "graph/ops/operator.h"
+
+ValueId parameter_behind(const Graph *graph, ValueId value)
+{
+    while (graph_value(graph, value)->producer) {
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (!operator_is_movement(node->op)) return 0;
+        value = node->inputs[0];
+    }
+    return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
+}
+
+static const Node *producer(const Graph *graph, ValueId value)
+{
+    /* Of values that no node makes: node 0, which has no operator. */
+    return graph_node(graph, graph_value(graph, value)->producer);
+}
+
+/* Whether the factor of a product, a matrix that shows nothing but a parameter, holds its elements in their order or
+ * transposed; false if neither. */
+static bool factor_order(const Graph *graph, ValueId factor, bool *transposed)
+{
+    int64_t elements = shape_elements(&graph_value(graph, factor)->shape);
+    *transposed = false;
+    for (const Node *node; (node = producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
+        const Shape *from = &graph_value(graph, node->inputs[0])->shape;
+        const Attribute *perm = node->op == OP_Transpose ? node_attribute(node, "perm") : NULL;
+        if (shape_elements(from) != elements) return false;
+        if (node->op == OP_Identity || node->op == OP_Reshape) continue;
+        if (!perm || perm->count != 2) return false;
+        if (perm->integers[0] == 1) *transposed = !*transposed;
+    }
+    return true;
+}
+
+static void use_in_product(const Graph *graph, const Node *node, ProductWeight *weight)
+{
+    const Shape *factor = &graph_value(graph, node->inputs[1])->shape;
+    bool transposed = false;
+    weight->in_product = true;
+    if (parameter_behind(graph, node->inputs[0])) weight->problem = "is multiplied with other weights";
+    if (factor->rank != 2 || !factor_order(graph, node->inputs[1], &transposed))
+        weight->problem = "is a factor of products in parts";
+    else if (weight->in && (transposed != weight->transposed || factor->dim[0] != weight->in))
+        weight->problem = "is a factor of products once as it is and once transposed";
+    if (weight->problem) return;
+    weight->in = factor->dim[0];
+    weight->out = factor->dim[1];
+    weight->transposed = transposed;
+}
+
+ProductWeight product_weight(const Graph *graph, ValueId parameter)
+{
+    ProductWeight weight = {0};
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE || operator_is_movement(node->op)) continue;
+        for (int i = 0; i < node->input_count; i++) {
+            if (!node->inputs[i] || parameter_behind(graph, node->inputs[i]) != parameter) continue;
+            const char *known = weight.problem;
+            if (node->op == OP_MatMul && i == 1)
+                use_in_product(graph, node, &weight);
+            else
+                weight.problem = node->op == OP_Gather ? "is also a table that rows are looked up in"
+                                                       : "is used otherwise than as the right factor of products";
+            if (weight.problem && !known) weight.node = n;
+        }
+    }
+    if (weight.problem) weight.in = weight.out = 0;
+    return weight;
+}
+
+/* The weights whose product `value` is, perhaps with a bias added; 0 if it is something else. */
+static ValueId product_weights(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        /* Of what no node makes: node 0, which has no operator. */
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        if (node->op == OP_MatMul) return parameter_behind(graph, node->inputs[1]);
+        if (operator_is_movement(node->op))
+            value = node->inputs[0];
+        else if (node->op == OP_Add)
+            value = node->inputs[parameter_behind(graph, node->inputs[0]) != 0];
+        else
+            return 0;
+    }
+}
+
+void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
+{
+    enum { LEAST_ROWS = 32 }; /* fewer may be classes as well */
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        ValueId table = node->op == OP_Gather ? parameter_behind(graph, node->inputs[0]) : 0;
+        const Shape *shape = &graph_value(graph, table)->shape;
+        for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
+            const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;
+            ValueId weights = product_weights(graph, graph->outputs[i].value);
+            if (!weights || weights == table || output->rank < 3 || output->dim[output->rank - 1] != shape->dim[0])
+                continue;
+            diagnostics_warning(
+                diagnostics, PLACE_FILE(graph->file), "if both are meant to be one, export the model with them equal",
+                "the output '%s' is decoded with '%s', which is trained apart from the embeddings '%s'",
+                graph->outputs[i].name, graph_value(graph, weights)->name, graph_value(graph, table)->name);
+        }
+    }
+}
