@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "federation/aggregate/sum_messages.h"
 #include "federation/federation.h"
+#include "runtime/wire/address.h"
 #include "runtime/wire/keys.h"
 
 enum { MOST_NAME = 64, MOST_FRAGMENTS = 1 << 16 };
@@ -108,15 +109,6 @@ static bool read_sites(Reader *reader, YamlNode *node)
     return ok;
 }
 
-/* HOST:PORT or [IPv6]:PORT. */
-static bool is_address(const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    if (!colon || colon == text || strlen(text) > 300 || strpbrk(text, " \t/")) return false;
-    size_t digits = strspn(colon + 1, "0123456789");
-    return digits > 0 && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) >= 1 && atoi(colon + 1) <= 65535;
-}
-
 static bool read_bandwidth(Reader *reader, YamlNode *node, const char *object)
 {
     const char *text;
@@ -138,7 +130,7 @@ static bool read_coordinator(Reader *reader, YamlNode *node)
     ok &= read_text(reader, members[ADDRESS].value, object, "address", &federation->address);
     ok &= read_bandwidth(reader, members[BANDWIDTH].value, object);
     ok &= read_key(reader, members[KEY].value, object, &federation->key);
-    if (federation->address && !is_address(federation->address))
+    if (federation->address && !wire_address_is_valid(federation->address))
         ok = yaml_error(&reader->yaml, members[ADDRESS].value, object, NULL,
                         "address '%s' is not HOST:PORT, with a port from 1 to 65535", federation->address);
     for (int s = 0; s < federation->site_count && ok; s++)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "federation/connect/sockets.h"
+#include "runtime/wire/address.h"
 #include "runtime/wire/zap.h"
 
 static WireSiteFile *known_sites(const Federation *federation)
@@ -23,7 +24,6 @@ static WireSiteFile *known_sites(const Federation *federation)
 bool server_open(Server *server, Coordinator *coordinator, const WireKeys *keys, const char *address,
                  Diagnostics *diagnostics)
 {
-    char endpoint[320];
     *server = (Server){.context = zmq_ctx_new(), .coordinator = coordinator};
     server->known = known_sites(coordinator->federation);
     server->zap = wire_zap_open(server->context);
@@ -31,11 +31,10 @@ bool server_open(Server *server, Coordinator *coordinator, const WireKeys *keys,
     server->socket = wire_socket(server->context, ZMQ_REP);
     federation_socket_options(server->socket, (int64_t)coordinator_largest_request(coordinator));
     wire_socket_guard(server->socket, keys, WIRE_ZAP_SITES);
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
-    return zmq_bind(server->socket, endpoint) == 0 ||
+    return wire_socket_listen(server->socket, address) ||
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = address},
-                             "--listen names an address of this host, such as 0.0.0.0:PORT",
-                             "cannot be listened at: %s", zmq_strerror(zmq_errno()));
+                             "--listen 0.0.0.0:PORT listens at every address of this host",
+                             "skycc cannot listen there: %s", zmq_strerror(zmq_errno()));
 }
 
 void server_close(Server *server)

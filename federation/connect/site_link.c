@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "federation/connect/sockets.h"
+#include "runtime/wire/address.h"
 
 static const double patience_seconds = 30, slowest_bytes_per_second = 1e5;
 
@@ -15,14 +16,13 @@ static void close_socket(SiteLink *link)
 
 static bool connect_anew(SiteLink *link)
 {
-    char endpoint[320];
+    int other_address = wire_address_is_name(link->federation->address) ? ZMQ_EVENT_CONNECT_RETRIED : 0;
     close_socket(link);
     link->socket = wire_socket(link->context, ZMQ_DEALER);
-    link->watch = wire_socket_watch(link->context, link->socket, ZMQ_EVENT_DISCONNECTED, link->opened++);
+    link->watch = wire_socket_watch(link->context, link->socket, ZMQ_EVENT_DISCONNECTED | other_address, link->opened);
     federation_socket_options(link->socket, -1);
     wire_socket_pin(link->socket, link->keys, link->federation->key);
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", link->federation->address);
-    return zmq_connect(link->socket, endpoint) == 0;
+    return wire_socket_connect(link->socket, link->federation->address, link->opened++);
 }
 
 bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys *keys,
@@ -68,7 +68,7 @@ static bool receive_reply(SiteLink *link, Buffer *reply)
         zmq_poll(items, link->watch ? 2 : 1, 200);
         got = (items[0].revents & ZMQ_POLLIN) && zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
         if (got && zmq_msg_more(&message)) got = zmq_msg_recv(&message, link->socket, ZMQ_DONTWAIT) >= 0;
-        lost = !got && items[1].revents & ZMQ_POLLIN && wire_socket_event(link->watch) == ZMQ_EVENT_DISCONNECTED;
+        lost = !got && items[1].revents & ZMQ_POLLIN && wire_socket_event(link->watch);
     }
     if (got) buffer_append(reply, zmq_msg_data(&message), zmq_msg_size(&message));
     zmq_msg_close(&message);

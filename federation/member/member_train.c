@@ -11,7 +11,7 @@
 #include "federation/member/member.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 10 };
+enum { FURTHER_ARGUMENTS = 12 };
 
 void member_say(const Member *member, const char *format, ...)
 {
@@ -40,10 +40,15 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     char **arguments = arena_new_array(arena, char *, passed + FURTHER_ARGUMENTS + 1);
     arguments[count++] = arena_format(arena, "%s/train", options->directory);
     for (size_t i = 0; i < passed; i++) arguments[count++] = options->passed[i];
-    int64_t all = member->federation.rounds * member->federation.local_steps;
+    int64_t rounds_left = member->federation.rounds - member->start.round;
+    char *last = arena_format(arena, "%" PRId64, member->start.step + rounds_left * member->federation.local_steps);
     arguments[count++] = "--resume";
     arguments[count++] = "--steps";
-    arguments[count++] = arena_format(arena, "%" PRId64, all > until ? all : until);
+    arguments[count++] = last;
+    if (!is_passed(options, "--schedule-steps")) { /* or the checkpoint's, of fewer rounds, would count */
+        arguments[count++] = "--schedule-steps";
+        arguments[count++] = last;
+    }
     arguments[count++] = "--stop-after";
     arguments[count++] = arena_format(arena, "%" PRId64, until);
     if (!is_passed(options, "--retries")) { /* a round is not to be missed for what starting again repairs */

@@ -4,33 +4,10 @@
 
 #include "base/units.h"
 #include "profiler/costs/cluster_internal.h"
+#include "runtime/wire/address.h"
 #include "runtime/wire/keys.h"
 
-enum { MAX_SITE_NAME = 64, MAX_HOST_NAME = 253, MAX_PORT = 65535 };
-
-static const char letters_and_digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-static bool consists_of(const char *text, size_t length, const char *allowed, const char *also)
-{
-    for (size_t i = 0; i < length; i++)
-        if (!strchr(allowed, text[i]) && !strchr(also, text[i])) return false;
-    return true;
-}
-
-/* HOST:PORT or [IPv6]:PORT. */
-static bool is_address(const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    if (!colon) return false;
-    size_t length = (size_t)(colon - text), digits = strlen(colon + 1);
-    if (length == 0 || length > MAX_HOST_NAME || digits == 0 || digits > 5) return false;
-    if (!consists_of(colon + 1, digits, "0123456789", "")) return false;
-    long port = strtol(colon + 1, NULL, 10);
-    if (port < 1 || port > MAX_PORT) return false;
-    if (*text == '[')
-        return length > 2 && colon[-1] == ']' && consists_of(text + 1, length - 2, "0123456789abcdefABCDEF", ":.");
-    return strchr(letters_and_digits, *text) && consists_of(text, length, letters_and_digits, ".-");
-}
+enum { MAX_SITE_NAME = 64 };
 
 /* Whether two sites have the same in common; reports it. */
 static bool differ(ClusterReader *reader, YamlNode *node, const char *object, const char *what, const char *one,
@@ -62,9 +39,9 @@ static bool read_members(ClusterReader *reader, const YamlMember *members, Clust
     if (!address) return ok;
     if (!yaml_text(yaml, address, object, "address", &text)) return false;
     if (strcmp(text, "none") == 0) return ok;
-    if (!is_address(text))
+    if (!wire_address_is_valid(text))
         return yaml_error(yaml, address, object, "leave it out if the others cannot reach the site",
-                          "address '%s' is not HOST:PORT, with a port from 1 to %d", text, MAX_PORT);
+                          "address '%s' is not HOST:PORT, with a port from 1 to 65535", text);
     site->address = arena_string(&reader->cluster->arena, text);
     return ok;
 }

@@ -13,7 +13,7 @@ typedef struct WireGatewayOptions {
     const WireSiteFile *file;
     const WireKeys *keys;
     const char *local; /* where the site's ranks connect: ipc://PATH, or with CURVE tcp://HOST:PORT, :FIRST-LAST, :* */
-    const char *bind;  /* where it listens for other sites: tcp://ADDRESS:PORT; NULL: as its address says */
+    const char *bind;  /* where it listens for other sites: ADDRESS:PORT (address.h); NULL: as its address says */
     double site_timeout; /* seconds after which ranks are told that a site is given up; 0: never */
     const char *audit;   /* the file that says what crossed (audit.h), gone on with if it is there; NULL: none */
 } WireGatewayOptions;

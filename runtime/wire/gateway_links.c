@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/wire/address.h"
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
 
@@ -97,30 +98,27 @@ static void open_link(WireGateway *gateway, int site)
 
 static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnostics)
 {
-    char place[WIRE_PLACE];
-    snprintf(place, sizeof place, "tcp://%s", link->site->address);
+    int other_address = wire_address_is_name(link->site->address) ? ZMQ_EVENT_CONNECT_RETRIED : 0;
     link->socket = wire_socket(gateway->context, ZMQ_DEALER);
     wire_socket_between_sites(link->socket);
-    wire_socket_option(link->socket, ZMQ_IPV6, 1);
     wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
     wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
-    link->watch =
-        wire_socket_watch(gateway->context, link->socket,
-                          ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | FAILURES, gateway->watches++);
+    link->watch = wire_socket_watch(gateway->context, link->socket,
+                                    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | FAILURES | other_address,
+                                    gateway->watches++);
     link->refused = 0;
-    if (zmq_connect(link->socket, place) == 0) return true;
+    if (wire_socket_connect(link->socket, link->site->address, link->attempts++)) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "cannot connect to site %s at %s: %s",
                              link->site->name, link->site->address, zmq_strerror(zmq_errno()));
 }
 
-/* Everywhere at the port of the site's address; only on this host where the address says this host. */
+/* Where other sites are let in: at every address of this host, because the site's own may be its router's; on this host
+ * alone where the address says so. */
 static const char *listening_place(const WireGateway *gateway, Arena *arena)
 {
     if (gateway->options.bind) return gateway->options.bind;
     const char *address = gateway->file->sites[gateway->file->site].address;
-    bool is_loopback = strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost:", 10) == 0;
-    return is_loopback ? arena_format(arena, "tcp://%s", address)
-                       : arena_format(arena, "tcp://*%s", strrchr(address, ':'));
+    return wire_address_is_loopback(address) ? address : arena_format(arena, "*%s", strrchr(address, ':'));
 }
 
 static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
@@ -132,17 +130,13 @@ static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
     wire_socket_option(gateway->listener, ZMQ_ROUTER_MANDATORY, 1);
     wire_socket_guard(gateway->listener, gateway->options.keys, WIRE_ZAP_SITES);
     gateway->listener_watch = wire_socket_watch(gateway->context, gateway->listener, FAILURES, gateway->watches++);
-    wire_socket_option(gateway->listener, ZMQ_IPV6, 1);
-    bool ok = zmq_bind(gateway->listener, place) == 0;
-    if (!ok) { /* a kernel without IPv6 */
-        wire_socket_option(gateway->listener, ZMQ_IPV6, 0);
-        ok = zmq_bind(gateway->listener, place) == 0;
-    }
+    bool ok = wire_socket_listen(gateway->listener, place);
     size_t size = sizeof gateway->place;
     if (ok && zmq_getsockopt(gateway->listener, ZMQ_LAST_ENDPOINT, gateway->place, &size) == 0)
         wire_gateway_say(gateway, "listens on %s", gateway->place);
     if (!ok)
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "--bind names another address or port",
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                          "end what listens there, or give the site another port in the cluster file and compile again",
                           "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
     arena_free(&arena);
     return ok;
@@ -274,7 +268,7 @@ static void work_on_link(Link *link)
     for (int event; (event = wire_socket_event(link->watch));) {
         lose(link, "its connection broke");
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) greet(link);
-        if (event & FAILURES) link->refused = monotonic_seconds();
+        if (event & (FAILURES | ZMQ_EVENT_CONNECT_RETRIED)) link->refused = monotonic_seconds();
     }
     for (int i = 0; i < AT_ONCE && wire_socket_receive(link->socket, false, &message, &odd); i++) {
         link->heard = monotonic_seconds();
@@ -299,7 +293,7 @@ void wire_links_acknowledge(WireGateway *gateway)
         if (s != gateway->file->site) wire_peer_acknowledge(&gateway->links[s].peer, false);
 }
 
-/* ZeroMQ never connects again by itself where a handshake was refused. */
+/* ZeroMQ never connects again by itself where a handshake was refused, nor to another address of a name. */
 static void connect_again(Link *link)
 {
     Diagnostics ignored = {0};

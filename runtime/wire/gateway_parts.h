@@ -28,7 +28,8 @@ typedef struct Link {
     double since;          /* when the state began */
     double heard, greeted; /* when a frame came last; when it was greeted last */
     double life_sign;      /* when it was told last that this site lives */
-    double refused;        /* when the other site did not know this one's key; 0: not since the socket was opened */
+    int attempts;          /* to connect */
+    double refused;        /* when it failed, to be tried with a new socket; 0: not since the socket was opened */
     int end_code;          /* WIRE_ENDED */
     bool finished;         /* its ranks are done */
     bool other_run;        /* it was said that it carries another run */

@@ -3,24 +3,12 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "runtime/wire/address.h"
 
 typedef struct SiteReader {
     JsonReader json;
     WireSiteFile *file;
 } SiteReader;
-
-/* HOST:PORT, HOST in brackets where it has colons itself; nothing that libzmq would read otherwise. */
-static bool is_address(const char *text)
-{
-    const char *colon = strrchr(text, ':');
-    if (!colon || colon == text || strlen(text) > 300) return false;
-    for (const char *c = text; c < colon; c++)
-        if (*c <= ' ' || *c > '~' || strchr(";/*!\\\"'", *c)) return false;
-    if (memchr(text, ':', (size_t)(colon - text)) && (text[0] != '[' || colon[-1] != ']')) return false;
-    size_t digits = strspn(colon + 1, "0123456789");
-    long port = digits > 0 && digits < 6 ? strtol(colon + 1, NULL, 10) : 0;
-    return !colon[1 + digits] && port > 0 && port < 65536;
-}
 
 /* Names are printed and compared: what is printable and short. */
 static bool is_name(const char *text)
@@ -43,7 +31,7 @@ static bool read_site(SiteReader *reader, const json_t *object, int number, Wire
     if (!wire_key_is_valid(key)) return json_refuse(reader->json, path, "has no proper public key");
     const json_t *address = json_object_get(object, "address");
     if (address && !json_is_null(address)) {
-        if (!json_is_string(address) || !is_address(json_string_value(address)))
+        if (!json_is_string(address) || !wire_address_is_valid(json_string_value(address)))
             return json_refuse(reader->json, path, "has an address that is not HOST:PORT");
         site->address = arena_string(&file->arena, json_string_value(address));
     }

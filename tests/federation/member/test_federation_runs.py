@@ -141,6 +141,15 @@ def check_one_round():
     call(SKYCC, "export", MODEL, "mean/coordinator/model.safetensors", "-o", "trained.onnx")
 
 
+def check_rates(log, first, last):
+    """Of linear decay to the last of all rounds' steps."""
+    with open(log, encoding="utf-8") as file:
+        rates = {int(row.split(",")[0]): float(row.split(",")[2]) for row in file.read().split("\n")[1:-1]}
+    for step in range(first, last + 1):
+        expected = 1e-2 * (last - step + 1) / last
+        require(abs(rates.get(step, 0) - expected) < 1e-6, f"{log}: step {step} has rate {rates.get(step)}, not {expected}")
+
+
 def check_newcomers():
     """A federation goes on with a site more: the others keep their checkpoints, and the model its momentum."""
     SITES["rome"] = (1, 4)
@@ -164,6 +173,7 @@ def check_newcomers():
     for name, rounds in [("paris", 2), ("rome", 1)]:
         step = max(entry for entry in os.listdir(f"grown-{name}") if entry.startswith("step-"))
         require(int(step[5:]) == rounds * STEPS, f"{name} has made the steps of {rounds} rounds: {step}")
+    check_rates("grown-paris/log.csv", STEPS + 1, 2 * STEPS)
 
     path, random = "mean/coordinator/model.safetensors", np.random.default_rng(5)
     before = {name: random.normal(size=tensor.shape).astype("f4") for name, tensor in safetensors_files.read(path).items()}
@@ -202,6 +212,7 @@ def check_steps():
 
 def check_deadline():
     """Sites meet with the steps that they have made by then: some, and not all. They count by their rows."""
+    scene.address = "localhost:" + scene.address.split(":")[1]
     federate("short", "rounds: 2", "deadline: 300ms", options=["--local-steps", "100000"])
     finish([coordinator("short")] + [site("short", name) for name in SITES])
     rows = [list(map(float, row.split(","))) for row in open("short.csv").read().replace(",,", ",0,").split("\n")[1:-1]]

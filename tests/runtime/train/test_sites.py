@@ -145,7 +145,7 @@ def compile_run(name, sites, schedule, *options):
 def set_addresses(name, sites, relay_of=None):
     """Gives every site that has an address a port; `relay_of` (site, limit): the others reach it through a relay."""
     names = sorted(set(sites))
-    addresses = {site: f"127.0.0.1:{free_port()}" for site in names[:-1]}
+    addresses = {site: f"localhost:{free_port()}" for site in names[:-1]}
     relay = Relay(int(addresses[relay_of[0]].split(":")[1]), relay_of[1]) if relay_of else None
     for own in names:
         path = f"{name}/{own}/site.json"
