@@ -1,14 +1,30 @@
 #!/usr/bin/python3
-"""Includes follow the flow: a folder includes only itself and what stands above it in ARCHITECTURE.md's table, and no
-files of a folder include each other in a circle. A header and the source of the same name are one there.
+"""Includes and calls follow the flow. A folder includes only itself and what stands above it in ARCHITECTURE.md's table. The
+files of a folder neither include nor use each other in a circle; a header and the source of the same name are one file here.
 
-    tests/test_includes.py SOURCE_DIRECTORY
+    tests/test_includes.py SOURCE_DIRECTORY BUILD_DIRECTORY
+
+What a file uses is what nm says of its object: symbols that it lacks and another object of its folder defines.
 """
 import os
 import re
+import subprocess
 import sys
 
 INCLUDE = re.compile(r'^ *# *include *"([^"]+)"', re.M)
+OBJECT = re.compile(r"(?:.*/)?CMakeFiles/[^/]+\.dir/([^/]+)\.c\.o$")
+# Files that still use each other in circles. A file goes from this list when its circle is cut; none is added.
+STILL_IN_CIRCLES = set("""
+    add_node autodiff binary_cross_entropy cluster_links cluster_network cluster_read cluster_sites coding
+    cross_entropy dropout elementwise gateway_links gateway_loop gather gelu interpret interpret_gemm layer_norm
+    lower matmul member member_meet movement normalize normalize_activation normalize_attention normalize_constant
+    normalize_conv normalize_einsum normalize_elementwise normalize_helpers normalize_index normalize_legacy
+    normalize_linear normalize_loss normalize_microsoft normalize_movement normalize_pad normalize_quantized
+    normalize_reduce normalize_rotary normalize_rounding normalize_scatter normalize_training operator pack_alike
+    pack_dropout pack_nodes pack_rows plan_json plan_norm predictions predictions_words reduce report report_html
+    report_json report_time_line resolve scatter softmax stage_lines stage_tables updates world_collectives
+    world_messages
+""".split())
 
 
 def folders_of(page):
@@ -28,7 +44,7 @@ def circles(edges):
     def visit(node):
         number[node] = low[node] = len(number)
         stack.append(node)
-        for after in edges.get(node, ()):
+        for after in sorted(edges.get(node, ())):
             if after not in number:
                 visit(after)
             if after in stack:
@@ -39,20 +55,18 @@ def circles(edges):
             if len(part) > 1:
                 found.append(sorted(part))
 
-    for node in edges:
+    for node in sorted(edges):
         if node not in number:
             visit(node)
     return found
 
 
-def main():
-    os.chdir(sys.argv[1])
-    folders = folders_of("ARCHITECTURE.md")
+def check_includes(folders):
+    """Failures, the number of includes, and for each file those of its folder that it includes."""
     failures, checked, edges = [], 0, {}
     for place, folder in enumerate(folders):
         for path in sources(folder):
-            text = open(path, encoding="utf-8").read()
-            for included in INCLUDE.findall(text):
+            for included in INCLUDE.findall(open(path, encoding="utf-8").read()):
                 checked += 1
                 if "/" not in included or included.startswith("onnx/"):
                     continue  # generated, in a build directory
@@ -62,7 +76,6 @@ def main():
                     edges.setdefault(os.path.splitext(path)[0], set()).add(os.path.splitext(included)[0])
     for module, others in edges.items():
         others.discard(module)
-    failures += ["a circle: " + ", ".join(circle) for circle in circles(edges)]
     listed = {path for folder in folders for path in sources(folder)}
     for top in sorted({folder.split("/")[0] for folder in folders}):
         for where, _, names in os.walk(top):
@@ -70,9 +83,66 @@ def main():
                 path = os.path.join(where, name)
                 if name.endswith((".c", ".h")) and path not in listed:
                     failures.append(f"{path} is in a folder that ARCHITECTURE.md's table lacks")
+    return failures + ["a circle of includes: " + ", ".join(circle) for circle in circles(edges)], checked
+
+
+def symbols(objects):
+    """For each object the symbols that it defines and those that it lacks."""
+    printed = subprocess.run(["nm", "--print-file-name", "--extern-only", *objects], capture_output=True, text=True, check=True)
+    defined, lacking = {}, {}
+    for line in printed.stdout.splitlines():
+        path, _, rest = line.rpartition(":")
+        kind, symbol = rest.split()[-2:]
+        (lacking if kind in "Uvw" else defined).setdefault(path, set()).add(symbol)
+    return defined, lacking
+
+
+def uses(build, folder):
+    """For each file of a folder those of the folder that it uses, with one symbol for each; and the number of objects."""
+    objects = {}
+    for library in os.scandir(os.path.join(build, folder, "CMakeFiles")):
+        if library.name.endswith(".dir"):
+            for entry in os.scandir(library.path):
+                match = OBJECT.match(entry.path)
+                if match and os.path.exists(os.path.join(folder, match[1] + ".c")):  # not of a file that is gone
+                    objects[entry.path] = match[1]
+    if not objects:
+        return {}, 0
+    defined, lacking = symbols(sorted(objects))
+    owner = {symbol: path for path, names in defined.items() for symbol in names}
+    edges = {}
+    for path, names in lacking.items():
+        for symbol in sorted(names & owner.keys()):
+            edges.setdefault(objects[path], {}).setdefault(objects[owner[symbol]], symbol)
+    return edges, len(objects)
+
+
+def check_uses(build, folders):
+    failures, objects = [], 0
+    for folder in folders:
+        edges, number = uses(build, folder)
+        objects += number
+        for circle in circles(edges):
+            inside = [f"{file} uses {other} ({symbol})" for file in circle for other, symbol in edges.get(file, {}).items()
+                      if other in circle]
+            text = f"{folder}: a circle of calls: {', '.join(inside)}"
+            if STILL_IN_CIRCLES.issuperset(circle):
+                print("still there:", text)
+            else:
+                failures.append(text)
+    return failures, objects
+
+
+def main():
+    build = os.path.abspath(sys.argv[2])
+    os.chdir(sys.argv[1])
+    folders = folders_of("ARCHITECTURE.md")
+    failures, includes = check_includes(folders)
+    failed, objects = check_uses(build, folders)
+    failures += failed
     print("\n".join(failures))
-    print(f"{checked} includes of {len(folders)} folders checked, {len(failures)} against the flow")
-    return bool(failures) or checked < 300
+    print(f"{includes} includes and {objects} objects of {len(folders)} folders checked, {len(failures)} against the flow")
+    return bool(failures) or includes < 300 or objects < 300
 
 
 sys.exit(main())

@@ -76,7 +76,8 @@ expect 4 'no allocation' 'hint: .*MiB on' -- "$skycc" plan "$model" -d small.yam
 expect 1 "node '.*' (Add, opset 17): shapes .* do not broadcast" 'hint: the open dimensions are batch=2, seq=4000' -- \
     "$skycc" check "$model" --dim batch=2 --dim seq=4000
 expect 2 "error: --dim batch= takes an integer" -- "$skycc" check --json "$model" --dim batch=0
-expect 2 'error: no loss is given' 'hint: give --loss .* start_logits f32.*: cross-entropy:start_logits.* end_logits' -- \
+expect 2 'error: no loss is given' \
+    'hint: give --loss .* start_logits f32.*: cross-entropy:start_logits.* end_logits' -- \
     "$skycc" run "$2/bert/bert-nano-qa-opset17-dyn.onnx" --inputs "$inputs" -o out --grad
 
 # Inputs of run
@@ -110,8 +111,10 @@ expect 2 "no device is named 'c'" -- "$skycc" compile "$model" -d cluster.yaml -
 expect 2 "no layers match 'tail'" -- "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --pin tail=a
 expect 1 'more than the 1e-09 s allowed' -- \
     "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --fail-above 1e-9
-expect 2 "'2x'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 2x
-expect 2 "'0'" -- "$skycc" compile "$model" -d cluster.yaml -o out --microbatches 0
+for number in 2x 0 -1 1e9 ''; do
+    expect 2 "error: --microbatches .*not '$number'" -- \
+        "$skycc" compile "$model" -d cluster.yaml -o out --microbatches "$number"
+done
 expect 2 'hidden size of 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o out
 
 # A directory that is not skycc's own is not replaced.
@@ -123,7 +126,8 @@ expect 1 'mine: error: .*not written by skycc' -- "$skycc" compile "$model" -d c
 
 # Of a former output only what skycc wrote is replaced; the report and the list of what was read are skycc's.
 build() {
-    "$skycc" compile "$model" -d cluster.yaml -o built "${dimensions[@]}" -q --report built/more.txt --depfile built/d "$@"
+    "$skycc" compile "$model" -d cluster.yaml -o built "${dimensions[@]}" -q --report built/more.txt \
+        --depfile built/d "$@"
 }
 build && build || fail "compiling again into the same directory"
 mkdir -p built/checkpoints && echo "dear diary" >built/notes

@@ -17,14 +17,10 @@ import time
 skycc, data = sys.argv[1], sys.argv[2]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "common"))
 import ssh_server
+from checks import failed, require, run
 
 LAUNCHERS = ["train", "run.mpi", "run.conf", "run.sbatch"]
 SKIPPED = 77
-
-
-def check(condition, text):
-    if not condition:
-        sys.exit(f"FAILED: {text}")
 
 
 def write(path, text, mode=0o644):
@@ -48,16 +44,15 @@ class Bench:
 
     def skycc(self, *words, code, ssh=None, says=(), **options):
         """Runs it, and returns what it prints."""
-        done = subprocess.run([skycc, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
-                              **options)
-        command = f"skycc {' '.join(words)}:\n{done.stdout}{done.stderr}"
-        check(done.returncode == code, f"exit code {done.returncode} instead of {code}: {command}")
+        done = run(skycc, *words, code=code, stdin=subprocess.DEVNULL, cwd=self.folder, **options)
         for pattern in says:
-            check(re.search(pattern, done.stdout + done.stderr), f"'{pattern}' is not in what is printed by {command}")
+            require(re.search(pattern, done.stdout + done.stderr),
+                    f"'{pattern}' is not in what skycc {' '.join(words)} prints:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def deploy(self, *words, code=0, says=(), ssh=None, run=None, **options):
-        return self.skycc("deploy", run or self.run, "--ssh", ssh or self.server.ssh, *words, code=code, says=says, **options)
+        return self.skycc("deploy", run or self.run, "--ssh", ssh or self.server.ssh, *words, code=code, says=says,
+                          **options)
 
     def with_list(self, name, change):
         """A copy of the folder, its list changed."""
@@ -75,32 +70,36 @@ class Bench:
 
 def compile_run(bench):
     write(f"{bench.folder}/cluster.yaml", "devices:\n  - {name: a, host: one}\n  - {name: b, host: two}\n")
-    bench.skycc("compile", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d", "cluster.yaml", "--allocate", "even", "--dim", "batch=2", "--dim",
-                "seq=6", "--microbatches", "1", "-q", "-o", "run", code=0)
+    bench.skycc("compile", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d", "cluster.yaml", "--allocate", "even",
+                "--dim", "batch=2", "--dim", "seq=6", "--microbatches", "1", "-q", "-o", "run", code=0)
     write(bench.data, bytes(range(256)) * 300)
     with open(f"{bench.run}/deploy.json") as file:
         content = json.load(file)
     for entry in content["files"]:
         whole = read(f"{bench.run}/{entry['name']}")
-        check(entry["sha256"] == hashlib.sha256(whole).hexdigest() and entry["bytes"] == len(whole), f"deploy.json is wrong of {entry['name']}")
+        require(entry["sha256"] == hashlib.sha256(whole).hexdigest() and entry["bytes"] == len(whole),
+                f"deploy.json has a wrong hash or size of {entry['name']}")
     for host, stage in zip(content["hosts"], ("stage-00", "stage-01")):
-        check(sorted(host["files"]) == sorted({*bench.needed(stage)} - {os.path.basename(bench.data)}), f"{host['host']} needs {host['files']}")
+        require(sorted(host["files"]) == sorted({*bench.needed(stage)} - {os.path.basename(bench.data)}),
+                f"{host['host']} needs {host['files']}")
 
 
 def copies(bench):
     to = ("--to", bench.there, "--data", bench.data)
     bench.deploy(*to, "--check", code=6, says=["two: .*not there: stage-01, .*train.*rows of data"])
-    check(not os.path.exists(bench.there), "--check wrote")
+    require(not os.path.exists(bench.there), "--check wrote")
     bench.deploy(*to, says=["one: [1-7] files sent", "two: [1-7] files sent", r"on one: .*/train --data "])
     found = sorted(os.listdir(bench.there))
-    check(found == bench.needed("stage-00", "stage-01"), f"there are {found}")
+    require(found == bench.needed("stage-00", "stage-01"), f"there are {found}")
     for name in found:
-        here, there = bench.data if name == os.path.basename(bench.data) else f"{bench.run}/{name}", f"{bench.there}/{name}"
-        check(read(here) == read(there), f"{name} is not what it was")
-        check(os.access(here, os.X_OK) == os.access(there, os.X_OK), f"{name} has another mode")
+        here = bench.data if name == os.path.basename(bench.data) else f"{bench.run}/{name}"
+        there = f"{bench.there}/{name}"
+        require(read(here) == read(there), f"{name} is not what it was")
+        require(os.access(here, os.X_OK) == os.access(there, os.X_OK), f"{name} has another mode")
     bench.deploy(*to, says=["one: 0 files sent, 0 B; 7 were there", "two: 0 files sent"])
     rows = bench.deploy(*to, "--check").splitlines()
-    check([row.split()[0:2] for row in rows] == [["host", "files"], ["one", "ok"], ["two", "ok"]], f"the table is {rows}")
+    require([row.split()[0:2] for row in rows] == [["host", "files"], ["one", "ok"], ["two", "ok"]],
+            f"the table is {rows}")
 
 
 def damages(bench):
@@ -108,10 +107,11 @@ def damages(bench):
     whole = read(weights)
     os.chmod(program, 0o644)
     write(weights, whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
-    bench.deploy("--to", bench.there, "--check", code=6, says=["one: .*not what it should be.*: stage-00\n", "two: .*not what it should be.*: stage-01.safetensors\n",
-                                                               "(?m)^one +1 wrong", "(?m)^two +1 wrong"])
+    bench.deploy("--to", bench.there, "--check", code=6, says=[
+        "one: .*not what it should be.*: stage-00\n", "two: .*not what it should be.*: stage-01.safetensors\n",
+        "(?m)^one +1 wrong", "(?m)^two +1 wrong"])
     bench.deploy("--to", bench.there, says=["one: 1 files sent", "two: 1 files sent"])
-    check(read(weights) == whole and os.access(program, os.X_OK), "what was damaged is not replaced")
+    require(read(weights) == whole and os.access(program, os.X_OK), "what was damaged is not replaced")
     os.unlink(program)
     os.mkdir(program)
     bench.deploy("--to", bench.there, code=6, says=["stage-00 is a folder"])
@@ -119,7 +119,8 @@ def damages(bench):
 
 
 def part_of(bench, path, host):
-    return f"{os.path.dirname(path)}/.{os.path.basename(path)}.{hashlib.sha256(read(path)).hexdigest()[:16]}.{host}.part"
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.{hashlib.sha256(read(path)).hexdigest()[:16]}.{host}.part"
 
 
 def cuts(bench):
@@ -135,24 +136,27 @@ case $* in *{name}*) ;; *) exec {bench.server.ssh} "$@" ;; esac
 (head -c {kept}; cat {bench.folder}/never) | {bench.server.ssh} "$@"
 """, 0o755)
     os.mkfifo(f"{bench.folder}/never")
-    process = subprocess.Popen([skycc, "deploy", bench.run, "--ssh", slow, "--to", there], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([skycc, "deploy", bench.run, "--ssh", slow, "--to", there], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not os.path.exists(part) or os.path.getsize(part) < kept:
-        check(process.poll() is None, "deploy ended before it was killed")
+        if process.poll() is not None:
+            return require(False, "deploy ended before it was killed")
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with open(f"{bench.folder}/never", "w"):
         pass  # the rest of the killed transfer ends
-    check(not os.path.exists(f"{there}/{name}"), "a part has the file's name")
+    require(not os.path.exists(f"{there}/{name}"), "a part has the file's name")
     bench.deploy("--to", there, "--check", code=6, says=[f"one: .*there in part.*: {name}\n"])
     size = os.path.getsize(f"{bench.run}/{name}")
     bench.deploy("--to", there, says=[f"one: 1 files sent, {(size - kept) / 1024:.1f} KiB; 5 were there"])
-    check(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part), "what was gone on with is wrong")
+    require(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part),
+            "what was gone on with is wrong")
     os.unlink(f"{there}/{name}")
     write(part, b"x" * kept)
     bench.deploy("--to", there, says=[f"one: 1 files sent, {size / 1024:.1f} KiB; 5 were there"])
-    check(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part), "what began wrong is wrong")
+    require(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part),
+            "what began wrong is wrong")
 
 
 def lacks(bench):
@@ -168,14 +172,18 @@ def lacks(bench):
 """, 0o755)
     version = write(f"{bench.folder}/mpiexec", '#!/bin/sh\necho "    Version:  ${SSH_CONNECTION:+4.9}"\n', 0o755)
     said = bench.deploy("--check", run=copy, code=6, ssh=odd, env={**os.environ, "MPIEXEC": version}, says=[
-        "one: .*stage-00 was compiled for .*lacks warp_drive\n", "one: the plan needs 1024 TiB of memory", "one: its clock is (99[0-9]{3}|100000) s ahead",
-        f"one: something listens on port {bench.server.port}", "one: of ports .* 0 are free, and 2 are needed", "gone: no answer: "])
-    check(re.search(r"(?m)^one +ok +4\.9 +lacks features", said) and re.search(r"(?m)^gone +no answer$", said), f"the table is\n{said}")
+        "one: .*stage-00 was compiled for .*lacks warp_drive\n", "one: the plan needs 1024 TiB of memory",
+        "one: its clock is (99[0-9]{3}|100000) s ahead", f"one: something listens on port {bench.server.port}",
+        "one: of ports .* 0 are free, and 2 are needed", "gone: no answer: "])
+    require(re.search(r"(?m)^one +ok +4\.9 +lacks features", said) and re.search(r"(?m)^gone +no answer$", said),
+            f"the table is\n{said}")
     write(version, '#!/bin/sh\necho "    Version:  ${SSH_CONNECTION:+other }4.0"\n', 0o755)
-    bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": version}, says=["two: MPICH is other 4.0, and 4.0 where it is started"])
-    bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": "no-mpiexec"}, says=["two: mpiexec.mpich is not installed"])
+    bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": version},
+                 says=["two: MPICH is other 4.0, and 4.0 where it is started"])
+    bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": "no-mpiexec"},
+                 says=["two: mpiexec.mpich is not installed"])
     bench.deploy("--to", f"{bench.folder}/alone", run=copy, code=6, says=["gone: no answer: ", "one: 6 files sent"])
-    check(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
+    require(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
 
 
 def here(bench):
@@ -194,12 +202,14 @@ def refusals(bench):
 
     def with_file(name):
         return lambda content: content["files"][0].update(name=name)
-    for number, change in enumerate((with_host("-oProxyCommand=touch oops"), with_host("a b"), with_host("$(touch oops)"), with_host(""),
-                                     with_file("../outside"), with_file(".profile"), lambda content: content["files"][0].update(sha256="0"),
-                                     lambda content: content["files"][0].update(bytes=-1), lambda content: content.update(format="other"),
-                                     lambda content: content["hosts"][0]["files"].append("unlisted"),
-                                     lambda content: content["hosts"][0]["ranks"][0].update(processor=7))):
-        bench.deploy(run=bench.with_list(f"bad-{number}", change), code=1, says=["error: .*deploy.json|deploy.json.*error"])
+    changes = (with_host("-oProxyCommand=touch oops"), with_host("a b"), with_host("$(touch oops)"), with_host(""),
+               with_file("../outside"), with_file(".profile"), lambda content: content["files"][0].update(sha256="0"),
+               lambda content: content["files"][0].update(bytes=-1), lambda content: content.update(format="other"),
+               lambda content: content["hosts"][0]["files"].append("unlisted"),
+               lambda content: content["hosts"][0]["ranks"][0].update(processor=7))
+    for number, change in enumerate(changes):
+        bench.deploy(run=bench.with_list(f"bad-{number}", change), code=1,
+                     says=["error: .*deploy.json|deploy.json.*error"])
     copy = bench.with_list("changed", lambda content: None)
     write(f"{copy}/stage-01", "something else", 0o755)
     bench.deploy(run=copy, code=1, says=["stage-01: error: is not what skycc compile left"])
@@ -224,6 +234,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
         for case in (copies, damages, cuts, lacks, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
-        check(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
+        require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
     finally:
         server.close()
+sys.exit(failed())
