@@ -22,51 +22,14 @@ typedef struct Compilation {
     StagePrograms pipeline;
     OutputDirectory directory;
     Arena arena;
-    double last; /* when the phase before was done, on the monotonic clock */
+    const char *note; /* what a phase adds to the line about its time; NULL: it had nothing to do */
 } Compilation;
 
-static void print_time(const Compilation *compilation, const char *phase, double seconds)
+static bool write_output(const char *path, Buffer *text, Diagnostics *diagnostics)
 {
-    if (compilation->options->verbose) fprintf(stderr, "%-36s %7.3f s\n", phase, seconds);
-}
-
-static void tell_time(Compilation *compilation, const char *phase)
-{
-    double now = monotonic_seconds();
-    print_time(compilation, phase, now - compilation->last);
-    compilation->last = now;
-}
-
-/* Of the last phase: what its parts took. */
-static void tell_emission(Compilation *compilation, const EmitTimes *times)
-{
-    char phase[80];
-    snprintf(phase, sizeof phase, "code (%zu kernels, %zu cached)", times->kernels, times->cached);
-    print_time(compilation, phase, times->compile_s);
-    snprintf(phase, sizeof phase, "tables and linking (%zu)", compilation->pipeline.rank_count);
-    print_time(compilation, phase, times->link_s);
-    compilation->last = monotonic_seconds();
-}
-
-static bool emit_text(const Options *options, Buffer *text, Diagnostics *diagnostics)
-{
-    bool ok = file_write_all(options->output, buffer_text(text), text->size, diagnostics);
+    bool ok = file_write_all(path, buffer_text(text), text->size, diagnostics);
     buffer_free(text);
     return ok;
-}
-
-/* The phases that print one text. */
-static bool emit_phase(Compilation *compilation, Diagnostics *diagnostics)
-{
-    const Options *options = compilation->options;
-    Buffer text = {0};
-    if (strcmp(options->emit, "costs") == 0)
-        costs_print(&compilation->planned.costs, &text);
-    else if (strcmp(options->emit, "plan") == 0)
-        plan_print(&compilation->planned.plan, &text);
-    else
-        graph_print(&compilation->planned.model.graph, &text);
-    return emit_text(options, &text, diagnostics);
 }
 
 /* A site that the plan leaves out gets no folder, which whoever looks for it is to know. */
@@ -86,18 +49,15 @@ static void tell_unused_sites(const Compilation *compilation, Diagnostics *diagn
 static bool write_text(Compilation *compilation, const char *name, Buffer *text, Diagnostics *diagnostics)
 {
     const char *path = arena_format(&compilation->arena, "%s/%s", compilation->directory.temporary, name);
-    bool ok = file_write_all(path, buffer_text(text), text->size, diagnostics);
-    buffer_free(text);
-    return ok;
+    return write_output(path, text, diagnostics);
 }
 
 /* A file that the user named, which may lie in the output directory. */
 static bool write_beside(const OutputDirectory *directory, const char *path, Buffer *text, Diagnostics *diagnostics)
 {
     char *place = directory_place(directory, path);
-    bool ok = file_write_all(place, buffer_text(text), text->size, diagnostics);
+    bool ok = write_output(place, text, diagnostics);
     free(place);
-    buffer_free(text);
     return ok;
 }
 
@@ -161,66 +121,151 @@ static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
     return write_beside(&compilation->directory, options->depfile, &text, diagnostics);
 }
 
-static bool emit_programs(Compilation *compilation, Diagnostics *diagnostics)
+/* ---- The phases ---- */
+
+/* `--emit` asks for the output of one phase or for another form of code: then nothing can be started. */
+static bool emits(const Compilation *compilation)
+{
+    return compilation->options->emit || compilation->options->form != EMIT_PROGRAMS;
+}
+
+static bool load(Compilation *compilation, bool train, Diagnostics *diagnostics)
+{
+    const Options *options = compilation->options;
+    PlannedModel *planned = &compilation->planned;
+    ModelOptions load = options->load;
+    load.seed = options->seed;
+    load.train = train;
+    if (!planned_model_load(planned, &options->plan, options->model, &load, diagnostics)) return false;
+    if (emits(compilation)) planned_model_tell_packing(planned, options->quiet); /* else the report says it */
+    return true;
+}
+
+/* As it is imported; or after a pass, which may be one that adds gradients and updates. */
+static bool load_graph(Compilation *compilation, Diagnostics *diagnostics)
+{
+    return load(compilation, compilation->options->load.last_pass, diagnostics);
+}
+
+static bool load_training_graph(Compilation *compilation, Diagnostics *diagnostics)
+{
+    return load(compilation, true, diagnostics);
+}
+
+static void print_graph(const Compilation *compilation, Buffer *text)
+{
+    graph_print(&compilation->planned.model.graph, text);
+}
+
+static bool check_packing(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const PlannedModel *planned = &compilation->planned;
+    if (planned->model.graph.packing.slots && !emits(compilation))
+        return packed_model_check(&planned->packed, compilation->options->model, diagnostics);
+    compilation->note = NULL;
+    return true;
+}
+
+static bool make_costs(Compilation *compilation, Diagnostics *diagnostics)
+{
+    PlannedModel *planned = &compilation->planned;
+    return weights_check_names(&planned->model, diagnostics) &&
+           planned_model_costs(planned, &compilation->options->plan, diagnostics);
+}
+
+static void print_costs(const Compilation *compilation, Buffer *text)
+{
+    costs_print(&compilation->planned.costs, text);
+}
+
+static bool make_plan(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const Options *options = compilation->options;
+    PlannedModel *planned = &compilation->planned;
+    return planned_model_plan(planned, &options->plan, diagnostics) &&
+           plan_check_limit(&planned->plan, "the", options->fail_above, diagnostics);
+}
+
+static void print_plan(const Compilation *compilation, Buffer *text) { plan_print(&compilation->planned.plan, text); }
+
+static bool build_stages(Compilation *compilation, Diagnostics *diagnostics)
 {
     const Options *options = compilation->options;
     PlannedModel *planned = &compilation->planned;
     if (!directory_create(&compilation->directory, options->output, options->force, diagnostics)) return false;
     WeightOptions weights = {compilation->directory.temporary, options->output, options->init, false};
-    if (!stage_programs_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
-                              options->seed, options->plan.clip, diagnostics))
-        return false;
-    tell_time(compilation, "stages and memory");
-    EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->emit};
+    return stage_programs_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
+                                options->seed, options->plan.clip, diagnostics);
+}
+
+static bool emit_code(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const Options *options = compilation->options;
+    StagePrograms *pipeline = &compilation->pipeline;
+    EmitOptions emit = {compilation->directory.temporary, options->target_cpu, options->form};
     EmitTimes times;
-    if (!stage_programs_emit(&compilation->pipeline, &planned->cluster, &emit, &times, diagnostics)) return false;
-    tell_emission(compilation, &times);
+    if (!stage_programs_emit(pipeline, &compilation->planned.cluster, &emit, &times, diagnostics)) return false;
+    compilation->note = arena_format(&compilation->arena, " (%zu kernels, %zu cached: %.3f s; linking %zu: %.3f s)",
+                                     times.kernels, times.cached, times.compile_s, pipeline->rank_count, times.link_s);
     tell_unused_sites(compilation, diagnostics);
-    bool launches = !options->emit; /* else there is nothing to start */
-    if ((launches && !launch_files_make(&compilation->pipeline, &planned->plan, &planned->cluster,
-                                        compilation->directory.temporary, diagnostics)) ||
-        !write_reports(compilation, diagnostics))
-        return false;
-    bool ok = write_depfile(compilation, diagnostics) && directory_commit(&compilation->directory, diagnostics);
-    tell_time(compilation, "reports");
+    return true;
+}
+
+static bool finish_directory(Compilation *compilation, Diagnostics *diagnostics)
+{
+    const PlannedModel *planned = &compilation->planned;
+    OutputDirectory *directory = &compilation->directory;
+    return (emits(compilation) || launch_files_make(&compilation->pipeline, &planned->plan, &planned->cluster,
+                                                    directory->temporary, diagnostics)) &&
+           write_reports(compilation, diagnostics) && write_depfile(compilation, diagnostics) &&
+           directory_commit(directory, diagnostics);
+}
+
+/* In their order. `--emit NAME` stops after the phase of that name and prints what it made. */
+static const struct CompilePhase {
+    const char *name; /* NULL: it prints nothing */
+    bool alone;       /* runs only where it is the one that is asked for */
+    const char *told; /* with --verbose, next to its time */
+    bool (*run)(Compilation *compilation, Diagnostics *diagnostics);
+    void (*print)(const Compilation *compilation, Buffer *text);
+} phases[] = {
+    {"graph", true, "import", load_graph, print_graph},
+    {"train", false, "import and differentiation", load_training_graph, print_graph},
+    {NULL, false, "packed and padded rows compared", check_packing, NULL},
+    {"costs", false, "costs", make_costs, print_costs},
+    {"plan", false, "plan", make_plan, print_plan},
+    {NULL, false, "stages and memory", build_stages, NULL},
+    {NULL, false, "code", emit_code, NULL},
+    {NULL, false, "launch files and reports", finish_directory, NULL},
+};
+
+static bool run_phase(Compilation *compilation, const struct CompilePhase *phase, Diagnostics *diagnostics)
+{
+    double begin = monotonic_seconds();
+    compilation->note = "";
+    bool ok = phase->run(compilation, diagnostics);
+    if (ok && compilation->options->verbose && compilation->note)
+        fprintf(stderr, "%-32s %7.3f s%s\n", phase->told, monotonic_seconds() - begin, compilation->note);
     return ok;
 }
 
 static bool compile(Compilation *compilation, Diagnostics *diagnostics)
 {
     const Options *options = compilation->options;
-    PlannedModel *planned = &compilation->planned;
-    compilation->last = monotonic_seconds();
-    ModelOptions load = options->load;
-    load.seed = options->seed;
-    load.train = !options->emit || strcmp(options->emit, "graph") != 0 || load.last_pass;
-    if (!planned_model_load(planned, &options->plan, options->model, &load, diagnostics)) return false;
-    tell_time(compilation, "import and differentiation");
-    if (options->emit) planned_model_tell_packing(planned, options->quiet); /* else the report says it */
-    if (planned->model.graph.packing.slots && !options->emit) {
-        if (!packed_model_check(&planned->packed, options->model, diagnostics)) return false;
-        tell_time(compilation, "packed and padded rows compared");
+    Buffer text = {0};
+    for (size_t p = 0; p < sizeof phases / sizeof *phases; p++) {
+        const struct CompilePhase *phase = &phases[p];
+        bool asked = phase->name && options->emit && strcmp(options->emit, phase->name) == 0;
+        if (phase->alone && !asked) continue;
+        if (!run_phase(compilation, phase, diagnostics)) return false;
+        if (!asked) continue;
+        phase->print(compilation, &text);
+        return write_output(options->output, &text, diagnostics);
     }
-    if (options->emit && (strcmp(options->emit, "graph") == 0 || strcmp(options->emit, "train") == 0))
-        return emit_phase(compilation, diagnostics);
-    if (!weights_check_names(&planned->model, diagnostics) ||
-        !planned_model_costs(planned, &options->plan, diagnostics))
-        return false;
-    tell_time(compilation, "costs");
-    if (options->emit && strcmp(options->emit, "costs") == 0) return emit_phase(compilation, diagnostics);
-    if (!planned_model_plan(planned, &options->plan, diagnostics) ||
-        !plan_check_limit(&planned->plan, "the", options->fail_above, diagnostics))
-        return false;
-    tell_time(compilation, "plan");
-    if (options->emit && strcmp(options->emit, "plan") == 0) return emit_phase(compilation, diagnostics);
-    if (!emit_programs(compilation, diagnostics)) return false;
-    if (!options->quiet && !options->emit) {
-        Buffer text = {0};
-        report_text(&(Report){&planned->plan, &planned->costs, &compilation->advice}, &text);
-        fputs(buffer_text(&text), stdout);
-        buffer_free(&text);
-    }
-    return true;
+    if (options->quiet || emits(compilation)) return true;
+    const PlannedModel *planned = &compilation->planned;
+    report_text(&(Report){&planned->plan, &planned->costs, &compilation->advice}, &text);
+    return write_output("-", &text, diagnostics);
 }
 
 int compile_command(const Options *options, Diagnostics *diagnostics)

@@ -78,13 +78,13 @@ static bool write_kernels(Emission *emission, Diagnostics *diagnostics)
         emission->objects[emission->object_count++] = path;
         if (!file_write_part(path, kernel->object.bytes, kernel->object.size, diagnostics)) return false;
     }
-    if (!emission->options->form) join_kernels(emission);
+    if (emission->options->form == EMIT_PROGRAMS) join_kernels(emission);
     return true;
 }
 
 static bool emit_text(Emission *emission, const char *base, const SkyProgram *program, Diagnostics *diagnostics)
 {
-    bool llvm = strcmp(emission->options->form, "llvm") == 0;
+    bool llvm = emission->options->form == EMIT_LLVM;
     Arena arena = {0};
     CompiledKernels *compiled =
         kernels_compile_program(program, &emission->target, kernel_cache_defaults(&arena), diagnostics);
@@ -131,7 +131,7 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     program_object(program, emission->compiled, &object);
     bool ok = file_write_part(tables, object.bytes, object.size, diagnostics);
     buffer_free(&object);
-    if (ok && !emission->options->form) ok = link_rank(emission, base, tables, diagnostics);
+    if (ok && emission->options->form == EMIT_PROGRAMS) ok = link_rank(emission, base, tables, diagnostics);
     arena_free(&arena);
     return ok;
 }
@@ -183,7 +183,8 @@ static bool emit_objects(Emission *emission, Diagnostics *diagnostics)
     emission->times->kernels += emission->compiled->count;
     emission->times->cached += emission->compiled->cached;
     ok = write_kernels(emission, diagnostics) && emit_ranks(emission, diagnostics);
-    for (size_t i = 0; !emission->options->form && i < emission->object_count; i++) unlink(emission->objects[i]);
+    for (size_t i = 0; emission->options->form == EMIT_PROGRAMS && i < emission->object_count; i++)
+        unlink(emission->objects[i]);
     kernels_free(emission->compiled);
     emission->object_count = 0;
     emission->times->link_s += monotonic_seconds() - compiled;
@@ -202,8 +203,9 @@ static bool emit_target(Emission *emission, Diagnostics *diagnostics)
     emission->pipeline->targets[emission->target_index] =
         (StageTarget){target_architecture(&emission->target, arena), arena_string(arena, emission->target.cpu),
                       target_flags(&emission->target, arena)};
-    bool text = emission->options->form && strcmp(emission->options->form, "obj") != 0;
-    bool ok = text ? emit_texts(emission, diagnostics) : emit_objects(emission, diagnostics);
+    EmitForm form = emission->options->form;
+    bool ok = form == EMIT_LLVM || form == EMIT_ASSEMBLY ? emit_texts(emission, diagnostics)
+                                                         : emit_objects(emission, diagnostics);
     target_free(&emission->target);
     return ok;
 }

@@ -4,10 +4,13 @@
 
 #include "driver/compile/stage_programs.h"
 
+/* Executables; the text of each rank's kernels; or objects. */
+typedef enum EmitForm { EMIT_PROGRAMS, EMIT_LLVM, EMIT_ASSEMBLY, EMIT_OBJECTS } EmitForm;
+
 typedef struct EmitOptions {
     const char *directory;
-    const char *cpu;  /* of native targets; NULL: this machine's */
-    const char *form; /* NULL: executables; "llvm" or "asm": the text of each rank's kernels; "obj": objects */
+    const char *cpu; /* of native targets; NULL: this machine's */
+    EmitForm form;
 } EmitOptions;
 
 /* What there was to do, and how long it took. */

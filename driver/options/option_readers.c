@@ -12,11 +12,16 @@ bool read_emit(const OptionValue *value)
 {
     static const char after[] = "graph:after:";
     Options *options = value->values;
+    options->emit = options->load.last_pass = NULL;
+    options->form = EMIT_PROGRAMS;
     if (strncmp(value->text, after, strlen(after)) == 0) {
         options->emit = "graph";
         options->load.last_pass = value->text + strlen(after);
         return pass_find(options->load.last_pass, value->diagnostics);
     }
+    static const char *const forms[] = {[EMIT_LLVM] = "llvm", [EMIT_ASSEMBLY] = "asm", [EMIT_OBJECTS] = "obj"};
+    for (EmitForm form = EMIT_LLVM; form <= EMIT_OBJECTS; form++)
+        if (strcmp(forms[form], value->text) == 0) return options->form = form, true;
     for (const char *const *choice = value->option->choices; *choice; choice++)
         if (strcmp(*choice, value->text) == 0) return options->emit = *choice, true;
     return option_refuse(value, "graph, graph:after:PASS, train, costs, plan, llvm, asm or obj");

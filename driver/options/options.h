@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "driver/federate/federation_plans.h"
+#include "driver/compile/emit_programs.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
 #include "frontend/huggingface/head.h"
@@ -53,7 +54,9 @@ typedef struct Options {
     bool gradients, interpret;
     int steps; /* of run; -1: no training */
     int threads;
-    const char *target_cpu, *emit;
+    const char *target_cpu;
+    const char *emit; /* the phase of compile to stop after; NULL: none */
+    EmitForm form;    /* of the code that compile makes */
     PlanModelOptions plan;
     bool allow_unproven;
     TextList audits;   /* what crossed between sites, as train --audit wrote it */
