@@ -193,7 +193,7 @@ static bool build_stages(Compilation *compilation, Diagnostics *diagnostics)
     const Options *options = compilation->options;
     PlannedModel *planned = &compilation->planned;
     if (!directory_create(&compilation->directory, options->output, options->force, diagnostics)) return false;
-    WeightOptions weights = {compilation->directory.temporary, options->output, options->init, false};
+    WeightOptions weights = {compilation->directory.temporary, options->output, options->init, options->alone};
     return stage_programs_build(&compilation->pipeline, &planned->model, &planned->plan, &planned->cluster, &weights,
                                 options->seed, options->plan.clip, diagnostics);
 }

@@ -60,7 +60,7 @@ static bool compile_site(Federate *federate, int site, Diagnostics *diagnostics)
     options.plan.profile = NULL; /* of links between sites */
     options.plan.request.microbatches =
         (int)(federate->federation.sites[site].rows_per_step / federate->start.microbatch_rows);
-    options.quiet = true;
+    options.quiet = options.alone = true;
     return compile_command(&options, diagnostics) == EXIT_OK;
 }
 

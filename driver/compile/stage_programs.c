@@ -102,7 +102,7 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
         WeightOptions here = *weights;
         const char *name = plan->ranks[planned->rank].device;
         const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, name)];
-        here.alone = pipeline->in_folders || !launch_host_is_here(device->host);
+        here.alone = weights->alone || pipeline->in_folders || !launch_host_is_here(device->host);
         here.directory = stage_programs_folder(pipeline, &pipeline->arena, weights->directory, (size_t)planned->rank);
         ok &= weights_reference(code, model, &here, diagnostics);
     }

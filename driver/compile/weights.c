@@ -14,15 +14,17 @@ static const ImportedParameter *own_name(const ImportedModel *imported, ValueId 
     return NULL;
 }
 
-/* `path` as seen from the directory `from`; both absolute and without links. */
+/* `path` as seen from the directory `from`; both absolute and without links. What lies in it begins with "./": a name
+ * without a slash is a file that was written with the directory. */
 static const char *relative_path(Arena *arena, const char *from, const char *path)
 {
     size_t common = 0;
     for (size_t i = 0; from[i] && from[i] == path[i]; i++)
         if (path[i + 1] == '/' && (from[i + 1] == '/' || !from[i + 1])) common = i + 1;
-    const char *result = path + common + (path[common] == '/');
-    for (const char *rest = from + common; (rest = strchr(rest, '/')) && rest[1]; rest++)
-        result = arena_format(arena, "../%s", result);
+    const char *rest = from + common, *below = path + common + (path[common] == '/');
+    if (!*rest) return arena_format(arena, "./%s", below);
+    const char *result = arena_string(arena, below);
+    for (; (rest = strchr(rest, '/')) && rest[1]; rest++) result = arena_format(arena, "../%s", result);
     return result;
 }
 

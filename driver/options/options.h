@@ -42,6 +42,7 @@ typedef enum Command {
 typedef struct Options {
     Arena arena; /* of lists and of what readers make */
     bool help, verbose, quiet, json, force;
+    bool alone; /* of compile for a federation: DIR goes to a site that lacks the model's file */
     /* Files: the model and what a command reads beside it, and what it writes. */
     const char *model, *checkpoint, *costs, *log, *trace, *table;
     const char *plans[2]; /* the one that is read; of diff the old and the new one */
