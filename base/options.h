@@ -41,10 +41,13 @@ struct Option {
     uint32_t takers;      /* bits of the commands that take it */
     OptionKind kind;
     double least, greatest;
-    size_t offset, size;        /* of the field: OPTION_FIELD */
-    bool positional;            /* an argument without a name in front */
-    bool repeated;              /* may be given several times; the field is a TextList */
-    uint32_t required;          /* bits of the commands that cannot do without */
+    size_t offset, size; /* of the field: OPTION_FIELD */
+    bool positional;     /* an argument without a name in front */
+    bool repeated;       /* may be given several times; the field is a TextList */
+    uint32_t required;   /* bits of the commands that cannot do without */
+    bool
+        agreed; /* processes that work together must be given the same: the same bytes in the field; a file or directory,
+                    or none */
     const char *initial;        /* the default, as if it were given; NULL: none, the field keeps what it has */
     const char *const *choices; /* OPTION_WORDS: what completion offers; CHOICE takes nothing else */
     bool (*read)(const OptionValue *value); /* instead of what the kind does; NULL: none */

@@ -100,7 +100,7 @@ struct Record {
     X##_PLAIN(T, in shifted) X##_PLAIN(T, in reserved)
 
 #define OPTIMIZER_FIELDS(X, T, in) \
-    X##_PLAIN(T, in kind) X##_PLAIN(T, in learning_rate) X##_PLAIN(T, in beta1) X##_PLAIN(T, in beta2) \
+    X##_PLAIN(T, in kind) X##_PLAIN(T, in reserved) X##_PLAIN(T, in learning_rate) X##_PLAIN(T, in beta1) X##_PLAIN(T, in beta2) \
     X##_PLAIN(T, in epsilon) X##_PLAIN(T, in weight_decay)
 
 #define NORM_FIELDS(X, T, in) \
@@ -118,7 +118,8 @@ struct Record {
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) X##_ELEMENT(T, in norm, norm) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
     X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) X##_STRING(T, in model_hash) \
-    X##_STRING(T, in plan_hash) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
+    X##_STRING(T, in plan_hash) X##_STRING(T, in recipe_hash) X##_STRING(T, in weights_hash) \
+    X##_STRING(T, in settings) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
 
 #define ROW(kind, type, member, record, count) {kind, offsetof(type, member), record, count},
 #define ROW_PLAIN(type, member)

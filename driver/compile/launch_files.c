@@ -35,9 +35,8 @@ static void print_run(const StagePrograms *pipeline, Buffer *text)
     const SkyProgram *program = &pipeline->programs[0];
     char hash[33];
     Buffer run = {0};
-    buffer_print(&run, "%u %s %s %s %llu %a ", program->version, program->model_hash, program->plan_hash,
-                 program->low_rank, (unsigned long long)program->seed, (double)program->clip);
-    buffer_append(&run, &program->optimizer, sizeof program->optimizer);
+    buffer_print(&run, "%u %s %s %s %s %s %llu", program->version, program->model_hash, program->plan_hash,
+                 program->recipe_hash, program->weights_hash, program->low_rank, (unsigned long long)program->seed);
     for (size_t s = 0; s < pipeline->site_count; s++) {
         const ClusterSite *site = pipeline->sites[s];
         buffer_print(&run, "\n%s %s %s", site->name, site->key, site->address ? site->address : "");

@@ -38,16 +38,6 @@ static const SkyLabels *describe_labels(const Graph *graph, Arena *arena)
     return all;
 }
 
-static SkyOptimizerKind optimizer_kind(OptimizerKind kind)
-{
-    static const SkyOptimizerKind kinds[] = {[OPTIMIZER_SGD] = SKY_SGD,
-                                             [OPTIMIZER_MOMENTUM] = SKY_MOMENTUM,
-                                             [OPTIMIZER_ADAM] = SKY_ADAM,
-                                             [OPTIMIZER_ADAMW] = SKY_ADAMW,
-                                             [OPTIMIZER_LAMB] = SKY_LAMB};
-    return kinds[kind];
-}
-
 static uint32_t count_parameters(const Graph *graph)
 {
     uint32_t count = 0;
@@ -61,7 +51,6 @@ int64_t program_norm_bytes(const Graph *graph) { return (int64_t)(count_paramete
 void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *model)
 {
     const Graph *graph = &model->graph;
-    const OptimizerSpec *optimizer = &model->optimizer;
     program->version = SKY_PROGRAM_VERSION;
     program->low_rank = arena_string(arena, model->low_rank_text ? model->low_rank_text : "");
     uint32_t *blocks = memory_allocate(graph->value_count * sizeof *blocks);
@@ -78,12 +67,7 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
         program->sequence_length = shape->rank > 1 ? (uint32_t)shape->dim[1] : 1;
     }
     program->packing = graph->packing;
-    program->optimizer = (SkyOptimizer){.kind = optimizer_kind(optimizer->kind),
-                                        .learning_rate = (float)optimizer->learning_rate,
-                                        .beta1 = (float)optimizer->beta1,
-                                        .beta2 = (float)optimizer->beta2,
-                                        .epsilon = (float)optimizer->epsilon,
-                                        .weight_decay = (float)optimizer->weight_decay};
+    program->optimizer = model->optimizer.numbers;
 }
 
 void local_program_create(LocalProgram *program, const TrainingModel *model, const StageCode *code)
@@ -94,7 +78,7 @@ void local_program_create(LocalProgram *program, const TrainingModel *model, con
     run->rank_count = run->stage_count = run->total_stage_count = run->microbatch_count = 1;
     run->slowdown = 1;
     run->device_name = "local";
-    run->model_hash = run->plan_hash = "";
+    run->model_hash = run->plan_hash = run->recipe_hash = run->weights_hash = run->settings = "";
     run->lines_vary = code->lines_vary;
     run->stages = arena_copy(&program->arena, &code->stage, sizeof code->stage);
     run->stage_rank = arena_new(&program->arena, uint32_t);

@@ -7,6 +7,7 @@
 #include "codegen/link/launch.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_codecs.h"
+#include "driver/compile/recipe.h"
 
 /* The sites that have ranks. */
 static void find_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
@@ -133,27 +134,20 @@ static const char *hash_plan(const Plan *plan, Arena *arena)
     return arena_string(arena, hash);
 }
 
-/* Of AdamW where nothing was said: models are fine-tuned with it, at a rate that larger ones survive. */
-static const float fine_tuning_rate = 5e-5F;
-
-static void build_program(StagePrograms *pipeline, const TrainingModel *model, const Plan *plan, const Cluster *cluster,
-                          int rank, const char *plan_hash, uint64_t seed, double clip)
+static void build_program(StagePrograms *pipeline, const SkyProgram *common, const Plan *plan, const Cluster *cluster,
+                          int rank, const char *plan_hash)
 {
     Arena *arena = &pipeline->arena;
     const PlanRank *planned = &plan->ranks[rank];
     const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, planned->device)];
     SkyProgram *program = &pipeline->programs[rank];
-    program_describe(program, arena, model);
-    bool adam = model->optimizer.kind == OPTIMIZER_ADAM || model->optimizer.kind == OPTIMIZER_ADAMW;
-    if (adam && !model->optimizer.rate_given) program->optimizer.learning_rate = fine_tuning_rate;
-    program->clip = clip;
+    *program = *common;
     program->rank = (uint32_t)rank;
     program->rank_count = (uint32_t)plan->rank_count;
     program->total_stage_count = (uint32_t)plan->stage_count;
     program->microbatch_count = (uint32_t)plan->microbatches;
     program->threads = (uint32_t)device->threads;
     program->slowdown = device->slowdown;
-    program->seed = seed;
     program->device_name = arena_string(arena, device->name);
     program->model_hash = plan->model_hash;
     program->plan_hash = plan_hash;
@@ -184,14 +178,20 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
     *pipeline = (StagePrograms){0};
     find_sites(pipeline, plan, cluster);
     if (weights && !make_folders(pipeline, weights->directory, diagnostics)) return false;
+    Arena *arena = &pipeline->arena;
+    SkyProgram common = {.clip = clip, .seed = seed};
+    program_describe(&common, arena, model);
+    common.optimizer = recipe_optimizer(model);
+    recipe_describe(&common, arena, model, weights ? weights->init : (WeightInit){0});
     if (!plan_codecs_apply(model, plan, "the plan", diagnostics) ||
         !build_stages(pipeline, model, plan, cluster, weights, diagnostics))
         return false;
-    pipeline->targets = arena_new_array(&pipeline->arena, StageTarget, (size_t)cluster->target_count);
+    recipe_describe_weights(&common, arena, pipeline->stages, pipeline->stage_count);
+    pipeline->targets = arena_new_array(arena, StageTarget, (size_t)cluster->target_count);
     pipeline->rank_count = (size_t)plan->rank_count;
-    pipeline->programs = arena_new_array(&pipeline->arena, SkyProgram, pipeline->rank_count);
-    const char *plan_hash = hash_plan(plan, &pipeline->arena);
-    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, model, plan, cluster, r, plan_hash, seed, clip);
+    pipeline->programs = arena_new_array(arena, SkyProgram, pipeline->rank_count);
+    const char *plan_hash = hash_plan(plan, arena);
+    for (int r = 0; r < plan->rank_count; r++) build_program(pipeline, &common, plan, cluster, r, plan_hash);
     set_sites(pipeline);
     return true;
 }

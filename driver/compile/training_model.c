@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/analysis/line_values.h"
 #include "graph/passes/pack_rows.h"
@@ -45,10 +46,35 @@ static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *d
                              "--no-gradient-row %s: '%.*s' %s", text, (int)(equals - text), text, problem);
 }
 
+/* One line an option. The hashes of recipe.h say whether two models differ; these lines only say in what. */
+static const char *describe_settings(Arena *arena, const ModelOptions *options)
+{
+    const ImportOptions *import = &options->import;
+    Buffer text = {0};
+    buffer_print(&text, "--loss %s\n--lora %s\n--dropout ", options->loss ? options->loss : "(default)",
+                 options->low_rank.text ? options->low_rank.text : "(not given)");
+    if (import->dropout_given)
+        buffer_print(&text, "%.15g\n", import->dropout);
+    else
+        buffer_print(&text, import->dropout_off ? "off\n" : "(not given)\n");
+    buffer_print(&text, "--no-gradient-row");
+    for (size_t i = 0; i < options->no_gradient_rows.count; i++)
+        buffer_print(&text, " %s", options->no_gradient_rows.items[i]);
+    buffer_print(&text, "\n--freeze or --train");
+    for (size_t i = 0; i < import->rule_count; i++)
+        buffer_print(&text, " %s%s", import->rules[i].train ? "+" : "-", import->rules[i].glob);
+    buffer_print(&text, "\n--keep-ties %s\n--untie %s\n--no-prune %s\n", import->keep_ties ? "given" : "not given",
+                 import->untie ? "given" : "not given", options->no_pruning ? "given" : "not given");
+    const char *settings = arena_string(arena, buffer_text(&text));
+    buffer_free(&text);
+    return settings;
+}
+
 static bool load_model(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
 {
     *model = (TrainingModel){.bf16_products = options->bf16, .low_rank_text = options->low_rank.text};
     graph_init(&model->graph, path);
+    model->settings = describe_settings(&model->graph.arena, options);
     if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics) ||
         !import_onnx(&model->graph, &model->imported, path, &options->import, diagnostics))
         return false;

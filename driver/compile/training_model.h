@@ -42,6 +42,7 @@ typedef struct TrainingModel {
     LowRank low_rank;          /* of --lora; else without branches */
     const char *low_rank_text; /* --lora; NULL: not given */
     bool bf16_products;        /* stages round the factors of matrix products to bf16 */
+    const char *settings;      /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 
 /* Where rows share lines and updates are wanted, values are marked that grow with lines (graph/analysis/line_values.h). Free

@@ -300,12 +300,8 @@ static bool load_model(const Making *making, const char *model, const ModelOptio
 
 static int states_of(const TrainingModel *model)
 {
-    static const int states[] = {[OPTIMIZER_SGD] = 0,
-                                 [OPTIMIZER_MOMENTUM] = 1,
-                                 [OPTIMIZER_ADAM] = 2,
-                                 [OPTIMIZER_ADAMW] = 2,
-                                 [OPTIMIZER_LAMB] = 2};
-    return states[model->optimizer.kind];
+    static const int states[] = {[SKY_SGD] = 0, [SKY_MOMENTUM] = 1, [SKY_ADAM] = 2, [SKY_ADAMW] = 2, [SKY_LAMB] = 2};
+    return states[model->optimizer.numbers.kind];
 }
 
 /* How long what crosses a cut in the middle of the model takes between sites. */

@@ -15,17 +15,8 @@
  * that has no gradient rule. */
 bool differentiate(Graph *graph, Diagnostics *diagnostics);
 
-typedef enum OptimizerKind {
-    OPTIMIZER_SGD,
-    OPTIMIZER_MOMENTUM,
-    OPTIMIZER_ADAM,
-    OPTIMIZER_ADAMW,
-    OPTIMIZER_LAMB
-} OptimizerKind;
-
 typedef struct OptimizerSpec {
-    OptimizerKind kind;
-    double learning_rate, beta1 /* or momentum */, beta2, epsilon, weight_decay;
+    SkyOptimizer numbers;
     bool rate_given; /* the learning rate is no default */
 } OptimizerSpec;
 

@@ -14,7 +14,7 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-enum { SKY_PROGRAM_VERSION = 13, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 14, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -240,13 +240,6 @@ typedef struct SkyLabels {
     uint32_t reserved;
 } SkyLabels;
 
-typedef struct SkyOptimizer {
-    uint32_t kind; /* SkyOptimizerKind */
-    float learning_rate, beta1, beta2, epsilon, weight_decay;
-} SkyOptimizer;
-
-typedef enum SkyOptimizerKind { SKY_SGD, SKY_MOMENTUM, SKY_ADAM, SKY_ADAMW, SKY_LAMB } SkyOptimizerKind;
-
 typedef struct SkyProgram {
     uint32_t version; /* SKY_PROGRAM_VERSION */
     uint32_t rank, rank_count;
@@ -282,8 +275,11 @@ typedef struct SkyProgram {
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */
     const char *device_name;
     const char *low_rank;               /* --lora, as it was given; "": without */
-    const char *model_hash, *plan_hash; /* all ranks must carry the same */
-    const double *predicted_step_s;     /* one element: what the plan predicts; reported beside the measured time */
+    const char *model_hash, *plan_hash; /* all ranks must carry the same; so, too: */
+    const char *recipe_hash;            /* of what is computed: the training graph, the optimiser, the clipping */
+    const char *weights_hash;           /* of the initial values of all parameters of the model */
+    const char *settings;           /* lines "--dropout 0.1": to name what made these hashes differ between two ranks */
+    const double *predicted_step_s; /* one element: what the plan predicts; reported beside the measured time */
     SkyOptimizer optimizer;
 } SkyProgram;
 

@@ -49,18 +49,19 @@ void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *prog
 }
 
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
-                  double weight_decay, int64_t step)
+                  double weight_decay, int64_t updates_before)
 {
     memset(scalars, 0, SKY_STEP_SCALARS * sizeof *scalars);
     bool corrected = optimizer->kind == SKY_ADAM || optimizer->kind == SKY_ADAMW || optimizer->kind == SKY_LAMB;
-    double updates = (double)(step + 1);
+    double updates = (double)(updates_before + 1);
     step_scalars_set(scalars, SKY_STEP_LEARNING_RATE, learning_rate);
     step_scalars_set(scalars, SKY_STEP_BETA1, optimizer->beta1);
     step_scalars_set(scalars, SKY_STEP_BETA2, optimizer->beta2);
     step_scalars_set(scalars, SKY_STEP_EPSILON, optimizer->epsilon);
     /* From the float betas, as the kernels see them: 1 - 0.999 differs from 1 - 0.999f by 1e-5 of itself. */
-    step_scalars_set(scalars, SKY_STEP_CORRECTION1, corrected ? 1 / (1 - pow(optimizer->beta1, updates)) : 1);
-    step_scalars_set(scalars, SKY_STEP_CORRECTION2, corrected ? 1 / (1 - pow(optimizer->beta2, updates)) : 1);
+    double beta1 = (float)optimizer->beta1, beta2 = (float)optimizer->beta2;
+    step_scalars_set(scalars, SKY_STEP_CORRECTION1, corrected ? 1 / (1 - pow(beta1, updates)) : 1);
+    step_scalars_set(scalars, SKY_STEP_CORRECTION2, corrected ? 1 / (1 - pow(beta2, updates)) : 1);
     step_scalars_set(scalars, SKY_STEP_GRADIENT_SCALE, 1);
     scalars[SKY_STEP_WEIGHT_DECAY] = (float)weight_decay;
 }

@@ -20,10 +20,10 @@ const char *schedule_name(ScheduleKind kind); /* "constant", "linear", "cosine" 
 /* `step` counts from 0. */
 double learning_rate_at(const LearningRateSchedule *schedule, int64_t step);
 
-/* Fills both groups of the step space for the `step`-th update (from 0), but for the scales of losses. The second
- * group's weight decay is 0. */
+/* Fills both groups of the step space, but for the scales of losses. The second group's weight decay is 0. Bias
+ * correction counts the updates that were made before: skipped steps made none. */
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
-                  double weight_decay, int64_t step);
+                  double weight_decay, int64_t updates_before);
 /* The scales of losses: labels[i] is what the batch has of the program's labels number i, where this rank reads them. */
 void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *program,
                          const LabelCount labels[SKY_MOST_LABELS]);

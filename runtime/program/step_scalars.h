@@ -3,6 +3,24 @@
 #ifndef RUNTIME_PROGRAM_STEP_SCALARS_H
 #define RUNTIME_PROGRAM_STEP_SCALARS_H
 
+#include <stdint.h>
+
+typedef enum SkyOptimizerKind {
+    SKY_SGD,
+    SKY_MOMENTUM,
+    SKY_ADAM,
+    SKY_ADAMW,
+    SKY_LAMB,
+    SKY_OPTIMIZER_COUNT
+} SkyOptimizerKind;
+
+/* Doubles, as options of training are: the same number gives the same bits wherever it was given. */
+typedef struct SkyOptimizer {
+    uint32_t kind; /* SkyOptimizerKind */
+    uint32_t reserved;
+    double learning_rate, beta1 /* or momentum */, beta2, epsilon, weight_decay;
+} SkyOptimizer;
+
 /* Elements of the step space: two groups of the same layout, for parameters that decay and for those that do not. Calls
  * name element 0; update calls get a copy of the group that is theirs, with their own learning rate. */
 enum {

@@ -3,159 +3,180 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/hash.h"
 
+enum { MOST_AGREED = 48 };
+
 typedef struct Card {
-    uint32_t version, rank, rank_count, total_stage_count, microbatch_count, microbatch_size;
-    Hash plan, model;
+    uint32_t rank, rank_count, total_stage_count, microbatch_count, microbatch_size;
+    Hash model, plan, recipe, weights;
+    uint64_t options[MOST_AGREED]; /* of the rows of options that ranks must agree on, in their order */
     char device[64];
 } Card;
 
 static Hash hash_text(const char *text) { return hash_bytes(text, strlen(text)); }
 
-/* What is wrong with rank r's card, or NULL. */
-static const char *problem(const Card *cards, int r, int world_size, Arena *arena)
+static uint64_t said(const Option *option, const TrainingOptions *options)
+{
+    const char *field = (const char *)options + option->offset;
+    if (option->kind != OPTION_FILE && option->kind != OPTION_DIRECTORY) return hash_bytes(field, option->size).low;
+    const char *path;
+    memcpy(&path, field, sizeof path);
+    return path != NULL;
+}
+
+static Card make_card(const SkyProgram *program, const TrainingOptions *options)
+{
+    Card card = {.rank = program->rank,
+                 .rank_count = program->rank_count,
+                 .total_stage_count = program->total_stage_count,
+                 .microbatch_count = program->microbatch_count,
+                 .microbatch_size = program->microbatch_size,
+                 .model = hash_text(program->model_hash),
+                 .plan = hash_text(program->plan_hash),
+                 .recipe = hash_text(program->recipe_hash),
+                 .weights = hash_text(program->weights_hash)};
+    strncpy(card.device, program->device_name, sizeof card.device - 1);
+    const OptionSet *set = &training_option_set;
+    for (size_t i = 0, count = 0; i < set->count; i++) {
+        if (!set->rows[i].agreed) continue;
+        if (count == MOST_AGREED) bug("more than %d options to agree on", MOST_AGREED);
+        card.options[count++] = said(&set->rows[i], options);
+    }
+    return card;
+}
+
+/* ---- Programs ---- */
+
+/* Collective where any rank's programs compute something else: every rank's settings. NULL where all compute the same. */
+static char **gather_settings(World *world, const SkyProgram *program, const Card *cards, Arena *arena)
+{
+    bool same = true;
+    for (int r = 1; r < world->size; r++)
+        same &= hash_equal(cards[r].recipe, cards[0].recipe) && hash_equal(cards[r].weights, cards[0].weights);
+    if (same) return NULL;
+    uint64_t mine = strlen(program->settings) + 1, most = 0;
+    uint64_t *sizes = arena_new_array(arena, uint64_t, (size_t)world->size);
+    world_allgather(world, &mine, sizeof mine, sizes, "the handshake");
+    for (int r = 0; r < world->size; r++)
+        if (sizes[r] > most) most = sizes[r];
+    char *padded = arena_new_array(arena, char, most), *all = arena_new_array(arena, char, most *(size_t)world->size);
+    memcpy(padded, program->settings, mine);
+    world_allgather(world, padded, most, all, "the handshake");
+    char **settings = arena_new_array(arena, char *, (size_t)world->size);
+    for (int r = 0; r < world->size; r++) settings[r] = all + most * (size_t)r;
+    return settings;
+}
+
+/* "--dropout 0.1", which the other has as "--dropout off"; false: they say the same. */
+static bool find_difference(const char *mine, const char *others, Arena *arena, const char **setting,
+                            const char **other)
+{
+    while (*mine && *others) {
+        size_t length = strcspn(mine, "\n"), other_length = strcspn(others, "\n");
+        *setting = arena_string_n(arena, mine, length);
+        *other = arena_string_n(arena, others, other_length);
+        if (strcmp(*setting, *other) != 0) return true;
+        mine += length + (mine[length] == '\n');
+        others += other_length + (others[other_length] == '\n');
+    }
+    return false;
+}
+
+/* What is wrong with rank r's program, or NULL. `settings` may be NULL. */
+static const char *find_problem(const Card *cards, int r, int world_size, char **settings, Arena *arena)
 {
     const Card *card = &cards[r], *first = &cards[0];
-    if (card->version != SKY_PROGRAM_VERSION)
-        return arena_format(arena, "has a program of version %u, the runtime is version %d", card->version,
-                            SKY_PROGRAM_VERSION);
+    const char *setting, *other;
     if (card->rank_count != (uint32_t)world_size)
         return arena_format(arena, "was compiled for %u ranks, but %d were started", card->rank_count, world_size);
-    if (memcmp(&card->model, &first->model, sizeof card->model) != 0)
-        return "was compiled from another model than rank 0";
-    if (memcmp(&card->plan, &first->plan, sizeof card->plan) != 0 ||
-        card->total_stage_count != first->total_stage_count || card->microbatch_count != first->microbatch_count ||
-        card->microbatch_size != first->microbatch_size)
+    if (!hash_equal(card->model, first->model)) return "was compiled from another model than rank 0";
+    bool same_recipe = hash_equal(card->recipe, first->recipe),
+         same_weights = hash_equal(card->weights, first->weights);
+    if (!(same_recipe && same_weights) && settings &&
+        find_difference(settings[r], settings[0], arena, &setting, &other))
+        return arena_format(arena, "was compiled with %s, but rank 0 (%s) with %s", setting, first->device, other);
+    if (!same_recipe) return "was compiled to compute something else than rank 0: their training graphs differ";
+    if (!same_weights) return "was compiled with other initial weights than rank 0";
+    if (!hash_equal(card->plan, first->plan) || card->total_stage_count != first->total_stage_count ||
+        card->microbatch_count != first->microbatch_count || card->microbatch_size != first->microbatch_size)
         return "was compiled for another plan than rank 0";
     if (card->rank != (uint32_t)r)
         return arena_format(arena, "runs the program of rank %u, which runs elsewhere too", card->rank);
     return NULL;
 }
 
-bool handshake(World *world, const SkyProgram *program, Diagnostics *diagnostics)
+/* The first message of all: versions may differ in every other one. */
+static bool check_versions(World *world, const SkyProgram *program, Diagnostics *diagnostics)
 {
-    Card mine = {.version = program->version,
-                 .rank = program->rank,
-                 .rank_count = program->rank_count,
-                 .total_stage_count = program->total_stage_count,
-                 .microbatch_count = program->microbatch_count,
-                 .microbatch_size = program->microbatch_size,
-                 .plan = hash_text(program->plan_hash),
-                 .model = hash_text(program->model_hash)};
-    strncpy(mine.device, program->device_name, sizeof mine.device - 1);
-    Card *cards = memory_allocate((size_t)world->size * sizeof *cards);
-    world_allgather(world, &mine, sizeof mine, cards, "the handshake");
+    uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    bool ok = true;
+    world_allgather(world, &program->version, sizeof *all, all, "the handshake");
+    for (int r = 0; r < world->size; r++)
+        if (all[r] != SKY_PROGRAM_VERSION)
+            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile again, with one skycc for all",
+                                   "rank %d has a program of version %u, but the runtime is of version %d", r, all[r],
+                                   SKY_PROGRAM_VERSION);
+    free(all);
+    return ok;
+}
+
+static bool check_programs(World *world, const SkyProgram *program, const Card *cards, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    char **settings = gather_settings(world, program, cards, &arena);
     bool ok = true;
     for (int r = 0; r < world->size; r++) {
-        Arena arena = {0};
-        const char *what = problem(cards, r, world->size, &arena);
-        if (what)
-            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                                   "start all programs of one output directory with its train script or run.mpi",
-                                   "rank %d (%s) %s", r, cards[r].device, what);
-        arena_free(&arena);
+        const char *problem = find_problem(cards, r, world->size, settings, &arena);
+        if (problem)
+            ok = diagnostics_error(
+                diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                "start all programs of one output directory with its train script or run.mpi; copy that "
+                "directory to every host again",
+                "rank %d (%s) %s", r, cards[r].device, problem);
     }
+    arena_free(&arena);
+    return ok;
+}
+
+/* ---- Options ---- */
+
+static bool check_options(World *world, const SkyProgram *program, const Card *cards, TrainingOptions *options,
+                          Diagnostics *diagnostics)
+{
+    bool ok = true, several = program->site_count > 1;
+    const OptionSet *set = &training_option_set;
+    for (size_t i = 0, number = 0; i < set->count; i++) {
+        const Option *option = &set->rows[i];
+        if (!option->agreed) continue;
+        bool any_may = several && option->offset == offsetof(TrainingOptions, resume);
+        for (int r = 1; r < world->size; r++) {
+            if (cards[r].options[number] == cards[0].options[number]) continue;
+            if (any_may)
+                options->resume = true;
+            else
+                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options",
+                                       "rank %d (%s) was started with another --%s than rank 0 (%s)", r,
+                                       cards[r].device, option->name, cards[0].device);
+        }
+        number++;
+    }
+    return ok;
+}
+
+bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics)
+{
+    if (!check_versions(world, program, diagnostics)) return false;
+    const Card mine = make_card(program, options);
+    Card *cards = memory_allocate((size_t)world->size * sizeof *cards);
+    world_allgather(world, &mine, sizeof mine, cards, "the handshake");
+    bool ok = check_programs(world, program, cards, diagnostics) &&
+              check_options(world, program, cards, options, diagnostics);
     free(cards);
     return ok;
 }
 
-/* What would change the numbers, or who waits for whom, if ranks had it otherwise. */
-static const char *const told[] = {"--steps",
-                                   "--epochs",
-                                   "--until-loss",
-                                   "--lr",
-                                   "--lr",
-                                   "--lr-decay",
-                                   "--schedule-lr",
-                                   "--warmup",
-                                   "--warmup",
-                                   "--weight-decay",
-                                   "--no-decay",
-                                   "--clip",
-                                   "--skip-nonfinite",
-                                   "--keep",
-                                   "--seed",
-                                   "--no-shuffle",
-                                   "--checkpoint-every",
-                                   "--resume",
-                                   "--emulate",
-                                   "--checkpoint",
-                                   "--eval-data",
-                                   "--trace",
-                                   "--eval-every",
-                                   "--metric",
-                                   "--metric",
-                                   "--keep-best",
-                                   "--patience",
-                                   "--schedule-steps",
-                                   "--stop-after"};
-enum { TOLD = sizeof told / sizeof *told };
-
-static int64_t bits_of(double value)
-{
-    int64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static int64_t bits_of_rates(const TrainingOptions *options)
-{
-    Buffer text = {0};
-    for (size_t i = 0; i < options->rate_count; i++)
-        buffer_print(&text, "%s=%a\n", options->rates[i].pattern, options->rates[i].rate);
-    Hash hash = hash_bytes(buffer_text(&text), text.size);
-    buffer_free(&text);
-    return (int64_t)hash.low;
-}
-
-bool handshake_options(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics)
-{
-    bool several = program->site_count > 1;
-    const int64_t mine[] = {options->steps,
-                            options->epochs,
-                            bits_of(options->until_loss),
-                            bits_of(options->learning_rate),
-                            bits_of_rates(options),
-                            bits_of(options->lr_decay),
-                            (int64_t)options->schedule,
-                            options->warmup_steps,
-                            bits_of(options->warmup_share),
-                            bits_of(options->weight_decay),
-                            options->no_decay,
-                            bits_of(options->clip),
-                            options->skip_nonfinite,
-                            options->keep,
-                            (int64_t)options->seed,
-                            options->no_shuffle,
-                            options->checkpoint_every,
-                            options->resume,
-                            options->emulate,
-                            options->checkpoint != NULL,
-                            options->eval_data != NULL,
-                            options->trace != NULL,
-                            options->eval_every,
-                            options->metrics.metrics,
-                            (int64_t)options->metrics.f1,
-                            (int64_t)options->keep_best,
-                            options->patience,
-                            options->schedule_steps,
-                            options->stop_after};
-    _Static_assert(sizeof mine / sizeof *mine == TOLD, "a name for every value");
-    int64_t *all = memory_allocate((size_t)world->size * sizeof mine);
-    world_allgather(world, mine, sizeof mine, all, "agreement on options");
-    bool ok = true;
-    for (int r = 0; r < world->size; r++)
-        for (int i = 0; i < TOLD; i++)
-            if (several && strcmp(told[i], "--resume") == 0)
-                options->resume |= all[r * TOLD + i] != 0;
-            else if (all[r * TOLD + i] != all[i])
-                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options",
-                                       "%s of rank %d is not that of rank 0", told[i], r);
-    free(all);
-    return ok;
-}
+/* ---- Data ---- */
 
 /* A tensor of the data that a rank reads. */
 typedef struct ReadTensor {

@@ -7,12 +7,10 @@
 #include "runtime/train/world.h"
 
 /* Collective. On every rank the same findings: how many ranks there are, whether a program runs twice, which rank
- * carries another plan or model than rank 0. Reports with EXIT_RUN_FAILED. */
-bool handshake(World *world, const SkyProgram *program, Diagnostics *diagnostics);
-
-/* Collective. Reports options of any rank that must be those of rank 0 and are not: the same on every rank. Of several
- * sites, all resume if one does: one that was lost comes back to others that go on. */
-bool handshake_options(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
+ * carries another model, plan, recipe or initial weights than rank 0 (EXIT_RUN_FAILED), or was given other options
+ * (EXIT_USAGE; which ones must agree, their rows say). Of several sites all resume if one does: one that was lost comes
+ * back to others that go on. */
+bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those that
  * do not, the same on every rank. `path` is for the message. */
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path,

@@ -18,7 +18,7 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     if (ok && options->help) {
         if (world.rank == 0) training_options_print_help(stdout);
     } else if (ok && world_meet_sites(&world, &sky_program, diagnostics, &exit_code)) {
-        if (handshake(&world, &sky_program, diagnostics)) handshake_options(&world, &sky_program, options, diagnostics);
+        handshake(&world, &sky_program, options, diagnostics);
         if (world_agree(&world, diagnostics, &exit_code)) {
             char *directory = file_program_directory();
             exit_code = train(&world, &sky_program, options, directory);

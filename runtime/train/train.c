@@ -106,7 +106,7 @@ static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
 
 static double base_rate(const Training *t)
 {
-    double given = t->options->learning_rate;
+    double given = t->options->lr.base;
     return isnan(given) ? t->program->optimizer.learning_rate : given;
 }
 
@@ -164,12 +164,12 @@ static void settle_schedule(Training *t, Diagnostics *diagnostics)
     static const double usual_warmup = 0.1;
     const TrainingOptions *options = t->options;
     LearningRateSchedule *schedule = &t->schedule;
-    bool endless = t->last_step == INT64_MAX && !options->schedule_steps, warmup_given = options->warmup_steps >= 0;
+    bool endless = t->last_step == INT64_MAX && !options->schedule_steps, warmup_given = options->warmup.steps >= 0;
     schedule->base = base_rate(t);
     schedule->kind = options->schedule;
     if (schedule->kind == SCHEDULE_COUNT) schedule->kind = endless ? SCHEDULE_CONSTANT : SCHEDULE_LINEAR;
-    double share = warmup_given ? options->warmup_share : usual_warmup;
-    schedule->warmup = warmup_given ? options->warmup_steps : endless ? WARMUP_WITHOUT_END : 0;
+    double share = warmup_given ? options->warmup.share : usual_warmup;
+    schedule->warmup = warmup_given ? options->warmup.steps : endless ? WARMUP_WITHOUT_END : 0;
     if (share > 0 && !(endless && !warmup_given)) schedule->warmup = (int64_t)(share * (double)schedule->total);
     if (schedule->kind != SCHEDULE_CONSTANT && t->last_step != INT64_MAX && t->last_step > schedule->total &&
         t->world->rank == 0)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define FIELD(field) OPTION_FIELD(TrainingOptions, field)
 
 /* What --metric and --keep-best know. */
@@ -21,11 +23,11 @@ static bool read_warmup(const OptionValue *value)
     TrainingOptions *options = value->values;
     char *end;
     double percent = strtod(value->text, &end);
-    options->warmup_share = 0;
-    if (end == value->text || strcmp(end, "%") != 0) return option_read_integer(value, &options->warmup_steps);
-    options->warmup_steps = 0;
+    options->warmup.share = 0;
+    if (end == value->text || strcmp(end, "%") != 0) return option_read_integer(value, &options->warmup.steps);
+    options->warmup.steps = 0;
     if (!(percent >= 0 && percent <= 100)) return option_refuse(value, "0% to 100%");
-    options->warmup_share = percent / 100;
+    options->warmup.share = percent / 100;
     return true;
 }
 
@@ -59,13 +61,15 @@ static bool read_rate(const OptionValue *value)
     bool read = end != (equals ? equals + 1 : value->text) && !*end && rate >= 0 && rate <= 1e30;
     if (!read || equals == value->text) return option_refuse(value, "a number from 0 on, or PATTERN=NUMBER");
     if (!equals) {
-        options->learning_rate = rate;
+        options->lr.base = rate;
         return true;
     }
     RateRule *all = arena_new_array(value->arena, RateRule, options->rate_count + 1);
     if (options->rate_count) memcpy(all, options->rates, options->rate_count * sizeof *all);
     const char *pattern = arena_string_n(value->arena, value->text, (size_t)(equals - value->text));
     all[options->rate_count++] = (RateRule){pattern, rate};
+    const Hash rules = hash_extend((Hash){0, options->lr.rules}, pattern, strlen(pattern));
+    options->lr.rules = hash_extend(rules, &rate, sizeof rate).low;
     options->rates = all;
     return true;
 }
@@ -111,11 +115,11 @@ static const Option rows[] = {
     {"data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(data), .required = TRAIN,
      .help = "training data (safetensors, as `skycc tokenize` writes it)",
      .detail = "Training data, as *skycc tokenize* writes it."},
-    {"eval-data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_data),
+    {"eval-data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_data), .agreed = true,
      .help = "evaluate on this data after every epoch and at the end"},
-    {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every),
+    {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every), .agreed = true,
      .help = "evaluate after every N steps instead, and at the end"},
-    {"metric", 0, "LIST", TRAIN, OPTION_TEXT, .read = read_metrics, .choices = METRICS,
+    {"metric", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(metrics), .agreed = true, .read = read_metrics, .choices = METRICS,
      .help =
          "what evaluation measures beside the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, "
          "spearman, perplexity (default: as the labels suggest)",
@@ -130,76 +134,78 @@ static const Option rows[] = {
          "the share of rows with all labels right, *f1* is *f1-micro*, and *f1-macro* the mean over all labels. "
          "Labels count alike, whatever weight the loss gives them. By default all that apply: *perplexity* only "
          "beyond 256 classes, as words of a language are, *f1* and *matthews* only up to there."},
-    {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, .read = read_keep_best, .choices = METRICS,
-     .help = "keep the checkpoint after the best evaluation so far in DIR/best of --checkpoint",
+    {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, FIELD(keep_best), .agreed = true, .read = read_keep_best,
+     .choices = METRICS, .help = "keep the checkpoint after the best evaluation so far in DIR/best of --checkpoint",
      .detail =
          "After an evaluation in which _METRIC_ was better than in all before, write a checkpoint to the directory "
          "*best* inside that of *--checkpoint*, in place of the one before; *--keep* does not touch it."},
-    {"patience", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(patience),
+    {"patience", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(patience), .agreed = true,
      .help = "end after N evaluations in a row without a better --keep-best METRIC (without it: loss)",
      .detail = "End after _N_ evaluations in a row in which the metric of *--keep-best*, or without that option the "
                "loss, was not better than in all before. *--resume* counts on."},
-    {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .help = "train for N steps"},
-    {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs),
+    {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .agreed = true, .help = "train for N steps"},
+    {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs), .agreed = true,
      .help = "train for N passes over the data (default 1)",
      .detail = "Train for _N_ passes over the data (default 1). Rows that do not fill a batch are left out."},
-    {"until-loss", 0, "X", TRAIN, OPTION_NUMBER, -INFINITY, INFINITY, FIELD(until_loss),
+    {"until-loss", 0, "X", TRAIN, OPTION_NUMBER, -INFINITY, INFINITY, FIELD(until_loss), .agreed = true,
      .help = "stop after the first step whose loss is at most X"},
-    {"lr", 0, "[PATTERN=]X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(learning_rate), .read = read_rate,
+    {"lr", 0, "[PATTERN=]X", TRAIN, OPTION_TEXT, FIELD(lr), .agreed = true, .read = read_rate,
      .help = "learning rate (default: as compiled), or that of parameters whose name matches",
      .detail =
          "Learning rate (default: as compiled). With a pattern, that of the parameters whose name, or whose place "
          "in the model, matches; one without wildcards means names with such a component between dots. May be "
          "repeated: the last pattern that matches counts. All follow the same schedule."},
-    {"lr-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, 1, FIELD(lr_decay), .initial = "1",
+    {"lr-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, 1, FIELD(lr_decay), .agreed = true, .initial = "1",
      .help = "multiply the learning rate of a block by X for every block behind it",
      .detail = "Multiply the learning rate of a block by _X_ for every block behind it, and for what follows the last: "
                "with 0.9 and twelve blocks that of the last by 0.9, that of the embeddings by 0.9 to the thirteenth."},
-    {"schedule-lr", 0, "KIND", TRAIN, OPTION_CHOICE, FIELD(schedule),
+    {"schedule-lr", 0, "KIND", TRAIN, OPTION_CHOICE, FIELD(schedule), .agreed = true,
      .choices = OPTION_WORDS("constant", "linear", "cosine"),
      .help = "constant, linear or cosine decay to 0 at the last step (default linear)",
      .detail = "*constant*, *linear* or *cosine* decay to 0 at the last step. Default: *linear*; with *--until-loss* "
                "and neither *--steps* nor *--epochs*, *constant*."},
-    {"schedule-steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(schedule_steps),
+    {"schedule-steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(schedule_steps), .agreed = true,
      .help = "the learning rate is at its end after N steps, whenever training ends",
      .detail = "The learning rate is at its end after _N_ steps, whenever training ends. Default: the last step; after "
                "*--resume* what the checkpoint says."},
-    {"stop-after", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(stop_after),
+    {"stop-after", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(stop_after), .agreed = true,
      .help = "end after step N already, to be resumed as if there had been no end",
      .detail = "End after step _N_ already, without the evaluation that the last step brings: the same options with "
                "*--resume* go on, and both parts together do what one run would have done, bit for bit."},
-    {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup_steps), .read = read_warmup,
+    {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup), .agreed = true, .read = read_warmup,
      .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
      .detail = "Raise the learning rate over the first _N_ steps, or _P_ percent of the schedule's. Default: 10%; with "
                "*--until-loss* and neither *--steps* nor *--epochs*, 100 steps."},
-    {"weight-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(weight_decay),
+    {"weight-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(weight_decay), .agreed = true,
      .help = "weight decay (default: as compiled)"},
-    {"no-decay", 0, "LIST", TRAIN, OPTION_TEXT, .read = read_no_decay,
+    {"no-decay", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(no_decay), .agreed = true, .read = read_no_decay,
      .choices = OPTION_WORDS("bias", "norm", "bias,norm", "none"),
      .help = "classes of parameters that do not decay: bias, norm, none (default bias,norm)",
      .detail = "Classes of parameters that do not decay: *bias*, *norm*, both with a comma (default), or *none*."},
-    {"clip", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(clip),
+    {"clip", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(clip), .agreed = true,
      .help = "scale gradients so that the norm of all of them is at most X; 0: do not (default: as compiled, else 1)"},
-    {"skip-nonfinite", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(skip_nonfinite),
+    {"skip-nonfinite", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(skip_nonfinite), .agreed = true,
      .help = "skip steps whose gradient is not finite, at most N in a row (default 0)",
      .detail =
          "Where the gradient of a step is not finite, update nothing, on any rank, say so and go on; at the "
          "_N_+1st such step in a row, training ends with exit code 7. Skipped steps count: the data, the learning "
          "rate and the number of steps go on, and their losses are in the log. After *--resume* the row begins "
          "anew. Default 0: the first one ends training."},
-    {"seed", 0, "N", TRAIN, OPTION_INTEGER, 0, INFINITY, FIELD(seed), .read = read_seed,
+    {"seed", 0, "N", TRAIN, OPTION_INTEGER, 0, INFINITY, FIELD(seed), .agreed = true, .read = read_seed,
      .help = "seed of the order of the data and of dropout (default 0)"},
-    {"no-shuffle", 0, NULL, TRAIN, OPTION_FLAG, FIELD(no_shuffle), .help = "use the rows in the order of the file"},
-    {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .help = "write a checkpoint to DIR at the end",
+    {"no-shuffle", 0, NULL, TRAIN, OPTION_FLAG, FIELD(no_shuffle), .agreed = true,
+     .help = "use the rows in the order of the file"},
+    {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .agreed = true,
+     .help = "write a checkpoint to DIR at the end",
      .detail =
          "Write a checkpoint to _DIR_ at the end. The directory is locked while the run lives: another run there is "
          "refused after some seconds. Runs on hosts of which none is in both are told apart only if the hosts see one "
          "directory, on a file system that shares locks, as NFS does."},
-    {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every),
+    {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every), .agreed = true,
      .help = "and after every N steps"},
-    {"keep", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(keep), .help = "keep only the N newest checkpoints",
-     .detail = "Keep only the _N_ newest checkpoints, on every host."},
-    {"resume", 0, NULL, TRAIN, OPTION_FLAG, FIELD(resume),
+    {"keep", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(keep), .agreed = true,
+     .help = "keep only the N newest checkpoints", .detail = "Keep only the _N_ newest checkpoints, on every host."},
+    {"resume", 0, NULL, TRAIN, OPTION_FLAG, FIELD(resume), .agreed = true,
      .help = "go on from the newest checkpoint in the --checkpoint directory, if there is one",
      .detail = "Go on from the newest checkpoint in the *--checkpoint* directory, if there is one; those that are "
                "damaged are "
@@ -209,9 +215,10 @@ static const Option rows[] = {
          "Write loss and speed of every step as CSV, the tokens that it computed, padding included, and how many of "
          "them were no padding (empty where the data does not say), and what the evaluation that followed it, "
          "if any, measured. See *skycc plot*."},
-    {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .help = "write what every rank did when (Chrome trace JSON)",
+    {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true,
+     .help = "write what every rank did when (Chrome trace JSON)",
      .detail = "Write what every rank did when, as Chrome trace JSON."},
-    {"emulate", 0, NULL, TRAIN, OPTION_FLAG, FIELD(emulate),
+    {"emulate", 0, NULL, TRAIN, OPTION_FLAG, FIELD(emulate), .agreed = true,
      .help = "take as long as the devices' slowdown and the plan's links say",
      .detail =
          "Take as long as the devices' slowdown and, with all ranks on one host, the plan's links say. Where there are "
@@ -282,7 +289,7 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "--eval-every, --metric, --keep-best and --patience need --eval-data FILE";
     else if (watches && !options->checkpoint)
         problem = "--keep-best needs --checkpoint DIR";
-    else if ((decays || options->warmup_share > 0) && !isnan(options->until_loss) && !options->steps &&
+    else if ((decays || options->warmup.share > 0) && !isnan(options->until_loss) && !options->steps &&
              !options->epochs && !options->schedule_steps)
         problem = "a learning rate that depends on the last step needs --steps, --epochs or --schedule-steps besides "
                   "--until-loss";
@@ -312,12 +319,12 @@ bool training_options_parse(TrainingOptions *options, int argument_count, char *
                             Diagnostics *diagnostics)
 {
     *options = (TrainingOptions){.until_loss = NAN,
-                                 .learning_rate = NAN,
+                                 .lr.base = NAN,
                                  .weight_decay = NAN,
                                  .keep_best = METRIC_COUNT,
                                  .clip = NAN,
                                  .schedule = SCHEDULE_COUNT,
-                                 .warmup_steps = -1,
+                                 .warmup.steps = -1,
                                  .no_decay = 1u << BIAS | 1u << NORM};
     bool ok = options_parse(&training_option_set, argument_count, arguments, options, arena, diagnostics) &&
               check(options, diagnostics);

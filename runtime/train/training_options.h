@@ -16,15 +16,21 @@ typedef struct TrainingOptions {
     const char *data, *eval_data, *checkpoint, *log, *trace; /* NULL: not given */
     int64_t steps, epochs;                                   /* 0: not given */
     double until_loss;                                       /* NAN: not given */
-    double learning_rate, weight_decay;                      /* NAN: as compiled */
-    RateRule *rates;                                         /* the last one that matches a parameter counts */
+    double weight_decay;                                     /* NAN: as compiled */
+    struct {
+        double base;    /* NAN: as compiled */
+        uint64_t rules; /* a hash of `rates` */
+    } lr;
+    RateRule *rates; /* the last one that matches a parameter counts */
     size_t rate_count;
     double lr_decay;        /* from a block to the one before it; 1: none */
     ScheduleKind schedule;  /* SCHEDULE_COUNT: not given */
     int64_t schedule_steps; /* after which the schedule is at its end; 0: not given */
     int64_t stop_after;     /* step; 0: not given */
-    int64_t warmup_steps;   /* -1: not given */
-    double warmup_share;    /* of all steps, when given as a percentage; else 0 */
+    struct {
+        int64_t steps; /* -1: not given */
+        double share;  /* of all steps, when given as a percentage; else 0 */
+    } warmup;
     uint32_t no_decay;      /* bit 1 << decay_exempt_class for each class that does not decay */
     double clip;            /* largest norm of the whole gradient; 0: no clipping; NAN: as compiled */
     int64_t skip_nonfinite; /* steps in a row that may be skipped; 0: the first one ends the run */

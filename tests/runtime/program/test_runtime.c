@@ -41,7 +41,7 @@ static void step_scalars_have_two_groups(void **state)
 {
     (void)state;
     float scalars[SKY_STEP_SCALARS];
-    SkyOptimizer adam = {SKY_ADAMW, 1e-3f, 0.9f, 0.999f, 1e-8f, 0.01f};
+    SkyOptimizer adam = {SKY_ADAMW, 0, 1e-3, 0.9, 0.999, 1e-8, 0.01};
     step_scalars(scalars, &adam, 1e-3, 0.01, 0);
     assert_true(fabsf(scalars[SKY_STEP_CORRECTION1] - 10) < 1e-5f);
     assert_true(fabsf(scalars[SKY_STEP_CORRECTION2] * (1 - 0.999f) - 1) < 1e-6f); /* of the float beta */
@@ -563,7 +563,7 @@ static void options_come_from_the_environment_too(void **state)
     assert_true(training_options_parse(&options, count, all, &arena, &diagnostics));
     assert_string_equal(options.data, "a file");
     assert_int_equal(options.steps, 7); /* the command line has the last word */
-    assert_true(options.warmup_share == 0.25);
+    assert_true(options.warmup.share == 0.25);
     setenv("SKYCC_OPTIONS", "--data other --seed 18446744073709551615", 1);
     count = 1;
     all = training_options_with_environment(&arena, &count, arguments);

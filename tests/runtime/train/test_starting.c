@@ -20,6 +20,10 @@ static void ranks_of_different_plans_do_not_train(void **state)
     (void)state;
     assert_int_equal(train("0,1,2,3", "TOY_FAULT='plan 2 0'", "--data data"), 6);
     assert_printed("rank 2 (toy) was compiled for another plan than rank 0");
+    assert_int_equal(train("0,1,2,3", "TOY_FAULT='recipe 2 0'", "--data data"), 6);
+    assert_printed("rank 2 (toy) was compiled with --dropout 0.1, but rank 0 (toy) with --dropout off");
+    assert_int_equal(train("0,1", "TOY_FAULT='weights 0 0'", "--data data"), 6);
+    assert_printed("rank 1 (toy) was compiled with other initial weights than rank 0");
     assert_int_equal(run("TOY_STAGES=0,1,2 mpiexec.mpich -n 2 %s --data data", TOY_PROGRAM), 6);
     assert_printed("rank 1 (toy) was compiled for 3 ranks, but 2 were started");
     assert_int_equal(run("TOY_STAGES=0,1 TOY_RANK=1 mpiexec.mpich -n 2 %s --data data", TOY_PROGRAM), 6);
@@ -30,10 +34,9 @@ static void ranks_of_different_plans_do_not_train(void **state)
 static void ranks_that_were_told_otherwise_do_not_train(void **state)
 {
     (void)state;
-    static const char *const others[][2] = {{"--seed 2", "--seed"},
-                                            {"--steps 4", "--steps"},
-                                            {"--lr 3", "--lr"},
-                                            {"--trace trace", "--trace"},
+    static const char *const others[][2] = {{"--seed 2", "--seed"},       {"--steps 4", "--steps"},
+                                            {"--lr 3", "--lr"},           {"--trace trace", "--trace"},
+                                            {"--lr 'layer.*=3'", "--lr"}, {"--no-decay none", "--no-decay"},
                                             {"--warmup 10%", "--warmup"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *usual = i == 1 ? "" : "--steps 3";
@@ -41,8 +44,8 @@ static void ranks_that_were_told_otherwise_do_not_train(void **state)
                              "-n 1 %s --data data %s %s --quiet",
                              TOY_PROGRAM, TOY_PROGRAM, usual, others[i][0]),
                          2);
-        char message[64];
-        snprintf(message, sizeof message, "%s of rank 1 is not that of rank 0", others[i][1]);
+        char message[96];
+        snprintf(message, sizeof message, "rank 1 (toy) was started with another %s than rank 0 (toy)", others[i][1]);
         assert_printed(message);
     }
 }

@@ -6,6 +6,7 @@
  *   TOY_READS    1: the last stage is given input_ids too
  *   TOY_FAULT    "kill 1 3": rank 1 dies in its third update; also hang, nan, cut (it empties
  *                the file "cut"), orphan (its parent dies); "plan 1 0": rank 1 has another plan;
+ *                "recipe 1 0": another recipe, "weights 1 0": other initial weights;
  *                "spoil 1 3 2": for two steps from the third on a gradient of rank 1 is no number;
  *                "surge 1 3 2": its activations are none, or the loss
  *   TOY_SLOWDOWN emulated slowdown of every rank      TOY_INITIAL   file with the embedding's initial value
@@ -524,14 +525,22 @@ __attribute__((constructor)) static void build(void)
                             .low_rank = "",
                             .model_hash = "toy",
                             .plan_hash = "plan",
+                            .recipe_hash = "recipe",
+                            .weights_hash = "weights",
+                            .settings = "--loss cross-entropy\n--dropout off\n",
                             .predicted_step_s = &predicted,
-                            .optimizer = {SKY_ADAMW, 0.01f, 0.9f, 0.999f, 1e-8f, 0.01f}};
+                            .optimizer = {SKY_ADAMW, 0, 0.01, 0.9, 0.999, 1e-8, 0.01}};
     for (int s = 0; s < stage_total; s++)
         for (int d = 0; d < 2; d++) links[s].latency_s[d] = links[s].transfer_s[d] = atof(setting("TOY_LINK", "0"));
     sscanf(setting("TOY_FAULT", ""), "%15s %d %d %d", fault_kind, &fault_rank, &fault_step, &fault_steps);
     if (fault_rank != atoi(rank)) fault_step = fault_steps = 0;
     if (fault_rank == atoi(rank)) pthread_atfork(NULL, NULL, misbehave_early);
     if (fault_rank == atoi(rank) && strcmp(fault_kind, "plan") == 0) program->plan_hash = "another plan";
+    if (fault_rank == atoi(rank) && strcmp(fault_kind, "weights") == 0) program->weights_hash = "others";
+    if (fault_rank == atoi(rank) && strcmp(fault_kind, "recipe") == 0) {
+        program->recipe_hash = "another";
+        program->settings = "--loss cross-entropy\n--dropout 0.1\n";
+    }
     for (int s = 0; s < stage_total; s++) build_stage(s);
     schedule(program, strcmp(setting("TOY_SCHEDULE", "1f1b"), "gpipe") == 0);
     for (int s = 0; s < stage_total; s++)

@@ -1,0 +1,145 @@
+#!/usr/bin/python3 -B
+"""A stage that was compiled otherwise does not train with the others: the rank and the setting are named.
+
+    tests/runtime/train/test_stale_stages.py SKYCC SOURCE
+
+Compiles a small model for two devices, then again with one setting changed, and puts the second stage of the one into
+the directory of the other. Where a setting cannot be named (weights of an external file), what differs is.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import external_data_helper, numpy_helper
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, printed, require  # noqa: E402
+import safetensors_files  # noqa: E402
+
+SKYCC, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
+MODEL = f"{SOURCE}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx"
+TABLE = "m.bert.embeddings.word_embeddings.weight"
+BASE = ["--optimizer", "adamw:lr=1e-3", "--dropout", "0.1", "--loss", "cross-entropy"]
+LORA = ["--lora", "r=2,alpha=4,targets=query"]
+
+# The options of the first compilation, those of the second, and what the message says of the second.
+OTHERS = [
+    (BASE, ["--optimizer", "adamw:lr=2e-3"], "--optimizer adamw:lr=0.002"),
+    (BASE, ["--optimizer", "adamw:lr=1e-3,beta1=0.8"], "beta1=0.8"),
+    (BASE, ["--optimizer", "adamw:lr=1e-3,beta2=0.99"], "beta2=0.99"),
+    (BASE, ["--optimizer", "adamw:lr=1e-3,eps=1e-6"], "eps=1e-06"),
+    (BASE, ["--optimizer", "adamw:lr=1e-3,weight_decay=0.1"], "weight_decay=0.1"),
+    (BASE, ["--optimizer", "adam:lr=1e-3"], "--optimizer adam:"),
+    (BASE, ["--dropout", "0.2"], "--dropout 0.2, but rank 0 (device.0) with --dropout 0.1"),
+    (BASE, ["--clip", "0.5"], "--clip 0.5"),
+    (BASE, ["--precision", "bf16"], "--precision bf16"),
+    (BASE, ["--no-gradient-row", f"{TABLE}=0"], f"--no-gradient-row {TABLE}=0"),
+    (BASE, ["--freeze", "*pooler*"], "--freeze or --train -*pooler*"),
+    (BASE, ["--loss", "cross-entropy,smoothing=0.1"], "--loss cross-entropy,smoothing=0.1"),
+    (BASE, ["--loss", "cross-entropy,weights=1/1/2"], "--loss cross-entropy,weights=1/1/2"),
+    (BASE + ["--init", "normal:0.02"], ["--seed", "4"], "--seed 4"),
+    (BASE + ["--init", "normal:0.02"], ["--init", "normal:0.03"], "--init normal:0.03"),
+    (BASE + LORA, ["--lora", "r=2,alpha=8,targets=query"], "alpha=8"),
+    (BASE + LORA, ["--lora", "r=2,alpha=4,targets=query,dropout=0.1"], "dropout=0.1"),
+]
+
+
+def write_data():
+    random = np.random.default_rng(1)
+    safetensors_files.write("data", {
+        "input_ids": random.integers(1, 256, (8, 8)).astype("i4"), "attention_mask": np.ones((8, 8), "i4"),
+        "token_type_ids": np.zeros((8, 8), "i4"), "labels": random.integers(0, 3, 8).astype("i4")})
+
+
+def compile_to(folder, *options, model=MODEL, cluster="two.yaml"):
+    printed(SKYCC, "compile", model, "-d", cluster, "-o", folder, "-q", "--force", "--allocate", "even", "--dim", "batch=4",
+            "--dim", "seq=8", "--microbatches", "2", *options)
+
+
+def train(folder, code=0):
+    return printed(f"{folder}/train", "--data", "data", "--steps", "2", "--quiet", code=code)
+
+
+def mix(first, second):
+    """The first directory with the second stage of the other."""
+    shutil.rmtree("mixed", ignore_errors=True)
+    shutil.copytree(first, "mixed", symlinks=True)
+    for name in os.listdir(second):
+        if name.startswith("stage-01"):
+            shutil.copy(f"{second}/{name}", "mixed")
+
+
+def expect_named(options, changed, *words):
+    mix("first", "second")
+    text = train("mixed", code=6)
+    for word in ["rank 1 (device.1)", *words]:
+        require(word in text, options, changed, "does not say", word, "but:", text)
+
+
+def check_settings():
+    former = None
+    for options, changed, named in OTHERS:
+        if options != former:
+            compile_to("first", *options)
+        former = options
+        compile_to("second", *options, *changed)
+        expect_named(options, changed, named)
+
+
+def save_outside(scale):
+    """The model with its weights in another file, which are `scale` times those of the model; the ONNX file is the same."""
+    model = onnx.load(MODEL)
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) == 2:
+            values = numpy_helper.to_array(tensor) * np.float32(scale)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    external_data_helper.convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
+    if os.path.exists("weights.bin"):
+        os.remove("weights.bin")
+    onnx.save(model, "outside.onnx")
+
+
+def check_external_weights():
+    save_outside(1)
+    with open("outside.onnx", "rb") as file:
+        before = file.read()
+    compile_to("first", *BASE, model="outside.onnx")
+    os.rename("weights.bin", "former.bin")
+    save_outside(2)
+    with open("outside.onnx", "rb") as file:
+        require(file.read() == before, "the ONNX file must be the same")
+    compile_to("second", *BASE, model="outside.onnx")
+    expect_named("external weights", "", "was compiled with other initial weights than rank 0")
+
+
+def check_that_the_same_goes_on():
+    """Compiled again, for other targets of the devices: what is computed is the same."""
+    compile_to("first", *BASE)
+    compile_to("second", *BASE)
+    mix("first", "second")
+    train("mixed")
+    with open("targets.yaml", "w", encoding="utf-8") as file:
+        file.write("targets: [{name: old, triple: x86_64-linux-gnu, cpu: x86-64-v2}]\n"
+                   "devices: [{name: device.0, threads: 1, memory: 1GiB, gflops: 10}, "
+                   "{name: device.1, threads: 1, memory: 1GiB, gflops: 10, target: old}]\n")
+    compile_to("second", *BASE, cluster="targets.yaml")
+    train("second")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+        os.chdir(scratch)
+        write_data()
+        with open("two.yaml", "w", encoding="utf-8") as file:
+            file.write("devices: [{name: device, count: 2, threads: 1, memory: 1GiB}]\n")
+        check_settings()
+        check_external_weights()
+        check_that_the_same_goes_on()
+    sys.exit(failed())
+
+
+main()
