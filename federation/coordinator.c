@@ -157,20 +157,23 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
-/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. */
-static void step_model(Coordinator *coordinator, size_t count, int64_t weight)
+/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. False: the model
+ * would not be finite. */
+static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
 {
     const Federation *federation = coordinator->federation;
     const SumRound *sum = &coordinator->sum;
     FragmentRange part = part_of(coordinator);
     float *mean = memory_allocate(UPDATE_PIECE * sizeof *mean);
+    bool finite = true;
     for (size_t at = 0; at < count; at += UPDATE_PIECE) {
         size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
         if (weight > 0) fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
-        global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here);
+        finite &= global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here);
     }
     free(mean);
     coordinator->model.round++;
+    return finite;
 }
 
 static void end_round(Coordinator *coordinator, double now)
@@ -185,7 +188,12 @@ static void end_round(Coordinator *coordinator, double now)
         return;
     }
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
-    step_model(coordinator, count, weight);
+    if (!step_model(coordinator, count, weight)) { /* the file keeps the model of the round before */
+        coordinator->diverged = true;
+        coordinator->durable = false;
+        coordinator->retry_at = INFINITY;
+        return;
+    }
     for (int s = 0; s < federation->site_count; s++)
         if (sum->members[s].counted) coordinator->model.counted[s] = coordinator->model.round;
     coordinator_report_round(coordinator, sites, weight, now);

@@ -43,6 +43,7 @@ typedef struct Coordinator {
     double retry_at;                 /* while the model is not on disk */
     int64_t round_bytes_in, round_bytes_out;
     bool durable, said_waiting, said_no_room;
+    bool diverged; /* a round would have made the model infinite: there are no more */
 } Coordinator;
 
 /* Reads DIR/model.safetensors, which must be the federation's, and begins its next round. `federation`, `console` and

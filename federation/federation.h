@@ -16,7 +16,7 @@
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
- *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site
+ *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site; dp implies it
  *     default_link: {latency: 50ms, bandwidth: 100Mbit}       # of sites, with each other and with the coordinator; for
  *     links:                                                  # planning alone, as in cluster.yaml
  *       - {between: [paris, coordinator], latency: 5ms, bandwidth: 1Gbit}

@@ -287,7 +287,8 @@ static void take_wishes(Federation *federation, const FederationWishes *wishes)
     if (wishes->overlap) federation->overlap = wishes->overlap;
     if (wishes->clip_update > 0) federation->clip_update = wishes->clip_update;
     if (wishes->privacy.clip > 0) federation->privacy = wishes->privacy;
-    federation->hide_metrics |= wishes->hide_metrics;
+    federation->hide_metrics |=
+        wishes->hide_metrics || federation->privacy.clip > 0; /* they are of private rows, too */
 }
 
 static bool read_rules(Reader *reader, const YamlMember *members)
@@ -309,7 +310,11 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
     ok &= federation_read_links(federation, &reader->yaml, members[DEFAULT_LINK].value, members[LINKS].value);
+    bool shown = members[HIDE_METRICS].value && !federation->hide_metrics && !reader->compiled;
     take_wishes(federation, reader->wishes);
+    if (shown && federation->privacy.clip > 0)
+        ok = yaml_error(&reader->yaml, members[HIDE_METRICS].value, NULL, "leave it out, or leave dp out",
+                        "with dp no site tells its rows and losses: noise protects the updates alone");
     if (ok && federation->overlap && federation->deadline_s > 0)
         ok =
             yaml_error(&reader->yaml, members[DEADLINE].value, NULL, "leave one of them out",

@@ -202,9 +202,9 @@ FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t 
     return (FragmentRange){tensors.first < model->tensor_count ? model->tensors[tensors.first].first : end, end};
 }
 
-void global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count)
+bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count)
 {
-    outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL, mean, count);
+    return outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL, mean, count);
 }
 
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)

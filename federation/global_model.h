@@ -53,8 +53,8 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
 
 /* The elements, first and end, that meet in the round, with the model in `fragments` fragments. */
 FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments);
-/* The outer step on `count` elements from `first` on, whose mean pseudo-gradient this is. */
-void global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count);
+/* The outer step on `count` elements from `first` on, whose mean pseudo-gradient this is. False: one is not finite. */
+bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count);
 /* The outer step of model->round on that part, whose mean pseudo-gradient this is; the next round is next. */
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean);
 

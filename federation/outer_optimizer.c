@@ -1,5 +1,7 @@
 #include "federation/outer_optimizer.h"
 
+#include <math.h>
+
 const char *const outer_names[OUTER_KIND_COUNT] = {"average", "sgd", "nesterov"};
 
 OuterRule outer_rule_default(OuterKind kind)
@@ -9,8 +11,9 @@ OuterRule outer_rule_default(OuterKind kind)
 
 bool outer_keeps_momentum(OuterKind kind) { return kind == OUTER_NESTEROV; }
 
-void outer_step(const OuterRule *rule, float *values, float *momentum, const float *mean, size_t count)
+bool outer_step(const OuterRule *rule, float *values, float *momentum, const float *mean, size_t count)
 {
+    bool finite = true;
     for (size_t i = 0; i < count; i++) {
         double step = mean[i];
         if (outer_keeps_momentum(rule->kind)) {
@@ -18,5 +21,7 @@ void outer_step(const OuterRule *rule, float *values, float *momentum, const flo
             step += rule->momentum * (double)momentum[i];
         }
         values[i] = (float)((double)values[i] - rule->rate * step);
+        finite &= isfinite(values[i]) && isfinite(step);
     }
+    return finite;
 }

@@ -22,7 +22,8 @@ typedef struct OuterRule {
 /* 1 for average, 0.7 else; 0.9. */
 OuterRule outer_rule_default(OuterKind kind);
 bool outer_keeps_momentum(OuterKind kind);
-/* In place; `momentum` starts as zeros and may be NULL where it is not kept. One rounding to float32 for each result. */
-void outer_step(const OuterRule *rule, float *values, float *momentum, const float *mean, size_t count);
+/* In place; `momentum` starts as zeros and may be NULL where it is not kept. One rounding to float32 for each result.
+ * False: one of them is not finite. */
+bool outer_step(const OuterRule *rule, float *values, float *momentum, const float *mean, size_t count);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <sodium.h>
+#include <string.h>
 
 /* ---- Updates ---- */
 
@@ -10,25 +11,29 @@ double update_clip(float *values, size_t count, double clip)
     double square = 0;
     for (size_t i = 0; i < count; i++) square += (double)values[i] * (double)values[i];
     double norm = sqrt(square), factor = clip / norm;
-    for (size_t i = 0; norm > clip && i < count; i++) values[i] = (float)((double)values[i] * factor);
+    for (size_t i = 0; norm > clip && isfinite(norm) && i < count; i++) values[i] = (float)((double)values[i] * factor);
     return norm;
 }
 
 /* In (0, 1). */
-static double draw_open(void)
-{
-    uint64_t bits;
-    randombytes_buf(&bits, sizeof bits);
-    return ((double)(bits >> 12) + 0.5) * 0x1p-52;
-}
+static double open_interval(uint64_t bits) { return ((double)(bits >> 12) + 0.5) * 0x1p-52; }
 
-void update_add_noise(float *values, size_t count, double deviation)
+void update_add_noise(float *values, size_t count, double deviation, const unsigned char key[NOISE_KEY_BYTES])
 {
+    enum { DRAWN = 1024 };
+    uint64_t drawn[DRAWN];
+    unsigned char nonce[crypto_stream_chacha20_NONCEBYTES];
+    _Static_assert(sizeof nonce == sizeof(uint64_t) && NOISE_KEY_BYTES == crypto_stream_chacha20_KEYBYTES, "ChaCha20");
     for (size_t i = 0; i < count; i += 2) {
-        double radius = deviation * sqrt(-2 * log(draw_open())), angle = 2 * M_PI * draw_open();
+        uint64_t block = i / DRAWN;
+        memcpy(nonce, &block, sizeof nonce);
+        if (i % DRAWN == 0) crypto_stream_chacha20((unsigned char *)drawn, sizeof drawn, nonce, key);
+        double radius = deviation * sqrt(-2 * log(open_interval(drawn[i % DRAWN])));
+        double angle = 2 * M_PI * open_interval(drawn[i % DRAWN + 1]);
         values[i] = (float)((double)values[i] + radius * cos(angle));
         if (i + 1 < count) values[i + 1] = (float)((double)values[i + 1] + radius * sin(angle));
     }
+    sodium_memzero(drawn, sizeof drawn);
 }
 
 /* ---- Accounting ---- */

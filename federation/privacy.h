@@ -7,13 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Scales the values down to a Euclidean norm of at most `clip`; returns the norm that they had. Norms are computed in
- * double precision. */
+/* Scales the values down to a Euclidean norm of at most `clip`; returns the norm that they had, in double precision. Where
+ * that is not finite, because one of them is not, they stay as they are: the caller refuses them. */
 double update_clip(float *values, size_t count, double clip);
-/* Adds normal noise of that deviation from the system's random numbers, by Box and Muller in double precision. It is
- * not hardened against who reads the lowest bits of floating-point noise (Mironov 2012); behind it the values are rounded
- * to words. */
-void update_add_noise(float *values, size_t count, double deviation);
+enum { NOISE_KEY_BYTES = 32 };
+/* Adds normal noise of that deviation: by Box and Muller in double precision, from what ChaCha20 makes of a key that serves
+ * once. It is not hardened against who reads the lowest bits of floating-point noise (Mironov 2012); the values are rounded
+ * to words afterwards. */
+void update_add_noise(float *values, size_t count, double deviation, const unsigned char key[NOISE_KEY_BYTES]);
 
 /* The Renyi divergence of order `order` > 1 of one application of the Gaussian mechanism with noise of `sigma` times the
  * sensitivity, to a part of the members that each is in with probability `rate`. With rate 1 any order (Mironov, "Renyi

@@ -89,7 +89,11 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     }
     server_run(&coordinate->server, federation->round_timeout_s, &ended);
     coordinator_report_traffic(&coordinate->coordinator);
-    return true;
+    return !coordinate->coordinator.diverged ||
+           diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_FILE(options->folder),
+                             "lower the learning rate of the site whose loss grew, or set clip_update",
+                             "round %lld would leave a model that is not finite: the one before it stays",
+                             (long long)coordinate->coordinator.model.round);
 }
 
 int coordinate_command(const Options *options, Diagnostics *diagnostics)

@@ -82,7 +82,7 @@ void server_run(Server *server, double linger, const volatile sig_atomic_t *ende
     zmq_pollitem_t items[] = {{.socket = server->zap, .events = ZMQ_POLLIN},
                               {.socket = server->socket, .events = ZMQ_POLLIN}};
     double asked = monotonic_seconds();
-    while (!*ended && !coordinator_is_needless(server->coordinator) &&
+    while (!*ended && !server->coordinator->diverged && !coordinator_is_needless(server->coordinator) &&
            !(coordinator_is_done(server->coordinator) && monotonic_seconds() - asked > linger)) {
         zmq_poll(items, 2, 200);
         if (items[0].revents & ZMQ_POLLIN) wire_zap_answer(server->zap, server->known);

@@ -1,5 +1,6 @@
 #include "federation/member/feedback.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ bool feedback_code(Feedback *feedback, float *update, FragmentRange part, double
     buffer_free(&feedback->bytes);
     feedback->next = memory_allocate(count * sizeof *feedback->next);
     for (size_t i = 0; i < count; i++) update[i] += feedback->left.values[part.first + i];
-    if (clip > 0) update_clip(update, count, clip);
+    if (clip > 0 && !isfinite(update_clip(update, count, clip))) return false;
     return coded_update_make(feedback->codec, update, feedback->next, count, &feedback->bytes);
 }
 

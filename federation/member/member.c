@@ -1,6 +1,7 @@
 #include "federation/member/member.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +123,8 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
         !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
         return false;
     if (federation->overlap && !open_end(member, diagnostics)) return false;
+    path = arena_format(&member->arena, "%s/noise.seed", options->checkpoint);
+    if (federation->privacy.clip > 0 && !noise_seed_open(&member->noise_seed, path, diagnostics)) return false;
     return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
 }
 
@@ -130,6 +133,7 @@ void member_free(Member *member)
     site_link_close(&member->link);
     wire_keys_forget(&member->wire_keys);
     explicit_bzero(&member->keys, sizeof member->keys);
+    explicit_bzero(&member->noise_seed, sizeof member->noise_seed);
     arena_free(&member->tied.arena);
     feedback_free(&member->feedback);
     free(member->early);
@@ -191,6 +195,13 @@ static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics
 
 /* ---- Taking the model ---- */
 
+static bool is_finite(const float *values, size_t count)
+{
+    bool finite = true;
+    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]);
+    return finite;
+}
+
 /* Elements of one round's model into `values`; *round becomes that round. False: refused, or ended. */
 static bool fetch(Member *member, FragmentRange part, float *values, int64_t *round, Diagnostics *diagnostics)
 {
@@ -221,6 +232,9 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
             continue;
         }
         memcpy(values + at, reply.payload, reply.size);
+        ok = is_finite(values + at, count) ||
+             diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, NULL,
+                               "the coordinator sent a model that is not finite: this site keeps the last one");
         at += count;
     }
     buffer_free(&bytes);

@@ -14,6 +14,7 @@
 
 #include "federation/connect/site_link.h"
 #include "federation/member/feedback.h"
+#include "federation/member/protection.h"
 #include "federation/member/site_checkpoint.h"
 
 /* What `DIR/SITE/train --join` was told. */
@@ -36,7 +37,8 @@ typedef struct Member {
     SiteLink link;
     GlobalModel start; /* of the round; start.step: the site's step then */
     TiedNames tied;
-    Feedback feedback; /* where updates are coded */
+    Feedback feedback;    /* where updates are coded */
+    NoiseSeed noise_seed; /* where they are private */
     const char *start_path, *log_path;
     int64_t current;             /* the coordinator's round, as it last said */
     int64_t counted;             /* and how many rounds there were when this site last was in one */

@@ -7,23 +7,7 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/member/member.h"
 #include "federation/member/own_model.h"
-#include "federation/privacy.h"
-
-/* With privacy one scale serves all updates, whatever is in them: it says nothing of any. */
-static int private_exponent(const FederationPrivacy *privacy, double deviation)
-{
-    int exponent;
-    frexp(privacy->clip + 10 * deviation, &exponent);
-    return exponent;
-}
-
-static void protect(float *update, size_t count, const FederationPrivacy *privacy, double deviation)
-{
-    float most = (float)ldexp(1, private_exponent(privacy, deviation));
-    update_clip(update, count, privacy->clip);
-    update_add_noise(update, count, deviation);
-    for (size_t i = 0; i < count; i++) update[i] = fminf(fmaxf(update[i], -most), most);
-}
+#include "federation/member/protection.h"
 
 static bool not_finite(int64_t round, Diagnostics *diagnostics)
 {
@@ -62,30 +46,31 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
     if (member_is_coded(member))
         return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
                not_finite(start->round, diagnostics);
-    if (federation->clip_update > 0) update_clip(values + part.first, part.end - part.first, federation->clip_update);
-    return true;
+    return !(federation->clip_update > 0) ||
+           isfinite(update_clip(values + part.first, part.end - part.first, federation->clip_update)) ||
+           not_finite(start->round, diagnostics);
 }
 
 /* What this site has to say of its round, noisy where that is asked for. */
 static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
-    const FederationPrivacy *privacy = &federation->privacy;
     const GlobalModel *start = &member->start;
     FragmentRange part = part_of(member);
     size_t count = part.end - part.first;
     float *update = values + part.first;
     if (!make_update(member, step, values, diagnostics)) return false;
     int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
-    double deviation = privacy->noise * privacy->clip / sqrt(federation->least); /* of the least sum's noise, a share */
-    if (privacy->clip > 0) {
-        protect(update, count, privacy, deviation);
+    bool is_private = federation->privacy.clip > 0;
+    if (is_private) {
+        if (!update_protect(update, count, federation, &member->noise_seed, start->round))
+            return not_finite(start->round, diagnostics);
         weight = 1; /* or some sites would count for more than the noise hides */
     }
     if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
         return not_finite(start->round, diagnostics);
     if (member_is_coded(member)) meeting->coded = &member->feedback.bytes;
-    if (privacy->clip > 0) meeting->exponent = private_exponent(privacy, deviation);
+    if (is_private) meeting->exponent = protected_exponent(federation);
     meeting->exchange = site_link_exchange;
     meeting->context = &member->link;
     if (!federation->hide_metrics) {

@@ -156,6 +156,19 @@ static void the_command_line_holds(void **state)
 
 #define FIVE "rounds: 3\nlocal_steps: 5\n"
 
+/* They are of private rows, as updates are. */
+static void dp_hides_metrics(void **state)
+{
+    (void)state;
+    Federation federation;
+    Diagnostics diagnostics = {0};
+    Scratch file = scratch_text(SITES COORDINATOR STEPS "dp: {clip: 1, noise: 1.1}\n");
+    assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
+    assert_true(federation.hide_metrics);
+    unlink(file.path);
+    federation_free(&federation);
+}
+
 /* With or without, federations are two. */
 static void overlap_is_read(void **state)
 {
@@ -234,6 +247,8 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
            "bandwidth 'fast' is not a rate");
     refuse(SITES "coordinator: {address: \"h:1\", key: " KEY_D ", bandwidth: 3}\n" STEPS, "'3' is not a rate");
     refuse(SITES COORDINATOR STEPS "clip_update: 0\n", "clip_update must be greater than 0");
+    refuse(SITES COORDINATOR STEPS "dp: {clip: 1, noise: 1}\nhide_metrics: false\n",
+           "with dp no site tells its rows and losses");
     refuse(SITES COORDINATOR STEPS "quorum: 3\n", "unknown key 'quorum'");
     refuse(SITES COORDINATOR "rounds: 3\n", "key 'local_steps' is missing");
     refuse("sites:\n  - {name: a, cluster: a.yaml, key: " KEY_A "}\n" COORDINATOR STEPS,
@@ -248,6 +263,7 @@ int main(void)
         cmocka_unit_test(all_that_may_be_said_is_read),
         cmocka_unit_test(what_is_not_said_has_its_default),
         cmocka_unit_test(links_are_read),
+        cmocka_unit_test(dp_hides_metrics),
         cmocka_unit_test(overlap_is_read),
         cmocka_unit_test(the_command_line_holds),
         cmocka_unit_test(what_is_wrong_is_refused_at_its_place),

@@ -78,6 +78,9 @@ static void updates_are_clipped_to_the_norm(void **state)
     assert_true(small[0] == 0.3f && small[1] == 0.4f);
     float none[] = {0, 0};
     assert_true(update_clip(none, 2, 1) == 0 && none[0] == 0);
+    float not_a_number[] = {2, NAN}, infinite[] = {-INFINITY, 2};
+    assert_true(isnan(update_clip(not_a_number, 2, 1)) && not_a_number[0] == 2 && isnan(not_a_number[1]));
+    assert_true(isinf(update_clip(infinite, 2, 1)) && infinite[0] == -INFINITY && infinite[1] == 2);
 }
 
 /* Mean and deviation of 2^16 draws within 8 standard errors of theirs. */
@@ -88,7 +91,8 @@ static void noise_is_normal_with_the_deviation(void **state)
     float *values = calloc(COUNT, sizeof *values);
     double sum = 0, square = 0;
     int within = 0;
-    update_add_noise(values, COUNT - 1, 2); /* an odd number */
+    const unsigned char key[NOISE_KEY_BYTES] = {7};
+    update_add_noise(values, COUNT - 1, 2, key); /* an odd number */
     assert_true(values[COUNT - 1] == 0);
     for (int i = 0; i < COUNT; i++) {
         sum += values[i];

@@ -675,6 +675,27 @@ static void a_full_disk_holds_the_round_up_and_loses_nothing(void **state)
     stop(&world);
 }
 
+static void a_model_that_is_not_finite_is_not_kept(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    GlobalModel kept;
+    start(&world, 3, true, OUTER_SGD, 2, 1);
+    world.federation.outer.rate = 1e60;
+    for (int turn = 0; turn < 200 && !world.coordinator.diverged; turn++) {
+        step(&world.sites[turn % 3]);
+        coordinator_tick(&world.coordinator, world.now);
+    }
+    assert_true(world.coordinator.diverged);
+    world.now += 1e9;
+    coordinator_tick(&world.coordinator, world.now);
+    assert_true(
+        global_model_open_file(&kept, world.federation.compiled.identity, "model.safetensors", false, &diagnostics));
+    assert_true(kept.round == 0 && kept.values[32] == 1);
+    global_model_free(&kept);
+    stop(&world);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_folder_enter, scratch_folder_leave)
 
 int main(void)
@@ -693,6 +714,7 @@ int main(void)
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
         TEST(a_site_of_another_model_is_told),
         TEST(updates_that_are_not_finite_are_not_sent),
+        TEST(a_model_that_is_not_finite_is_not_kept),
         TEST(a_full_disk_holds_the_round_up_and_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,6 +223,15 @@ def check_deadline():
         require(row[2] == sum(row[8::2]), f"weight {row[2]} of rows {row[8::2]}")
 
 
+def check_privacy():
+    """Sites tell neither rows nor losses, and keep the seed of their noise to themselves."""
+    federate("private", "rounds: 2", "dp: {clip: 1, noise: 1}")
+    finish([coordinator("private")] + [site("private", name) for name in SITES])
+    rows = [row.split(",") for row in rounds_in("private.csv")]
+    require(len(rows) == 2 and all(row[1:4] == ["3", "3", ""] and set(row[8:]) == {""} for row in rows), f"rows {rows}")
+    require(all(os.stat(f"private-{name}/noise.seed").st_mode & 0o777 == 0o600 for name in SITES), "seeds are secret")
+
+
 def check_overlap():
     """Of one site the mean is its own model: a round's result, taken late, is what it has, and no step is lost."""
     call("mean/paris/train", "--data", "paris.safetensors", "--checkpoint", "through", "--steps", str(3 * STEPS), *TRAINING)
@@ -276,6 +285,7 @@ def main():
     check_newcomers()
     check_steps()
     check_deadline()
+    check_privacy()
     check_overlap()
     check_refusals()
     os.chdir("/")
