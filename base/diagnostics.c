@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static void record(Diagnostics *diagnostics, bool is_error, Place place, const char *hint, const char *format,
                    va_list arguments)
 {
@@ -41,6 +43,11 @@ void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint
     diagnostics->warnings++;
 }
 
+void diagnostics_quote(Diagnostics *diagnostics, const char *text)
+{
+    if (diagnostics->last) diagnostics->last->quoted = arena_string(&diagnostics->arena, text);
+}
+
 /* The text with every `path` in it replaced; NULL stays NULL. */
 static const char *renamed(Arena *arena, const char *text, const char *path, const char *called)
 {
@@ -61,56 +68,37 @@ void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char 
             diagnostics_error(to, from->exit_code, place, hint, "%s", message);
         else
             diagnostics_warning(to, place, hint, "%s", message);
+        if (d->quoted) diagnostics_quote(to, d->quoted);
     }
 }
 
 void diagnostics_append(Diagnostics *to, const Diagnostics *from) { diagnostics_append_as(to, from, NULL, NULL); }
 
-/* Names come from files of strangers: control characters must not reach the terminal. */
-static void print_clean(FILE *stream, const char *text)
+static void print_one(const Diagnostic *d, Buffer *text)
 {
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-            fprintf(stream, "\\x%02x", c);
-        else
-            fputc(c, stream);
+    text_format(text, "%s", d->place.file ? d->place.file : "skycc");
+    if (d->place.line > 0) text_format(text, ":%d", d->place.line);
+    if (d->place.line > 0 && d->place.column > 0) text_format(text, ":%d", d->place.column);
+    text_format(text, d->is_error ? ": error: " : ": warning: ");
+    if (d->place.object) text_format(text, "%s: ", d->place.object);
+    text_format(text, "%s\n", d->message);
+    for (const char *line = d->quoted; line && *line;) {
+        size_t length = strcspn(line, "\n");
+        text_format(text, "    | %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
     }
+    if (d->hint) text_format(text, "    hint: %s\n", d->hint);
 }
 
-static void print_one(const Diagnostic *d, FILE *stream)
-{
-    print_clean(stream, d->place.file ? d->place.file : "skycc");
-    if (d->place.line > 0) fprintf(stream, ":%d", d->place.line);
-    if (d->place.line > 0 && d->place.column > 0) fprintf(stream, ":%d", d->place.column);
-    fputs(d->is_error ? ": error: " : ": warning: ", stream);
-    if (d->place.object) {
-        print_clean(stream, d->place.object);
-        fputs(": ", stream);
-    }
-    print_clean(stream, d->message);
-    fputc('\n', stream);
-    if (d->hint) {
-        fputs("    hint: ", stream);
-        print_clean(stream, d->hint);
-        fputc('\n', stream);
-    }
-}
-
+/* Standard error is not buffered, and several ranks share it: each message goes out whole, in one write, so that
+ * messages of two ranks do not mix letter by letter. */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
 {
     for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
-        /* Standard error is not buffered, and several ranks share it: a message goes out whole, in one write, so that
-         * messages of two ranks do not mix letter by letter. */
-        char *text = NULL;
-        size_t bytes = 0;
-        FILE *whole = open_memstream(&text, &bytes);
-        if (whole) print_one(d, whole);
-        if (whole && fclose(whole) == 0)
-            fwrite(text, 1, bytes, stream);
-        else
-            print_one(d, stream);
-        free(text);
+        Buffer text = {0};
+        print_one(d, &text);
+        fwrite(text.bytes, 1, text.size, stream);
+        buffer_free(&text);
     }
 }
 
@@ -124,8 +112,8 @@ _Noreturn void internal_error(const char *file, int line, const char *format, ..
 {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "skycc: internal error at %s:%d: ", file, line);
-    vfprintf(stderr, format, arguments);
+    text_print(stderr, "skycc: internal error at %s:%d: ", file, line);
+    text_print_va(stderr, format, arguments);
     fputs("\n    hint: this is a bug in skycc; please report it with the command line and the model\n", stderr);
     va_end(arguments);
     exit(EXIT_INTERNAL);

@@ -24,6 +24,7 @@ typedef struct Diagnostic {
     bool is_error;
     Place place;
     const char *message, *hint; /* hint may be NULL */
+    const char *quoted;         /* what another program said of it, in lines; NULL: nothing */
 } Diagnostic;
 
 typedef struct Diagnostics {
@@ -39,13 +40,16 @@ bool diagnostics_error(Diagnostics *diagnostics, int exit_code, Place place, con
     __attribute__((format(printf, 5, 6)));
 void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Quotes what another program said, below the message that was reported last. */
+void diagnostics_quote(Diagnostics *diagnostics, const char *text);
 /* Reports in `to` all that was reported in `from`: threads that work side by side report each in their own, and these
  * are put together in an order that does not depend on the threads. */
 void diagnostics_append(Diagnostics *to, const Diagnostics *from);
 /* The same where the file `path`, wherever it is named, is to be named `called`: files that were made on the way say
  * nothing to whoever gave others. */
 void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char *path, const char *called);
-/* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint. */
+/* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint, each escaped
+ * into one line (base/text.h). */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream);
 void diagnostics_free(Diagnostics *diagnostics);
 

@@ -1,15 +1,34 @@
-/* Characters that must not reach a terminal or a log as they are: names and labels come from files of strangers. */
+/* Text for people: on a terminal, in a log, in CSV, in a report. Names and labels come from files of strangers, so what
+ * could forge a line or steer a terminal is escaped here, where text leaves the program: \n, \t, \r, \x1b, \u202e. A
+ * backslash stays as it is, so that escaping twice is escaping once. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+#include "base/buffer.h"
 
 /* The character at `text` (UTF-8, at least one byte) and the number of its bytes; -1 and 1 if it is not UTF-8. */
 int32_t text_character(const char *text, size_t size, size_t *used);
 
 /* Control characters (C0 with tab and newline, DEL, C1), line and paragraph separators, and bidirectional controls. */
 bool text_is_control(int32_t character);
+
+/* The first character of `text`, `*used` bytes of it, as it may leave the program, with a NUL; whether that is an escape.
+ * Async-signal-safe. */
+enum { TEXT_LONGEST_ESCAPE = 8 };
+bool text_escape(char escaped[static TEXT_LONGEST_ESCAPE], const char *text, size_t size, size_t *used);
+
+/* Appends `size` bytes, escaped: what text_is_control names, and bytes that are not UTF-8. */
+void text_append(Buffer *buffer, const char *text, size_t size);
+
+/* As printf, but every %s is escaped; the format itself is trusted, newlines in it stay. No %n, no long double. */
+void text_format(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_format_va(Buffer *buffer, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
+/* The same onto a stream, in one write, so that lines of several processes do not mix. */
+void text_print(FILE *stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_print_va(FILE *stream, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 
 static RunCommand *const commands[COMMAND_COUNT] = {
@@ -24,7 +25,7 @@ static void print_help(FILE *stream)
           "\n",
           stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
+        text_print(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
     fputs("\n"
           "skycc COMMAND --help says more about one; skycc --version prints the version.\n"
           "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or "
@@ -63,6 +64,6 @@ int main(int argc, char **argv)
         files_removed_by_interrupts();
         return run(command, argc - 1, argv + 1);
     }
-    fprintf(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
+    text_print(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
     return EXIT_USAGE;
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "federation/aggregate/fixed_point.h"
 
 static const double retry_seconds = 2;
@@ -17,7 +18,7 @@ static void say(const Coordinator *coordinator, const char *format, ...)
     va_list arguments;
     if (!coordinator->console) return;
     va_start(arguments, format);
-    vfprintf(coordinator->console, format, arguments);
+    text_print_va(coordinator->console, format, arguments);
     va_end(arguments);
     fflush(coordinator->console);
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/text.h"
 #include "federation/coordinator.h"
 #include "federation/privacy.h"
 
@@ -31,7 +32,7 @@ void coordinator_print_header(const Federation *federation, Buffer *text)
 {
     buffer_print(text, "round,sites,weight,loss,bytes_in,bytes_out,seconds,epsilon");
     for (int s = 0; s < federation->site_count; s++)
-        buffer_print(text, ",rows_%s,loss_%s", federation->sites[s].name, federation->sites[s].name);
+        text_format(text, ",rows_%s,loss_%s", federation->sites[s].name, federation->sites[s].name);
     buffer_print(text, "\n");
 }
 
@@ -47,17 +48,18 @@ void coordinator_log_header(const Federation *federation, FILE *log)
 static void log_number(FILE *log, double number)
 {
     if (isnan(number))
-        fprintf(log, ",");
+        text_print(log, ",");
     else
-        fprintf(log, ",%.9g", number);
+        text_print(log, ",%.9g", number);
 }
 
 static void log_round(const Coordinator *coordinator, int sites, int64_t weight, double seconds)
 {
     FILE *log = coordinator->log;
-    fprintf(log, "%" PRId64 ",%d,%" PRId64, coordinator->model.round, sites, weight);
+    text_print(log, "%" PRId64 ",%d,%" PRId64, coordinator->model.round, sites, weight);
     log_number(log, mean_loss(coordinator));
-    fprintf(log, ",%" PRId64 ",%" PRId64 ",%.3f", coordinator->round_bytes_in, coordinator->round_bytes_out, seconds);
+    text_print(log, ",%" PRId64 ",%" PRId64 ",%.3f", coordinator->round_bytes_in, coordinator->round_bytes_out,
+               seconds);
     log_number(log, epsilon_of(coordinator));
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         const SiteMetrics *metrics = &coordinator->sites[s].metrics;
@@ -65,7 +67,7 @@ static void log_round(const Coordinator *coordinator, int sites, int64_t weight,
         log_number(log, counted && metrics->has_rows ? (double)metrics->rows : NAN);
         log_number(log, counted && metrics->has_loss ? metrics->loss : NAN);
     }
-    fprintf(log, "\n");
+    text_print(log, "\n");
     fflush(log);
 }
 
@@ -76,19 +78,19 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
     if (coordinator->log) log_round(coordinator, sites, weight, seconds);
     if (!coordinator->console) return;
     Buffer line = {0};
-    buffer_print(&line, "round %" PRId64 " of %" PRId64 ": %d of %d sites", coordinator->model.round,
-                 federation->rounds, sites, federation->site_count);
-    if (!isnan(loss)) buffer_print(&line, ", loss %.4f (", loss);
+    text_format(&line, "round %" PRId64 " of %" PRId64 ": %d of %d sites", coordinator->model.round, federation->rounds,
+                sites, federation->site_count);
+    if (!isnan(loss)) text_format(&line, ", loss %.4f (", loss);
     for (int s = 0, before = 0; s < federation->site_count && !isnan(loss); s++) {
         const SiteMetrics *metrics = &coordinator->sites[s].metrics;
         if (!coordinator->sum.members[s].counted || !metrics->has_loss) continue;
-        buffer_print(&line, "%s%s %.4f", before++ ? ", " : "", federation->sites[s].name, metrics->loss);
+        text_format(&line, "%s%s %.4f", before++ ? ", " : "", federation->sites[s].name, metrics->loss);
     }
-    if (!isnan(loss)) buffer_print(&line, ")");
-    buffer_print(&line, ", %.3g MB in, %.3g MB out, %.1f s", (double)coordinator->round_bytes_in / 1e6,
-                 (double)coordinator->round_bytes_out / 1e6, seconds);
-    if (!isnan(epsilon)) buffer_print(&line, ", epsilon %.3g at delta %g", epsilon, federation->privacy.delta);
-    fprintf(coordinator->console, "%s\n", buffer_text(&line));
+    if (!isnan(loss)) text_format(&line, ")");
+    text_format(&line, ", %.3g MB in, %.3g MB out, %.1f s", (double)coordinator->round_bytes_in / 1e6,
+                (double)coordinator->round_bytes_out / 1e6, seconds);
+    if (!isnan(epsilon)) text_format(&line, ", epsilon %.3g at delta %g", epsilon, federation->privacy.delta);
+    text_print(coordinator->console, "%s\n", buffer_text(&line));
     fflush(coordinator->console);
     buffer_free(&line);
 }
@@ -99,14 +101,14 @@ void coordinator_report_traffic(const Coordinator *coordinator)
     static const char *const answers[] = {"offers: scale, public keys, metrics", "sealed shares", "updates",
                                           "shares to take the masks out", "nothing"};
     if (!coordinator->console) return;
-    fprintf(coordinator->console, "what crossed                          messages      bytes in     bytes out\n");
+    text_print(coordinator->console, "what crossed                          messages      bytes in     bytes out\n");
     for (int kind = 0; kind < REQUEST_KINDS; kind++)
         for (int phase = 0; phase <= SUM_DONE; phase++) {
             const Traffic *traffic = &coordinator->traffic[kind][phase];
             if (!traffic->messages) continue;
-            fprintf(coordinator->console, "%-36s %10" PRId64 " %13" PRId64 " %13" PRId64 "\n",
-                    kinds[kind] ? kinds[kind] : answers[phase], traffic->messages, traffic->bytes_in,
-                    traffic->bytes_out);
+            text_print(coordinator->console, "%-36s %10" PRId64 " %13" PRId64 " %13" PRId64 "\n",
+                       kinds[kind] ? kinds[kind] : answers[phase], traffic->messages, traffic->bytes_in,
+                       traffic->bytes_out);
         }
     fflush(coordinator->console);
 }

@@ -3,16 +3,21 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/text.h"
 #include "graph/graph.h"
 
-/* Names are whatever a file says: what would end them early is written \xHH, and so is the backslash itself. */
+/* Names are whatever a file says: what would end them early, or steer a terminal, is written \xHH byte by byte, and so
+ * is the backslash itself. */
 static void print_name(const char *name, const char *stops, Buffer *buffer)
 {
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        if (*c < 0x20 || *c == 0x7f || *c == '\\' || strchr(stops, *c))
-            buffer_print(buffer, "\\x%02x", *c);
+    size_t used, left = strlen(name);
+    for (; left; name += used, left -= used) {
+        int32_t c = text_character(name, left, &used);
+        if (c >= 0 && !text_is_control(c) && c != '\\' && (c >= 0x80 || !strchr(stops, c)))
+            buffer_append(buffer, name, used);
         else
-            buffer_append(buffer, c, 1);
+            for (size_t i = 0; i < used; i++) buffer_print(buffer, "\\x%02x", (unsigned char)name[i]);
+    }
 }
 
 /* As few digits as give the number back. */

@@ -136,8 +136,8 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     Buffer said = {0};
     int status = run_command(&words, &said);
     bool ok = status == 0 || diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(output),
-                                               "the target's linker is set in the cluster file", "%s failed: %s",
-                                               command, buffer_text(&said));
+                                               "the target's linker is set in the cluster file", "%s failed", command);
+    if (!ok) diagnostics_quote(diagnostics, buffer_text(&said));
     buffer_free(&said);
     free(words.items);
     arena_free(&arena);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/training_model.h"
 #include "graph/analysis/layer_work.h"
@@ -192,15 +193,16 @@ static void print_json(const Options *options, const TrainingModel *model, const
 static void print_tensor(const char *label, const char *name, const Value *value)
 {
     char shape[256];
-    printf("%-11s %s  %s %s\n", label, name, dtype_name(value->dtype), shape_format(&value->shape, shape));
+    text_print(stdout, "%-11s %s  %s %s\n", label, name, dtype_name(value->dtype), shape_format(&value->shape, shape));
 }
 
 static void print_parameter(const ImportedParameter *parameter, const Value *value)
 {
     char shape[256];
-    printf("%-11s %s  %s %s%s%s%s%s\n", parameter->tied ? "  (tied)" : "", parameter->name, dtype_name(value->dtype),
-           shape_format(&value->shape, shape), parameter->alias ? "  " : "", parameter->alias ? parameter->alias : "",
-           parameter->why ? ": " : "", parameter->why ? parameter->why : "");
+    text_print(stdout, "%-11s %s  %s %s%s%s%s%s\n", parameter->tied ? "  (tied)" : "", parameter->name,
+               dtype_name(value->dtype), shape_format(&value->shape, shape), parameter->alias ? "  " : "",
+               parameter->alias ? parameter->alias : "", parameter->why ? ": " : "",
+               parameter->why ? parameter->why : "");
 }
 
 /* One line or more, if there are any. */
@@ -215,12 +217,13 @@ static void print_operators(const Census *census, const char *label, bool suppor
         int length = snprintf(text, sizeof text, " %.60s%s%.40s %d", operator->domain,
                               *operator->domain ? "." : "", operator->op, operator->count);
         if (!column)
-            column = printf("%-11s", label);
-        else if (column + 1 + length > WIDTH)
-            column = printf(",\n%*s", INDENT - 1, "") - 2;
+            text_print(stdout, "%-*s", INDENT - 1, label);
         else
-            column += printf(",");
-        column += printf("%s", text);
+            putchar(',');
+        bool wraps = column && column + 1 + length > WIDTH;
+        if (wraps) text_print(stdout, "\n%*s", INDENT - 1, "");
+        column = (column && !wraps ? column + 1 : INDENT - 1) + length;
+        text_print(stdout, "%s", text);
     }
     if (column) putchar('\n');
 }
@@ -231,28 +234,30 @@ static void print_text(const Options *options, const TrainingModel *model, const
     const Graph *graph = &model->graph;
     const ImportedModel *imported = &model->imported;
     if (!census->operator_count) return;
-    printf("%-11s %s, opset %lld\n", "model", options->model, (long long)imported->opset);
+    text_print(stdout, "%-11s %s, opset %lld\n", "model", options->model, (long long)imported->opset);
     if (!ok) {
         print_operators(census, "operators", true);
         print_operators(census, "unsupported", false);
         return;
     }
     for (size_t i = 0; i < imported->dimension_count; i++)
-        printf("%-11s %s = %lld\n", i ? "" : "dimensions", imported->dimensions[i].name,
-               (long long)imported->dimensions[i].value);
+        text_print(stdout, "%-11s %s = %lld\n", i ? "" : "dimensions", imported->dimensions[i].name,
+                   (long long)imported->dimensions[i].value);
     for (size_t i = 0; i < graph->input_count; i++)
         print_tensor(i ? "" : "inputs", graph_value(graph, graph->inputs[i])->name,
                      graph_value(graph, graph->inputs[i]));
     for (size_t i = 0; i < graph->output_count; i++)
         print_tensor(i ? "" : "outputs", graph->outputs[i].name, graph_value(graph, graph->outputs[i].value));
     print_operators(census, "operators", true);
-    printf("%-11s %lld tensors, %lld elements, %.1f MB\n", "parameters", (long long)census->parameters,
-           (long long)census->elements, census->bytes * 1e-6);
+    text_print(stdout, "%-11s %lld tensors, %lld elements, %.1f MB\n", "parameters", (long long)census->parameters,
+               (long long)census->elements, census->bytes * 1e-6);
     for (size_t i = 0; options->verbose && i < imported->parameter_count; i++)
         print_parameter(&imported->parameters[i], graph_value(graph, imported->parameters[i].value));
     for (size_t i = 0; i < imported->untrained_count; i++)
-        printf("%-11s %s: %s\n", i ? "" : "not trained", imported->untrained[i].name, imported->untrained[i].why);
-    for (int i = 0; i < graph->layer_count; i++) printf("%-11s %d %s\n", i ? "" : "layers", i, graph->layer_names[i]);
+        text_print(stdout, "%-11s %s: %s\n", i ? "" : "not trained", imported->untrained[i].name,
+                   imported->untrained[i].why);
+    for (int i = 0; i < graph->layer_count; i++)
+        text_print(stdout, "%-11s %d %s\n", i ? "" : "layers", i, graph->layer_names[i]);
 }
 
 int check_command(const Options *options, Diagnostics *diagnostics)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/directory.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/emit_programs.h"
 #include "driver/compile/launch_files.h"
@@ -245,7 +246,7 @@ static bool run_phase(Compilation *compilation, const struct CompilePhase *phase
     compilation->note = "";
     bool ok = phase->run(compilation, diagnostics);
     if (ok && compilation->options->verbose && compilation->note)
-        fprintf(stderr, "%-32s %7.3f s%s\n", phase->told, monotonic_seconds() - begin, compilation->note);
+        text_print(stderr, "%-32s %7.3f s%s\n", phase->told, monotonic_seconds() - begin, compilation->note);
     return ok;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "federation/connect/serve.h"
 
@@ -82,9 +83,9 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))
         return false;
     if (console) {
-        printf("round %lld of %lld is next: listening at %s for %d sites\n",
-               (long long)coordinate->coordinator.model.round, (long long)federation->rounds, address,
-               federation->site_count);
+        text_print(stdout, "round %lld of %lld is next: listening at %s for %d sites\n",
+                   (long long)coordinate->coordinator.model.round, (long long)federation->rounds, address,
+                   federation->site_count);
         fflush(console);
     }
     server_run(&coordinate->server, federation->round_timeout_s, &ended);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "codegen/link/launch.h"
 #include "driver/commands/commands.h"
 #include "driver/deploy/copy.h"
@@ -155,10 +156,10 @@ static void tell_copies(const Deploy *deploy)
         int there = 0;
         for (int f = 0; f < survey->file_count; f++) there += survey->files[f].is_right;
         if (launch_host_is_here(deploy->list.hosts[h].name))
-            printf("%s: this host, nothing to copy\n", deploy->list.hosts[h].name);
+            text_print(stdout, "%s: this host, nothing to copy\n", deploy->list.hosts[h].name);
         else if (survey->answered)
-            printf("%s: %d files sent, %s; %d were there\n", deploy->list.hosts[h].name, result->sent,
-                   report_bytes((int64_t)result->bytes, bytes), there);
+            text_print(stdout, "%s: %d files sent, %s; %d were there\n", deploy->list.hosts[h].name, result->sent,
+                       report_bytes((int64_t)result->bytes, bytes), there);
     }
 }
 
@@ -167,8 +168,8 @@ static void tell_start(const Deploy *deploy)
     const Deployment *deployment = &deploy->deployment;
     const char *data = deployment->data.path ? deployment->data.there : "DATA";
     bool elsewhere = strcmp(deployment->destination, deployment->directory) != 0;
-    if (elsewhere) printf("on %s: ", deploy->list.hosts[0].name);
-    printf("%s/train --data %s\n", deployment->destination, data);
+    if (elsewhere) text_print(stdout, "on %s: ", deploy->list.hosts[0].name);
+    text_print(stdout, "%s/train --data %s\n", deployment->destination, data);
 }
 
 /* The version that all should have is that of this host, or, where a run is started elsewhere, the first host's. */

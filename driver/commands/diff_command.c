@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "partitioner/report/report.h"
 
@@ -9,30 +10,30 @@ static void print_times(const char *what, int64_t before, int64_t after)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
     if (before == after) {
-        printf("%-15s %s, unchanged\n", what, report_seconds(before, a));
+        text_print(stdout, "%-15s %s, unchanged\n", what, report_seconds(before, a));
         return;
     }
-    printf("%-15s %s -> %s", what, report_seconds(before, a), report_seconds(after, b));
-    if (before > 0) printf(" (%+.2f%%)", 100 * ((double)after / (double)before - 1));
-    printf("\n");
+    text_print(stdout, "%-15s %s -> %s", what, report_seconds(before, a), report_seconds(after, b));
+    if (before > 0) text_print(stdout, " (%+.2f%%)", 100 * ((double)after / (double)before - 1));
+    text_print(stdout, "\n");
 }
 
 static void print_words(const char *what, const char *before, const char *after)
 {
-    if (strcmp(before, after) != 0) printf("%-15s %s -> %s\n", what, before, after);
+    if (strcmp(before, after) != 0) text_print(stdout, "%-15s %s -> %s\n", what, before, after);
 }
 
 static void print_numbers(const char *what, int before, int after)
 {
-    if (before != after) printf("%-15s %d -> %d\n", what, before, after);
+    if (before != after) text_print(stdout, "%-15s %d -> %d\n", what, before, after);
 }
 
 static void print_question(const Plan *before, const Plan *after)
 {
     if (strcmp(before->model_hash, after->model_hash) != 0)
-        printf("the plans were made for different models\n");
+        text_print(stdout, "the plans were made for different models\n");
     else if (strcmp(before->costs_hash, after->costs_hash) != 0)
-        printf("the plans were made for different costs\n");
+        text_print(stdout, "the plans were made for different costs\n");
     print_words("allocator", plan_allocator_name(before->allocator), plan_allocator_name(after->allocator));
     print_words("objective", plan_objective_name(before->objective), plan_objective_name(after->objective));
     print_words("schedule", plan_schedule_name(before->schedule), plan_schedule_name(after->schedule));
@@ -43,7 +44,7 @@ static void print_question(const Plan *before, const Plan *after)
 static void print_proof(const char *what, const Plan *plan)
 {
     char text[256];
-    printf("%-15s %s\n", what, report_proof(plan, text));
+    text_print(stdout, "%-15s %s\n", what, report_proof(plan, text));
 }
 
 /* ---- layers ---- */
@@ -66,10 +67,10 @@ static void print_moves(const Plan *before, const Plan *after)
         while (layer < before->layer_count && strcmp(stage_of(before, layer)->device, from) == 0 &&
                strcmp(stage_of(after, layer)->device, to) == 0);
         if (strcmp(from, to) == 0) continue;
-        printf("layers %d-%d: %s -> %s\n", first, layer - 1, from, to);
+        text_print(stdout, "layers %d-%d: %s -> %s\n", first, layer - 1, from, to);
         moved += layer - first;
     }
-    printf(moved ? "%d of %d layers moved\n" : "no layer moved\n", moved, before->layer_count);
+    text_print(stdout, moved ? "%d of %d layers moved\n" : "no layer moved\n", moved, before->layer_count);
 }
 
 /* ---- devices ---- */
@@ -78,22 +79,23 @@ static void print_devices(const Plan *before, const Plan *after)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
     for (int r = 0; r < before->rank_count; r++)
-        if (plan_rank_of(after, before->ranks[r].device) < 0) printf("%s: no longer used\n", before->ranks[r].device);
+        if (plan_rank_of(after, before->ranks[r].device) < 0)
+            text_print(stdout, "%s: no longer used\n", before->ranks[r].device);
     for (int r = 0; r < after->rank_count; r++) {
         int q = plan_rank_of(before, after->ranks[r].device);
         int64_t work = plan_rank_work(after, r), memory = plan_rank_memory(after, r);
         if (q < 0) {
-            printf("%s: new, load %s, memory %s\n", after->ranks[r].device, report_seconds(work, a),
-                   report_bytes(memory, b));
+            text_print(stdout, "%s: new, load %s, memory %s\n", after->ranks[r].device, report_seconds(work, a),
+                       report_bytes(memory, b));
             continue;
         }
         int64_t work_then = plan_rank_work(before, q), memory_then = plan_rank_memory(before, q);
         if (work != work_then)
-            printf("%s: load %s -> %s\n", after->ranks[r].device, report_seconds(work_then, a),
-                   report_seconds(work, b));
+            text_print(stdout, "%s: load %s -> %s\n", after->ranks[r].device, report_seconds(work_then, a),
+                       report_seconds(work, b));
         if (memory != memory_then)
-            printf("%s: memory %s -> %s\n", after->ranks[r].device, report_bytes(memory_then, a),
-                   report_bytes(memory, b));
+            text_print(stdout, "%s: memory %s -> %s\n", after->ranks[r].device, report_bytes(memory_then, a),
+                       report_bytes(memory, b));
     }
 }
 
@@ -114,8 +116,8 @@ static int64_t sent(const PlanLink *link) { return link->wire_bytes[plan_link_bu
 static void print_link(const char *sign, const PlanLink *link, const char *from, const char *to)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
-    printf("%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(sent(link), a),
-           report_seconds(busy(link), b));
+    text_print(stdout, "%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(sent(link), a),
+               report_seconds(busy(link), b));
 }
 
 static void print_links(const Plan *before, const Plan *after)
@@ -127,9 +129,9 @@ static void print_links(const Plan *before, const Plan *after)
         if (!link)
             print_link("-", old, from, to);
         else if (sent(link) != sent(old) || busy(link) != busy(old))
-            printf("  link %s to %s: %s -> %s, busy %s -> %s\n", from, to, report_bytes(sent(old), bytes[0]),
-                   report_bytes(sent(link), bytes[1]), report_seconds(busy(old), times[0]),
-                   report_seconds(busy(link), times[1]));
+            text_print(stdout, "  link %s to %s: %s -> %s, busy %s -> %s\n", from, to,
+                       report_bytes(sent(old), bytes[0]), report_bytes(sent(link), bytes[1]),
+                       report_seconds(busy(old), times[0]), report_seconds(busy(link), times[1]));
     }
     for (int k = 0; k < after->link_count; k++) {
         const char *from = after->stages[k].device, *to = after->stages[k + 1].device;
@@ -165,8 +167,8 @@ static void print_diff(const Plan *before, const Plan *after)
     print_devices(before, after);
     print_links(before, after);
     if (crossing_bytes(before) != crossing_bytes(after))
-        printf("between regions: %s -> %s a micro-batch\n", report_bytes(crossing_bytes(before), a),
-               report_bytes(crossing_bytes(after), b));
+        text_print(stdout, "between regions: %s -> %s a micro-batch\n", report_bytes(crossing_bytes(before), a),
+                   report_bytes(crossing_bytes(after), b));
 }
 
 static bool diff(const Options *options, Diagnostics *diagnostics)

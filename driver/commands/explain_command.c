@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "partitioner/report/report.h"
 #include "partitioner/schedule/simulate.h"
@@ -91,9 +92,9 @@ static void print_compared(Buffer *buffer, const char *what, int64_t predicted, 
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
     int64_t now = (int64_t)(measured * 1e9);
-    buffer_print(buffer, " %s %s (planned %s", what, report_seconds(now, b), report_seconds(predicted, a));
-    if (predicted > 0) buffer_print(buffer, ", %+.1f%%", 100 * (measured * 1e9 / (double)predicted - 1));
-    buffer_print(buffer, ")");
+    text_format(buffer, " %s %s (planned %s", what, report_seconds(now, b), report_seconds(predicted, a));
+    if (predicted > 0) text_format(buffer, ", %+.1f%%", 100 * (measured * 1e9 / (double)predicted - 1));
+    text_format(buffer, ")");
 }
 
 /* From the last update of a step to that of the next: steps overlap where a stage is done early, and its waits for the
@@ -135,13 +136,13 @@ static void print_steps_of_rows(Buffer *buffer, const Plan *plan, const Measured
         microbatches += m->microbatches[s];
         count++;
     }
-    buffer_print(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
+    text_format(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
     if (count > 0) {
         print_compared(buffer, "mean", planned / count, measured / count);
-        buffer_print(buffer, ", micro-batches %.2f a step (expected %.2f)", (double)microbatches / count,
-                     row_samples_mean(&plan->rows));
+        text_format(buffer, ", micro-batches %.2f a step (expected %.2f)", (double)microbatches / count,
+                    row_samples_mean(&plan->rows));
     }
-    buffer_print(buffer, "\n");
+    text_format(buffer, "\n");
     free(known);
 }
 
@@ -150,9 +151,9 @@ static void print_steps(Buffer *buffer, const Plan *plan, const Measured *m)
     double *durations = memory_allocate((size_t)(m->steps + 1) * sizeof *durations);
     int count = measure_steps(m, durations);
     qsort(durations, (size_t)count, sizeof *durations, by_value);
-    buffer_print(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
+    text_format(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
     if (count > 0) print_compared(buffer, "median", plan->simulated_step_ns, durations[count / 2]);
-    buffer_print(buffer, "\n");
+    text_format(buffer, "\n");
     free(durations);
 }
 
@@ -164,13 +165,13 @@ static void print_measured(Buffer *buffer, const Plan *plan, const Measured *m)
         print_steps(buffer, plan, m);
     for (int k = 0; k < plan->stage_count; k++) {
         const StageTimes *t = &m->stages[k];
-        buffer_print(buffer, "  stage %d on %s:", k, plan->stages[k].device);
+        text_format(buffer, "  stage %d on %s:", k, plan->stages[k].device);
         print_compared(buffer, "forward", plan->stages[k].forward_ns, mean(t->forward, t->forwards));
         int64_t later = plan->stages[k].weight_gradient_ns;
         print_compared(buffer, " backward", plan->stages[k].backward_ns - later, mean(t->backward, t->backwards));
         if (later > 0) print_compared(buffer, " weight gradient", later, mean(t->weight_gradient, t->weight_gradients));
         print_compared(buffer, " update", plan->stages[k].update_ns, mean(t->update, t->updates));
-        buffer_print(buffer, "\n");
+        text_format(buffer, "\n");
     }
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/text.h"
 #include "codegen/link/link.h"
 #include "driver/commands/commands.h"
 #include "driver/federate/federation_start.h"
@@ -126,17 +127,18 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
 static void tell(const Federate *federate)
 {
     const Federation *federation = &federate->federation;
-    printf("%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
-           federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
+    text_print(stdout, "%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
+               federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
     if (federate->options->follows)
-        printf("goes on with round %lld of %lld\n", (long long)federate->start.model.round,
-               (long long)federation->rounds);
-    if (federation->compiled.why_steps) printf("local_steps: %s\n", federation->compiled.why_steps);
+        text_print(stdout, "goes on with round %lld of %lld\n", (long long)federate->start.model.round,
+                   (long long)federation->rounds);
+    if (federation->compiled.why_steps) text_print(stdout, "local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)
-        printf("%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows a step\n",
-               federate->options->output, federation->sites[s].name, federation->sites[s].name,
-               (long long)federation->sites[s].rows_per_step);
-    printf("skycc coordinate %s/coordinator      # at %s\n", federate->options->output, federation->address);
+        text_print(stdout, "%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows a step\n",
+                   federate->options->output, federation->sites[s].name, federation->sites[s].name,
+                   (long long)federation->sites[s].rows_per_step);
+    text_print(stdout, "skycc coordinate %s/coordinator      # at %s\n", federate->options->output,
+               federation->address);
 }
 
 int federate_command(const Options *options, Diagnostics *diagnostics)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "federation/federation.h"
 #include "partitioner/report/report.h"
@@ -42,12 +43,14 @@ static void print_link(const Cluster *cluster, const SiteLink *link)
     char text[5][REPORT_TEXT];
     double least = fmin(link->alone_Bps[0], link->alone_Bps[1]);
     bool shared = link->together_Bps[0] + link->together_Bps[1] < 1.3 * least;
-    printf("%s to %s: latency %.3g ms, %s there, %s back, %s and %s both at once%s; messages from %s on carry nine "
-           "tenths of it\n",
-           cluster->sites[link->sites[0]].name, cluster->sites[link->sites[1]].name, 1e3 * link->latency_s,
-           rate(link->alone_Bps[0], text[0]), rate(link->alone_Bps[1], text[1]), rate(link->together_Bps[0], text[2]),
-           rate(link->together_Bps[1], text[3]), shared ? " (as of a link that both share: duplex: half)" : "",
-           report_bytes((int64_t)link->bend_bytes, text[4]));
+    text_print(stdout,
+               "%s to %s: latency %.3g ms, %s there, %s back, %s and %s both at once%s; messages from %s on carry nine "
+               "tenths of it\n",
+               cluster->sites[link->sites[0]].name, cluster->sites[link->sites[1]].name, 1e3 * link->latency_s,
+               rate(link->alone_Bps[0], text[0]), rate(link->alone_Bps[1], text[1]),
+               rate(link->together_Bps[0], text[2]), rate(link->together_Bps[1], text[3]),
+               shared ? " (as of a link that both share: duplex: half)" : "",
+               report_bytes((int64_t)link->bend_bytes, text[4]));
 }
 
 /* The slower direction counts for both. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/text.h"
 #include "codegen/kernels/kernel_compiler.h"
 #include "codegen/stage/stage.h"
 #include "driver/commands/commands.h"
@@ -273,7 +274,7 @@ static bool train(Run *run, Diagnostics *diagnostics)
         if (!execution_run(&run->execution, 0, SKY_LIST_UPDATE, 0, diagnostics)) return false;
         set_step(run, step + 1);
         if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
-        if (run->options->verbose) fprintf(stderr, "step %d loss %.9g\n", step, run->losses[step]);
+        if (run->options->verbose) text_print(stderr, "step %d loss %.9g\n", step, run->losses[step]);
     }
     run->losses[steps] = loss_value(run);
     safetensors_writer_add(run->writer, "train/loss", DTYPE_F64, &(Shape){1, {steps + 1}}, run->losses);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "frontend/text/text_dataset.h"
 
@@ -40,16 +41,16 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
 
 static void print_summary(const Options *options, const DatasetOptions *dataset, const DatasetSummary *summary)
 {
-    fprintf(stderr, "%s: %zu examples of %d tokens; %zu were cut; %zu of %zu pieces unknown\n", options->output,
-            summary->examples - summary->held_out + summary->repeated, dataset->max_length, summary->truncated,
-            summary->unknown, summary->tokens);
-    if (dataset->balance) fprintf(stderr, "balanced: %zu examples are copies\n", summary->repeated);
+    text_print(stderr, "%s: %zu examples of %d tokens; %zu were cut; %zu of %zu pieces unknown\n", options->output,
+               summary->examples - summary->held_out + summary->repeated, dataset->max_length, summary->truncated,
+               summary->unknown, summary->tokens);
+    if (dataset->balance) text_print(stderr, "balanced: %zu examples are copies\n", summary->repeated);
     if (summary->held_out) {
         char *path = dataset_holdout_path(options->output);
-        fprintf(stderr, "%s: %zu examples\n", path, summary->held_out);
+        text_print(stderr, "%s: %zu examples\n", path, summary->held_out);
         free(path);
     }
-    if (summary->labels[0]) fprintf(stderr, "labels: %s\n", summary->labels);
+    if (summary->labels[0]) text_print(stderr, "labels: %s\n", summary->labels);
 }
 
 static bool tokenize(const Options *options, Diagnostics *diagnostics)

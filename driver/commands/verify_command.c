@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "partitioner/report/report.h"
 #include "partitioner/verify/verify.h"
@@ -13,26 +14,27 @@ static void print_verdict(const Plan *plan, const Verified *verified)
     char value[REPORT_TEXT], bound[REPORT_TEXT];
     const char *objective = plan_objective_name(plan->objective);
     if (plan->infeasible) {
-        printf("certified: nothing fits (%d %s)\n", verified->leaves, verified->leaves == 1 ? "leaf" : "leaves");
+        text_print(stdout, "certified: nothing fits (%d %s)\n", verified->leaves,
+                   verified->leaves == 1 ? "leaf" : "leaves");
         return;
     }
-    printf("the plan is as it says: %s %s on %d devices\n", objective, report_seconds(plan_value_ns(plan), value),
-           plan->rank_count);
+    text_print(stdout, "the plan is as it says: %s %s on %d devices\n", objective,
+               report_seconds(plan_value_ns(plan), value), plan->rank_count);
     if (verified->certified_ns == plan_value_ns(plan))
-        printf("certified optimal: no plan has a smaller %s (%d %s)\n", objective, verified->leaves,
-               verified->leaves == 1 ? "leaf" : "leaves");
+        text_print(stdout, "certified optimal: no plan has a smaller %s (%d %s)\n", objective, verified->leaves,
+                   verified->leaves == 1 ? "leaf" : "leaves");
     else if (verified->certified_ns > 0)
-        printf("certified: no plan has a %s below %s, %.3g%% less (%d %s)\n", objective,
-               report_seconds(verified->certified_ns, bound),
-               100.0 * (double)(plan_value_ns(plan) - verified->certified_ns) / (double)plan_value_ns(plan),
-               verified->leaves, verified->leaves == 1 ? "leaf" : "leaves");
+        text_print(stdout, "certified: no plan has a %s below %s, %.3g%% less (%d %s)\n", objective,
+                   report_seconds(verified->certified_ns, bound),
+                   100.0 * (double)(plan_value_ns(plan) - verified->certified_ns) / (double)plan_value_ns(plan),
+                   verified->leaves, verified->leaves == 1 ? "leaf" : "leaves");
     else
-        printf("no lower bound is certified\n");
+        text_print(stdout, "no lower bound is certified\n");
     if (plan->proven_optimal && plan->lower_bound_ns > verified->certified_ns)
-        printf("accepted as asked: the plan calls itself proven optimal without the proof\n");
+        text_print(stdout, "accepted as asked: the plan calls itself proven optimal without the proof\n");
     if (plan->lower_bound_ns > verified->certified_ns)
-        printf("not certified: the rest of the plan's own bound, %s, which rests on the solver's search\n",
-               report_seconds(plan->lower_bound_ns, bound));
+        text_print(stdout, "not certified: the rest of the plan's own bound, %s, which rests on the solver's search\n",
+                   report_seconds(plan->lower_bound_ns, bound));
 }
 
 /* Of what crossed, beside the tensors: how much of which class, both ways together. */
@@ -47,10 +49,11 @@ static void print_others(const WireAudit *audit)
             bytes += audit->crossings[i].bytes;
         }
         if (!messages) continue;
-        printf("%s%s %lld of %lld bytes", separator, wire_class_name(what), (long long)messages, (long long)bytes);
+        text_print(stdout, "%s%s %lld of %lld bytes", separator, wire_class_name(what), (long long)messages,
+                   (long long)bytes);
         separator = ", ";
     }
-    if (separator[0] == ',') printf("\n");
+    if (separator[0] == ',') text_print(stdout, "\n");
 }
 
 static void print_audit(const WireAudit *audit)
@@ -62,21 +65,24 @@ static void print_audit(const WireAudit *audit)
         messages += audit->crossings[i].messages;
         bytes += audit->crossings[i].bytes;
     }
-    printf("what crossed at site %s is in the plan: %lld tensors in %lld messages of %lld bytes, for %lld steps",
-           audit->site, (long long)tensors, (long long)messages, (long long)bytes, (long long)audit->steps);
-    if (audit->repeated_steps) printf(", %lld of them repeated", (long long)audit->repeated_steps);
-    if (audit->evaluated_batches) printf(", and %lld evaluated batches", (long long)audit->evaluated_batches);
-    printf("\n");
+    text_print(stdout,
+               "what crossed at site %s is in the plan: %lld tensors in %lld messages of %lld bytes, for %lld steps",
+               audit->site, (long long)tensors, (long long)messages, (long long)bytes, (long long)audit->steps);
+    if (audit->repeated_steps) text_print(stdout, ", %lld of them repeated", (long long)audit->repeated_steps);
+    if (audit->evaluated_batches)
+        text_print(stdout, ", and %lld evaluated batches", (long long)audit->evaluated_batches);
+    text_print(stdout, "\n");
     print_others(audit);
     if (loose)
-        printf("%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps%s\n",
-               (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose),
-               audit->evaluated_batches ? ", those of activations by evaluations, too" : "");
+        text_print(stdout,
+                   "%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps%s\n",
+                   (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose),
+                   audit->evaluated_batches ? ", those of activations by evaluations, too" : "");
     if (audit->cut_short)
-        printf("%lld starts were cut short: what crossed in their last seconds is not counted\n",
-               (long long)audit->cut_short);
+        text_print(stdout, "%lld starts were cut short: what crossed in their last seconds is not counted\n",
+                   (long long)audit->cut_short);
     if (audit->running)
-        printf("the run has not ended, or was cut short: what crosses from now on is not counted here\n");
+        text_print(stdout, "the run has not ended, or was cut short: what crosses from now on is not counted here\n");
 }
 
 static bool verify_audits(const Options *options, const Plan *plan, Diagnostics *diagnostics)

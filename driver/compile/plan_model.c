@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "codegen/stage/stage.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
@@ -86,13 +87,13 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
     const SkyPacking *packing = &planned->model.graph.packing;
     const RowSamples *rows = &planned->rows;
     if (!packing->slots || quiet) return;
-    fprintf(stderr,
-            "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
-            "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
-            "every row were padded)\n",
-            packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
-            row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
-            100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
+    text_print(stderr,
+               "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
+               "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
+               "every row were padded)\n",
+               packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
+               row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+               100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
 }
 
 /* Whether the last micro-batch of a step may have fewer lines than the others. */

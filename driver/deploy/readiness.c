@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/parts.h"
+#include "base/text.h"
 #include "codegen/link/launch.h"
 #include "partitioner/report/report.h"
 
@@ -224,10 +225,10 @@ static void print_row(const Deployment *deployment, const char *host, char cells
         int length = (int)strlen(deployment->list->hosts[h].name);
         if (length > longest) longest = length;
     }
-    buffer_print(table, "%-*s", longest, host);
-    for (int c = 0; c < COLUMNS; c++) buffer_print(table, "  %-*s", widths[c], cells[c]);
+    text_format(table, "%-*s", longest, host);
+    for (int c = 0; c < COLUMNS; c++) text_format(table, "  %-*s", widths[c], cells[c]);
     while (table->bytes[table->size - 1] == ' ') table->bytes[--table->size] = '\0';
-    buffer_print(table, "\n");
+    text_format(table, "\n");
 }
 
 void readiness_print_head(const Deployment *deployment, Buffer *table)

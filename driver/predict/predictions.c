@@ -3,18 +3,19 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* ---- CSV ---- */
 
 void predictions_field(Predictions *predictions, const char *text)
 {
-    Buffer *table = &predictions->table;
-    if (!strpbrk(text, ",\"\r\n")) {
-        buffer_print(table, "%s", text);
-        return;
-    }
-    buffer_append(table, "\"", 1);
-    for (; *text; text++) buffer_append(table, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-    buffer_append(table, "\"", 1);
+    Buffer *table = &predictions->table, clean = {0};
+    text_append(&clean, text, strlen(text));
+    const char *quote = strpbrk(buffer_text(&clean), ",\"") ? "\"" : "";
+    buffer_print(table, "%s", quote);
+    for (const char *c = buffer_text(&clean); *c; c++) buffer_append(table, *c == '"' ? "\"\"" : c, *c == '"' ? 2 : 1);
+    buffer_print(table, "%s", quote);
+    buffer_free(&clean);
 }
 
 void predictions_end_line(Predictions *predictions) { buffer_append(&predictions->table, "\r\n", 2); }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "federation/member/member.h"
 #include "runtime/storage/checkpoint_directory.h"
 
@@ -22,7 +23,7 @@ void member_say(const Member *member, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
+    text_print(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
 }
 
 static bool is_passed(const MemberOptions *options, const char *name)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "federation/planning/proposal.h"
 
 enum { NAME_BYTES = 60 };
@@ -35,53 +36,53 @@ static void text_candidate(const Proposal *proposal, int number, Buffer *buffer,
     const Candidate *candidate = &proposal->candidates[number];
     const char *name = candidate_name(candidate, proposal->federation, arena);
     double bytes = 0;
-    buffer_print(buffer, "%c ", number == proposal->proposed ? '*' : ' ');
+    text_format(buffer, "%c ", number == proposal->proposed ? '*' : ' ');
     if (candidate->why_not) {
-        buffer_print(buffer, "%47s  %s: %s\n", "-", name, candidate->why_not);
+        text_format(buffer, "%47s  %s: %s\n", "-", name, candidate->why_not);
         return;
     }
     for (int t = 0; t < candidate->traffic_count; t++) bytes += candidate->traffic[t].bytes;
-    buffer_print(buffer, "%10.4g %10.4g", candidate->row_s * 1e3, 1 / candidate->row_s);
+    text_format(buffer, "%10.4g %10.4g", candidate->row_s * 1e3, 1 / candidate->row_s);
     if (candidate->steps)
-        buffer_print(buffer, " %7lld %6.2g%%", (long long)candidate->steps, 100 * candidate->meeting);
+        text_format(buffer, " %7lld %6.2g%%", (long long)candidate->steps, 100 * candidate->meeting);
     else
-        buffer_print(buffer, " %7s %7s", "-", "-");
-    buffer_print(buffer, " %5.3g%% %9.4g  %s%s\n", 100 * candidate->utilisation, bytes / 1e9, name,
-                 candidate->rows_leave ? " (rows leave their sites)" : "");
+        text_format(buffer, " %7s %7s", "-", "-");
+    text_format(buffer, " %5.3g%% %9.4g  %s%s\n", 100 * candidate->utilisation, bytes / 1e9, name,
+                candidate->rows_leave ? " (rows leave their sites)" : "");
 }
 
 static void text_links(const Proposal *proposal, Buffer *buffer)
 {
     const Candidate *candidate = &proposal->candidates[proposal->proposed];
-    buffer_print(buffer, "\nwhat crosses then, in a day:\n");
+    text_format(buffer, "\nwhat crosses then, in a day:\n");
     for (int t = 0; t < candidate->traffic_count; t++)
-        buffer_print(buffer, "%12.4g GB  %s -> %s\n", candidate->traffic[t].bytes / 1e9,
-                     end_name(proposal->federation, candidate->traffic[t].from),
-                     end_name(proposal->federation, candidate->traffic[t].to));
+        text_format(buffer, "%12.4g GB  %s -> %s\n", candidate->traffic[t].bytes / 1e9,
+                    end_name(proposal->federation, candidate->traffic[t].from),
+                    end_name(proposal->federation, candidate->traffic[t].to));
 }
 
 static void text_groups(const Proposal *proposal, Buffer *buffer)
 {
     const Candidate *candidate = &proposal->candidates[proposal->proposed];
-    buffer_print(buffer, "\nits replicas:\n");
+    text_format(buffer, "\nits replicas:\n");
     for (int g = 0; g < candidate->grouping.count; g++) {
         const GroupPlan *group = candidate->groups[g];
-        buffer_print(buffer, "  ");
+        text_format(buffer, "  ");
         for (int s = 0; s < group->site_count; s++)
-            buffer_print(buffer, "%s%s", s ? "+" : "", proposal->federation->sites[group->sites[s]].name);
-        buffer_print(buffer, ": %lld rows in %.4g s on %d of %d devices%s%s\n", (long long)group->rows, group->step_s,
-                     group->used, group->devices, group->proven ? ", proven optimal" : "",
-                     candidate->grouping.count > 1 && g == candidate->slowest ? "; rounds wait for it" : "");
+            text_format(buffer, "%s%s", s ? "+" : "", proposal->federation->sites[group->sites[s]].name);
+        text_format(buffer, ": %lld rows in %.4g s on %d of %d devices%s%s\n", (long long)group->rows, group->step_s,
+                    group->used, group->devices, group->proven ? ", proven optimal" : "",
+                    candidate->grouping.count > 1 && g == candidate->slowest ? "; rounds wait for it" : "");
     }
 }
 
 static void text_considered(const Proposal *proposal, Buffer *buffer)
 {
     if (proposal->all_tried)
-        buffer_print(buffer, "considered: every way to divide the sites whose groups links join (%d)\n",
-                     proposal->count);
+        text_format(buffer, "considered: every way to divide the sites whose groups links join (%d)\n",
+                    proposal->count);
     else
-        buffer_print(
+        text_format(
             buffer,
             "considered: %d ways to divide the sites, of those that links suggest: groups joined by links of at least "
             "some speed%s\n",
@@ -89,39 +90,39 @@ static void text_considered(const Proposal *proposal, Buffer *buffer)
     bool any_short = false;
     for (int c = 0; c < proposal->count; c++) any_short |= proposal->candidates[c].why_not != NULL;
     if (!proposal->all_tried && any_short)
-        buffer_print(buffer,
-                     "and, if the model is too large for a site: sites that need each other, by the fastest links\n");
+        text_format(buffer,
+                    "and, if the model is too large for a site: sites that need each other, by the fastest links\n");
 }
 
 static void proposal_text(const Proposal *proposal, Buffer *buffer)
 {
     Arena arena = {0};
-    buffer_print(buffer, "%s: %lld trained values, %lld rows a micro-batch, %s aggregation, %lld fragment%s\n",
-                 proposal->model, (long long)proposal->elements, (long long)proposal->microbatch_rows,
-                 proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments,
-                 proposal->rules.fragments > 1 ? "s" : "");
+    text_format(buffer, "%s: %lld trained values, %lld rows a micro-batch, %s aggregation, %lld fragment%s\n",
+                proposal->model, (long long)proposal->elements, (long long)proposal->microbatch_rows,
+                proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments,
+                proposal->rules.fragments > 1 ? "s" : "");
     text_considered(proposal, buffer);
-    buffer_print(buffer, "\n  %10s %10s %7s %7s %6s %9s  replicas\n", "ms/row", "rows/s", "steps", "meeting", "use",
-                 "GB/day");
+    text_format(buffer, "\n  %10s %10s %7s %7s %6s %9s  replicas\n", "ms/row", "rows/s", "steps", "meeting", "use",
+                "GB/day");
     for (int c = 0; c < proposal->count; c++) text_candidate(proposal, c, buffer, &arena);
     if (proposal->proposed >= 0) {
         const Candidate *best = &proposal->candidates[proposal->proposed];
-        buffer_print(buffer, "\nproposed: %s, for %s\n", candidate_name(best, proposal->federation, &arena),
-                     proposal->why);
+        text_format(buffer, "\nproposed: %s, for %s\n", candidate_name(best, proposal->federation, &arena),
+                    proposal->why);
         if (best->rows_leave && proposal->keeping >= 0)
-            buffer_print(buffer,
-                         "  its groups train on rows that leave their sites; where these may not: %s, %.3g%% more time "
-                         "a row\n",
-                         candidate_name(&proposal->candidates[proposal->keeping], proposal->federation, &arena),
-                         100 * (proposal->candidates[proposal->keeping].row_s / best->row_s - 1));
+            text_format(buffer,
+                        "  its groups train on rows that leave their sites; where these may not: %s, %.3g%% more time "
+                        "a row\n",
+                        candidate_name(&proposal->candidates[proposal->keeping], proposal->federation, &arena),
+                        100 * (proposal->candidates[proposal->keeping].row_s / best->row_s - 1));
         else if (best->rows_leave)
-            buffer_print(buffer, "  its groups train on rows that leave their sites\n");
-        buffer_print(buffer,
-                     "  a row trained apart may teach less than one of a larger common batch: not counted here\n");
+            text_format(buffer, "  its groups train on rows that leave their sites\n");
+        text_format(buffer,
+                    "  a row trained apart may teach less than one of a larger common batch: not counted here\n");
         text_groups(proposal, buffer);
         if (best->traffic_count) text_links(proposal, buffer);
     } else {
-        buffer_print(buffer, "\nproposed: none, %s\n", proposal->why);
+        text_format(buffer, "\nproposed: none, %s\n", proposal->why);
     }
     arena_free(&arena);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "frontend/huggingface/heads.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/onnx/import.h"
@@ -200,7 +201,7 @@ static bool add(OnnxModel *model, const Encoder *encoder, const Head *head, cons
     model->proto = &network.builder.model;
     ok = ok && onnx_write_model(model, output, diagnostics);
     for (size_t i = 0; ok && summary && i < network.added_count; i++)
-        fprintf(summary, "%s%s%s", i ? ", " : "new: ", network.added[i], i + 1 == network.added_count ? "\n" : "");
+        text_print(summary, "%s%s%s", i ? ", " : "new: ", network.added[i], i + 1 == network.added_count ? "\n" : "");
     if (family) config_free(&config);
     string_map_free(&network.parameters);
     free(network.added);

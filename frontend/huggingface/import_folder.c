@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "frontend/huggingface/encoder.h"
 #include "frontend/huggingface/heads.h"
 #include "frontend/onnx/model.h"
@@ -39,11 +40,11 @@ static void print_unused(const HuggingFaceFolder *folder, FILE *summary)
         for (size_t k = 0; k < file->tensors.count; k++) {
             if (file->used[k] || is_buffer(&file->tensors.tensors[k])) continue;
             if (count < MOST_LISTED)
-                fprintf(summary, "%s%s", count ? ", " : "not used: ", file->tensors.tensors[k].name);
+                text_print(summary, "%s%s", count ? ", " : "not used: ", file->tensors.tensors[k].name);
             count++;
         }
     }
-    if (count > MOST_LISTED) fprintf(summary, " and %zu more", count - MOST_LISTED);
+    if (count > MOST_LISTED) text_print(summary, " and %zu more", count - MOST_LISTED);
     if (count) fputc('\n', summary);
 }
 
@@ -51,13 +52,13 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
 {
     const HuggingFaceConfig *config = network->config;
     Arena arena = {0};
-    fprintf(summary, "%s: %lld layers, hidden %lld, %lld heads, vocabulary %lld, up to %lld tokens\n",
-            config->type->name, (long long)config->layers, (long long)config->hidden, (long long)config->heads,
-            (long long)config->vocabulary, (long long)encoder_most_positions(config));
-    fprintf(summary, "head: %s, %s\n", head_text(&arena, head),
-            network->added_count ? "partly or wholly new" : "all of it from the folder");
+    text_print(summary, "%s: %lld layers, hidden %lld, %lld heads, vocabulary %lld, up to %lld tokens\n",
+               config->type->name, (long long)config->layers, (long long)config->hidden, (long long)config->heads,
+               (long long)config->vocabulary, (long long)encoder_most_positions(config));
+    text_print(summary, "head: %s, %s\n", head_text(&arena, head),
+               network->added_count ? "partly or wholly new" : "all of it from the folder");
     for (size_t i = 0; i < network->added_count; i++)
-        fprintf(summary, "%s%s%s", i ? ", " : "new: ", network->added[i], i + 1 == network->added_count ? "\n" : "");
+        text_print(summary, "%s%s%s", i ? ", " : "new: ", network->added[i], i + 1 == network->added_count ? "\n" : "");
     print_unused(folder, summary);
     arena_free(&arena);
 }

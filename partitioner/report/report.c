@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "partitioner/certificate.h"
 #include "partitioner/crossings.h"
 
@@ -249,7 +250,7 @@ static void print_sentences(Buffer *buffer, const char *text)
     for (const char *end; *text; text = end) {
         end = strstr(text, ". ");
         end = end ? end + 2 : text + strlen(text);
-        buffer_print(buffer, "%.*s\n", (int)(end - text - (end[-1] == ' ')), text);
+        text_format(buffer, "%.*s\n", (int)(end - text - (end[-1] == ' ')), text);
     }
 }
 
@@ -257,7 +258,7 @@ static void print_bar(Buffer *buffer, double share)
 {
     enum { WIDTH = 16 };
     int filled = share > 1 ? WIDTH : (int)(share * WIDTH + 0.5);
-    for (int i = 0; i < WIDTH; i++) buffer_print(buffer, "%c", i < filled ? '#' : '.');
+    for (int i = 0; i < WIDTH; i++) text_format(buffer, "%c", i < filled ? '#' : '.');
 }
 
 static double memory_share(const PlanStage *stage)
@@ -272,14 +273,14 @@ static void print_stage_line(Buffer *buffer, const Report *report, int k)
     char work[REPORT_TEXT], memory[REPORT_TEXT], limit[REPORT_TEXT], layers[REPORT_TEXT];
     int64_t duration = stage->forward_ns + stage->backward_ns;
     snprintf(layers, sizeof layers, "%d-%d", stage->first_layer, stage->last_layer);
-    buffer_print(buffer, "%5d  %-16.16s %-9s %-22.22s ", k, stage->device, layers,
-                 report->costs ? report->costs->layers[stage->first_layer].name : "");
+    text_format(buffer, "%5d  %-16.16s %-9s %-22.22s ", k, stage->device, layers,
+                report->costs ? report->costs->layers[stage->first_layer].name : "");
     print_bar(buffer, plan->period_ns > 0 ? (double)duration / (double)plan->period_ns : 0);
-    buffer_print(buffer, " %9s  ", report_seconds(duration, work));
+    text_format(buffer, " %9s  ", report_seconds(duration, work));
     if (report_has_limit(stage)) print_bar(buffer, memory_share(stage));
-    buffer_print(buffer, " %s", report_bytes(stage->memory_bytes, memory));
-    if (report_has_limit(stage)) buffer_print(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
-    buffer_print(buffer, "\n");
+    text_format(buffer, " %s", report_bytes(stage->memory_bytes, memory));
+    if (report_has_limit(stage)) text_format(buffer, " of %s", report_bytes(stage->memory_limit_bytes, limit));
+    text_format(buffer, "\n");
 }
 
 /* What the stages first ... last-1 have in common, in place of their lines. */
@@ -297,17 +298,17 @@ static void print_stages_between(Buffer *buffer, const Plan *plan, int first, in
         if (memory_share(stage) < empty) empty = memory_share(stage);
         if (memory_share(stage) > full) full = memory_share(stage);
     }
-    buffer_print(buffer, "  ...  %d more stages with a load of %s to %s", last - first, report_seconds(least, low),
-                 report_seconds(most, high));
-    if (full > 0) buffer_print(buffer, ", %.0f%% to %.0f%% of their memory", 100 * empty, 100 * full);
-    buffer_print(buffer, "\n");
+    text_format(buffer, "  ...  %d more stages with a load of %s to %s", last - first, report_seconds(least, low),
+                report_seconds(most, high));
+    if (full > 0) text_format(buffer, ", %.0f%% to %.0f%% of their memory", 100 * empty, 100 * full);
+    text_format(buffer, "\n");
 }
 
 static void print_stages(Buffer *buffer, const Report *report)
 {
     enum { MOST = 20 }; /* one screen */
     const Plan *plan = report->plan;
-    buffer_print(buffer, "\nstage  %-16s %-9s %-22s %-16s %9s  memory\n", "device", "layers", "from", "load", "");
+    text_format(buffer, "\nstage  %-16s %-9s %-22s %-16s %9s  memory\n", "device", "layers", "from", "load", "");
     for (int k = 0; k < plan->stage_count; k++) {
         if (plan->stage_count > MOST && k == MOST / 2) {
             k = plan->stage_count - MOST / 2;
@@ -318,11 +319,11 @@ static void print_stages(Buffer *buffer, const Report *report)
     for (int r = 0; r < plan->rank_count; r++) {
         char work[REPORT_TEXT], memory[REPORT_TEXT];
         if (plan->ranks[r].stage_count == 1) continue;
-        buffer_print(buffer, "%s runs stages", plan->ranks[r].device);
+        text_format(buffer, "%s runs stages", plan->ranks[r].device);
         for (int k = 0; k < plan->ranks[r].stage_count; k++)
-            buffer_print(buffer, "%s %d", k ? " and" : "", plan->ranks[r].stages[k]);
-        buffer_print(buffer, ": together %s a micro-batch, %s\n", report_seconds(plan_rank_work(plan, r), work),
-                     report_bytes(plan_rank_memory(plan, r), memory));
+            text_format(buffer, "%s %d", k ? " and" : "", plan->ranks[r].stages[k]);
+        text_format(buffer, ": together %s a micro-batch, %s\n", report_seconds(plan_rank_work(plan, r), work),
+                    report_bytes(plan_rank_memory(plan, r), memory));
     }
 }
 
@@ -332,12 +333,12 @@ static void print_rows(Buffer *buffer, const Plan *plan)
     ReportBin bins[REPORT_BINS];
     int count = report_lengths(plan, bins);
     if (count == 0) return;
-    buffer_print(buffer, "\n");
+    text_format(buffer, "\n");
     print_sentences(buffer, report_rows(plan, text));
     for (int i = 0; i < count; i++) {
-        buffer_print(buffer, "%6d to %-6d tokens ", bins[i].first, bins[i].last);
+        text_format(buffer, "%6d to %-6d tokens ", bins[i].first, bins[i].last);
         print_bar(buffer, bins[i].share);
-        buffer_print(buffer, " %4.1f%% of rows\n", 100 * bins[i].share);
+        text_format(buffer, " %4.1f%% of rows\n", 100 * bins[i].share);
     }
 }
 
@@ -352,9 +353,9 @@ static void print_slowest_link(Buffer *buffer, const Plan *plan)
     if (slowest < 0) return;
     char busy[REPORT_TEXT], latency[REPORT_TEXT], bytes[REPORT_TEXT];
     const PlanLink *link = &plan->links[slowest];
-    buffer_print(buffer, "slowest link: stage %d to %d, %s a micro-batch in %s + %s latency\n", link->from, link->to,
-                 report_bytes(link->wire_bytes[plan_link_busy(link)], bytes), report_seconds(most, busy),
-                 report_seconds(link->latency_ns[plan_link_busy(link)], latency));
+    text_format(buffer, "slowest link: stage %d to %d, %s a micro-batch in %s + %s latency\n", link->from, link->to,
+                report_bytes(link->wire_bytes[plan_link_busy(link)], bytes), report_seconds(most, busy),
+                report_seconds(link->latency_ns[plan_link_busy(link)], latency));
 }
 
 /* What codecs make of what crosses, link by link, and what they take. */
@@ -364,16 +365,14 @@ static void print_codings(Buffer *buffer, const Plan *plan)
     bool any = false;
     for (int k = 0; k < plan->link_count; k++) any |= plan_link_is_coded(&plan->links[k]);
     if (plan->codecs & ~CODECS_LOSSLESS)
-        buffer_print(buffer, "codecs: %s%s\n", codecs_print(plan->codecs, codecs),
-                     any ? "" : ", but no link needs one");
+        text_format(buffer, "codecs: %s%s\n", codecs_print(plan->codecs, codecs), any ? "" : ", but no link needs one");
     for (int k = 0; any && k < plan->link_count; k++)
         for (int d = 0; d < 2; d++) {
             const PlanLink *link = &plan->links[k];
-            buffer_print(buffer, "  stage %d to %d: %-4s %s -> %s, encoding %s, decoding %s\n",
-                         d ? link->to : link->from, d ? link->from : link->to, codec_name(link->codecs[d]),
-                         report_bytes(link->logical_bytes[d], text[0]), report_bytes(link->wire_bytes[d], text[1]),
-                         report_seconds(link->coding_ns[d][0], text[2]),
-                         report_seconds(link->coding_ns[d][1], text[3]));
+            text_format(buffer, "  stage %d to %d: %-4s %s -> %s, encoding %s, decoding %s\n",
+                        d ? link->to : link->from, d ? link->from : link->to, codec_name(link->codecs[d]),
+                        report_bytes(link->logical_bytes[d], text[0]), report_bytes(link->wire_bytes[d], text[1]),
+                        report_seconds(link->coding_ns[d][0], text[2]), report_seconds(link->coding_ns[d][1], text[3]));
         }
 }
 
@@ -381,23 +380,22 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
 {
     int64_t best = plan_value_ns(plan);
     bool step = plan->objective == PLAN_OBJECTIVE_STEP;
-    buffer_print(buffer, "\n           %12s %12s\n", "period", "step");
+    text_format(buffer, "\n           %12s %12s\n", "period", "step");
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
         char period[REPORT_TEXT], duration[REPORT_TEXT];
-        buffer_print(buffer, "%c %-9s", a == (int)plan->allocator ? '*' : ' ', plan_allocator_name((PlanAllocator)a));
+        text_format(buffer, "%c %-9s", a == (int)plan->allocator ? '*' : ' ', plan_allocator_name((PlanAllocator)a));
         if (!c->known) {
-            buffer_print(buffer, "%12s %12s   %s\n", "-", "-", report_unknown((PlanAllocator)a));
+            text_format(buffer, "%12s %12s   %s\n", "-", "-", report_unknown((PlanAllocator)a));
             continue;
         }
         int64_t value = step ? c->step_ns : c->period_ns;
-        buffer_print(buffer, "%12s %12s", report_seconds(c->period_ns, period), report_seconds(c->step_ns, duration));
+        text_format(buffer, "%12s %12s", report_seconds(c->period_ns, period), report_seconds(c->step_ns, duration));
         if (!c->fits)
-            buffer_print(buffer, "   does not fit in memory");
+            text_format(buffer, "   does not fit in memory");
         else if (best > 0 && a != (int)plan->allocator)
-            buffer_print(buffer, "   %.2f x the %s", (double)value / (double)best,
-                         plan_objective_name(plan->objective));
-        buffer_print(buffer, "\n");
+            text_format(buffer, "   %.2f x the %s", (double)value / (double)best, plan_objective_name(plan->objective));
+        text_format(buffer, "\n");
     }
 }
 
@@ -408,14 +406,14 @@ static void print_unused(Buffer *buffer, const Report *report)
     for (int d = 0; costs && d < costs->device_count; d++) {
         if (plan_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
         if (plan_leaves_out(report->plan, costs->devices[d].name)) continue;
-        if (unused < 8) buffer_print(buffer, "%s%s", unused ? ", " : "not used: ", costs->devices[d].name);
+        if (unused < 8) text_format(buffer, "%s%s", unused ? ", " : "not used: ", costs->devices[d].name);
         unused++;
     }
-    if (unused > 8) buffer_print(buffer, " and %d more", unused - 8);
-    if (unused > 0) buffer_print(buffer, "\n");
+    if (unused > 8) text_format(buffer, " and %d more", unused - 8);
+    if (unused > 0) text_format(buffer, "\n");
     for (int i = 0; i < report->plan->without_count; i++)
-        buffer_print(buffer, "%s%s", i ? ", " : "left out, as asked: ", report->plan->without[i]);
-    if (report->plan->without_count > 0) buffer_print(buffer, "\n");
+        text_format(buffer, "%s%s", i ? ", " : "left out, as asked: ", report->plan->without[i]);
+    if (report->plan->without_count > 0) text_format(buffer, "\n");
 }
 
 static void print_crossings(Buffer *buffer, const Report *report)
@@ -429,12 +427,12 @@ static void print_crossings(Buffer *buffer, const Report *report)
         if (!plan->crossings[i].raw) bytes += plan->crossings[i].bytes;
     }
     if (plan->crossing_count > raw)
-        buffer_print(buffer, "between regions: %d tensors a micro-batch, %s\n", plan->crossing_count - raw,
-                     report_bytes(bytes, text));
+        text_format(buffer, "between regions: %d tensors a micro-batch, %s\n", plan->crossing_count - raw,
+                    report_bytes(bytes, text));
     if (raw > 0)
-        buffer_print(buffer,
-                     "stages in other regions than their home's read raw tensors %d time%s (crossings in the plan)\n",
-                     raw, raw > 1 ? "s" : "");
+        text_format(buffer,
+                    "stages in other regions than their home's read raw tensors %d time%s (crossings in the plan)\n",
+                    raw, raw > 1 ? "s" : "");
     print_sentences(buffer, report_strays(report, strays));
 }
 
@@ -445,41 +443,41 @@ static void print_advice(Buffer *buffer, const Report *report)
     char text[REPORT_SENTENCE], value[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
     if (advice->without_count > 0)
-        buffer_print(buffer, "\nwithout one of the devices the %s would be:\n",
-                     plan_objective_name(report->plan->objective));
+        text_format(buffer, "\nwithout one of the devices the %s would be:\n",
+                    plan_objective_name(report->plan->objective));
     for (int i = 0; i < advice->without_count && i < MOST; i++) {
         const AdviceWithout *without = &advice->without[i];
-        buffer_print(buffer, "  %-26s  %s", report_replanned(report->plan, &without->plan, value), without->device);
-        if (without->alike > 1) buffer_print(buffer, ", or another of the %d like it", without->alike);
-        buffer_print(buffer, "\n");
+        text_format(buffer, "  %-26s  %s", report_replanned(report->plan, &without->plan, value), without->device);
+        if (without->alike > 1) text_format(buffer, ", or another of the %d like it", without->alike);
+        text_format(buffer, "\n");
     }
     if (advice->without_count > MOST)
-        buffer_print(buffer, "  ... %d other kind%s of device\n", advice->without_count - MOST,
-                     advice->without_count - MOST > 1 ? "s" : "");
+        text_format(buffer, "  ... %d other kind%s of device\n", advice->without_count - MOST,
+                    advice->without_count - MOST > 1 ? "s" : "");
     if (advice->tried == 0)
-        buffer_print(buffer, "no change of a device or link was tried: there was no time left for it\n");
+        text_format(buffer, "no change of a device or link was tried: there was no time left for it\n");
     else if (advice->change_count == 0)
-        buffer_print(buffer, "none of %d changes of one device or link that were tried helps\n", advice->tried);
+        text_format(buffer, "none of %d changes of one device or link that were tried helps\n", advice->tried);
     else
-        buffer_print(buffer, "what would help most:\n");
+        text_format(buffer, "what would help most:\n");
     for (int i = 0; i < advice->change_count; i++)
-        buffer_print(buffer, "  %-26s  %s\n", report_replanned(report->plan, &advice->changes[i].plan, value),
-                     report_change(&advice->changes[i], text));
+        text_format(buffer, "  %-26s  %s\n", report_replanned(report->plan, &advice->changes[i].plan, value),
+                    report_change(&advice->changes[i], text));
 }
 
 void report_text(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     char step[REPORT_TEXT], period[REPORT_TEXT], simulated[REPORT_TEXT], proof[256], sentence[REPORT_SENTENCE];
-    buffer_print(buffer, "%s: %d layers in %d stages on %d of %d devices, %s%d micro-batches, %s, %s\n", plan->name,
-                 plan->layer_count, plan->stage_count, plan->rank_count,
-                 report->costs ? report->costs->device_count : plan->rank_count,
-                 plan->rows.microbatch_kinds ? "at most " : "", plan->microbatches, plan_schedule_name(plan->schedule),
-                 plan_allocator_name(plan->allocator));
-    buffer_print(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
-                 report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
-                 100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));
-    if (*report_running(plan, sentence)) buffer_print(buffer, "%s\n", sentence);
+    text_format(buffer, "%s: %d layers in %d stages on %d of %d devices, %s%d micro-batches, %s, %s\n", plan->name,
+                plan->layer_count, plan->stage_count, plan->rank_count,
+                report->costs ? report->costs->device_count : plan->rank_count,
+                plan->rows.microbatch_kinds ? "at most " : "", plan->microbatches, plan_schedule_name(plan->schedule),
+                plan_allocator_name(plan->allocator));
+    text_format(buffer, "step %s (simulated %s, %.1f%% idle), period %s; objective: %s\n",
+                report_seconds(plan->step_ns, step), report_seconds(plan->simulated_step_ns, simulated),
+                100 * plan->bubble, report_seconds(plan->period_ns, period), plan_objective_name(plan->objective));
+    if (*report_running(plan, sentence)) text_format(buffer, "%s\n", sentence);
     print_rows(buffer, plan);
     print_stages(buffer, report);
     print_slowest_link(buffer, plan);
@@ -487,7 +485,7 @@ void report_text(const Report *report, Buffer *buffer)
     print_crossings(buffer, report);
     print_unused(buffer, report);
     print_comparison(buffer, plan);
-    buffer_print(buffer, "\n%s\n", report_proof(plan, proof));
+    text_format(buffer, "\n%s\n", report_proof(plan, proof));
     print_sentences(buffer, report_unproven(report, sentence));
     print_advice(buffer, report);
 }

@@ -2,25 +2,34 @@
 
 #include <string.h>
 
-void html_text(Buffer *buffer, const char *text)
+#include "base/text.h"
+
+static void html_bytes(Buffer *buffer, const char *text, size_t size)
 {
-    for (; *text; text++) {
-        switch (*text) {
+    Buffer clean = {0};
+    text_append(&clean, text, size);
+    for (const char *c = buffer_text(&clean); *c; c++) {
+        switch (*c) {
         case '<': buffer_print(buffer, "&lt;"); break;
         case '>': buffer_print(buffer, "&gt;"); break;
         case '&': buffer_print(buffer, "&amp;"); break;
         case '"': buffer_print(buffer, "&quot;"); break;
-        default: buffer_append(buffer, text, 1);
+        default: buffer_append(buffer, c, 1);
         }
     }
+    buffer_free(&clean);
 }
 
-/* A name that may go on in the next line behind its punctuation. */
+void html_text(Buffer *buffer, const char *text) { html_bytes(buffer, text, strlen(text)); }
+
+/* A name that may go on in the next line after its punctuation. */
 static void html_name(Buffer *buffer, const char *name)
 {
-    for (; *name; name++) {
-        html_text(buffer, (const char[]){*name, '\0'});
-        if (strchr("./_+:", *name) && name[1]) buffer_print(buffer, "<wbr>");
+    for (size_t size; *name; name += size) {
+        size = strcspn(name, "./_+:");
+        size += name[size] != '\0';
+        html_bytes(buffer, name, size);
+        if (name[size]) buffer_print(buffer, "<wbr>");
     }
 }
 

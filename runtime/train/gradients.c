@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "runtime/program/norm_round.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
@@ -261,10 +262,10 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
                                                          "skipped",
                                                          (long long)gradients->skipped)
                                           : "");
-    fprintf(stderr,
-            "skycc: warning: rank %d (%s), step %lld: %s: the step is skipped (%lld of at most %lld in a row)\n",
-            world->rank, world->device, (long long)*world->step, what, (long long)gradients->skipped + 1,
-            (long long)gradients->most_skipped);
+    text_print(stderr,
+               "skycc: warning: rank %d (%s), step %lld: %s: the step is skipped (%lld of at most %lld in a row)\n",
+               world->rank, world->device, (long long)*world->step, what, (long long)gradients->skipped + 1,
+               (long long)gradients->most_skipped);
     arena_free(&arena);
 }
 

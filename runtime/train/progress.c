@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 
 static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,tokens,tokens_valid,eval_loss,"
                              "eval_accuracy,eval_f1,eval_matthews,eval_pearson,eval_spearman,eval_perplexity\n";
@@ -153,7 +154,7 @@ void progress_say(Progress *progress, const char *format, ...)
     end_line(progress);
     va_list arguments;
     va_start(arguments, format);
-    vprintf(format, arguments);
+    text_print_va(stdout, format, arguments);
     va_end(arguments);
     putchar('\n');
     fflush(stdout);

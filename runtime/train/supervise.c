@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/diagnostics.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "runtime/train/interrupts.h"
 #include "runtime/train/last_words.h"
 
@@ -78,6 +79,16 @@ static void line_add(Line *line, const char *text)
     while (*text && line->length < sizeof line->text - 1) line->text[line->length++] = *text++;
 }
 
+/* A name from a file: escaped as everywhere where text leaves the program. */
+static void line_add_name(Line *line, const char *name)
+{
+    char escaped[TEXT_LONGEST_ESCAPE];
+    for (size_t used, left = strlen(name); left; name += used, left -= used) {
+        text_escape(escaped, name, left, &used);
+        line_add(line, escaped);
+    }
+}
+
 static void line_add_number(Line *line, int64_t number) /* >= 0 */
 {
     char digits[24], *first = digits + sizeof digits - 1;
@@ -94,11 +105,14 @@ static int report_end(const SkyProgram *program, const RunState *state, bool los
     line_add(&line, "skycc: error: rank ");
     line_add_number(&line, program->rank);
     line_add(&line, " (");
-    line_add(&line, program->device_name);
+    line_add_name(&line, program->device_name);
     line_add(&line, state->step > 0 ? "), step " : "), before training");
     if (state->step > 0) line_add_number(&line, state->step);
     line_add(&line, ": ");
-    line_add(&line, lost_file ? state->lost_file : end->text);
+    if (lost_file)
+        line_add_name(&line, state->lost_file);
+    else
+        line_add(&line, end->text);
     line_add(&line, lost_file ? " " FILE_LOST_TEXT "\n" : "\n");
     if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* nobody listens */
     return EXIT_RUN_FAILED;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "runtime/train/last_words.h"
 #include "runtime/train/world_parts.h"
 
@@ -24,7 +25,7 @@ static _Noreturn void end_all(World *world, int exit_code, const char *format, v
     const char *place =
         *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
     const char *who = arena_format(&arena, "rank %d (%s), %s: %s", world->rank, world->device, place, reason);
-    fprintf(stderr, "skycc: error: %s\n", who);
+    text_print(stderr, "skycc: error: %s\n", who);
     fflush(NULL);
     bool tells = world->sites && exit_code != EXIT_SITE_RETURNED && !ending;
     ending = true;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
 
@@ -17,15 +18,14 @@ static const double tick_period = 0.5, last_patience = 10; /* seconds */
 void wire_gateway_say(const WireGateway *gateway, const char *format, ...)
 {
     Buffer line = {0};
-    Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
-    buffer_print(&line, "skycc: site %s: %s\n", gateway->file->sites[gateway->file->site].name,
-                 arena_format_va(&arena, format, arguments));
+    text_format(&line, "skycc: site %s: ", gateway->file->sites[gateway->file->site].name);
+    text_format_va(&line, format, arguments);
     va_end(arguments);
+    buffer_append(&line, "\n", 1);
     if (write(STDERR_FILENO, line.bytes, line.size) < 0) errno = 0; /* nobody listens */
     buffer_free(&line);
-    arena_free(&arena);
 }
 
 static uint64_t draw_incarnation(void)
