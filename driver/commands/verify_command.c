@@ -7,7 +7,7 @@
 #include "partitioner/report/report.h"
 #include "partitioner/verify/verify.h"
 #include "partitioner/verify/verify_audit.h"
-#include "profiler/costs/device_spec.h"
+#include "profiler/costs/added_devices.h"
 
 static void print_verdict(const Plan *plan, const Verified *verified)
 {
@@ -108,7 +108,7 @@ static bool verify(const Options *options, Diagnostics *diagnostics)
     if (!plan_read_verdict(&plan, options->plans[0], diagnostics)) return false;
     bool ok = costs_read(&costs, options->costs, diagnostics);
     if (ok) {
-        ok = device_specs_add(&costs, added->items, (int)added->count, diagnostics) &&
+        ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
         if (ok && !options->quiet) print_verdict(&plan, &verified);
         ok = ok && verify_audits(options, &plan, diagnostics);

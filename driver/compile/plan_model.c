@@ -15,7 +15,7 @@
 #include "partitioner/planner/microbatches.h"
 #include "partitioner/problem.h"
 #include "partitioner/report/report.h"
-#include "profiler/costs/device_spec.h"
+#include "profiler/costs/added_devices.h"
 #include "runtime/program/row_packer.h"
 
 enum { DEFAULT_MICROBATCHES = 8 };
@@ -24,7 +24,7 @@ bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *opt
                               Diagnostics *diagnostics)
 {
     return costs_read(&planned->costs, path, diagnostics) &&
-           device_specs_add(&planned->costs, options->added.items, (int)options->added.count, diagnostics);
+           costs_add_devices(&planned->costs, options->added.items, (int)options->added.count, diagnostics);
 }
 
 /* ---- Rows of several lengths ---- */

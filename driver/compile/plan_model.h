@@ -3,10 +3,10 @@
 #define DRIVER_COMPILE_PLAN_MODEL_H
 
 #include "base/options.h"
+#include "cluster/cluster.h"
 #include "driver/compile/packed_model.h"
 #include "partitioner/plan.h"
 #include "partitioner/planner/planner.h"
-#include "profiler/costs/cluster.h"
 #include "profiler/costs/model_costs.h"
 
 typedef struct PlanModelOptions {

@@ -2,11 +2,11 @@
 #ifndef DRIVER_COMPILE_STAGE_PROGRAMS_H
 #define DRIVER_COMPILE_STAGE_PROGRAMS_H
 
+#include "cluster/cluster.h"
 #include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
 #include "partitioner/plan.h"
-#include "profiler/costs/cluster.h"
 #include "runtime/program/program.h"
 
 /* What programs of a target of the cluster were compiled for: target_flags.h. NULL where none were. */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver/federate/federation_steps.h"
+#include "cluster/join.h"
 #include "driver/compile/local_program.h"
+#include "driver/federate/federation_steps.h"
 #include "federation/planning/probed_links.h"
-#include "profiler/costs/cluster_join.h"
 
 typedef struct Making {
     FederationPlans *plans;

@@ -9,8 +9,8 @@
 #ifndef PROFILER_COSTS_MODEL_COSTS_H
 #define PROFILER_COSTS_MODEL_COSTS_H
 
+#include "cluster/cluster.h"
 #include "codegen/stage/stage.h"
-#include "profiler/costs/cluster.h"
 #include "profiler/costs/costs.h"
 #include "profiler/costs/profile.h"
 

@@ -2,7 +2,7 @@
 #ifndef PROFILER_COSTS_MODEL_SITES_H
 #define PROFILER_COSTS_MODEL_SITES_H
 
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 #include "profiler/costs/costs.h"
 #include "runtime/program/program.h"
 

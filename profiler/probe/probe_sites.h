@@ -4,7 +4,7 @@
 #ifndef PROFILER_PROBE_PROBE_SITES_H
 #define PROFILER_PROBE_PROBE_SITES_H
 
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 #include "runtime/wire/keys.h"
 
 typedef struct SiteLink {

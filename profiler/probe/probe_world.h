@@ -4,7 +4,7 @@
 #define PROFILER_PROBE_PROBE_WORLD_H
 
 #include "base/hash.h"
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 #include "profiler/costs/profile.h"
 
 typedef struct ProbeWorld {

@@ -1,5 +1,5 @@
 /* cluster.yaml, and every link that follows from it. */
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 #include "tests/fuzz/fuzz.h"
 
 static void visit(const Cluster *cluster)

@@ -1,9 +1,9 @@
-/* What the two halves of the cluster reader share: names found in the file, and which entry a device came from. */
-#ifndef PROFILER_COSTS_CLUSTER_INTERNAL_H
-#define PROFILER_COSTS_CLUSTER_INTERNAL_H
+/* What the parts of the reader of cluster files share: names found in the file, and which entry a device came from. */
+#ifndef CLUSTER_READER_H
+#define CLUSTER_READER_H
 
 #include "base/yaml.h"
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 
 /* From general to specific. A group is an entry of `devices` with `count`. */
 typedef enum ClusterLevel { CLUSTER_SITE, CLUSTER_REGION, CLUSTER_GROUP, CLUSTER_DEVICE } ClusterLevel;
@@ -29,6 +29,8 @@ typedef struct ClusterReader {
     size_t device_count, device_capacity;
 } ClusterReader;
 
+/* Sorts the names, makes the entries of one region one, and refuses any other repetition. */
+bool cluster_sort_names(ClusterReader *reader);
 /* NULL if there is no such site, region, group or device. */
 const ClusterName *cluster_find_name(const ClusterReader *reader, const char *name);
 /* Where names become file names, arguments of mpiexec and words of a launch script, nothing may be special in them: a

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profiler/costs/cluster_internal.h"
+#include "cluster/reader.h"
 
 typedef struct LinkEnd {
     ClusterLevel level;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "profiler/costs/cluster_internal.h"
+#include "cluster/reader.h"
 #include "runtime/wire/address.h"
 #include "runtime/wire/keys.h"
 

@@ -1,31 +1,10 @@
-#include "profiler/costs/device_spec.h"
+#include "profiler/costs/added_devices.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/units.h"
-
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-bool device_spec_read(YamlFile *file, const char *spec, Diagnostics *diagnostics)
-{
-    Arena arena = {0};
-    bool first_error = diagnostics->errors == 0;
-    while (is_blank(*spec)) spec++;
-    const char *text = spec;
-    if (*spec != '{') { /* one to one, so that places stay what they are, but for the brace in front */
-        Buffer yaml = {0};
-        buffer_print(&yaml, "{");
-        for (; *spec; spec++) buffer_print(&yaml, *spec == '=' ? ": " : "%c", *spec);
-        buffer_print(&yaml, "}");
-        text = arena_string(&arena, buffer_text(&yaml));
-        buffer_free(&yaml);
-    }
-    bool ok = yaml_read_text(file, "--add", text, diagnostics);
-    if (!ok && first_error) diagnostics->exit_code = EXIT_USAGE;
-    arena_free(&arena);
-    return ok;
-}
+#include "cluster/device_spec.h"
 
 enum { NAME, ALIKE, SLOWDOWN, MEMORY, REGION, COUNT, MEMBERS };
 
@@ -121,7 +100,7 @@ static bool add(Costs *costs, const YamlFile *yaml)
     return true;
 }
 
-bool device_specs_add(Costs *costs, const char *const *specs, int count, Diagnostics *diagnostics)
+bool costs_add_devices(Costs *costs, const char *const *specs, int count, Diagnostics *diagnostics)
 {
     bool ok = true, first_error = diagnostics->errors == 0;
     for (int i = 0; i < count && ok; i++) {

@@ -2,8 +2,8 @@
  *
  * Devices that links treat alike form a zone: those of one region (or without region, of one site) that no link names
  * for themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links. */
-#ifndef PROFILER_COSTS_CLUSTER_H
-#define PROFILER_COSTS_CLUSTER_H
+#ifndef CLUSTER_CLUSTER_H
+#define CLUSTER_CLUSTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

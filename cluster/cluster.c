@@ -1,4 +1,4 @@
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Several clusters as one, for planning over all their devices. */
-#ifndef PROFILER_COSTS_CLUSTER_JOIN_H
-#define PROFILER_COSTS_CLUSTER_JOIN_H
+#ifndef CLUSTER_JOIN_H
+#define CLUSTER_JOIN_H
 
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 
 typedef struct ClusterPart {
     const char *name; /* of the site that it becomes */

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/units.h"
-#include "profiler/costs/cluster.h"
+#include "cluster/cluster.h"
 #include "tests/common/scratch.h"
 
 static const char complete[] =

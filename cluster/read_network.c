@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profiler/costs/cluster_internal.h"
+#include "cluster/reader.h"
 
 enum { LEAST_PORT = 1024, MOST_PORT = 65535, LEAST_PORTS = 16, LONGEST_INTERFACE = 15 };
 

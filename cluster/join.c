@@ -1,4 +1,4 @@
-#include "profiler/costs/cluster_join.h"
+#include "cluster/join.h"
 
 #include <math.h>
 
