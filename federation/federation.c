@@ -99,6 +99,10 @@ void federation_print(const Federation *federation, Buffer *text)
         print_text(text, "  lora", compiled->low_rank);
         buffer_print(text, "\n");
     }
+    if (compiled->recipe) {
+        print_text(text, "  recipe", compiled->recipe);
+        buffer_print(text, "\n");
+    }
     if (!hash_equal(compiled->follows, (Hash){0, 0}))
         buffer_print(text, "  follows: \"%s\"\n", hash_format(compiled->follows, hash));
     if (compiled->why_steps) {

@@ -52,6 +52,7 @@ typedef struct FederationCompiled {
     int64_t optimizer;      /* SkyOptimizerKind of the inner steps */
     int64_t states;         /* tensors that it keeps for each parameter */
     const char *low_rank;   /* --lora; "" without */
+    const char *recipe;     /* SkyProgram.recipe_hash and .weights_hash of every site's programs; NULL: not known */
     const char *why_steps;  /* what local_steps: auto was decided by; NULL: a person gave them */
     Hash follows; /* the identity of the federation whose model this one goes on with; zero: it begins with a new one */
 } FederationCompiled;

@@ -349,14 +349,11 @@ static bool read_identity(Reader *reader, YamlNode *node, const char *what, Hash
 
 static bool read_compiled(Reader *reader, YamlNode *node)
 {
-    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, WHY_STEPS, FOLLOWS, COUNT };
-    YamlMember members[] = {[IDENTITY] = {"federation", true, NULL},
-                            [MODEL] = {"model", true, NULL},
-                            [OPTIMIZER] = {"optimizer", true, NULL},
-                            [STATES] = {"states", true, NULL},
-                            [SITE] = {"site", false, NULL},
-                            [LORA] = {"lora", false, NULL},
-                            [WHY_STEPS] = {"local_steps", false, NULL},
+    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, RECIPE, WHY_STEPS, FOLLOWS, COUNT };
+    YamlMember members[] = {[IDENTITY] = {"federation", true, NULL}, [MODEL] = {"model", true, NULL},
+                            [OPTIMIZER] = {"optimizer", true, NULL}, [STATES] = {"states", true, NULL},
+                            [SITE] = {"site", false, NULL},          [LORA] = {"lora", false, NULL},
+                            [RECIPE] = {"recipe", false, NULL},      [WHY_STEPS] = {"local_steps", false, NULL},
                             [FOLLOWS] = {"follows", false, NULL}};
     FederationCompiled *compiled = &reader->federation->compiled;
     const char *object = "compiled", *site = NULL;
@@ -367,6 +364,7 @@ static bool read_compiled(Reader *reader, YamlNode *node)
     if (members[FOLLOWS].value) ok &= read_identity(reader, members[FOLLOWS].value, "follows", &compiled->follows);
     ok &= read_text(reader, members[MODEL].value, object, "model", &compiled->model_hash);
     ok &= read_text(reader, members[LORA].value, object, "lora", &compiled->low_rank);
+    ok &= read_text(reader, members[RECIPE].value, object, "recipe", &compiled->recipe);
     ok &= read_text(reader, members[WHY_STEPS].value, object, "local_steps", &compiled->why_steps);
     ok &= read_text(reader, members[SITE].value, object, "site", &site);
     ok &= yaml_integer(&reader->yaml, members[OPTIMIZER].value, object, "optimizer", 0, 4, &compiled->optimizer);

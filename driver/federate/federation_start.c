@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "driver/compile/local_program.h"
+#include "driver/compile/recipe.h"
 #include "runtime/storage/parameters.h"
 
 typedef struct Making {
@@ -14,6 +15,7 @@ typedef struct Making {
     LocalProgram program;
     WeightInit init;
     uint64_t seed;
+    double clip;
     Arena arena;
 } Making;
 
@@ -97,6 +99,7 @@ static void make_model(Making *making)
 static Hash hash_model(const GlobalModel *model, const FederationCompiled *compiled)
 {
     Hash hash = hash_bytes(compiled->model_hash, strlen(compiled->model_hash));
+    hash = hash_extend(hash, compiled->recipe, strlen(compiled->recipe));
     hash = hash_extend(hash, compiled->low_rank, strlen(compiled->low_rank));
     for (size_t i = 0; i < model->tensor_count; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
@@ -104,6 +107,22 @@ static Hash hash_model(const GlobalModel *model, const FederationCompiled *compi
         hash = hash_extend(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
     }
     return hash_extend(hash, model->values, model->elements * sizeof *model->values);
+}
+
+/* As stage_programs.c does it for the programs of every site. */
+static const char *describe_recipe(Making *making)
+{
+    SkyProgram *program = &making->program.program;
+    SkyParameter *parameters = (SkyParameter *)making->code.stage.parameters;
+    program->optimizer = recipe_optimizer(&making->planned.model);
+    program->clip = making->clip;
+    program->seed = making->seed;
+    for (uint32_t p = 0; p < making->code.stage.parameter_count; p++)
+        if (data_of(making, p))
+            parameters[p].initial_check = hash_bytes(data_of(making, p), parameters[p].value.bytes).low;
+    recipe_describe(program, &making->arena, &making->planned.model, making->init);
+    recipe_describe_weights(program, &making->arena, &making->code, 1);
+    return arena_format(&making->federation->arena, "%s %s", program->recipe_hash, program->weights_hash);
 }
 
 static void describe(Making *making)
@@ -118,6 +137,7 @@ static void describe(Making *making)
     compiled->model_hash = arena_string(&federation->arena, hash);
     compiled->optimizer = program->optimizer.kind;
     compiled->low_rank = arena_string(&federation->arena, program->low_rank);
+    compiled->recipe = describe_recipe(making);
     if (*program->low_rank) model->lora = arena_string(&model->arena, program->low_rank);
     making->start->microbatch_rows = program->microbatch_size;
 }
@@ -144,7 +164,7 @@ bool federation_start_make(FederationStart *start, Federation *federation, const
                            const PlanModelOptions *plan, const ModelOptions *load, WeightInit init,
                            Diagnostics *diagnostics)
 {
-    Making making = {.federation = federation, .start = start, .init = init, .seed = load->seed};
+    Making making = {.federation = federation, .start = start, .init = init, .seed = load->seed, .clip = plan->clip};
     *start = (FederationStart){0};
     bool ok = planned_model_load(&making.planned, plan, path, load, diagnostics);
     if (ok && making.planned.model.graph.packing.slots)

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "federation/member/member.h"
+#include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
 enum { FURTHER_ARGUMENTS = 12 };
@@ -90,6 +91,7 @@ pid_t member_train_begin(const Member *member, int64_t until)
     pid_t child = fork();
     if (child == 0) {
         if (member->steps_lock >= 0) fcntl(member->steps_lock, F_SETFD, 0);
+        if (member->federation.compiled.recipe) setenv(SKY_RECIPE_VARIABLE, member->federation.compiled.recipe, 1);
         execv(arguments[0], arguments);
         _exit(127);
     }

@@ -14,6 +14,10 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
+/* An environment variable: the recipe and weights that programs of a site of a federation must have (SkyProgram), with a
+ * blank between. */
+#define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
+
 enum { SKY_PROGRAM_VERSION = 14, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {

@@ -121,6 +121,18 @@ static bool check_versions(World *world, const SkyProgram *program, Diagnostics 
     return ok;
 }
 
+/* The programs of a site of a federation must be those that its federation.yaml was written with. */
+static bool check_federation(const SkyProgram *program, Diagnostics *diagnostics)
+{
+    const char *expected = getenv(SKY_RECIPE_VARIABLE);
+    char mine[80];
+    snprintf(mine, sizeof mine, "%s %s", program->recipe_hash, program->weights_hash);
+    return !expected || strcmp(expected, mine) == 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = program->device_name},
+                             "copy the whole directory of the site again, as one `skycc federate` wrote it",
+                             "the program was compiled with other settings or weights than its federation");
+}
+
 static bool check_programs(World *world, const SkyProgram *program, const Card *cards, Diagnostics *diagnostics)
 {
     Arena arena = {0};
@@ -167,10 +179,11 @@ static bool check_options(World *world, const SkyProgram *program, const Card *c
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics)
 {
     if (!check_versions(world, program, diagnostics)) return false;
+    bool fits = check_federation(program, diagnostics);
     const Card mine = make_card(program, options);
     Card *cards = memory_allocate((size_t)world->size * sizeof *cards);
     world_allgather(world, &mine, sizeof mine, cards, "the handshake");
-    bool ok = check_programs(world, program, cards, diagnostics) &&
+    bool ok = fits && check_programs(world, program, cards, diagnostics) &&
               check_options(world, program, cards, options, diagnostics);
     free(cards);
     return ok;

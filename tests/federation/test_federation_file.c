@@ -43,7 +43,7 @@ static void all_that_may_be_said_is_read(void **state)
     unlink(file.path);
 
     federation.compiled =
-        (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*", "7: \"why\"", {7, 8}};
+        (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*", "00ab 01cd", "7: \"why\"", {7, 8}};
     for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8 + s;
     Buffer text = {0}, again = {0};
     federation_print(&federation, &text);

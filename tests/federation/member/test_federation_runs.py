@@ -277,6 +277,24 @@ def check_refusals():
     require("there is no federation to join" in text, text)
 
 
+def check_stale_programs():
+    """Programs of an earlier `skycc federate`, with another dropout, in a site's directory; and a whole directory of it."""
+    def identity(folder):
+        with open(f"{folder}/paris/federation.yaml", encoding="utf-8") as file:
+            return next(line for line in file if line.startswith("  federation:"))
+    federate("earlier", "rounds: 1", options=["--dropout", "0.2"])
+    federate("stale", "rounds: 1", options=["--dropout", "0.1"])
+    require(identity("earlier") != identity("stale"), "federations that compute different things have different identities")
+    for name in os.listdir("earlier/paris"):
+        if name.startswith("stage-"):
+            shutil.copy(f"earlier/paris/{name}", "stale/paris")
+    serving = coordinator("stale")
+    text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING, code=1)
+    require("was compiled with other settings or weights than its federation" in text, text)
+    serving.process.terminate()
+    serving.process.wait()
+
+
 def main():
     scratch = tempfile.mkdtemp(prefix="skycc-test-")
     os.chdir(scratch)
@@ -287,6 +305,7 @@ def main():
     check_deadline()
     check_privacy()
     check_overlap()
+    check_stale_programs()
     check_refusals()
     os.chdir("/")
     if failed():
