@@ -252,7 +252,8 @@ void file_remove_unfinished(const char *path)
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)
 {
     if (file->stream == stdout)
-        return fflush(file->stream) == 0 || file_error(diagnostics, "standard output", "cannot write");
+        return (fflush(file->stream) == 0 && !ferror(file->stream)) ||
+               file_error(diagnostics, "standard output", "cannot write");
     bool written =
         fflush(file->stream) == 0 && !ferror(file->stream) && (!file->temporary || fsync(fileno(file->stream)) == 0);
     int saved = errno;

@@ -1,6 +1,9 @@
 /* The skycc command: finds the command, reads its options, runs it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -15,6 +18,35 @@ static RunCommand *const commands[COMMAND_COUNT] = {
     [COMMAND_KEY] = key_command,       [COMMAND_FEDERATE] = federate_command, [COMMAND_COORDINATE] = coordinate_command,
     [COMMAND_DEPLOY] = deploy_command,
 };
+
+/* Standard streams that the caller closed: else the next file that is opened would be taken for one of them, and get what is
+ * printed. Standard output can then be read only, so that printing fails and is reported. */
+static void open_standard_streams(void)
+{
+    for (int descriptor = 0; descriptor < 3; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", descriptor == 2 ? O_WRONLY : O_RDONLY) != descriptor)
+            _exit(EXIT_BAD_INPUT);
+}
+
+static const char standard_output[] = "standard output"; /* as file_commit calls it */
+
+/* Standard output that cannot be written is an error, whatever was printed there; what went wrong is printed after it. */
+static int finish(int code, Diagnostics *diagnostics)
+{
+    bool reported = false;
+    bool failed = fflush(stdout) != 0, lost = failed || ferror(stdout);
+    if (lost && !failed) failed = write(STDOUT_FILENO, "\n", 1) < 0; /* what failed before has left no reason */
+    const char *reason = !failed ? "some of it is lost" : errno == EBADF ? "it is closed" : strerror(errno);
+    for (const Diagnostic *d = diagnostics->first; d; d = d->next)
+        reported |= d->place.file && strcmp(d->place.file, standard_output) == 0;
+    if (lost && !reported) {
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(standard_output), NULL, "cannot write: %s", reason);
+        if (!code) code = EXIT_BAD_INPUT;
+    }
+    diagnostics_print(diagnostics, stderr);
+    diagnostics_free(diagnostics);
+    return code;
+}
 
 static void print_help(FILE *stream)
 {
@@ -34,36 +66,34 @@ static void print_help(FILE *stream)
           stream);
 }
 
-static int run(Command command, int argument_count, char **arguments)
+static int run(Command command, int argument_count, char **arguments, Diagnostics *diagnostics)
 {
-    Diagnostics diagnostics = {0};
     Options options;
     int code = EXIT_OK;
-    if (!command_options_read(&options, command, argument_count, arguments, &diagnostics))
-        code = diagnostics.exit_code;
+    files_removed_by_interrupts();
+    if (!command_options_read(&options, command, argument_count, arguments, diagnostics))
+        code = diagnostics->exit_code;
     else if (options.help)
         command_print_help(command, stdout);
     else
-        code = commands[command](&options, &diagnostics);
-    fflush(stdout); /* before what went wrong */
-    diagnostics_print(&diagnostics, stderr);
-    diagnostics_free(&diagnostics);
+        code = commands[command](&options, diagnostics);
     arena_free(&options.arena);
     return code;
 }
 
 int main(int argc, char **argv)
 {
+    Diagnostics diagnostics = {0};
     const char *name = argc > 1 ? argv[1] : NULL;
+    open_standard_streams();
     if (!name) return print_help(stderr), EXIT_USAGE;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-        return print_help(stdout), EXIT_OK;
-    if (strcmp(name, "--version") == 0) return puts("skycc " SKYCC_VERSION), EXIT_OK;
-    for (Command command = 0; command < COMMAND_COUNT; command++) {
-        if (strcmp(name, command_texts[command].name) != 0) continue;
-        files_removed_by_interrupts();
-        return run(command, argc - 1, argv + 1);
-    }
-    text_print(stderr, "skycc: error: unknown command '%s'\n    hint: skycc --help lists the commands\n", name);
-    return EXIT_USAGE;
+        return print_help(stdout), finish(EXIT_OK, &diagnostics);
+    if (strcmp(name, "--version") == 0) return puts("skycc " SKYCC_VERSION), finish(EXIT_OK, &diagnostics);
+    for (Command command = 0; command < COMMAND_COUNT; command++)
+        if (strcmp(name, command_texts[command].name) == 0)
+            return finish(run(command, argc - 1, argv + 1, &diagnostics), &diagnostics);
+    diagnostics_error(&diagnostics, EXIT_USAGE, PLACE_NONE, "skycc --help lists the commands", "unknown command '%s'",
+                      name);
+    return finish(EXIT_USAGE, &diagnostics);
 }

@@ -1,5 +1,6 @@
 /* skycc coordinate: the coordinator of a federation, until its last round. */
 #include <signal.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,13 +98,30 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
                              (long long)coordinate->coordinator.model.round);
 }
 
+/* A round is worth more than what is printed of it: the coordinator goes on without its output, and says so when it ends. */
+static bool check_outputs(Coordinate *coordinate, Diagnostics *diagnostics)
+{
+    bool logged = !coordinate->log || (fflush(coordinate->log) == 0 && !ferror(coordinate->log));
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        diagnostics_warning(diagnostics, PLACE_FILE("standard output"), NULL,
+                            "could not be written: the coordinator went on without it");
+        __fpurge(stdout);
+        clearerr(stdout);
+    }
+    return logged || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(coordinate->options->csv),
+                                       "free space there; the rounds that are missing here were made all the same",
+                                       "cannot write: rounds are missing in this log");
+}
+
 int coordinate_command(const Options *options, Diagnostics *diagnostics)
 {
     Coordinate coordinate = {.options = options};
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
     bool ok = run(&coordinate, diagnostics);
+    ok = check_outputs(&coordinate, diagnostics) && ok;
     server_close(&coordinate.server);
     if (coordinate.coordinator.sites) coordinator_free(&coordinate.coordinator);
     if (coordinate.log) fclose(coordinate.log);
