@@ -77,6 +77,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
         command_print_help(command, stdout);
     else
         code = commands[command](&options, diagnostics);
+    command_fit_hints(command, diagnostics);
     arena_free(&options.arena);
     return code;
 }

@@ -1,6 +1,8 @@
 #include "driver/options/options.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <string.h>
 
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics)
@@ -25,4 +27,47 @@ void command_print_help(Command command, FILE *stream)
     fprintf(stream, "\n%s\n", text->description);
     options_print_help(&set, stream);
     arena_free(&arena);
+}
+
+static bool takes(Command command, const char *name, size_t length, Arena *arena)
+{
+    OptionSet set = command_options(command, arena);
+    for (size_t i = 0; i < set.count; i++)
+        if (option_taken(&set, &set.rows[i]) && !set.rows[i].positional && strlen(set.rows[i].name) == length &&
+            memcmp(set.rows[i].name, name, length) == 0)
+            return true;
+    return false;
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += length)
+        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[length])) return true;
+    return false;
+}
+
+/* The command that the hint is for, unless it says so itself: the first that takes the option, `compile` before others. */
+static Command command_meant(Command command, const char *hint, const char *name, size_t length, Arena *arena)
+{
+    Command meant = COMMAND_COUNT;
+    for (Command c = 0; c < COMMAND_COUNT; c++) {
+        if (!takes(c, name, length, arena)) continue;
+        if (c == command || has_word(hint, command_texts[c].name)) return command;
+        if (meant == COMMAND_COUNT || c == COMMAND_COMPILE) meant = c;
+    }
+    return meant == COMMAND_COUNT ? command : meant; /* no command's: DIR/train's, or another program's */
+}
+
+void command_fit_hints(Command command, Diagnostics *diagnostics)
+{
+    Arena *arena = &diagnostics->arena;
+    for (Diagnostic *d = diagnostics->first; d; d = d->next)
+        for (const char *at = d->hint; at && (at = strstr(at, "--"));) {
+            size_t length = strspn(at += 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
+            Command meant = length ? command_meant(command, d->hint, at, length, arena) : command;
+            if (meant == command) continue;
+            d->hint = arena_format(arena, "for skycc %s: %s", command_texts[meant].name, d->hint);
+            break;
+        }
 }

@@ -98,5 +98,8 @@ OptionSet command_options(Command command, Arena *arena);
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics);
 void command_print_help(Command command, FILE *stream);
+/* Hints come from libraries that several commands share. One about an option that this command does not take is made to
+ * name a command that does ("for skycc compile: ..."), in the diagnostics' arena. */
+void command_fit_hints(Command command, Diagnostics *diagnostics);
 
 #endif

@@ -151,7 +151,7 @@ static bool check_model(const SkyProgram *program, const CheckpointManifest *man
     Hash low_rank = checkpoint_low_rank(program);
     if (memcmp(&manifest->low_rank, &low_rank, sizeof low_rank) != 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "compile with the same --lora",
-                                 "the checkpoint in it was made %s --lora",
+                                 "the checkpoint in it is of programs compiled %s --lora",
                                  manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
     if (manifest->optimizer != program->optimizer.kind)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),

@@ -30,6 +30,22 @@ never_ending_input() {
     input=/dev/fd/0
 }
 
+# hints_fit MESSAGE COMMAND WORD...: every option that a hint names is one that the command takes, or that of a command which the
+# hint names. Of other programs than skycc nothing is known here.
+hints_fit() {
+    local hints option word message=$1
+    [ "$(basename "$2")" = skycc ] || return
+    hints=$(sed -n 's/^    hint: //p' <<<"$message")
+    for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); do
+        [ "$option" = --help ] && continue
+        "$2" "$3" --help | grep -qE -e "^  (-., )?$option( |$)" && continue
+        for word in $(grep -E -e "$option" <<<"$hints" | grep -oE '[a-z]+' | sort -u); do
+            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help | grep -qE -e "^  (-., )?$option( |$)" && continue 2
+        done
+        fail "a hint of $(basename "$2") $3 names $option, which it does not take: $hints"
+    done
+}
+
 # expect CODE PATTERN... -- COMMAND: its exit code; every pattern in what it prints on standard error; no new file.
 expect() {
     local code=$1 patterns=() before after found=0 message
@@ -47,6 +63,7 @@ expect() {
     for pattern in "${patterns[@]}"; do
         grep -q -e "$pattern" <<<"$message" || fail "'$pattern' is not in the message of $*: $message"
     done
+    hints_fit "$message" "$@"
 }
 
 # finish WORD...: says what holds, unless something failed; the last line of a test.

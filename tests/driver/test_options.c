@@ -226,9 +226,34 @@ static void help_ends_whatever_stands_beside_it(void **state)
     }
 }
 
+/* Of what a library says, as the command prints it. */
+static void expect_hint(Command command, const char *hint, const char *printed)
+{
+    Diagnostics diagnostics = {0};
+    diagnostics_warning(&diagnostics, PLACE_NONE, hint, "something");
+    command_fit_hints(command, &diagnostics);
+    if (strcmp(diagnostics.first->hint, printed) != 0)
+        fail_msg("skycc %s says '%s', not '%s'", command_texts[command].name, diagnostics.first->hint, printed);
+    diagnostics_free(&diagnostics);
+}
+
+static void hints_name_options_that_the_command_takes(void **state)
+{
+    (void)state;
+    expect_hint(COMMAND_CHECK, "give --keep-ties", "give --keep-ties");
+    expect_hint(COMMAND_PREDICT, "give --keep-ties", "for skycc compile: give --keep-ties");
+    expect_hint(COMMAND_EXPORT, "compile with the same --lora", "compile with the same --lora");
+    expect_hint(COMMAND_EXPORT, "recompile with --lora", "for skycc compile: recompile with --lora");
+    expect_hint(COMMAND_EXPLAIN, "--time-limit, or --pin", "for skycc compile: --time-limit, or --pin");
+    expect_hint(COMMAND_CHECK, "give --text or --max-length", "for skycc tokenize: give --text or --max-length");
+    expect_hint(COMMAND_PLAN, "see --schedule-steps, --help", "see --schedule-steps, --help");
+    expect_hint(COMMAND_PLAN, "1 -- 2", "1 -- 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hints_name_options_that_the_command_takes),
         cmocka_unit_test(every_row_suits_its_field),
         cmocka_unit_test(choices_are_in_the_order_of_their_enumerators),
         cmocka_unit_test(all_spellings_mean_the_same),
