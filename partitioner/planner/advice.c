@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "partitioner/question.h"
 #include "partitioner/sizes.h"
 #include "partitioner/solve/keeper_recompute.h"
 
@@ -23,22 +24,9 @@ enum { MOST_KINDS = 12, MOST_EXAMINED = 4, MOST_LINKS = 4, FINALISTS = 3 };
 
 /* ---- the plan's own cluster ---- */
 
-static bool is_left_out(const Plan *plan, const char *name)
-{
-    for (int i = 0; i < plan->without_count; i++)
-        if (strcmp(plan->without[i], name) == 0) return true;
-    return false;
-}
-
 static void prepare(Adviser *a, const Costs *asked)
 {
-    a->costs = *asked;
-    a->costs.codecs = a->plan->codecs;
-    a->costs.devices = arena_new_array(&a->arena, DeviceCost, (size_t)asked->device_count + 1);
-    a->costs.device_count = 0;
-    for (int d = 0; d < asked->device_count; d++)
-        if (!is_left_out(a->plan, asked->devices[d].name))
-            a->costs.devices[a->costs.device_count++] = asked->devices[d];
+    a->costs = question_costs(a->plan, asked, &a->arena);
     a->rank_of = arena_new_array(&a->arena, int, (size_t)a->costs.device_count + 1);
     a->device_of_stage = arena_new_array(&a->arena, int, (size_t)a->plan->stage_count);
     for (int d = 0; d <= a->costs.device_count; d++) a->rank_of[d] = -1;
@@ -63,17 +51,7 @@ static bool is_pinned(const Adviser *a, int device)
 
 static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
 {
-    const Plan *plan = a->plan;
-    Diagnostics ignored = {0};
-    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
-                                         plan->recompute, NULL, &ignored);
-    if (ok) problem_limit_in_flight(problem, plan->in_flight_limit);
-    if (ok) problem->watch = &a->watch;
-    for (int i = 0; ok && i < plan->pin_count; i++)
-        problem_pin(problem, plan->pins[i].first_layer, plan->pins[i].last_layer,
-                    costs_find_device(costs, plan->pins[i].device));
-    diagnostics_free(&ignored);
-    return ok;
+    return question_problem(a->plan, costs, &a->watch, problem);
 }
 
 static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)

@@ -13,7 +13,7 @@
 #include "partitioner/schedule/schedule.h"
 #include "partitioner/site_crossings.h"
 #include "partitioner/sizes.h"
-#include "partitioner/solve/allocate.h"
+#include "partitioner/solve/baselines.h"
 #include "partitioner/solve/keeper_feasible.h"
 #include "partitioner/solve/keeper_recompute.h"
 #include "partitioner/solve/optimal.h"
@@ -137,14 +137,6 @@ typedef struct Candidates {
     KeeperTrail trail; /* the same around a keeper */
 } Candidates;
 
-static void run_baselines(const Problem *problem, Candidates *c)
-{
-    allocate_even(problem, &c->allocation[PLAN_EVEN]);
-    c->known[PLAN_EVEN] = true;
-    c->known[PLAN_SKY] = allocate_sky(problem, &c->allocation[PLAN_SKY]);
-    c->known[PLAN_HEURISTIC] = allocate_heuristic(problem, &c->allocation[PLAN_HEURISTIC]);
-}
-
 /* Whoever asks for another allocation wants it at once, not the bound that says how good it is, unless there is a limit
  * to the time that may take. */
 static bool wants_bound(const Planner *planner)
@@ -152,11 +144,8 @@ static bool wants_bound(const Planner *planner)
     return planner->request->allocate == PLAN_OPTIMAL || isfinite(planner->request->time_limit_s);
 }
 
-/* The baselines do not know recomputation: they get by without it where they can. */
 static void run_allocators(const Planner *planner, Problem *problem, Arena *arena, Candidates *c)
 {
-    Problem plain;
-    bool recompute = recompute_matters(problem);
     double deadline = planner->started + 0.9 * planner->seconds;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     if (has_keeper(planner)) {
@@ -170,18 +159,13 @@ static void run_allocators(const Planner *planner, Problem *problem, Arena *aren
             c->known[PLAN_OPTIMAL] = false;
         return;
     }
-    if (recompute &&
-        problem_derive(&plain, problem, problem->costs, problem->microbatches, PLAN_RECOMPUTE_NEVER, NULL)) {
-        run_baselines(&plain, c);
-        problem_free(&plain);
-    }
-    if (!c->known[PLAN_HEURISTIC]) run_baselines(problem, c);
+    baselines_run(problem, -1, c->allocation, c->known);
     const Allocation *asked = &c->allocation[planner->request->allocate];
     if (!wants_bound(planner) && asked->stage_count > 0 && allocation_evaluate(problem, asked).fits) return;
     const Allocation *start = c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL;
     double seconds = deadline - watch_seconds(planner->watch);
-    c->result = recompute ? recompute_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence)
-                          : optimal_solve(problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence);
+    c->result = (recompute_matters(problem) ? recompute_solve : optimal_solve)(
+        problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence);
     c->known[PLAN_OPTIMAL] = c->result.found;
 }
 

@@ -66,6 +66,9 @@ static bool do_receive(Simulator *s, int rank, const PlanInstruction *i, int dir
 {
     int64_t at = available(s, direction, i->stage, i->microbatch);
     int link = direction == 0 ? i->stage - 1 : i->stage;
+    int held = s->slot[i->stage][i->slot];
+    if (direction == 0 && held >= 0) return wrong(s, "receives into a stash slot that is still in use");
+    if (direction == 1 && held != i->microbatch) return wrong(s, "receives into another micro-batch's stash slot");
     if (at < 0) return false;
     if (at > s->clock[rank]) s->clock[rank] = at;
     if (link >= 0 && link < s->plan->link_count) compute(s, rank, s->plan->links[link].coding_ns[direction][1]);
@@ -79,6 +82,8 @@ static bool do_send(Simulator *s, int rank, const PlanInstruction *i, int direct
     if (to < 0 || to >= s->plan->stage_count) return wrong(s, "sends where there is no stage");
     if (s->state[message(s, i->stage, i->microbatch)] < (direction == 0 ? 1 : 2))
         return wrong(s, "sends what is not computed");
+    if (s->slot[i->stage][i->slot] >= 0 && s->slot[i->stage][i->slot] != i->microbatch)
+        return wrong(s, "sends from a stash slot that another micro-batch has taken");
     const PlanLink *over = &s->plan->links[link];
     int64_t *free_at = &s->link_free[over->half_duplex ? 0 : direction][link];
     int64_t *arrival = &s->arrival[direction][message(s, to, i->microbatch)];

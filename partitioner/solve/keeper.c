@@ -137,6 +137,14 @@ static void run_baselines(Keeper *keeper, Allocation *allocations, bool *known)
     arena_free(&arena);
 }
 
+void keeper_baselines(const Problem *problem, int device, Allocation *allocations, bool *known)
+{
+    Keeper keeper = {.best = {.problem = problem, .allocation = &allocations[PLAN_OPTIMAL]}};
+    open_keeper(&keeper, problem, device);
+    run_baselines(&keeper, allocations, known);
+    arena_free(&keeper.arena);
+}
+
 /* ---- local search ---- */
 
 /* The best allocation as one of a node whose first stage ends at `cut`. */

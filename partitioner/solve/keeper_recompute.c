@@ -23,7 +23,7 @@ static OptimalResult try_way(Ways *ways, PlanRecompute way, KeeperTrail *trail)
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&other.arena, &other);
     KeeperResult result = keeper_solve(&other, ways->device, ways->seconds, all, trail);
     ways->timed_out |= result.optimal.timed_out;
-    for (int a = 0; a < PLAN_OPTIMAL; a++)
+    for (int a = 0; a < PLAN_OPTIMAL && way != PLAN_RECOMPUTE_ALWAYS; a++) /* baselines_run does the same */
         if (result.known[a] && !ways->known[a]) {
             allocation_copy(&ways->allocations[a], &all[a]);
             ways->known[a] = true;

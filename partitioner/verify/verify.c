@@ -92,6 +92,7 @@ static bool check_link(Rules *r, int k, int from, int to)
             link->coding_ns[d][1] != rules_coding(r, cut, d, codec, b, 1))
             return rules_refuse(r, object, "coding takes another time");
     }
+    if (link->dtype != DTYPE_F32) return rules_refuse(r, object, "tensors between stages are f32");
     if (link->half_duplex != rules_half_duplex(r, from, to))
         return rules_refuse(r, object, "its directions do %sshare it", link->half_duplex ? "not " : "");
     return true;
@@ -166,7 +167,7 @@ static bool check_schedule(Rules *r)
     if (!plan_simulate_samples(r->plan, &step, &bubble, r->diagnostics)) return false;
     if (r->plan->simulated_step_ns != step)
         return rules_refuse(r, "simulated_step_s", "the schedule takes %lld ns", (long long)step);
-    return fabs(bubble - r->plan->bubble) < 1e-9 || rules_refuse(r, "bubble", "is not what the schedule leaves idle");
+    return bubble == r->plan->bubble || rules_refuse(r, "bubble", "the schedule leaves a share of %.17g idle", bubble);
 }
 
 static bool check_bound(Rules *r)
@@ -183,8 +184,12 @@ static bool check_bound(Rules *r)
 
 static bool check_infeasible(Rules *r)
 {
-    if (!r->plan->certificate) return rules_refuse(r, "certificate", "is missing: nothing proves that no plan fits");
-    return true;
+    const Plan *plan = r->plan;
+    if (!plan->certificate) return rules_refuse(r, "certificate", "is missing: nothing proves that no plan fits");
+    bool empty = !plan->period_ns && !plan->step_ns && !plan->worst_step_ns && !plan->padded_step_ns &&
+                 !plan->simulated_step_ns && plan->bubble == 0 && !plan->lower_bound_ns && plan->gap == 0 &&
+                 !plan->proven_optimal && !plan->crossing_count && !plan->site_crossing_count && !plan->norm;
+    return empty || rules_refuse(r, "infeasible", "nothing fits, but the plan has numbers");
 }
 
 static bool check_numbers(Rules *r)
@@ -203,7 +208,9 @@ static bool check_numbers(Rules *r)
 static bool check_claims(Rules *r, int64_t certified, bool allow_unproven)
 {
     const Plan *plan = r->plan;
-    if (plan->infeasible) return true;
+    if (plan->infeasible) return verify_compared(r, certified);
+    if (!plan->proven_optimal && plan->certificate && certified == plan_value_ns(plan))
+        return rules_refuse(r, "proven_optimal", "is false, but the certificate goes as far");
     if (plan->proven_optimal && certified != plan_value_ns(plan) && !allow_unproven)
         return rules_refuse(r, "proven_optimal", "is claimed without a certificate that goes as far");
     return verify_compared(r, certified);

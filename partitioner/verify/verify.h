@@ -1,7 +1,7 @@
 /* Checks a plan and the proof of its bound from the costs and the plan alone. With the rest of the planner it shares
- * the data (costs, plan, certificate) and the simulator, which needs only a plan; no problem, no allocation, nothing of
- * the solver. It has its own evaluation, its own list of what crosses regions and its own dynamic program, all in exact
- * integers, and no pruning that would have to be trusted. */
+ * the data (costs, plan, certificate) and the simulator, which needs only a plan. It has its own evaluation, its own
+ * list of what crosses regions and its own dynamic program, all in exact integers, and no pruning that would have to be
+ * trusted. Only the comparison with the baselines, which proves nothing, runs their code again. */
 #ifndef PARTITIONER_VERIFY_VERIFY_H
 #define PARTITIONER_VERIFY_VERIFY_H
 

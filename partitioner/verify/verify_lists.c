@@ -45,6 +45,8 @@ bool verify_instructions(Rules *r)
     size_t places = entries * (size_t)plan->microbatches;
     int *counts = arena_new_array(&r->arena, int, entries);
     bool *done = arena_new_array(&r->arena, bool, places);
+    int *slots = arena_new_array(&r->arena, int, stages *(size_t)plan->microbatches); /* + 1; 0: not known yet */
+    int *most = arena_new_array(&r->arena, int, stages);                              /* slots */
     for (int rank = 0; rank < plan->rank_count; rank++)
         for (int k = 0; k < plan->ranks[rank].instruction_count; k++) {
             const PlanInstruction *i = &plan->ranks[rank].instructions[k];
@@ -55,7 +57,18 @@ bool verify_instructions(Rules *r)
                                     plan_op_name(i->op));
             *before = true;
             counts[entry]++;
+            if (i->microbatch < 0) continue;
+            int *slot = &slots[(size_t)i->stage * (size_t)plan->microbatches + (size_t)i->microbatch];
+            if (*slot > 0 && *slot != i->slot + 1)
+                return rules_refuse(r, arena_format(&r->arena, "schedule[%d][%d]", rank, k),
+                                    "the micro-batch is in slot %d of its stage, not in %d", *slot - 1, i->slot);
+            *slot = i->slot + 1;
+            if (most[i->stage] < *slot) most[i->stage] = *slot;
         }
+    for (int k = 0; k < plan->stage_count; k++)
+        if (most[k] != plan->stages[k].in_flight)
+            return rules_refuse(r, arena_format(&r->arena, "stages[%d].in_flight", k), "the schedule uses %d slots",
+                                most[k]);
     return check_counts(r, counts);
 }
 
@@ -138,22 +151,4 @@ bool verify_crossings(Rules *r)
     }
     return (x.equal && x.next == r->plan->crossing_count) ||
            rules_refuse(r, "crossings", "are not what crosses between regions");
-}
-
-/* ---- allocators ---- */
-
-bool verify_compared(Rules *r, int64_t certified_ns)
-{
-    const Plan *plan = r->plan;
-    bool step = plan->objective == PLAN_OBJECTIVE_STEP;
-    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
-        const PlanComparison *c = &plan->compared[a];
-        const char *object = arena_format(&r->arena, "compared.%s", plan_allocator_name((PlanAllocator)a));
-        bool own = a == (int)plan->allocator;
-        if (own && (!c->known || !c->fits || c->period_ns != plan->period_ns || c->step_ns != plan->step_ns))
-            return rules_refuse(r, object, "is not what the plan itself reaches");
-        if (c->known && c->fits && (step ? c->step_ns : c->period_ns) < certified_ns)
-            return rules_refuse(r, object, "is below the certified bound");
-    }
-    return true;
 }

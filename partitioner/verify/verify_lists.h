@@ -7,10 +7,11 @@
 
 /* Each returns false after reporting. The devices of the plan's stages are known to the costs by then. */
 bool verify_instructions(Rules *rules);
-bool verify_norm(Rules *r); /* verify_norm.c */
+bool verify_norm(Rules *rules); /* verify_norm.c */
 bool verify_crossings(Rules *rules);
-bool verify_site_crossings(Rules *rules);
-/* The plan's own allocator reached what the plan says, and no other one less than a bound that was proven. */
+bool verify_site_crossings(Rules *rules); /* verify_sites.c */
+/* verify_compared.c: the plan's own allocator reached what the plan says, and none less than a bound that was proven; the
+ * baselines, run again, find what the plan says of them. */
 bool verify_compared(Rules *rules, int64_t certified_ns);
 
 #endif

@@ -267,7 +267,8 @@ bool verify_proof(Rules *r, int *leaves)
 {
     size_t cuts = (size_t)r->layers + 1, devices = (size_t)r->devices;
     const Certificate *proof = r->plan->certificate;
-    bool stash = r->plan->recompute == PLAN_RECOMPUTE_ALWAYS;
+    /* Memory depends on the number of stages behind a stage where each micro-batch in flight takes some. */
+    bool stash = r->plan->recompute == PLAN_RECOMPUTE_ALWAYS || r->codecs != CODECS_LOSSLESS;
     if (proof->price_count != r->devices && proof->node_count > 0)
         return rules_refuse(r, "certificate", "must price %d devices", r->devices);
     for (int l = 0; l < r->layers; l++) stash |= r->costs->layers[l].stash_bytes > 0;

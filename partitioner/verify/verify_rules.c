@@ -33,6 +33,19 @@ static void sum_times(Rules *r)
     }
 }
 
+/* NULL is empty. */
+static bool same_text(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
+
+/* What the costs keep on a device stays there, whatever pins the plan lists. */
+static bool keep_at_home(Rules *r, int layer, const char *device)
+{
+    int home = device ? costs_find_device(r->costs, device) : -1;
+    if (home >= 0 && r->pinned[layer] >= 0 && r->pinned[layer] != home)
+        return rules_refuse(r, "pins", "layer %d is pinned elsewhere, but '%s' keeps what it reads", layer, device);
+    if (home >= 0) r->pinned[layer] = home;
+    return true;
+}
+
 bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
 {
     char hash[33];
@@ -46,6 +59,11 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
     if (strcmp(plan->costs_hash, hash_format(costs_hash(costs), hash)) != 0)
         return rules_refuse(r, "costs_hash", "the plan was made for other costs (%s, these are %s)", plan->costs_hash,
                             hash);
+    if (!same_text(plan->name, costs->name)) return rules_refuse(r, "name", "the costs are of '%s'", costs->name);
+    if (!same_text(plan->model_hash, costs->model_hash))
+        return rules_refuse(r, "model_hash", "is not that of the costs");
+    if (!(plan->microbatches_gain >= -1 && plan->microbatches_gain <= 1))
+        return rules_refuse(r, "microbatches_gain", "twice as many micro-batches do at most twice the work");
     if (plan->layer_count != r->layers) return rules_refuse(r, "layers", "the costs have %d layers", r->layers);
     if (!row_samples_equal(&plan->rows, &costs->rows))
         return rules_refuse(r, "rows", "are not the samples of the costs");
@@ -68,6 +86,7 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
         if (d < 0) return rules_refuse(r, "pins", "no device is named '%s'", plan->pins[i].device);
         for (int l = plan->pins[i].first_layer; l <= plan->pins[i].last_layer; l++) r->pinned[l] = d;
     }
+    if (!keep_at_home(r, 0, costs->keep_inputs) || !keep_at_home(r, r->layers - 1, costs->keep_labels)) return false;
     sum_times(r);
     return true;
 }

@@ -221,7 +221,8 @@ static void one_branch_proves_the_shortest_chain(void **state)
             CertificateInterval interval = {0, LONGEST, 0, -1, LONGEST};
             CertificateNode leaf = {.leaf = true, .price = prices};
             Certificate proof = {brute.best, &branch, 1, &interval, 1, &leaf, 1, 2};
-            Plan plan = {.costs_hash = hash_format(costs_hash(&costs), hash),
+            Plan plan = {.name = costs.name,
+                         .costs_hash = hash_format(costs_hash(&costs), hash),
                          .microbatches = 1,
                          .layer_count = costs.layer_count,
                          .objective = PLAN_OBJECTIVE_STEP,

@@ -12,43 +12,9 @@
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
 #include "tests/common/scratch.h"
-#include "tests/partitioner/random_costs.h"
+#include "tests/partitioner/random_sites.h"
 
 static int plans, kept, crossings, tampered;
-
-static CostTensor tensor_of(Costs *costs, const char *name, int64_t columns)
-{
-    return (CostTensor){arena_string(&costs->arena, name), DTYPE_F32, {2, {3, columns}}, 12 * columns};
-}
-
-static void add_sites(Costs *costs)
-{
-    static const char *const names[] = {"lyon", "kyoto", "lima"};
-    SiteCosts *sites = &costs->sites;
-    sites->count = 2 + draw(2);
-    sites->names = arena_new_array(&costs->arena, const char *, (size_t)sites->count);
-    for (int s = 0; s < sites->count; s++) sites->names[s] = names[s];
-    for (int d = 0; d < costs->device_count; d++) costs->devices[d].site = draw(sites->count);
-    costs->norm_bytes = 1608;
-    sites->keep_inputs = draw(3) ? costs->devices[draw(costs->device_count)].site : -1;
-    sites->keep_labels = draw(3) ? costs->devices[draw(costs->device_count)].site : -1;
-    sites->cuts = arena_new_array(&costs->arena, CostCut, (size_t)costs->layer_count);
-    for (int l = 0; l + 1 < costs->layer_count; l++)
-        for (int direction = 0; direction < 2; direction++) {
-            CostCut *cut = &sites->cuts[l];
-            cut->tensors[direction] = arena_new_array(&costs->arena, CostTensor, 2);
-            cut->count[direction] = 1 + draw(2);
-            for (int i = 0; i < cut->count[direction]; i++)
-                cut->tensors[direction][i] = tensor_of(costs, i ? "side" : "output", 1 + draw(4));
-        }
-    if (costs->layer_count < 3 || draw(2)) return;
-    sites->shared_count = 1;
-    sites->shared = arena_new(&costs->arena, CostShared);
-    sites->shared->tensor = tensor_of(costs, "gradient of words", 5);
-    sites->shared->layers = arena_new_array(&costs->arena, int, 3);
-    for (int use = 0; use < 3; use++)
-        sites->shared->layers[sites->shared->layer_count++] = use * (costs->layer_count - 1) / 2;
-}
 
 static bool make(Plan *plan, const Costs *costs, const PlanPin *pins, int pin_count)
 {
@@ -134,7 +100,7 @@ static void ends_stay_at_their_sites(void **state)
         Costs costs;
         Plan plan = {0};
         random_costs_sized(&costs, seed % VARIANTS, (uint64_t)seed + 1, 6, 5);
-        add_sites(&costs);
+        random_sites(&costs);
         int64_t best = best_of_pins(&costs);
         bool found = make(&plan, &costs, NULL, 0);
         if (found != (best < INT64_MAX)) fail_msg("seed %d: found %d, pins find %d", seed, found, best < INT64_MAX);
