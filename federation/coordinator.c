@@ -56,9 +56,10 @@ static void begin_session(Coordinator *coordinator)
 static void begin_round(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count; s++) {
-        coordinator->sites[s].left_out = false;
-        coordinator->sites[s].refusal = NULL;
-        coordinator->sites[s].metrics = (SiteMetrics){0};
+        KnownSite *site = &coordinator->sites[s];
+        site->left_out = site->silent = false;
+        site->refusal = NULL;
+        site->metrics = (SiteMetrics){0};
     }
     coordinator->round_bytes_in = coordinator->round_bytes_out = 0;
     begin_session(coordinator);
@@ -154,7 +155,7 @@ static void try_to_write(Coordinator *coordinator, double now)
 
 static void give_up_session(Coordinator *coordinator, const char *why)
 {
-    say(coordinator, "round %" PRId64 " begins anew: %s\n", coordinator->model.round, why);
+    say(coordinator, "round %" PRId64 " begins anew: %s\n", coordinator->model.round + 1, why);
     begin_session(coordinator);
 }
 
@@ -175,6 +176,33 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
     free(mean);
     coordinator->model.round++;
     return finite;
+}
+
+/* Rounds do not wait for a site that has missed so many. */
+static bool is_dropped(const Coordinator *coordinator, int site)
+{
+    int64_t most = coordinator->federation->drop_after;
+    return most > 0 && coordinator->sites[site].missed >= most;
+}
+
+static void note_presence(Coordinator *coordinator, int number, bool counted)
+{
+    KnownSite *site = &coordinator->sites[number];
+    const char *name = name_of(coordinator, number);
+    bool was_dropped = is_dropped(coordinator, number);
+    if (counted) {
+        if (was_dropped) say(coordinator, "site '%s' is back: rounds wait for it again\n", name);
+        site->missed = 0;
+        site->returned = site->tried = false;
+        return;
+    }
+    site->tried |= site->returned;
+    site->returned = false;
+    if (was_dropped) return;
+    site->missed++;
+    if (is_dropped(coordinator, number))
+        say(coordinator, "site '%s' has missed %" PRId64 " round%s: rounds do not wait for it until it is back\n", name,
+            site->missed, site->missed == 1 ? "" : "s");
 }
 
 static void end_round(Coordinator *coordinator, double now)
@@ -198,6 +226,7 @@ static void end_round(Coordinator *coordinator, double now)
     for (int s = 0; s < federation->site_count; s++)
         if (sum->members[s].counted) coordinator->model.counted[s] = coordinator->model.round;
     coordinator_report_round(coordinator, sites, weight, now);
+    for (int s = 0; s < federation->site_count; s++) note_presence(coordinator, s, sum->members[s].counted);
     try_to_write(coordinator, now);
 }
 
@@ -224,12 +253,25 @@ static void leave_phase(Coordinator *coordinator, double now)
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
 }
 
+/* Those that have answered the phase, and those that it waits for. */
 static int sites_awaited(const Coordinator *coordinator)
 {
+    const SumRound *sum = &coordinator->sum;
     int awaited = 0;
-    for (int s = 0; s < coordinator->federation->site_count; s++)
-        awaited += !coordinator->sites[s].left_out && sum_round_is_in(&coordinator->sum, s);
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        const KnownSite *site = &coordinator->sites[s];
+        bool is_gone = sum->phase == SUM_OFFERS && !sum_round_has_answered(sum, s) &&
+                       (site->silent || (is_dropped(coordinator, s) && !site->returned));
+        awaited += !site->left_out && !is_gone && sum_round_is_in(sum, s);
+    }
     return awaited;
+}
+
+/* The phase has waited for them in vain: if the round begins anew, it does not wait again. */
+static void note_silent(Coordinator *coordinator)
+{
+    for (int s = 0; s < coordinator->federation->site_count; s++)
+        coordinator->sites[s].silent |= !sum_round_has_answered(&coordinator->sum, s);
 }
 
 static int answers_needed(const SumRound *sum)
@@ -249,6 +291,7 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     SumRound *sum = &coordinator->sum;
     int needed = answers_needed(sum);
     if (!phase_is_too_long(coordinator, now)) return false;
+    note_silent(coordinator);
     if (answers >= needed) return true;
     if (sum->phase != SUM_OFFERS) {
         char why[128];
@@ -259,7 +302,7 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
         coordinator->said_waiting = true;
         for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* rather them than nobody */
         say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that it takes\n",
-            coordinator->model.round, needed - answers, needed);
+            coordinator->model.round + 1, needed - answers, needed);
     }
     return false;
 }
@@ -293,11 +336,11 @@ static void put(Coordinator *coordinator, ReplyKind kind, const void *payload, s
 
 static void refuse(Coordinator *coordinator, int site, const char *why, Buffer *reply)
 {
-    SiteState *state = &coordinator->sites[site];
-    state->refused++;
-    if (state->refusal != why)
+    KnownSite *known = &coordinator->sites[site];
+    known->refused++;
+    if (known->refusal != why)
         say(coordinator, "site '%s' %s: that message is left out\n", name_of(coordinator, site), why);
-    state->refusal = why;
+    known->refusal = why;
     put(coordinator, REPLY_REFUSED, why, strlen(why), reply);
 }
 
@@ -420,6 +463,9 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
         return;
     }
     Traffic *traffic = &coordinator->traffic[request.kind][request.phase];
+    KnownSite *known = &coordinator->sites[site];
+    known->silent = false;
+    known->returned |= is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
     if (!hash_equal(request.federation, coordinator->federation->compiled.identity))
         refuse(coordinator, site, "trains another model, or was compiled for another federation", reply);
     else if (request.kind == REQUEST_ASK)

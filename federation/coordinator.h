@@ -17,14 +17,18 @@
 #include "federation/global_model.h"
 #include "federation/update_pieces.h"
 
-typedef struct SiteState {
+/* What the coordinator knows of a site. */
+typedef struct KnownSite {
     SiteMetrics metrics;     /* of this round's offer */
     ArrivingUpdate arriving; /* of its update, what is here */
     bool left_out;           /* of this round: its secrets did not fit its shares */
+    bool silent;             /* it let a phase of this round run out, and has not been heard of since */
+    int64_t missed;          /* rounds in a row that waited for it in vain */
+    bool returned, tried;    /* dropped, and heard of since: a round waits for it once more; that round has been */
     bool has_final;          /* it has said that it has the model of the last round */
     int64_t refused;         /* requests, in all */
     const char *refusal;     /* the last that was said on the console in this round, so that no site can fill it */
-} SiteState;
+} KnownSite;
 
 typedef struct Traffic {
     int64_t messages, bytes_in, bytes_out;
@@ -34,7 +38,7 @@ typedef struct Coordinator {
     const Federation *federation;
     GlobalModel model; /* model.round is the current round while `durable` */
     SumRound sum;      /* of the current round */
-    SiteState *sites;
+    KnownSite *sites;
     Traffic traffic[REQUEST_KINDS][SUM_DONE + 1]; /* since the start, by what it was for */
     char *model_path;
     FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */

@@ -60,6 +60,7 @@ static void print_rules(const Federation *federation, Buffer *text)
     print_number(text, "round_timeout", federation->round_timeout_s);
     buffer_print(text, "s\nfragments: %lld\n", (long long)federation->fragments);
     if (federation->overlap) buffer_print(text, "overlap: %lld\n", (long long)federation->overlap);
+    if (federation->drop_after != 1) buffer_print(text, "drop_after: %lld\n", (long long)federation->drop_after);
     if (federation->deadline_s > 0) {
         print_number(text, "deadline", federation->deadline_s);
         buffer_print(text, "s\n");

@@ -10,6 +10,7 @@
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
  *     min_sites: 3                   # a round waits for so many; two thirds of all and one where neither is given
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
+ *     drop_after: 1                  # a site that has missed so many rounds in a row is not waited for until it is back
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
  *     overlap: 10                    # steps of the next round that are made while one is met; or all
@@ -69,8 +70,9 @@ typedef struct Federation {
     bool secure, hide_metrics;
     int least; /* sites of a sum: the greater of threshold and min_sites */
     double round_timeout_s;
-    double deadline_s; /* after which a site meets with the steps that it has made; 0: it makes all */
-    int64_t overlap;   /* steps that a site makes while a round is met; FEDERATION_OVERLAP_ALL until it is known; 0 */
+    int64_t drop_after; /* missed rounds after which rounds do not wait for a site; 0: never */
+    double deadline_s;  /* after which a site meets with the steps that it has made; 0: it makes all */
+    int64_t overlap;    /* steps that a site makes while a round is met; FEDERATION_OVERLAP_ALL until it is known; 0 */
     int64_t fragments;
     Codec codec;         /* of updates; CODEC_NONE where they are secure */
     size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */

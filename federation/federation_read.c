@@ -213,6 +213,7 @@ enum {
     THRESHOLD,
     MIN_SITES,
     ROUND_TIMEOUT,
+    DROP_AFTER,
     DEADLINE,
     OVERLAP,
     FRAGMENTS,
@@ -302,6 +303,8 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_choice(reader, members[AGGREGATE].value, "aggregate", "plain", "secure", &federation->secure);
     federation->round_timeout_s = 600;
     ok &= read_seconds(reader, members[ROUND_TIMEOUT].value, "round_timeout", &federation->round_timeout_s);
+    federation->drop_after = 1;
+    ok &= read_integer(reader, members[DROP_AFTER].value, NULL, "drop_after", MOST_COUNT, &federation->drop_after);
     ok &= read_seconds(reader, members[DEADLINE].value, "deadline", &federation->deadline_s);
     ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
     ok &= read_overlap(reader, members[OVERLAP].value);
@@ -386,6 +389,7 @@ static bool read_all(Reader *reader)
                                    [THRESHOLD] = {"threshold", false, NULL},
                                    [MIN_SITES] = {"min_sites", false, NULL},
                                    [ROUND_TIMEOUT] = {"round_timeout", false, NULL},
+                                   [DROP_AFTER] = {"drop_after", false, NULL},
                                    [DEADLINE] = {"deadline", false, NULL},
                                    [OVERLAP] = {"overlap", false, NULL},
                                    [FRAGMENTS] = {"fragments", false, NULL},

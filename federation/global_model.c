@@ -186,7 +186,8 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     if (!ok) return false;
     if (momentum && !has_momentum && model->round > 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "is of round %" PRId64 " and without the outer optimiser's momentum", model->round);
+                                 "is the model after round %" PRId64 ", without the outer optimiser's momentum",
+                                 model->round);
     if (momentum && !has_momentum) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
     return true;
 }

@@ -84,9 +84,13 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))
         return false;
     if (console) {
-        text_print(stdout, "round %lld of %lld is next: listening at %s for %d sites\n",
-                   (long long)coordinate->coordinator.model.round, (long long)federation->rounds, address,
-                   federation->site_count);
+        if (coordinator_is_done(&coordinate->coordinator))
+            text_print(stdout, "all %lld rounds are done: listening at %s for sites that lack the model\n",
+                       (long long)federation->rounds, address);
+        else
+            text_print(stdout, "round %lld of %lld is next: listening at %s for %d sites\n",
+                       (long long)coordinate->coordinator.model.round + 1, (long long)federation->rounds, address,
+                       federation->site_count);
         fflush(console);
     }
     server_run(&coordinate->server, federation->round_timeout_s, &ended);

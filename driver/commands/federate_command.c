@@ -130,7 +130,7 @@ static void tell(const Federate *federate)
     text_print(stdout, "%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
                federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
     if (federate->options->follows)
-        text_print(stdout, "goes on with round %lld of %lld\n", (long long)federate->start.model.round,
+        text_print(stdout, "goes on with round %lld of %lld\n", (long long)federate->start.model.round + 1,
                    (long long)federation->rounds);
     if (federation->compiled.why_steps) text_print(stdout, "local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)

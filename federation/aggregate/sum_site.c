@@ -7,7 +7,7 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/aggregate/shamir.h"
 
-typedef enum SiteState { SITE_NEW, SITE_OFFERED, SITE_SHARED, SITE_DELIVERED, SITE_MASKED, SITE_ENDED } SiteState;
+typedef enum SumSiteState { SITE_NEW, SITE_OFFERED, SITE_SHARED, SITE_DELIVERED, SITE_MASKED, SITE_ENDED } SumSiteState;
 
 /* What this site knows of another, or of itself. */
 typedef struct Peer {
@@ -20,7 +20,7 @@ typedef struct Peer {
 struct SumSite {
     int site, sites, exponent; /* the least that suits this site's values */
     bool secure, revealed;
-    SiteState state;
+    SumSiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
     KeyPair share_pair, mask_pair;
     Mask *masks; /* once there are words to be masked; room for one of every site */

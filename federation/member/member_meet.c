@@ -12,7 +12,7 @@
 static bool not_finite(int64_t round, Diagnostics *diagnostics)
 {
     return diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, "a lower --lr, --warmup or --clip may help",
-                             "the update of round %" PRId64 " is not finite: nothing of it is sent", round);
+                             "the update of round %" PRId64 " is not finite: nothing of it is sent", round + 1);
 }
 
 static FragmentRange part_of(const Member *member)
@@ -115,7 +115,7 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     member->counted = meeting.counted;
     meeting_close(&meeting);
     free(values);
-    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round);
+    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round + 1);
     return ok;
 }
 

@@ -149,7 +149,7 @@ int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics 
     if (code != EXIT_OK || *member->ended) return code;
     if (*step <= member->start.step || (*step < until && !(deadline > 0))) return EXIT_RUN_FAILED;
     if (*step == until) return EXIT_OK;
-    member_say(member, "round %" PRId64 ": %" PRId64 " of %" PRId64 " steps by the deadline", member->start.round,
+    member_say(member, "round %" PRId64 ": %" PRId64 " of %" PRId64 " steps by the deadline", member->start.round + 1,
                *step - member->start.step, until - member->start.step);
     buffer_print(&note, "%" PRId64 " %" PRId64 "\n", member->start.round, *step);
     bool ok = file_write_all(note_path(member), buffer_text(&note), note.size, diagnostics);

@@ -25,10 +25,11 @@ static void all_that_may_be_said_is_read(void **state)
     (void)state;
     Federation federation;
     Diagnostics diagnostics = {0};
-    Scratch file = scratch_text(SITES COORDINATOR STEPS
-                                "outer: {optimizer: nesterov, lr: 0.4, momentum: 0.8}\naggregate: secure\n"
-                                "threshold: 3\nmin_sites: 3\nround_timeout: 90s\nfragments: 4\ncodec: none\n"
-                                "clip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: 1e-6}\nhide_metrics: true\n");
+    Scratch file =
+        scratch_text(SITES COORDINATOR STEPS
+                     "outer: {optimizer: nesterov, lr: 0.4, momentum: 0.8}\naggregate: secure\n"
+                     "threshold: 3\nmin_sites: 3\nround_timeout: 90s\ndrop_after: 3\nfragments: 4\ncodec: none\n"
+                     "clip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: 1e-6}\nhide_metrics: true\n");
     assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
     assert_int_equal(federation.site_count, 3);
     assert_string_equal(federation.sites[0].cluster, "paris.yaml");
@@ -36,7 +37,8 @@ static void all_that_may_be_said_is_read(void **state)
     assert_int_equal(federation.sites[1].rows_per_step, 0);
     assert_string_equal(federation.address, "example.org:4711");
     assert_true(federation.outer.kind == OUTER_NESTEROV && federation.outer.rate == 0.4);
-    assert_true(federation.secure && federation.hide_metrics && federation.round_timeout_s == 90);
+    assert_true(federation.secure && federation.hide_metrics && federation.round_timeout_s == 90 &&
+                federation.drop_after == 3);
     assert_int_equal(federation.least, 3);
     assert_true(federation.privacy.noise == 1.1 && federation.privacy.delta == 1e-6);
     assert_int_equal(federation_find_site(&federation, "lima"), 2);
@@ -92,7 +94,8 @@ static void what_is_not_said_has_its_default(void **state)
         unlink(text.path);
         federation_free(&other);
     }
-    assert_true(federation.round_timeout_s == 600 && federation.clip_update == 0 && federation.privacy.clip == 0);
+    assert_true(federation.round_timeout_s == 600 && federation.drop_after == 1 && federation.clip_update == 0 &&
+                federation.privacy.clip == 0);
     unlink(file.path);
     federation_free(&federation);
 }
@@ -249,6 +252,8 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "clip_update: 0\n", "clip_update must be greater than 0");
     refuse(SITES COORDINATOR STEPS "dp: {clip: 1, noise: 1}\nhide_metrics: false\n",
            "with dp no site tells its rows and losses");
+    refuse(SITES COORDINATOR STEPS "drop_after: 0\n", "drop_after must be");
+    refuse(SITES COORDINATOR STEPS "drop_after: soon\n", "drop_after must be");
     refuse(SITES COORDINATOR STEPS "quorum: 3\n", "unknown key 'quorum'");
     refuse(SITES COORDINATOR "rounds: 3\n", "key 'local_steps' is missing");
     refuse("sites:\n  - {name: a, cluster: a.yaml, key: " KEY_A "}\n" COORDINATOR STEPS,

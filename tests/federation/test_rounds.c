@@ -99,6 +99,7 @@ static void start(World *world, int sites, bool secure, OuterKind outer, int64_t
                                      .secure = secure,
                                      .least = least,
                                      .round_timeout_s = 60,
+                                     .drop_after = 1,
                                      .fragments = fragments,
                                      .update_piece = piece_of_updates,
                                      .compiled = {.identity = {3, 4}, .site = -1}};
@@ -356,7 +357,7 @@ static void fewer_than_the_quorum_wait_and_nothing_is_lost(void **state)
     }
     assert_int_equal(world.coordinator.model.round, 0);
     fflush(world.console);
-    assert_non_null(strstr(world.said, "round 0: waiting for 1 more of the 3 sites that it takes"));
+    assert_non_null(strstr(world.said, "round 1: waiting for 1 more of the 3 sites that it takes"));
     assert_null(strstr(strstr(world.said, "waiting") + 1, "waiting")); /* said once */
     world.sites[1].gone = world.sites[3].gone = false;
     run(&world, 11);
@@ -675,6 +676,63 @@ static void a_full_disk_holds_the_round_up_and_loses_nothing(void **state)
     stop(&world);
 }
 
+/* Turns of all sites, until the model of that round is there; how long that took. */
+static double until_round(int64_t round)
+{
+    double since = world.now;
+    for (int turn = 0; world.coordinator.model.round < round; turn++) {
+        if (turn > 100000) fail_msg("no round %d: %s", (int)round, world.said);
+        step(&world.sites[turn % world.federation.site_count]);
+        world.now += 0.01;
+        coordinator_tick(&world.coordinator, world.now);
+    }
+    fflush(world.console);
+    return world.now - since;
+}
+
+static void a_site_that_is_gone_costs_its_timeout_once(void **state)
+{
+    (void)state;
+    for (int secure = 0; secure < 2; secure++)
+        for (int after = 1; after <= 2; after++) {
+            start(&world, 4, secure, OUTER_AVERAGE, 9, 1);
+            world.federation.drop_after = after;
+            world.sites[3].gone = true;
+            for (int round = 1; round <= after; round++) assert_true(until_round(round) > 60);
+            assert_true(until_round(after + 1) < 10 && until_round(after + 2) < 10);
+            assert_non_null(strstr(world.said, after == 1 ? "site 'kyoto' has missed 1 round: rounds do not wait"
+                                                          : "site 'kyoto' has missed 2 rounds: rounds do not wait"));
+            world.sites[3].gone = false; /* it is there again, and rounds wait for it, however long it takes */
+            step(&world.sites[3]);
+            until_round(after + 4);
+            assert_true(world.coordinator.sites[3].missed == 0);
+            assert_non_null(strstr(world.said, "site 'kyoto' is back"));
+            world.sites[3].gone = true;
+            assert_true(until_round(after + 5) > 60);
+            stop(&world);
+        }
+}
+
+/* Of two that vanish in a session, none is waited for again where the round begins anew. */
+static void a_round_that_begins_anew_waits_for_nobody_again(void **state)
+{
+    (void)state;
+    start(&world, 4, true, OUTER_AVERAGE, 1, 1);
+    while (world.coordinator.sum.phase == SUM_OFFERS)
+        for (int s = 0; s < 4; s++) step(&world.sites[s]);
+    world.sites[2].gone = world.sites[3].gone = true;
+    world.now += 61;
+    for (int turn = 0; turn < 100; turn++) {
+        step(&world.sites[turn % 4]);
+        coordinator_tick(&world.coordinator, world.now);
+    }
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "begins anew"));
+    world.sites[2].gone = false;
+    assert_true(until_round(1) < 10);
+    stop(&world);
+}
+
 static void a_model_that_is_not_finite_is_not_kept(void **state)
 {
     (void)state;
@@ -714,6 +772,8 @@ int main(void)
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
         TEST(a_site_of_another_model_is_told),
         TEST(updates_that_are_not_finite_are_not_sent),
+        TEST(a_site_that_is_gone_costs_its_timeout_once),
+        TEST(a_round_that_begins_anew_waits_for_nobody_again),
         TEST(a_model_that_is_not_finite_is_not_kept),
         TEST(a_full_disk_holds_the_round_up_and_loses_nothing),
     };

@@ -160,11 +160,11 @@ def check_newcomers():
             ("has made 1 rounds, and this federation is to make 1", [], average, "rounds: 1"),
             ("was made with other differential privacy", ["--dp", "clip=1,noise=1"], average, "rounds: 2"),
             ("trains another model, or others of its parameters", ["--freeze", "*embeddings*"], average, "rounds: 2"),
-            ("is of round 1 and without the outer optimiser's momentum", [], "rounds: 2")]:
+            ("is the model after round 1, without the outer optimiser's momentum", [], "rounds: 2")]:
         text = federate("grown", *rules, options=follow + options, code=1)
         require(expected in text, text)
     text = federate("grown", average, "rounds: 2", "round_timeout: 200s", options=follow)
-    require("goes on with round 1 of 2" in text, text)
+    require("goes on with round 2 of 2" in text, text)
     for name in ["paris", "oslo", "lima"]:
         shutil.copytree(f"mean-{name}", f"grown-{name}")
     finish([coordinator("grown")] + [site("grown", name) for name in SITES])
