@@ -1,21 +1,24 @@
 #!/bin/sh
-# One model over two sites, which here are two directories of one host: each has its key, its programs and its part of the
-# weights, starts by itself, and meets the other through its gateway.
+# Trains one model across two sites. Here both sites are folders of one host; each has its own key, programs, weights and gateway.
 #
-#     examples/sites/run.sh build/bin/skycc MODEL.onnx DATA.safetensors PORT DIRECTORY
-#
-# PORT is free on this host; DIRECTORY is made, and holds everything.
+#     examples/sites/run.sh DIRECTORY [PORT]         skycc is on PATH; PORT is free on this host (default 7400)
 set -eu
-skycc=$(realpath "$1") model=$(realpath "$2") data=$(realpath "$3") port=$4
-mkdir -p "$5"
-cd "$5"
+examples=$(cd "$(dirname "$0")/.." && pwd)
+port=${2:-7400}
+mkdir -p "$1"
+cd "$1"
 
-# Each site makes its own pair, and gives away NAME.pub alone.
+# A small model and 16 sentences stand for your own.
+skycc bert --layers 4 --hidden 64 --heads 2 --vocab 28 --positions 16 --classes 2 -o model.onnx
+skycc tokenize "$examples/pipeline/sentences.tsv" --vocab "$examples/pipeline/vocabulary.txt" --task single \
+    --max-length 16 -o data.safetensors
+
+# Each site makes its own key pair and gives away only NAME.pub.
 for site in lyon kyoto; do
-    [ -e $site.key ] || "$skycc" key $site >/dev/null
+    [ -e $site.key ] || skycc key $site >/dev/null
 done
 
-# kyoto has no address: it only connects outward. Raw inputs and labels stay in lyon.
+# kyoto has no address, so kyoto connects to lyon. Raw inputs stay in lyon.
 cat >cluster.yaml <<CLUSTER
 sites:
   - {name: lyon, address: "127.0.0.1:$port", key: "$(cat lyon.pub)"}
@@ -29,14 +32,21 @@ links:
 keep: {inputs: lyon}
 CLUSTER
 
-# --pin puts the last layers in kyoto, which the planner would not do for a model as small as this one.
-"$skycc" compile "$model" -d cluster.yaml -o pipeline --dim batch=2 --dim seq=6 --microbatches 2 \
+# The planner would keep so small a model in one place; --pin moves its last layers to kyoto.
+skycc compile model.onnx -d cluster.yaml -o pipeline --dim batch=2 --dim seq=16 --microbatches 2 \
     --pin classifier=kyoto-host.0 --quiet
 
-# Elsewhere, pipeline/lyon and pipeline/kyoto would be copied to their sites, and started there.
+# With real sites, pipeline/lyon and pipeline/kyoto would be copied to their sites and started there.
 train() {
-    pipeline/"$1"/train --data "$data" --steps 12 --key "$1.key" --checkpoint "checkpoints-$1" --checkpoint-every 4
+    pipeline/"$1"/train --data data.safetensors --steps 12 --key "$1.key" --checkpoint "checkpoints-$1" \
+        --checkpoint-every 4 --audit "$1.audit"
 }
+rm -rf checkpoints-* ./*.audit
 train kyoto &
 train lyon
 wait $!
+
+# Each site checks that only the tensors of the plan have left it.
+for site in lyon kyoto; do
+    skycc verify pipeline/plan.json --costs pipeline/costs.json --audit $site.audit
+done
