@@ -20,7 +20,7 @@ typedef struct GlobalModel {
     Arena arena;
     int64_t round; /* which is next; as many have been */
     int64_t step;  /* of a site: how many steps it had made when it took this model */
-    Hash identity; /* what the federation is called (federation/description.h); another one is not read */
+    Hash identity; /* what the federation is called (federation/federation.h); another one is not read */
     size_t tensor_count, elements;
     GlobalTensor *tensors;
     size_t *tensor_elements;  /* of each, for fragments */

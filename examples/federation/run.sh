@@ -2,10 +2,10 @@
 # Trains one model in a federation of three sites: each keeps its rows, and the coordinator sees only sums of their updates. Here
 # all of them run on one host, in folders of their own.
 #
-#     examples/federation/run.sh DIRECTORY [PORT]    skycc is on PATH; PORT is free on this host (default 7401)
+#     examples/federation/run.sh DIRECTORY [PORT]    skycc is on PATH; PORT is free on this host (default: by process id)
 set -eu
 examples=$(cd "$(dirname "$0")/.." && pwd)
-port=${2:-7401}
+port=${2:-$((20000 + $$ % 10000))}
 sites="paris oslo lima"
 mkdir -p "$1"
 cd "$1"

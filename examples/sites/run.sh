@@ -1,10 +1,10 @@
 #!/bin/sh
 # Trains one model across two sites. Here both sites are folders of one host; each has its own key, programs, weights and gateway.
 #
-#     examples/sites/run.sh DIRECTORY [PORT]         skycc is on PATH; PORT is free on this host (default 7400)
+#     examples/sites/run.sh DIRECTORY [PORT]         skycc is on PATH; PORT is free on this host (default: by process id)
 set -eu
 examples=$(cd "$(dirname "$0")/.." && pwd)
-port=${2:-7400}
+port=${2:-$((20000 + $$ % 10000))}
 mkdir -p "$1"
 cd "$1"
 

@@ -5,7 +5,8 @@
 
 The shell starts in a copy of the repository's root with a finished build, in which the demo has left a model and data; here
 these are tiny. Blocks marked ```text demo quote docs/demo.txt, the demo's output: each of their lines must be in it, in that
-order, and ... stands for lines that are left out. Commands of other blocks must name commands that skycc has.
+order, and ... stands for lines that are left out. Blocks marked ```text output quote what the page's own commands print.
+Commands of other blocks must name commands that skycc has.
 """
 import json
 import os
@@ -90,29 +91,27 @@ def run(blocks, root):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as late:
         require(False, f"{page} takes longer than {LIMIT_S} s:\n{late.stdout}")
-        return
+        return ""
     require(done.returncode == 0, f"{page}: a command fails:\n{done.stdout[-4000:]}")
+    return done.stdout
 
 
-def check_quotes(blocks):
-    if not blocks:
-        return
-    with open(f"{source}/docs/demo.txt", encoding="utf-8") as file:
-        printed = file.read().splitlines()
+def check_quotes(blocks, where, printed):
+    printed = [line.rstrip() for line in printed.splitlines()]
     for line_number, text in blocks:
         place = 0
         for line in text.splitlines():
             if line.strip() in ("...", ""):
                 continue
-            found = next((at for at in range(place, len(printed)) if printed[at].rstrip() == line.rstrip()), None)
-            require(found is not None, f"{page}:{line_number}: not in docs/demo.txt, or not in this order: {line}")
+            found = next((at for at in range(place, len(printed)) if printed[at] == line.rstrip()), None)
+            require(found is not None, f"{page}:{line_number}: not in {where}, or not in this order: {line}")
             place = place if found is None else found + 1
 
 
 def main():
     with open(os.path.join(source, page), encoding="utf-8") as file:
         content = file.read()
-    ran, quoted, commands = [], [], []
+    ran, demo, output, commands = [], [], [], []
     for indent, language, marker, text in BLOCK.findall(content):
         line_number = content[:content.index(text)].count("\n")
         text = "\n".join(line[len(indent):] for line in text.split("\n"))
@@ -121,17 +120,21 @@ def main():
         if (language, marker) == ("sh", "run"):
             ran.append((line_number, text))
         elif (language, marker) == ("text", "demo"):
-            quoted.append((line_number, text))
+            demo.append((line_number, text))
+        elif (language, marker) == ("text", "output"):
+            output.append((line_number, text))
     known = subprocess.run([f"{build}/bin/skycc", "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"^  ([a-z]+)  ", known, re.M))
     for command in sorted(set(commands) - known):
         require(False, f"{page} names skycc {command}, which is no command")
-    check_quotes(quoted)
+    if demo:
+        with open(f"{source}/docs/demo.txt", encoding="utf-8") as file:
+            check_quotes(demo, "docs/demo.txt", file.read())
     if ran:
         with tempfile.TemporaryDirectory(prefix="skycc-test-") as root:
             make_root(root)
-            run(ran, root)
-    print(f"{page}: {len(ran)} blocks run, {len(quoted)} quoted, {len(commands)} commands named")
+            check_quotes(output, "the output", run(ran, root))
+    print(f"{page}: {len(ran)} blocks run, {len(demo) + len(output)} quoted, {len(commands)} commands named")
 
 
 main()
