@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "runtime/storage/checkpoint_directory.h"
+#include "runtime/storage/dataset.h"
 
 static const char manifest_format[] = "skycc.checkpoint/1";
 static const char *const optimizer_names[] = {"sgd", "momentum", "adam", "adamw", "lamb"};
@@ -70,9 +71,13 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
     if (manifest->low_rank.high || manifest->low_rank.low)
         buffer_print(&text, ",\n \"lora_hash\": \"%s\"", hash_format(manifest->low_rank, hash));
     buffer_print(&text, ",\n \"random\": {\"seed\": \"%llu\"},\n", (unsigned long long)manifest->seed);
-    buffer_print(&text, " \"data\": {\"rows\": %lld, \"epoch\": %lld, \"offset\": %lld, \"shuffled\": %d},\n",
+    buffer_print(&text, " \"data\": {\"rows\": %lld, \"epoch\": %lld, \"offset\": %lld, \"shuffled\": %d",
                  (long long)manifest->rows, (long long)manifest->cursor.epoch, (long long)manifest->cursor.offset,
                  manifest->shuffled);
+    if (!hash_equal(manifest->data, (Hash){0}))
+        buffer_print(&text, ", \"hash\": \"%s\"", hash_format(manifest->data, hash));
+    buffer_print(&text, "},\n");
+    if (manifest->skipped) buffer_print(&text, " \"skipped\": %lld,\n", (long long)manifest->skipped);
     buffer_print(&text, " \"schedule_steps\": %lld,\n", (long long)manifest->schedule_steps);
     print_best(&text, &manifest->best);
     buffer_print(&text, " \"files\": [");
@@ -171,8 +176,10 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         !json_get_integer(reader, data, "data", "epoch", &manifest->cursor.epoch) ||
         !json_get_integer(reader, data, "data", "offset", &manifest->cursor.offset) ||
         !json_get_integer(reader, data, "data", "shuffled", &shuffled) ||
+        !json_optional_integer(reader, root, "", "skipped", &manifest->skipped) ||
         !json_optional_integer(reader, root, "", "schedule_steps", &manifest->schedule_steps))
         return false;
+    const char *data_hash = json_string_value(json_object_get(data, "hash"));
     const char *low_rank = json_string_value(json_object_get(root, "lora_hash"));
     manifest->low_rank = (Hash){0};
     const int64_t most = (int64_t)1 << 53; /* so that counting on does not overflow */
@@ -184,8 +191,9 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
     if (strcmp(format, manifest_format) == 0 && manifest->optimizer < OPTIMIZER_COUNT && manifest->step == step &&
         step >= 0 && step < most && manifest->schedule_steps >= 0 && manifest->schedule_steps <= most &&
         manifest->cursor.epoch >= 0 && manifest->cursor.epoch < most && manifest->rows < DATASET_NO_ROW &&
-        manifest->cursor.offset >= 0 && manifest->cursor.offset <= manifest->rows &&
-        (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
+        manifest->cursor.offset >= 0 && manifest->cursor.offset <= manifest->rows && manifest->skipped >= 0 &&
+        manifest->skipped <= step && (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
+        (!data_hash || read_hash(data_hash, &manifest->data)) &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan))
         return read_best(reader, root, &manifest->best) && read_files(reader, root, manifest);

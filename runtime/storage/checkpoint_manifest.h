@@ -5,7 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/hash.h"
-#include "runtime/storage/dataset.h"
+#include "base/diagnostics.h"
+#include "runtime/program/program.h"
+#include "runtime/storage/data_order.h"
 
 typedef struct CheckpointFile {
     char name[32];
@@ -22,9 +24,11 @@ typedef struct CheckpointBest {
 } CheckpointBest;
 
 typedef struct CheckpointManifest {
-    int64_t step; /* updates that were made */
+    int64_t step;    /* steps that were made */
+    int64_t skipped; /* those of them that updated nothing: they do not count for Adam's bias correction */
     DataCursor cursor;
     int64_t rows; /* of the training data */
+    Hash data;    /* of what was read of it; zero: not known */
     uint64_t seed;
     bool shuffled;
     char model_hash[65], plan_hash[65];

@@ -3,14 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "base/random.h"
+/* False: what is wrong with a tensor of the file (NULL: with the file). */
+static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
+                         const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-static bool refuse(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics, const char *format,
-                   ...) __attribute__((format(printf, 5, 6)));
-
-static bool refuse(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics, const char *format,
-                   ...)
+static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
+                         const char *format, ...)
 {
     Arena arena = {0};
     va_list arguments;
@@ -54,11 +54,11 @@ static bool check_shape(const char *path, const SkyTensor *input, const SafeTens
     shape_format(&tensor->shape, have);
     shape_format(&wanted, want);
     if (tensor->shape.rank == 2 && wanted.rank == 2)
-        return refuse(path, input->name, "tokenise with that --max-length, or compile with another --dim", diagnostics,
-                      "rows have %lld elements, but the program was compiled for sequences of %lld",
-                      (long long)tensor->shape.dim[1], (long long)wanted.dim[1]);
-    return refuse(path, input->name, "the first dimension counts rows; the others must match", diagnostics,
-                  "has shape %s, but the program was compiled for micro-batches of shape %s", have, want);
+        return tensor_error(path, input->name, "tokenise with that --max-length, or compile with another --dim",
+                            diagnostics, "rows have %lld elements, but the program was compiled for sequences of %lld",
+                            (long long)tensor->shape.dim[1], (long long)wanted.dim[1]);
+    return tensor_error(path, input->name, "the first dimension counts rows; the others must match", diagnostics,
+                        "has shape %s, but the program was compiled for micro-batches of shape %s", have, want);
 }
 
 /* Whether every element can be represented in the input's type, which is wide enough for what it indexes. */
@@ -66,15 +66,15 @@ static bool check_dtype(const char *path, const SkyTensor *input, const SafeTens
 {
     DType have = tensor->dtype, want = (DType)input->dtype;
     if (!dtype_is_float(have) || dtype_is_float(want)) return true;
-    return refuse(path, input->name, NULL, diagnostics, "holds %s, but the model wants integers (%s)", dtype_name(have),
-                  dtype_name(want));
+    return tensor_error(path, input->name, NULL, diagnostics, "holds %s, but the model wants integers (%s)",
+                        dtype_name(have), dtype_name(want));
 }
 
-static int64_t integer_at(const SafeTensor *tensor, int64_t index)
+static int64_t integer_at(DType dtype, const void *data, int64_t index)
 {
-    if (tensor->dtype == DTYPE_I32) return ((const int32_t *)tensor->data)[index];
-    if (tensor->dtype == DTYPE_I64) return ((const int64_t *)tensor->data)[index];
-    return element_as_integer(tensor->dtype, tensor->data, index);
+    if (dtype == DTYPE_I32) return ((const int32_t *)data)[index];
+    if (dtype == DTYPE_I64) return ((const int64_t *)data)[index];
+    return element_as_integer(dtype, data, index);
 }
 
 /* The values an input of integer type may take: [*least, *most]. */
@@ -94,95 +94,82 @@ static void integer_range(const SkyTensor *input, int64_t *least, int64_t *most)
     if (input->value_limit > 0) *least = 0, *most = input->value_limit - 1;
 }
 
-static bool check_labels(const char *path, const SkyLabels *labels, const SafeTensor *tensor, Diagnostics *diagnostics)
+/* The first element of `data` that the input may not hold; -1: all are valid. */
+static int64_t find_invalid(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
+                            int64_t elements)
 {
-    int64_t elements = shape_elements(&tensor->shape);
-    for (int64_t i = 0; i < elements; i++) {
-        if (label_is_valid(labels, tensor->dtype, tensor->data, i)) continue;
-        const LabelText text = label_describe(labels, tensor->dtype, tensor->data, i);
-        return refuse(path, labels->name,
-                      labels->kind == SKY_LABELS_CLASSES ? "is this data set made for this model's classes?" : NULL,
-                      diagnostics, "row %lld holds %s, which is not %s",
-                      (long long)(i / (elements / tensor->shape.dim[0])), text.value, text.range);
+    const SkyLabels *labels = labels_of_input(program, input->name, NULL);
+    bool are_classes = labels && labels->kind == SKY_LABELS_CLASSES;
+    if (dtype_is_float(dtype) && (!labels || are_classes)) {
+        for (int64_t i = 0; i < elements; i++)
+            if (!isfinite(element_as_double(dtype, data, i))) return i;
+        return -1;
     }
-    return true;
+    if (labels && (!are_classes || labels->classes > 0)) {
+        for (; labels; labels = labels_of_input(program, input->name, labels))
+            for (int64_t i = 0; i < elements; i++)
+                if (!label_is_valid(labels, dtype, data, i)) return i;
+        return -1;
+    }
+    if (dtype_is_float((DType)input->dtype)) return -1;
+    int64_t least, most;
+    integer_range(input, &least, &most);
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t value = integer_at(dtype, data, i);
+        if ((value < least || value > most) && !(labels && value == labels->ignore_index)) return i;
+    }
+    return -1;
 }
 
-static bool check_finite(const char *path, const SkyTensor *input, const SafeTensor *tensor, Diagnostics *diagnostics)
+/* "row 3 holds 999, which is not in 0 ... 255": of element `index`, which is not valid. */
+static const char *describe_invalid(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
+                                    int64_t index, int64_t row, Arena *arena)
 {
-    for (int64_t i = 0; i < shape_elements(&tensor->shape); i++)
-        if (!isfinite(element_as_double(tensor->dtype, tensor->data, i)))
-            return refuse(path, input->name, NULL, diagnostics, "element %lld is not finite", (long long)i);
-    return true;
+    const SkyLabels *labels = labels_of_input(program, input->name, NULL);
+    while (labels && label_is_valid(labels, dtype, data, index)) labels = labels_of_input(program, input->name, labels);
+    if (labels && !(labels->kind == SKY_LABELS_CLASSES && (dtype_is_float(dtype) || !labels->classes))) {
+        const LabelText text = label_describe(labels, dtype, data, index);
+        return arena_format(arena, "row %lld holds %s, which is not %s", (long long)row, text.value, text.range);
+    }
+    if (dtype_is_float(dtype)) return arena_format(arena, "element %lld is not finite", (long long)index);
+    int64_t least, most;
+    integer_range(input, &least, &most);
+    return arena_format(arena, "row %lld holds %lld, which is not in %lld ... %lld", (long long)row,
+                        (long long)integer_at(dtype, data, index), (long long)least, (long long)most);
 }
 
 static bool check_values(const char *path, const SkyProgram *program, const SkyTensor *input, const SafeTensor *tensor,
                          Diagnostics *diagnostics)
 {
+    int64_t elements = shape_elements(&tensor->shape);
+    int64_t index = find_invalid(program, input, tensor->dtype, tensor->data, elements);
+    if (index < 0) return true;
     const SkyLabels *labels = labels_of_input(program, input->name, NULL);
-    bool is_class = labels && labels->kind == SKY_LABELS_CLASSES;
-    if (dtype_is_float(tensor->dtype) && (!labels || is_class)) return check_finite(path, input, tensor, diagnostics);
-    if (labels && (!is_class || labels->classes > 0)) {
-        for (; labels; labels = labels_of_input(program, input->name, labels))
-            if (!check_labels(path, labels, tensor, diagnostics)) return false;
-        return true;
-    }
-    if (dtype_is_float((DType)input->dtype)) return true;
-    int64_t elements = shape_elements(&tensor->shape), least, most;
-    integer_range(input, &least, &most);
-    int64_t per_row = tensor->shape.dim[0] ? elements / tensor->shape.dim[0] : 1;
-    for (int64_t i = 0; i < elements; i++) {
-        int64_t value = integer_at(tensor, i);
-        if ((value >= least && value <= most) || (labels && value == labels->ignore_index)) continue;
-        return refuse(path, input->name, "is this data set made with this model's vocabulary?", diagnostics,
-                      "row %lld holds %lld, which is not in %lld ... %lld", (long long)(i / per_row), (long long)value,
-                      (long long)least, (long long)most);
-    }
-    return true;
+    const char *hint = NULL;
+    if (!dtype_is_float(tensor->dtype)) hint = "is this data set made with this model's vocabulary?";
+    if (labels) hint = labels->kind == SKY_LABELS_CLASSES ? "is this data set made for this model's classes?" : NULL;
+    Arena arena = {0};
+    int64_t row = index / (elements / tensor->shape.dim[0]);
+    tensor_error(path, input->name, hint, diagnostics, "%s",
+                 describe_invalid(program, input, tensor->dtype, tensor->data, index, row, &arena));
+    arena_free(&arena);
+    return false;
 }
 
-static bool check_input(Dataset *dataset, const char *path, const SkyProgram *program, const SkyTensor *input,
-                        Diagnostics *diagnostics)
+bool dataset_check_filled(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const void *filled,
+                          Diagnostics *diagnostics)
 {
-    if (!dataset_holds(input)) return true;
-    if (input->rank < 1 || (input->fill == SKY_FILL_ROWS && input->dim[0] != program->microbatch_size))
-        bug("input '%s' has no micro-batch dimension", input->name);
-    const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
-    if (!tensor)
-        return refuse(path, NULL, "`skycc tokenize` writes the tensors that BERT models read", diagnostics,
-                      "has no tensor '%s', which the model reads", input->name);
-    if (!check_shape(path, input, tensor, diagnostics) || !check_dtype(path, input, tensor, diagnostics)) return false;
-    if (dataset->rows < 0) dataset->rows = tensor->shape.dim[0];
-    if (tensor->shape.dim[0] != dataset->rows)
-        return refuse(path, input->name, NULL, diagnostics, "has %lld rows, but other tensors have %lld",
-                      (long long)tensor->shape.dim[0], (long long)dataset->rows);
-    if (dataset->rows == 0 || dataset->rows >= DATASET_NO_ROW)
-        return refuse(path, input->name, NULL, diagnostics, "has %s", dataset->rows ? "too many rows" : "no rows");
-    for (const SkyLabels *l = NULL; (l = labels_of_input(program, input->name, l));)
-        dataset->labels[l - program->labels] = tensor;
-    return check_values(path, program, input, tensor, diagnostics);
-}
-
-bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics)
-{
-    *dataset = (Dataset){.rows = -1};
-    uint32_t inputs = 0;
-    for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t i = 0; i < program->stages[s].input_count; i++)
-            inputs += dataset_holds(&program->stages[s].inputs[i]);
-    bool ok = inputs == 0 || safetensors_open(&dataset->file, path, diagnostics);
-    for (uint32_t s = 0; s < program->stage_count && ok; s++)
-        for (uint32_t i = 0; i < program->stages[s].input_count && ok; i++)
-            ok = check_input(dataset, path, program, &program->stages[s].inputs[i], diagnostics);
-    if (inputs == 0) dataset->rows = 0;
-    if (!ok) dataset_close(dataset);
-    return ok;
-}
-
-void dataset_close(Dataset *dataset)
-{
-    safetensors_close(&dataset->file);
-    *dataset = (Dataset){0};
+    DType dtype = (DType)input->dtype;
+    int64_t elements = (int64_t)(input->bytes / dtype_size(dtype));
+    int64_t index = dataset_holds(input) ? find_invalid(program, input, dtype, filled, elements) : -1;
+    if (index < 0) return true;
+    Arena arena = {0};
+    int64_t row = index / (elements / input->dim[0]);
+    tensor_error(dataset->path, input->name, "write new data to another file", diagnostics,
+                 "was overwritten while it was in use: of a micro-batch, %s",
+                 describe_invalid(program, input, dtype, filled, index, row, &arena));
+    arena_free(&arena);
+    return false;
 }
 
 static void convert(DType from, const void *source, int64_t first, DType to, void *destination, int64_t start,
@@ -225,7 +212,21 @@ void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTe
     }
 }
 
-Hash dataset_hash(const Dataset *dataset, const SkyTensor *input)
+void dataset_count_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count,
+                          LabelCount labels[SKY_MOST_LABELS])
+{
+    for (uint32_t l = 0; l < SKY_MOST_LABELS; l++) {
+        const SafeTensor *tensor = dataset->labels[l];
+        labels[l] = (LabelCount){0};
+        for (int64_t r = 0; tensor && r < count; r++)
+            if (rows[r] != DATASET_NO_ROW)
+                labels_count(&program->labels[l], tensor->dtype, &tensor->shape, tensor->data, rows[r], 1, &labels[l]);
+    }
+}
+
+/* ---- Opening, and whether the file is what it was then ---- */
+
+static Hash hash_tensor(const Dataset *dataset, const SkyTensor *input)
 {
     enum { BLOCK = 1 << 15 }; /* elements */
     const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
@@ -242,46 +243,92 @@ Hash dataset_hash(const Dataset *dataset, const SkyTensor *input)
     return hash;
 }
 
-void dataset_count_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count,
-                          LabelCount labels[SKY_MOST_LABELS])
+static bool check_input(Dataset *dataset, const char *path, const SkyProgram *program, const SkyTensor *input,
+                        Diagnostics *diagnostics)
 {
-    for (uint32_t l = 0; l < SKY_MOST_LABELS; l++) {
-        const SafeTensor *tensor = dataset->labels[l];
-        labels[l] = (LabelCount){0};
-        for (int64_t r = 0; tensor && r < count; r++)
-            if (rows[r] != DATASET_NO_ROW)
-                labels_count(&program->labels[l], tensor->dtype, &tensor->shape, tensor->data, rows[r], 1, &labels[l]);
-    }
+    if (!dataset_holds(input)) return true;
+    if (input->rank < 1 || (input->fill == SKY_FILL_ROWS && input->dim[0] != program->microbatch_size))
+        bug("input '%s' has no micro-batch dimension", input->name);
+    for (uint32_t i = 0; i < dataset->read_count; i++)
+        if (strcmp(dataset->read[i].input->name, input->name) == 0) return true;
+    const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
+    if (!tensor)
+        return tensor_error(path, NULL, "`skycc tokenize` writes the tensors that BERT models read", diagnostics,
+                            "has no tensor '%s', which the model reads", input->name);
+    if (!check_shape(path, input, tensor, diagnostics) || !check_dtype(path, input, tensor, diagnostics)) return false;
+    if (dataset->rows < 0) dataset->rows = tensor->shape.dim[0];
+    if (tensor->shape.dim[0] != dataset->rows)
+        return tensor_error(path, input->name, NULL, diagnostics, "has %lld rows, but other tensors have %lld",
+                            (long long)tensor->shape.dim[0], (long long)dataset->rows);
+    if (dataset->rows == 0 || dataset->rows >= DATASET_NO_ROW)
+        return tensor_error(path, input->name, NULL, diagnostics, "has %s",
+                            dataset->rows ? "too many rows" : "no rows");
+    for (const SkyLabels *l = NULL; (l = labels_of_input(program, input->name, l));)
+        dataset->labels[l - program->labels] = tensor;
+    if (!check_values(path, program, input, tensor, diagnostics)) return false;
+    dataset->read[dataset->read_count++] = (DatasetTensor){input, hash_tensor(dataset, input)};
+    return true;
 }
 
-void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled)
+/* Of pages at equal distances, the first and the last among them. */
+static Hash hash_sample(const Dataset *dataset)
 {
-    *order = (DataOrder){.seed = seed, .rows = rows, .batch = batch, .shuffled = shuffled, .permuted_epoch = -1};
-    order->permutation = memory_resize(NULL, (size_t)rows, sizeof *order->permutation);
+    enum { SAMPLES = 64, SAMPLE_BYTES = 4096 };
+    const MappedFile *file = &dataset->file.file;
+    Hash hash = hash_bytes(&file->size, sizeof file->size);
+    size_t most = file->size < SAMPLE_BYTES ? file->size : SAMPLE_BYTES, last = file->size - most;
+    for (size_t i = 0; i < SAMPLES; i++) hash = hash_extend(hash, file->bytes + last / (SAMPLES - 1) * i, most);
+    return hash_extend(hash, file->bytes + last, most);
 }
 
-void data_order_close(DataOrder *order)
+static DatasetStamp make_stamp(const Dataset *dataset)
 {
-    free(order->permutation);
-    order->permutation = NULL;
+    struct stat status;
+    DatasetStamp stamp = {.sample = hash_sample(dataset)};
+    if (stat(dataset->path, &status) != 0) return stamp;
+    stamp.device = status.st_dev;
+    stamp.inode = status.st_ino;
+    stamp.size = status.st_size;
+    stamp.modified_ns = status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec;
+    return stamp;
 }
 
-bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor)
+bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics)
 {
-    return cursor->offset + order->batch > order->rows;
+    *dataset = (Dataset){.rows = -1, .path = path};
+    uint32_t inputs = 0;
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t i = 0; i < program->stages[s].input_count; i++)
+            inputs += dataset_holds(&program->stages[s].inputs[i]);
+    dataset->read = memory_allocate((inputs + 1) * sizeof *dataset->read);
+    bool ok = inputs == 0 || safetensors_open(&dataset->file, path, diagnostics);
+    for (uint32_t s = 0; s < program->stage_count && ok; s++)
+        for (uint32_t i = 0; i < program->stages[s].input_count && ok; i++)
+            ok = check_input(dataset, path, program, &program->stages[s].inputs[i], diagnostics);
+    if (inputs == 0) dataset->rows = 0;
+    if (ok && inputs) dataset->stamp = make_stamp(dataset);
+    if (!ok) dataset_close(dataset);
+    return ok;
 }
 
-void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
+void dataset_close(Dataset *dataset)
 {
-    if (data_order_at_epoch_end(order, cursor)) *cursor = (DataCursor){cursor->epoch + 1, 0};
-    if (order->permuted_epoch != cursor->epoch) {
-        RandomStream stream = random_substream(random_stream(order->seed, "shuffle"), (uint64_t)cursor->epoch);
-        if (order->shuffled)
-            random_permutation(stream, order->permutation, (size_t)order->rows);
-        else
-            for (int64_t i = 0; i < order->rows; i++) order->permutation[i] = (uint32_t)i;
-        order->permuted_epoch = cursor->epoch;
-    }
-    memcpy(rows, order->permutation + cursor->offset, (size_t)order->batch * sizeof *rows);
-    cursor->offset += order->batch;
+    safetensors_close(&dataset->file);
+    free(dataset->read);
+    *dataset = (Dataset){0};
+}
+
+/* A file of that name that is another one now does not matter: the one that is mapped stays. */
+bool dataset_check_unchanged(Dataset *dataset, Diagnostics *diagnostics)
+{
+    if (dataset->read_count == 0) return true;
+    const DatasetStamp was = dataset->stamp, now = make_stamp(dataset);
+    bool same_file = now.device == was.device && now.inode == was.inode;
+    bool written = same_file && (now.size != was.size || now.modified_ns != was.modified_ns);
+    bool same = hash_equal(now.sample, was.sample) && (!same_file || now.size >= was.size);
+    for (uint32_t i = 0; i < dataset->read_count && same && written; i++)
+        same = hash_equal(hash_tensor(dataset, dataset->read[i].input), dataset->read[i].content);
+    if (same_file) dataset->stamp = now;
+    return same || tensor_error(dataset->path, NULL, "write new data to another file; a run that is resumed says so",
+                                diagnostics, "was overwritten while it was in use");
 }

@@ -1,5 +1,5 @@
-/* Training and evaluation data: a safetensors file, mapped, checked as a whole before training starts; and the order in
- * which its rows are used.
+/* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. A mapped file
+ * that somebody overwrites changes what is trained on, so batches are checked again, and the file now and then.
  *
  * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Where rows share lines
  * (runtime/program/packing.h) their length is the data's own: packed_batch.h fills inputs then. */
@@ -10,10 +10,27 @@
 #include "base/safetensors.h"
 #include "runtime/program/labels.h"
 
+/* A tensor that this rank reads. */
+typedef struct DatasetTensor {
+    const SkyTensor *input;
+    Hash content; /* of all its elements, as `input` has them: whatever integers or floats the file holds them in */
+} DatasetTensor;
+
+/* How the file was when it was opened. */
+typedef struct DatasetStamp {
+    uint64_t device, inode;
+    int64_t size, modified_ns;
+    Hash sample; /* of a few of its pages */
+} DatasetStamp;
+
 typedef struct Dataset {
     SafeTensors file;
+    const char *path;                          /* not copied */
     int64_t rows;                              /* 0 if this rank reads no inputs and the file was not opened */
     const SafeTensor *labels[SKY_MOST_LABELS]; /* of the program's labels; NULL: no stage of this rank reads them */
+    DatasetTensor *read;                       /* every one once */
+    uint32_t read_count;
+    DatasetStamp stamp;
 } Dataset;
 
 /* In place of a row number: a row that pads the last evaluation batch. Its labels weigh nothing. */
@@ -22,7 +39,7 @@ typedef struct Dataset {
 /* Whether the input is found in data; others the runtime makes up. */
 static inline bool dataset_holds(const SkyTensor *input) { return input->fill <= SKY_FILL_SLOTS; }
 
-/* Opens `path` and checks every tensor that the program's stages read: present, one element type for another without
+/* Opens `path`, which must live as long, and checks every tensor that the program's stages read: present, one element type for another without
  * loss, the same number of rows, the shape the program was compiled for, ids and labels inside their range. */
 bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics);
 void dataset_close(Dataset *dataset);
@@ -30,35 +47,18 @@ void dataset_close(Dataset *dataset);
 /* Copies rows `rows[0 ... input->dim[0] - 1]` of the tensor that `input` is named after to `destination`, converted. */
 void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const uint32_t *rows,
                   void *destination);
-/* Of all elements of that tensor, as `input` has them: whatever integers or floats the file holds them in. */
-Hash dataset_hash(const Dataset *dataset, const SkyTensor *input);
+/* What `dataset_fill` or packed_batch_fill wrote for a micro-batch is as valid as all was when the file was opened;
+ * else it was overwritten, which is an error. */
+bool dataset_check_filled(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const void *filled,
+                          Diagnostics *diagnostics);
+/* Whether the file still holds what it held when it was opened: an error if not. Reads a few pages, or all of it if the
+ * file was written to. */
+bool dataset_check_unchanged(Dataset *dataset, Diagnostics *diagnostics);
 /* Elements of a tensor of the data set, converted to the input's type. */
 void dataset_convert(const SafeTensor *tensor, int64_t first, const SkyTensor *input, void *destination, int64_t start,
                      int64_t count);
 /* Of each of the program's labels what these rows have; nothing where this rank does not read them. */
 void dataset_count_labels(const Dataset *dataset, const SkyProgram *program, const uint32_t *rows, int64_t count,
                           LabelCount labels[SKY_MOST_LABELS]);
-
-/* The order of rows: in every epoch each row at most once, in an order that depends on (seed, epoch) alone; rows that
- * do not fill a batch are left out of that epoch. */
-typedef struct DataCursor {
-    int64_t epoch, offset; /* rows of this epoch that were used */
-} DataCursor;
-
-typedef struct DataOrder {
-    uint64_t seed;
-    int64_t rows, batch;
-    bool shuffled;
-    int64_t permuted_epoch; /* -1: none yet */
-    uint32_t *permutation;
-} DataOrder;
-
-/* rows >= batch > 0. */
-void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled);
-void data_order_close(DataOrder *order);
-/* Writes the `batch` rows at the cursor to `rows` and moves the cursor behind them. */
-void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows);
-/* Whether the next batch will start a new epoch. */
-bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor);
 
 #endif

@@ -271,6 +271,7 @@ static void measure(Counting *counting, const MetricChoice *choice, double loss,
     uint32_t metrics = choice->metrics & measurable(counting);
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) values[metric] = NAN;
     values[METRIC_LOSS] = loss;
+    if (!isfinite(loss)) return; /* predictions that gave it are worth nothing */
     bool sets = counts_sets(counting);
     if (metrics & 1 << METRIC_ACCURACY)
         values[METRIC_ACCURACY] = sets ? label_sets_accuracy(&counting->sets) : class_counts_accuracy(classes);
@@ -340,7 +341,7 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
     }
     free(batch_rows);
     result->labels = labels;
-    measure(&counting, choice, weights > 0 ? weighted / weights : 0, result->values);
+    measure(&counting, choice, weights > 0 ? weighted / weights : NAN, result->values);
     counting_close(&counting);
     return ok;
 }

@@ -276,8 +276,9 @@ static void skip(Gradients *gradients)
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
         const SkyStage *stage = execution->stages[s].stage;
         for (uint32_t p = 0; p < stage->parameter_count; p++)
-            parallel_zero(execution->threads, execution_address(execution, s, 0, stage->parameters[p].gradient),
-                          stage->parameters[p].value.bytes);
+            if (!stage->parameters[p].frozen)
+                parallel_zero(execution->threads, execution_address(execution, s, 0, stage->parameters[p].gradient),
+                              stage->parameters[p].value.bytes);
     }
     gradients->skipped++;
     gradients->skipped_in_all++;

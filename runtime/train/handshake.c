@@ -194,25 +194,8 @@ bool handshake(World *world, const SkyProgram *program, TrainingOptions *options
 /* A tensor of the data that a rank reads. */
 typedef struct ReadTensor {
     Hash name, content;
-    char label[64]; /* of the name, what fits */
+    char label[64]; /* of the name, what fits; "": none */
 } ReadTensor;
-
-/* Adds what the rank reads to `list`, once each. */
-static void list_read(const SkyProgram *program, const Dataset *dataset, ReadTensor *list)
-{
-    uint32_t count = 0;
-    for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t i = 0; i < program->stages[s].input_count; i++) {
-            const SkyTensor *input = &program->stages[s].inputs[i];
-            ReadTensor tensor = {.name = hash_text(input->name)};
-            uint32_t former = 0;
-            while (former < count && !hash_equal(list[former].name, tensor.name)) former++;
-            if (former < count || !dataset_holds(input)) continue;
-            tensor.content = dataset_hash(dataset, input);
-            snprintf(tensor.label, sizeof tensor.label, "%s", input->name);
-            list[count++] = tensor;
-        }
-}
 
 /* Reports what tensor number `number` of all, `each` per rank, has otherwise than the first rank that reads it. */
 static bool check_read(const ReadTensor *all, uint32_t each, size_t number, const char *path, Diagnostics *diagnostics)
@@ -228,7 +211,24 @@ static bool check_read(const ReadTensor *all, uint32_t each, size_t number, cons
     return true;
 }
 
-bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path,
+static int by_name(const void *a, const void *b)
+{
+    const ReadTensor *left = a, *right = b;
+    return memcmp(&left->name, &right->name, sizeof left->name);
+}
+
+/* Of every tensor once, in an order that does not depend on who reads it. Sorts the list. */
+static Hash hash_read(ReadTensor *all, size_t count)
+{
+    Hash hash = {0};
+    qsort(all, count, sizeof *all, by_name);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].label[0] && (i == 0 || !hash_equal(all[i].name, all[i - 1].name)))
+            hash = hash_extend(hash, &all[i].name, sizeof all[i].name + sizeof all[i].content);
+    return hash;
+}
+
+bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
                     Diagnostics *diagnostics)
 {
     uint32_t mine = 0, each = 1, *counts = memory_allocate((size_t)world->size * sizeof *counts);
@@ -239,10 +239,15 @@ bool handshake_data(World *world, const SkyProgram *program, const Dataset *data
     free(counts);
     ReadTensor *read = memory_allocate(each * sizeof *read);
     ReadTensor *all = memory_allocate((size_t)world->size * each * sizeof *all);
-    if (world->size > 1) list_read(program, dataset, read);
+    for (uint32_t i = 0; i < dataset->read_count; i++) {
+        const char *name = dataset->read[i].input->name;
+        read[i] = (ReadTensor){.name = hash_text(name), .content = dataset->read[i].content};
+        snprintf(read[i].label, sizeof read[i].label, "%s", name);
+    }
     world_allgather(world, read, each * sizeof *read, all, "agreement on data");
     bool ok = true;
     for (size_t i = 0; i < (size_t)world->size * each; i++) ok = check_read(all, each, i, path, diagnostics) && ok;
+    *data = hash_read(all, (size_t)world->size * each);
     free(read);
     free(all);
     return ok;

@@ -12,8 +12,8 @@
  * back to others that go on. */
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those that
- * do not, the same on every rank. `path` is for the message. */
-bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path,
+ * do not, the same on every rank. `path` is for the message. *data becomes a hash of all that any rank reads. */
+bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
                     Diagnostics *diagnostics);
 /* Sends a large message over every link between consecutive stages, both ways: the first one needs the sender's help,
  * which must not be asked for in the middle of a step. Collective. */

@@ -347,14 +347,15 @@ static void begin_microbatch(Pipeline *pipeline, uint32_t microbatch)
     step_scalars_first_row(pipeline->execution->step, (int64_t)microbatch * pipeline->program->microbatch_size);
 }
 
-static void fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input,
-                       uint32_t microbatch, void *destination)
+static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input,
+                       uint32_t microbatch, void *destination, Diagnostics *diagnostics)
 {
     if (batch->packed)
         packed_batch_fill(batch->packed, batch->dataset, program, input, batch->rows, microbatch, destination);
     else
         dataset_fill(batch->dataset, program, input, batch->rows + (size_t)microbatch * program->microbatch_size,
                      destination);
+    return dataset_check_filled(batch->dataset, program, input, destination, diagnostics);
 }
 
 static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
@@ -371,8 +372,9 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
                       stage->receive_forward_count, item->microbatch);
     Stopwatch start = stopwatch_start();
     for (uint32_t i = 0; i < stage->input_count; i++)
-        fill_input(batch, program, &stage->inputs[i], item->microbatch,
-                   execution_address(execution, local, item->slot, stage->inputs[i].location));
+        if (!fill_input(batch, program, &stage->inputs[i], item->microbatch,
+                        execution_address(execution, local, item->slot, stage->inputs[i].location), diagnostics))
+            return false;
     begin_microbatch(pipeline, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;

@@ -15,6 +15,7 @@
 #include "runtime/train/gradients.h"
 #include "runtime/train/handshake.h"
 #include "runtime/train/interrupts.h"
+#include "runtime/train/labelled_rows.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/rates.h"
 #include "runtime/train/watch.h"
@@ -24,7 +25,9 @@ typedef struct Training {
     const SkyProgram *program;
     const TrainingOptions *options;
     Dataset data, evaluation_data;
+    Hash data_hash;
     RowLengths lengths, evaluation_lengths;
+    LabelledRows labelled;
     PackedBatch packed;            /* where rows share lines */
     int64_t rows, evaluation_rows; /* as all ranks agree */
     Execution execution;
@@ -41,8 +44,11 @@ typedef struct Training {
     int64_t batch;
     LearningRateSchedule schedule;
     double weight_decay;
-    int64_t step, last_step; /* updates that were made; are to be made, INT64_MAX: no limit */
-    int64_t saved_step;      /* of the newest checkpoint; -1: none */
+    int64_t step, last_step;   /* steps that were made; are to be made, INT64_MAX: no limit */
+    int64_t skipped_before;    /* of those before this run, that updated nothing */
+    int64_t unlabelled;        /* of this run's, that had no label */
+    int64_t failed_evaluation; /* the step after the first evaluation that was not finite; 0: none was. Rank 0 */
+    int64_t saved_step;        /* of the newest checkpoint; -1: none */
     MetricChoice metrics;
     Watch watch;     /* where --keep-best or --patience is given; all ranks agree */
     bool best_saved; /* by this run */
@@ -75,32 +81,41 @@ static bool agree_on_rows(World *world, const Dataset *dataset, const char *path
     return ok;
 }
 
+/* Collective. What all ranks must know of one of the two data sets. */
+static bool open_rows(Training *t, Dataset *dataset, const char *path, int64_t *rows, RowLengths *lengths, Hash *hash,
+                      LabelledRows *labelled, Diagnostics *diagnostics)
+{
+    if (!agree_on_rows(t->world, dataset, path, rows, diagnostics) ||
+        !handshake_data(t->world, t->program, dataset, path, hash, diagnostics))
+        return false;
+    if (*rows == 0) return true;
+    bool ok = agreed_lengths_open(lengths, t->world, t->program, dataset, path, *rows, diagnostics);
+    return labelled_rows_open(labelled, t->world, t->program, dataset, path, *rows, diagnostics) && ok;
+}
+
 static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;
     bool ok = dataset_open(&t->data, options->data, t->program, diagnostics);
     if (ok && options->eval_data) dataset_open(&t->evaluation_data, options->eval_data, t->program, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
-    ok = agree_on_rows(t->world, &t->data, options->data, &t->rows, diagnostics);
-    if (ok && options->eval_data)
-        ok = agree_on_rows(t->world, &t->evaluation_data, options->eval_data, &t->evaluation_rows, diagnostics);
-    ok = ok && handshake_data(t->world, t->program, &t->data, options->data, diagnostics);
-    if (ok && options->eval_data)
-        ok = handshake_data(t->world, t->program, &t->evaluation_data, options->eval_data, diagnostics);
+    ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
     if (ok && t->rows < t->batch)
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->data), "compile with fewer micro-batches",
                           "has %lld rows, which do not fill one batch of %lld", (long long)t->rows,
                           (long long)t->batch);
-    if (ok && t->rows)
-        agreed_lengths_open(&t->lengths, t->world, t->program, &t->data, options->data, t->rows, diagnostics);
-    if (ok && options->eval_data && t->evaluation_rows)
-        agreed_lengths_open(&t->evaluation_lengths, t->world, t->program, &t->evaluation_data, options->eval_data,
-                            t->evaluation_rows, diagnostics);
     if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);
-    if (ok && options->eval_data && evaluation_rows(t->program, t->evaluation_rows) == 0)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->eval_data), NULL,
-                          "has %lld rows, which do not fill one batch of %lld", (long long)t->evaluation_rows,
-                          (long long)t->batch);
+    if (ok && options->eval_data) {
+        Hash unused;
+        LabelledRows labelled;
+        ok = open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths, &unused,
+                       &labelled, diagnostics);
+        labelled_rows_close(&labelled);
+        if (ok && evaluation_rows(t->program, t->evaluation_rows) == 0)
+            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->eval_data), NULL,
+                              "has %lld rows, which do not fill one batch of %lld", (long long)t->evaluation_rows,
+                              (long long)t->batch);
+    }
     return world_agree(t->world, diagnostics, exit_code);
 }
 
@@ -183,6 +198,7 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
 {
     Place place = PLACE_FILE(t->options->checkpoint);
     t->step = t->saved_step = manifest->step;
+    t->skipped_before = manifest->skipped;
     t->cursor = manifest->cursor;
     if ((t->options->seed_given && t->options->seed != manifest->seed) || t->shuffled != manifest->shuffled)
         diagnostics_warning(diagnostics, place, NULL, "the order of the data goes on as it was begun, with seed %llu",
@@ -193,10 +209,16 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     if (watches(t->options) && !watch_continue(&t->watch, &manifest->best))
         diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s",
                             manifest->best.metric, metric_name(t->watch.metric));
-    if (manifest->rows == t->rows) return;
-    diagnostics_warning(diagnostics, place, NULL,
-                        "the checkpoint was made with data of %lld rows, this has %lld: starting at its beginning",
-                        (long long)manifest->rows, (long long)t->rows);
+    bool same_rows = manifest->rows == t->rows, known = !hash_equal(manifest->data, (Hash){0});
+    if (same_rows && (!known || hash_equal(manifest->data, t->data_hash))) return;
+    if (same_rows)
+        diagnostics_warning(diagnostics, place, NULL,
+                            "the checkpoint was made with other data than %s: starting at its beginning",
+                            t->options->data);
+    else
+        diagnostics_warning(diagnostics, place, NULL,
+                            "the checkpoint was made with data of %lld rows, this has %lld: starting at its beginning",
+                            (long long)manifest->rows, (long long)t->rows);
     t->cursor = (DataCursor){0, 0};
 }
 
@@ -234,7 +256,13 @@ static void find_loss_rank(Training *t)
 static _Noreturn void fail(Training *t, const Diagnostics *diagnostics)
 {
     diagnostics_print(diagnostics, stderr);
-    world_fail(t->world, "the step cannot be computed");
+    world_end(t->world, diagnostics->exit_code, "the step cannot be computed");
+}
+
+static void check_unchanged(Training *t, Dataset *dataset)
+{
+    Diagnostics diagnostics = {0};
+    if (!dataset_check_unchanged(dataset, &diagnostics)) fail(t, &diagnostics);
 }
 
 /* Brings `size` bytes from the rank with the loss to rank 0. */
@@ -257,14 +285,31 @@ static bool finish_step(void *context, Diagnostics *diagnostics)
     return true;
 }
 
+static int64_t skipped_steps(const Training *t)
+{
+    return t->skipped_before + t->unlabelled + t->gradients.skipped_in_all;
+}
+
+/* The loss of a batch without labels is no number, and there is nothing to learn from it. All ranks know. */
+static double skip_step(Training *t)
+{
+    t->unlabelled++;
+    if (t->world->rank == 0 && t->unlabelled == 1)
+        fprintf(stderr, "skycc: warning: step %lld: no row has a label that counts: the step updates nothing\n",
+                (long long)t->step + 1);
+    return NAN;
+}
+
 /* One batch; returns the loss on rank 0 and on the rank that computes it. */
 static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
+    if (data_order_at_epoch_end(&t->order, &t->cursor)) check_unchanged(t, &t->data);
     data_order_next(&t->order, &t->cursor, t->batch_rows);
+    if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return skip_step(t);
     LabelCount labels[SKY_MOST_LABELS];
     dataset_count_labels(&t->data, t->program, t->batch_rows, t->batch, labels);
-    step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step);
+    step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step - skipped_steps(t));
     step_scalars_losses(t->execution.step, t->program, labels);
     step_scalars_drop(t->execution.step, t->seed, t->step);
     if (t->packed.lengths) packed_batch_place(&t->packed, t->lengths.lengths, t->batch_rows);
@@ -286,6 +331,8 @@ static double run_step(Training *t, double learning_rate)
 static CheckpointManifest describe(const Training *t)
 {
     CheckpointManifest manifest = {.step = t->step,
+                                   .skipped = skipped_steps(t),
+                                   .data = t->data_hash,
                                    .cursor = t->cursor,
                                    .rows = t->rows,
                                    .seed = t->seed,
@@ -319,10 +366,13 @@ static void run_evaluation(Training *t)
 {
     Diagnostics diagnostics = {0};
     EvaluationResult result;
+    check_unchanged(t, &t->evaluation_data);
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
     if (!evaluate(&t->pipeline, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
         fail(t, &diagnostics);
     report(t, &result, sizeof result);
+    bool finite = isfinite(result.values[METRIC_LOSS]);
+    if (!finite && !t->failed_evaluation) t->failed_evaluation = t->step;
     if (t->world->rank == 0) progress_evaluation(&t->progress, t->step, result.values, result.labels);
     if (watches(t->options)) take_value(t, result.values[t->watch.metric]);
 }
@@ -363,6 +413,7 @@ static bool finish_between(Training *t, double loss)
 /* Of the step that was just run. */
 static StepTokens count_tokens(const Training *t)
 {
+    if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return (StepTokens){0, 0};
     const SkyProgram *program = t->program;
     const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;
     int64_t lines = (int64_t)pipeline_microbatches(&t->pipeline, packed) * program->microbatch_size;
@@ -468,6 +519,13 @@ static bool run(Training *t, const char *directory, int *exit_code)
         if (t->gradients.skipped_in_all)
             progress_say(&t->progress, "%lld steps were skipped: their gradients were not finite",
                          (long long)t->gradients.skipped_in_all);
+        if (t->unlabelled)
+            progress_say(&t->progress, "%lld steps updated nothing: they had no label that counts",
+                         (long long)t->unlabelled);
+        if (t->failed_evaluation)
+            diagnostics_error(&diagnostics, EXIT_DIVERGED, PLACE_FILE(t->options->eval_data),
+                              "a lower --lr, --warmup or --clip may help",
+                              "the evaluation after step %lld was not finite", (long long)t->failed_evaluation);
         if (t->ended_by) progress_say(&t->progress, "ended by %s", t->ended_by == SIGINT ? "SIGINT" : "SIGTERM");
     }
     if (!world_agree(t->world, &diagnostics, exit_code)) return false;
@@ -482,6 +540,7 @@ static void close_all(Training *t)
     if (t->execution.stages) execution_close(&t->execution);
     dataset_close(&t->data);
     dataset_close(&t->evaluation_data);
+    labelled_rows_close(&t->labelled);
     row_lengths_free(&t->lengths);
     row_lengths_free(&t->evaluation_lengths);
     packed_batch_close(&t->packed);

@@ -21,7 +21,7 @@ bool watch_continue(Watch *watch, const CheckpointBest *best)
 bool watch_take(Watch *watch, int64_t step, double value)
 {
     CheckpointBest *best = &watch->best;
-    if (!isnan(value) && (!best->step || metric_is_better(watch->metric, value, best->value))) {
+    if (isfinite(value) && (!best->step || metric_is_better(watch->metric, value, best->value))) {
         best->step = step;
         best->value = value;
         best->waited = 0;

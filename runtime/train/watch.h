@@ -14,7 +14,7 @@ typedef struct Watch {
 void watch_open(Watch *watch, Metric metric, int64_t patience);
 /* Goes on where a checkpoint stands; false if that one's best is of another metric, and so not comparable. */
 bool watch_continue(Watch *watch, const CheckpointBest *best);
-/* Takes the value after a step in; whether it is the best so far. */
+/* Takes the value after a step in; whether it is the best so far. One that is not finite never is. */
 bool watch_take(Watch *watch, int64_t step, double value);
 /* Whether there have been as many evaluations without improvement as --patience allows. */
 bool watch_is_over(const Watch *watch);

@@ -15,6 +15,7 @@
 #include "runtime/program/execute.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
+#include "runtime/storage/data_order.h"
 #include "runtime/storage/dataset.h"
 #include "runtime/storage/parameters.h"
 #include "runtime/train/training_options.h"

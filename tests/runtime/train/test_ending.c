@@ -153,6 +153,126 @@ static void what_diverged_replaces_no_checkpoint(void **state)
     assert_null(strstr(printed, "starting it again"));
 }
 
+/* What is frozen has no gradient that could be set to 0. */
+static void a_run_with_frozen_layers_diverges_like_any_other(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        train("0,1", "TOY_FROZEN=1 TOY_FAULT='spoil 1 3'", "--data data --steps 5 --clip 1 --checkpoint frozen"), 7);
+    assert_printed("step 3: the gradient of 'layer.4.weight' (stage 1) is not finite;");
+    assert_int_equal(train("0,1", "TOY_FROZEN=1 TOY_FAULT='spoil 1 3'", "--data data --steps 5 --skip-nonfinite 1"), 0);
+    write_launch_files("freezing", NULL, NULL);
+    assert_int_equal(run("TOY_STAGES=0,1 TOY_FROZEN=1 TOY_FAULT='spoil 0 2' freezing/train --data data --steps 5 "
+                         "--clip 1 --retries 3"),
+                     7);
+    assert_null(strstr(printed, "starting it again"));
+}
+
+/* ---- Steps that update nothing ---- */
+
+/* With the same rows in every step, the steps after one that was skipped are those of a run that began there: Adam's bias
+ * correction counts updates. So it does after resuming. */
+static void skipped_steps_do_not_count_for_bias_correction(void **state)
+{
+    (void)state;
+    const char *common = "--data eight --no-shuffle --schedule-lr constant --warmup 0 --lr 0.05 --clip 1e9";
+    char options[256];
+    write_data("eight", (Data){.rows = 8, .label_rows = 8, .length = LENGTH});
+    snprintf(options, sizeof options, "%s --steps 5", common);
+    char *undisturbed = reference("", options);
+    snprintf(options, sizeof options, "%s --steps 6 --skip-nonfinite 1", common);
+    char *skipped = reference("TOY_FAULT='spoil 0 1 1'", options);
+    /* Of each row the loss: those of steps 2 ... 6 are those of 1 ... 5. */
+    int step, other;
+    char loss[32], other_loss[32];
+    const char *mine = strchr(strchr(skipped, '\n') + 1, '\n') + 1, *others = strchr(undisturbed, '\n') + 1;
+    for (int i = 1; i <= 5; i++) {
+        assert_int_equal(sscanf(mine, "%d,%31[^,]", &step, loss), 2);
+        assert_int_equal(sscanf(others, "%d,%31[^,]", &other, other_loss), 2);
+        assert_int_equal(step, other + 1);
+        assert_string_equal(loss, other_loss);
+        mine = strchr(mine, '\n') + 1;
+        others = strchr(others, '\n') + 1;
+    }
+    snprintf(options, sizeof options, "%s --steps 6 --skip-nonfinite 1 --checkpoint skips --log log", common);
+    must_run("rm -f log");
+    assert_int_equal(run("TOY_STAGES=0 TOY_FAULT='spoil 0 1 1' %s --quiet %s --stop-after 3", TOY_PROGRAM, options), 0);
+    assert_int_equal(run("TOY_STAGES=0 %s --quiet %s --resume", TOY_PROGRAM, options), 0);
+    assert_losses("log", skipped);
+    free(skipped);
+    free(undisturbed);
+}
+
+/* Of 16 rows the first eight have no label that counts: every other step has nothing to learn from. */
+static void steps_without_labels_update_nothing(void **state)
+{
+    (void)state;
+    write_data("some", (Data){.rows = 16, .label_rows = 16, .length = LENGTH, .unlabelled = 8});
+    char *expected = reference("", "--data some --no-shuffle --steps 4");
+    assert_printed("warning: step 1: no row has a label that counts: the step updates nothing");
+    assert_int_equal(train("0,1,2,3", "", "--data some --no-shuffle --steps 4 --log log"), 0);
+    assert_losses("log", expected);
+    assert_non_null(strstr(expected, "\n1,nan,"));
+    assert_null(strstr(expected, "\n2,nan,"));
+    assert_non_null(strstr(expected, "\n3,nan,"));
+    free(expected);
+    /* A loss that is none reaches nothing. */
+    assert_int_equal(train("0,1", "", "--data some --no-shuffle --until-loss 100 --log log"), 0);
+    assert_int_equal(run("tail -n 1 log | cut -d, -f1"), 0);
+    assert_string_equal(printed, "2\n");
+    write_data("none", (Data){.rows = 16, .label_rows = 16, .length = LENGTH, .unlabelled = 16});
+    assert_int_equal(train("0,1", "", "--data none --steps 4"), 1);
+    assert_printed("none: error: no row has a label that counts");
+    assert_int_equal(train("0,1", "", "--data data --eval-data none --steps 4"), 1);
+    assert_printed("none: error: no row has a label that counts");
+}
+
+/* The evaluation comes after the fifth step, in the place of the sixth. */
+static void an_evaluation_that_is_not_finite_is_never_the_best(void **state)
+{
+    (void)state;
+    const char *options = "--data data --eval-data data --steps 5 --checkpoint watched --keep-best accuracy --log log";
+    assert_int_equal(
+        run("TOY_STAGES=0,1 TOY_FAULT='surge 0 6 2' timeout 300 mpiexec.mpich -n 2 %s %s", TOY_PROGRAM, options), 7);
+    assert_printed("the evaluation after step 5 was not finite");
+    assert_null(strstr(printed, "accuracy"));
+    assert_int_equal(run("ls watched/step-00000005/MANIFEST.json && ! ls watched/best/step-*"), 0);
+}
+
+/* ---- Data that are overwritten ---- */
+
+/* Runs until step 3, overwrites `data` in place, and waits. */
+#define OVERWRITE(with)                                                                                                \
+    "cp data intact; rm -f log; TOY_STAGES=0,1 TOY_LINK=0.005 timeout --foreground 300 over/train --data data "        \
+    "--steps 100000 --emulate --log log --quiet & guard=$!; until [ -f log ] && [ $(wc -l <log) -gt 3 ] || "           \
+    "! kill -0 $guard; do sleep 0.02; done; dd if=" with " of=data conv=notrunc 2>/dev/null; wait $guard; code=$?; "   \
+    "dd if=intact of=data conv=notrunc 2>/dev/null; exit $code"
+
+static void data_that_are_overwritten_end_the_run(void **state)
+{
+    (void)state;
+    write_launch_files("over", NULL, NULL);
+    write_data("ids", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_everywhere = VOCABULARY + 9});
+    assert_int_equal(run(OVERWRITE("ids")), 1);
+    assert_printed(
+        "data: error: tensor 'input_ids': was overwritten while it was in use: of a micro-batch, row 0 holds "
+        "59, which is not in 0 ... 49");
+    write_data("others", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_everywhere = 3});
+    assert_int_equal(run(OVERWRITE("others")), 1);
+    assert_printed("data: error: was overwritten while it was in use");
+    /* Written again with the same content they are as good as before. */
+    assert_int_equal(run("cp data intact; rm -f log; TOY_STAGES=0,1 TOY_LINK=0.005 over/train --data data --steps 30 "
+                         "--emulate --log log --quiet & guard=$!; until [ -f log ] && [ $(wc -l <log) -gt 3 ] || "
+                         "! kill -0 $guard; do sleep 0.02; done; dd if=intact of=data conv=notrunc 2>/dev/null; "
+                         "wait $guard"),
+                     0);
+    /* Resuming says that they are others, and begins with them. */
+    must_run("TOY_STAGES=0 %s --data data --steps 3 --checkpoint other --quiet", TOY_PROGRAM);
+    assert_int_equal(run("TOY_STAGES=0 %s --data others --steps 5 --checkpoint other --resume --quiet", TOY_PROGRAM),
+                     0);
+    assert_printed("warning: the checkpoint was made with other data than others: starting at its beginning");
+}
+
 /* ---- Starting again ---- */
 
 static void a_failed_run_is_started_again(void **state)
@@ -283,6 +403,11 @@ int main(void)
         cmocka_unit_test(an_update_to_what_is_no_number_ends_the_run),
         cmocka_unit_test(steps_without_a_finite_gradient_can_be_skipped),
         cmocka_unit_test(what_diverged_replaces_no_checkpoint),
+        cmocka_unit_test(a_run_with_frozen_layers_diverges_like_any_other),
+        cmocka_unit_test(skipped_steps_do_not_count_for_bias_correction),
+        cmocka_unit_test(steps_without_labels_update_nothing),
+        cmocka_unit_test(an_evaluation_that_is_not_finite_is_never_the_best),
+        cmocka_unit_test(data_that_are_overwritten_end_the_run),
         cmocka_unit_test(a_failed_run_is_started_again),
         cmocka_unit_test(signals_save_and_end),
         cmocka_unit_test(what_is_to_end_before_it_has_started_ends),

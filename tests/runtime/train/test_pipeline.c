@@ -306,15 +306,16 @@ static void bad_data_is_refused_before_training(void **state)
         Data data;
         const char *message;
     } cases[] = {
-        {{ROWS, ROWS, LENGTH, 0, 3, false, false}, "tensor 'labels': row 9 holds 3, which is not in 0 ... 2"},
-        {{ROWS, ROWS, LENGTH, 0, -1, false, false}, "row 9 holds -1"},
-        {{ROWS, ROWS, LENGTH, VOCABULARY, 0, false, false},
+        {{.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_label = 3},
+         "tensor 'labels': row 9 holds 3, which is not in 0 ... 2"},
+        {{.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_label = -1}, "row 9 holds -1"},
+        {{.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_id = VOCABULARY},
          "tensor 'input_ids': row 3 holds 50, which is not in 0 ... 49"},
-        {{ROWS, ROWS, 2 * LENGTH, 0, 0, false, false},
+        {{.rows = ROWS, .label_rows = ROWS, .length = 2 * LENGTH},
          "rows have 12 elements, but the program was compiled for sequences of 6"},
-        {{ROWS, ROWS - 1, LENGTH, 0, 0, false, false}, "rows"},
-        {{ROWS, ROWS, LENGTH, 0, 0, true, false}, "has no tensor 'labels'"},
-        {{7, 7, LENGTH, 0, 0, false, false}, "has 7 rows, which do not fill one batch of 8"},
+        {{.rows = ROWS, .label_rows = ROWS - 1, .length = LENGTH}, "rows"},
+        {{.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .without_labels = true}, "has no tensor 'labels'"},
+        {{.rows = 7, .label_rows = 7, .length = LENGTH}, "has 7 rows, which do not fill one batch of 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_data("bad", cases[i].data);

@@ -60,8 +60,8 @@ def compile_to(folder, *options, model=MODEL, cluster="two.yaml"):
             "--dim", "seq=8", "--microbatches", "2", *options)
 
 
-def train(folder, code=0):
-    return printed(f"{folder}/train", "--data", "data", "--steps", "2", "--quiet", code=code)
+def train(folder, *options, code=0):
+    return printed(f"{folder}/train", "--data", "data", "--steps", "8", "--quiet", *options, code=code)
 
 
 def mix(first, second):
@@ -130,6 +130,27 @@ def check_that_the_same_goes_on():
     train("second")
 
 
+def saved(folder, *options):
+    """All bytes of the parameters after training so."""
+    shutil.rmtree("saved", ignore_errors=True)
+    train(folder, "--checkpoint", "saved", *options)
+    ranks = sorted(name for name in os.listdir("saved/step-00000008") if name.startswith("rank-"))
+    return [safetensors_files.read(f"saved/step-00000008/{name}") for name in ranks]
+
+
+def same(left, right):
+    return all(np.array_equal(one[name], other[name]) for one, other in zip(left, right) for name in one)
+
+
+def check_that_numbers_mean_the_same_in_both_places():
+    """What is compiled and what is given when training starts."""
+    compile_to("first", "--optimizer", "adamw:lr=5e-5,weight_decay=0.07")
+    compiled = saved("first")
+    require(same(compiled, saved("first", "--lr", "5e-5", "--weight-decay", "0.07")), "--lr 5e-5 is not a compiled 5e-5")
+    compile_to("first", "--optimizer", "adamw:weight_decay=0.07")
+    require(same(compiled, saved("first")), "the default rate is not 5e-5")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         os.chdir(scratch)
@@ -139,6 +160,7 @@ def main():
         check_settings()
         check_external_weights()
         check_that_the_same_goes_on()
+        check_that_numbers_mean_the_same_in_both_places()
     sys.exit(failed())
 
 

@@ -4,6 +4,7 @@
  *   TOY_STAGES   rank of each stage, "0,1,2,3"        TOY_SCHEDULE  gpipe or 1f1b
  *   TOY_TIED     1: the first and last dense layer share their weights
  *   TOY_READS    1: the last stage is given input_ids too
+ *   TOY_FROZEN   1: the first dense layer keeps its weights
  *   TOY_FAULT    "kill 1 3": rank 1 dies in its third update; also hang, nan, cut (it empties
  *                the file "cut"), orphan (its parent dies); "plan 1 0": rank 1 has another plan;
  *                "recipe 1 0": another recipe, "weights 1 0": other initial weights;
@@ -305,6 +306,7 @@ static SkyParameter *add_parameter(ToyStage *t, SkyStage *stage, int layer)
     p->global_index = (uint32_t)index;
     p->initial_deviation = 0.3f;
     if (layer == 0) p->initial_file = getenv("TOY_INITIAL");
+    p->frozen = index == 1 && *setting("TOY_FROZEN", "0") == '1';
     p->decay_exempt_class = layer == LAYERS - 1 ? 1 : 0;
     return p;
 }
@@ -316,6 +318,7 @@ static void add_updates(ToyStage *t, SkyStage *stage)
     ADD(UPDATE, misbehave, 1, t->parameters[0].value.location);
     for (uint32_t i = 0; i < stage->parameter_count; i++) {
         SkyParameter *p = &t->parameters[i];
+        if (p->frozen) continue;
         p->update = stage->lists[SKY_LIST_UPDATE].count;
         ADD(UPDATE, adamw, (int64_t)(p->value.bytes / sizeof(float)), p->value.location, p->gradient, p->states[0],
             p->states[1], step);
@@ -326,6 +329,7 @@ static void lay_out_parameters(ToyStage *t, SkyStage *stage)
 {
     for (uint32_t layer = stage->first_layer; layer <= stage->last_layer; layer++) add_parameter(t, stage, (int)layer);
     for (uint32_t p = 0; p < stage->parameter_count; p++) {
+        if (t->parameters[p].frozen) continue;
         t->parameters[p].gradient = reserve(stage, SKY_SPACE_STATE, t->parameters[p].value.bytes);
         if (!tied || t->parameters[p].global_index != 1) continue;
         t->use = (SkyUse){.number = stage->first_layer > 1, .gradient = t->parameters[p].gradient};
@@ -415,7 +419,7 @@ static void build_stage(int index)
             ADD(BACKWARD, embed_gradient, WIDTH, ids, dy, p->gradient);
         } else if (layer < LAYERS - 1) {
             SkyLocation y = t->slot[layer + 1];
-            ADD(BACKWARD, dense_weight_gradient, WIDTH, x, y, dy, p->gradient);
+            if (!p->frozen) ADD(BACKWARD, dense_weight_gradient, WIDTH, x, y, dy, p->gradient);
             ADD(BACKWARD, dense_input_gradient, ROWS, y, p->value.location, dy, dx);
         }
     }

@@ -61,6 +61,8 @@ void write_data(const char *name, Data data)
     for (int i = 0; i < ROWS * 2 * LENGTH; i++) ids[i] = (int32_t)random_draw_below(&random, VOCABULARY);
     for (int i = 0; i < ROWS; i++) labels[i] = ids[i * LENGTH] % CLASSES;
     labels[7] = -100; /* not counted in the loss */
+    for (int i = 0; i < data.unlabelled; i++) labels[i] = -100;
+    for (int i = 0; i < ROWS * 2 * LENGTH && data.bad_everywhere; i++) ids[i] = data.bad_everywhere;
     if (data.bad_id) ids[3 * LENGTH + 1] = data.bad_id;
     if (data.bad_label) labels[9] = data.bad_label;
     Diagnostics diagnostics = {0};

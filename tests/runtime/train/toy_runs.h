@@ -23,6 +23,8 @@ char *reference(const char *environment, const char *options);
 typedef struct Data {
     int64_t rows, label_rows, length;
     int32_t bad_id, bad_label; /* 0: none; else put into one row */
+    int32_t bad_everywhere;    /* not 0: every id */
+    int unlabelled;            /* rows, from the first on, whose label does not count */
     bool without_labels, wide; /* wide: in 64 bits */
 } Data;
 

@@ -1,0 +1,39 @@
+#include "runtime/storage/data_order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/random.h"
+
+void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled)
+{
+    *order = (DataOrder){.seed = seed, .rows = rows, .batch = batch, .shuffled = shuffled, .permuted_epoch = -1};
+    order->permutation = memory_resize(NULL, (size_t)rows, sizeof *order->permutation);
+}
+
+void data_order_close(DataOrder *order)
+{
+    free(order->permutation);
+    order->permutation = NULL;
+}
+
+bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor)
+{
+    return cursor->offset + order->batch > order->rows;
+}
+
+void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
+{
+    if (data_order_at_epoch_end(order, cursor)) *cursor = (DataCursor){cursor->epoch + 1, 0};
+    if (order->permuted_epoch != cursor->epoch) {
+        RandomStream stream = random_substream(random_stream(order->seed, "shuffle"), (uint64_t)cursor->epoch);
+        if (order->shuffled)
+            random_permutation(stream, order->permutation, (size_t)order->rows);
+        else
+            for (int64_t i = 0; i < order->rows; i++) order->permutation[i] = (uint32_t)i;
+        order->permuted_epoch = cursor->epoch;
+    }
+    memcpy(rows, order->permutation + cursor->offset, (size_t)order->batch * sizeof *rows);
+    cursor->offset += order->batch;
+}

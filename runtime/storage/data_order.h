@@ -1,0 +1,29 @@
+/* The order in which rows of a data set are used. In every epoch each row comes at most once, in an order that depends
+ * on (seed, epoch) alone; rows that do not fill a batch are left out of that epoch. */
+#ifndef RUNTIME_STORAGE_DATA_ORDER_H
+#define RUNTIME_STORAGE_DATA_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct DataCursor {
+    int64_t epoch, offset; /* rows of this epoch that were used */
+} DataCursor;
+
+typedef struct DataOrder {
+    uint64_t seed;
+    int64_t rows, batch;
+    bool shuffled;
+    int64_t permuted_epoch; /* -1: none yet */
+    uint32_t *permutation;
+} DataOrder;
+
+/* rows >= batch > 0. */
+void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled);
+void data_order_close(DataOrder *order);
+/* Writes the `batch` rows at the cursor to `rows` and moves the cursor past them. */
+void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows);
+/* Whether the next batch will start a new epoch. */
+bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor);
+
+#endif
