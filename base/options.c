@@ -268,12 +268,13 @@ static const char *option_usage(const Option *option, Arena *arena)
 }
 
 /* From column `indent` on, where the first line stands already, in lines of at most `width` characters. */
-static void print_wrapped(FILE *stream, const char *text, size_t indent, size_t width)
+void options_print_wrapped(FILE *stream, const char *text, size_t indent)
 {
+    enum { WIDTH = 118 };
     size_t column = indent;
     while (*text) {
         size_t length = strcspn(text, " ");
-        if (column > indent && column + 1 + length > width)
+        if (column > indent && column + 1 + length > WIDTH)
             column = (size_t)fprintf(stream, "\n%*s", (int)indent, "") - 1;
         column += (size_t)fprintf(stream, "%s%.*s", column > indent ? " " : "", (int)length, text);
         text += length + strspn(text + length, " ");
@@ -281,18 +282,37 @@ static void print_wrapped(FILE *stream, const char *text, size_t indent, size_t 
     fputc('\n', stream);
 }
 
-void options_print_help(const OptionSet *set, FILE *stream)
+static void print_option(const Option *option, FILE *stream)
 {
-    enum { LEFT = 25, WIDTH = 118 };
+    enum { LEFT = 25 };
     Arena arena = {0};
+    int length = fprintf(stream, "  %s", option_usage(option, &arena));
+    fprintf(stream, length + 1 < LEFT ? "%*s" : "\n%*s", length + 1 < LEFT ? LEFT - length : LEFT, "");
+    const char *text = option->help;
+    if (option->initial) text = arena_format(&arena, "%s (default %s)", text, option->initial);
+    options_print_wrapped(stream, text, LEFT);
+    arena_free(&arena);
+}
+
+int options_print_help(const OptionSet *set, bool all, FILE *stream)
+{
+    const char *heading = NULL, *separator = "";
+    uint32_t common = 0;
+    int left = 0;
+    for (size_t i = 0; i < set->count; i++) common |= set->rows[i].common & set->taker;
+    if (!common) all = true;
     for (size_t i = 0; i < set->count; i++) {
         const Option *option = &set->rows[i];
+        if (!option->takers) heading = option->help;
         if (!option->help || !option_taken(set, option)) continue;
-        int length = fprintf(stream, "  %s", option_usage(option, &arena));
-        fprintf(stream, length + 1 < LEFT ? "%*s" : "\n%*s", length + 1 < LEFT ? LEFT - length : LEFT, "");
-        const char *text = option->help;
-        if (option->initial) text = arena_format(&arena, "%s (default %s)", text, option->initial);
-        print_wrapped(stream, text, LEFT, WIDTH);
+        if (!all && !(option->common & set->taker)) {
+            left++;
+            continue;
+        }
+        if (all && common && heading) fprintf(stream, "%s%s\n", separator, heading);
+        heading = NULL;
+        separator = "\n";
+        print_option(option, stream);
     }
-    arena_free(&arena);
+    return left;
 }

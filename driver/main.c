@@ -74,7 +74,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
     if (!command_options_read(&options, command, argument_count, arguments, diagnostics))
         code = diagnostics->exit_code;
     else if (options.help)
-        command_print_help(command, stdout);
+        command_print_help(command, options.help_all, stdout);
     else
         code = commands[command](&options, diagnostics);
     command_fit_hints(command, diagnostics);

@@ -1,149 +1,184 @@
 #include "driver/options/options.h"
 
 const CommandText command_texts[COMMAND_COUNT] = {
-    [COMMAND_CHECK] =
-        {"check",
-         "import a model and say what is in it",
-         {"skycc check MODEL.onnx [options]"},
-         "Imports the model and says what is in it: operators, inputs, parameters, layers, and what deserves a "
-         "warning.\nDimensions that are not bound are taken to be 8.\n"},
-    [COMMAND_BERT] =
-        {"bert",
-         "write a BERT graph of any size",
-         {"skycc bert --layers L --hidden H --heads A [options] -o MODEL.onnx"},
-         "Writes a BERT as an ONNX graph (opset 17): inputs input_ids, attention_mask and token_type_ids, output "
-         "logits.\n"},
+    [COMMAND_CHECK] = {"check",
+                       "import a model and list what is in it",
+                       {"skycc check MODEL.onnx [options]"},
+                       "Imports the model and lists operators, inputs, parameters, layers and warnings. Unbound "
+                       "dimensions are set to 8.",
+                       {"skycc check model.onnx --dim batch=8 --dim seq=128",
+                        "skycc check model.onnx -v --lora r=8,targets=query,value", "skycc check model.onnx --json"}},
+    [COMMAND_BERT] = {"bert",
+                      "write a BERT graph of any size",
+                      {"skycc bert --layers L --hidden H --heads A [options] -o MODEL.onnx"},
+                      "Writes a BERT as an ONNX graph (opset 17) with inputs input_ids, attention_mask and "
+                      "token_type_ids and output logits.",
+                      {"skycc bert --layers 6 --hidden 128 --heads 2 -o bert.onnx",
+                       "skycc bert --layers 12 --hidden 768 --heads 12 --head mlm --weights none -o mlm.onnx"}},
     [COMMAND_COMPILE] =
         {"compile",
-         "model and cluster in, a directory of ready-to-run programs out",
+         "compile a model for a cluster into a directory of ready-to-run programs",
          {"skycc compile MODEL.onnx -d CLUSTER.yaml -o DIR [options]"},
-         "Derives the training program of a BERT-family model, partitions its layers over the devices of the cluster "
-         "and\n"
-         "leaves one native program per device in DIR, ready to run: DIR/train --data DATA.safetensors --steps 100\n"},
-    [COMMAND_PROBE] =
-        {"probe",
-         "time a model's kernels on this machine",
-         {"skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
-          "mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
-          "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json [options]"},
-         "Measures this machine and, of a model, its compiled kernels. With the profile, skycc plan and "
-         "compile use these\n"
-         "times, multiplied by each device's slowdown, instead of estimates from the device "
-         "specifications. Where mpiexec\n"
-         "starts one process per device, in the order of the cluster file, every device gets times of "
-         "its own, and the\n"
-         "links between hosts are measured too. With --site at every site the links between sites are.\n"},
+         "Derives the training program of a model, partitions its layers over the devices of the cluster, and leaves "
+         "one native program per device in DIR. Start them with DIR/train --data DATA.safetensors --steps 100.",
+         {"skycc compile model.onnx -d cluster.yaml -o programs --dim batch=8 --dim seq=128",
+          "skycc compile model.onnx -d cluster.yaml -o programs --dim batch=8 --dim seq=auto:128 --lengths "
+          "data.safetensors",
+          "skycc compile model.onnx -d cluster.yaml -o tuned --dim batch=8 --dim seq=128 --lora "
+          "r=8,targets=query,value"}},
+    [COMMAND_PROBE] = {"probe",
+                       "measure devices, links and a model's kernels",
+                       {"skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
+                        "mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
+                        "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json [options]"},
+                       "Measures this machine and, with a model, its compiled kernels. skycc plan and compile use the "
+                       "profile instead of estimates from the device specifications, and multiply its times by each "
+                       "device's slowdown. If mpiexec starts one process per device, in the order of the cluster file, "
+                       "every device gets times of its own, and links between hosts are measured too. With --site at "
+                       "every site, links between sites are measured.",
+                       {"skycc probe model.onnx -d cluster.yaml -o profile.json --dim batch=8 --dim seq=128",
+                        "skycc probe -d cluster.yaml -o profile.json",
+                        "skycc probe --site lyon --key lyon.key -d cluster.yaml -o profile.json"}},
     [COMMAND_PLAN] =
         {"plan",
-         "assign layers to devices and prove how good that is",
+         "assign layers to devices and prove how good the assignment is",
          {"skycc plan MODEL.onnx -d CLUSTER.yaml [options]", "skycc plan --costs COSTS.json [options]",
           "skycc plan MODEL.onnx --federation FEDERATION.yaml [options]"},
-         "Assigns the layers of a model to the devices of a cluster and proves how good the assignment is. Of a "
-         "federation it\ncompares one pipeline over all sites, a replica at each, and groups of sites as replicas.\n"},
+         "Assigns the layers of a model to the devices of a cluster and proves how good the assignment is. For a "
+         "federation it compares one pipeline over all sites, one replica per site, and groups of sites as replicas.",
+         {"skycc plan model.onnx -d cluster.yaml --dim batch=8 --dim seq=128",
+          "skycc plan model.onnx -d cluster.yaml --dim batch=8 --dim seq=128 --without edge-3 --report html",
+          "skycc plan --costs programs/costs.json -o plan.json"}},
     [COMMAND_EXPLAIN] = {"explain",
-                         "a plan in words, beside the trace of a run",
+                         "print a plan as text, compared with the trace of a run",
                          {"skycc explain PLAN.json [--trace TRACE.json]"},
-                         "Prints a plan as text. With the trace of a run (DIR/train --trace FILE) it sets what was "
-                         "measured beside what the\n"
-                         "plan predicted; a step lasts from the last update of the one before to its own. The first "
-                         "step, in which everything\n"
-                         "is touched for the first time, does not count where there are "
-                         "more.\n"},
-    [COMMAND_DIFF] = {"diff",
-                      "what changed between two plans",
-                      {"skycc diff OLD.json NEW.json [--fail-above SECONDS]"},
-                      "Prints what differs between two plans: times, bound, which layers moved to which device, loads, "
-                      "memory, links\nand what crosses between regions. Exits 0 also when they differ.\n"},
+                         "Prints a plan as text. With the trace of a run (DIR/train --trace FILE), it compares "
+                         "measured times with planned ones. A step lasts from the last update of the step before to "
+                         "its own last update. The first step is left out if there are more, since it touches all "
+                         "memory for the first time.",
+                         {"skycc explain programs/plan.json", "skycc explain programs/plan.json --trace trace.json"}},
+    [COMMAND_DIFF] =
+        {"diff",
+         "list what changed between two plans",
+         {"skycc diff OLD.json NEW.json [--fail-above SECONDS]"},
+         "Lists what differs between two plans: times, bound, moved layers, loads, memory, links, and what crosses "
+         "between regions. Exits with 0 also if they differ.",
+         {"skycc diff old/plan.json new/plan.json", "skycc diff old.json new.json --fail-above 1.5"}},
     [COMMAND_VERIFY] = {"verify",
                         "check a plan and its proof, independently of the solver",
                         {"skycc verify PLAN.json --costs COSTS.json [--audit FILE]..."},
-                        "Recomputes every number of a plan from the costs, its lists of instructions and crossings "
-                        "included, runs its\nschedule in the simulator and checks the certificate of its lower bound, "
-                        "or of that nothing fits, with exact\nintegers. Of what other allocators reach it checks "
-                        "that none beats the certified bound. A plan that calls itself\nproven optimal must prove "
-                        "it; a bound above the certified one rests on the solver's search, and verify\nsays so. "
-                        "Exits 1, saying why, if anything is not as the\n"
-                        "plan says. With --audit: nor may anything have crossed between sites that is not in it.\n"},
-    [COMMAND_PLOT] =
-        {"plot",
-         "the losses of a run, drawn",
-         {"skycc plot LOG.csv [-o LOSS.svg]"},
-         "Draws the losses that DIR/train --log FILE wrote, and those of evaluations, or of a federation those "
-         "that skycc\ncoordinate --log FILE wrote, a line for each site and one for the mean: one SVG file "
-         "that needs nothing else\n"
-         "and follows the reader's light or dark colours. A log that a run is still writing is drawn as "
-         "far as it goes.\n"},
+                        "Recomputes every number of a plan from the costs, including instruction lists and crossings. "
+                        "Runs its schedule in the simulator. Checks with exact integers the certificate of its lower "
+                        "bound, or the certificate that no plan fits, and that no other allocator's result beats the "
+                        "certified bound. A plan that calls itself proven optimal must prove it. If its bound is above "
+                        "the certified one, the rest relies on the solver's search, and verify says so. Exits with 1 "
+                        "and the reason if anything is not as the plan says. With --audit, nothing may have crossed "
+                        "between sites that the plan does not list.",
+                        {"skycc verify programs/plan.json --costs programs/costs.json",
+                         "skycc verify plan.json --costs costs.json --audit lyon.json --audit kyoto.json"}},
+    [COMMAND_PLOT] = {"plot",
+                      "draw the losses of a run",
+                      {"skycc plot LOG.csv [-o LOSS.svg]"},
+                      "Draws training and evaluation losses from the log of DIR/train --log FILE. From the log of "
+                      "skycc coordinate --log FILE it draws one line per site and one for the mean. The picture is one "
+                      "SVG file that follows the reader's light or dark colours. The log of a run that has not ended "
+                      "is drawn as far as it goes.",
+                      {"skycc plot loss.csv -o loss.svg"}},
     [COMMAND_RUN] =
         {"run",
          "run a model here: outputs, loss, gradients, some training steps",
          {"skycc run MODEL.onnx --inputs FILE... -o OUT.safetensors [options]"},
-         "Compiles the model for this machine, runs it and writes out/NAME for every output of the graph; with "
-         "--loss\nalso the loss.\n"},
+         "Compiles the model for this machine, runs it, and writes out/NAME for every output of the graph. With --loss "
+         "it also writes the loss.",
+         {"skycc run model.onnx --inputs batch.safetensors -o out.safetensors",
+          "skycc run model.onnx --inputs batch.safetensors --loss cross-entropy --grad -o gradients.safetensors",
+          "skycc run model.onnx --inputs batch.safetensors --train 10 --optimizer adamw:lr=1e-3 -o "
+          "trained.safetensors"}},
     [COMMAND_EXPORT] = {"export",
-                        "write trained weights back into ONNX",
+                        "write trained weights back into ONNX or a Hugging Face folder",
                         {"skycc export MODEL.onnx CHECKPOINT -o TRAINED.onnx",
                          "skycc export MODEL.onnx CHECKPOINT --folder DIR [--source FOLDER] [--labels DATA]",
                          "skycc export MODEL.onnx CHECKPOINT --adapter DIR"},
-                        "Writes the model with the weights of a checkpoint. What --lora trained is added to the "
-                        "weights, or written as an\nadapter of its own.\n"},
+                        "Writes the model with the weights of a checkpoint. Branches that --lora trained are merged "
+                        "into the weights, or written as an adapter of their own.",
+                        {"skycc export model.onnx checkpoints -o trained.onnx",
+                         "skycc export model.onnx checkpoints --folder trained --labels data.safetensors",
+                         "skycc export model.onnx checkpoints --adapter adapter"}},
     [COMMAND_TOKENIZE] =
         {"tokenize",
-         "turn rows of text into a data set of token ids",
+         "turn a table of texts into a data set of token ids",
          {"skycc tokenize --tokenizer tokenizer.json --text COL[,COL] --label COL TABLE -o DATA.safetensors [options]",
           "skycc tokenize --vocab VOCAB.txt --task TASK TSV -o DATA.safetensors [options]"},
          "Turns rows of text into padded token ids and labels for training: input_ids, attention_mask, token_type_ids, "
-         "lengths,\nlabels. TABLE is TSV, CSV or JSON lines, - for standard input. With --task, columns are found by "
-         "name in the first line\n(sentence1, sentence2 or sentence; label or gold_label), else by the positions GLUE "
-         "gives the task.\n"},
-    [COMMAND_IMPORT] =
-        {"import",
-         "make an ONNX graph of a Hugging Face folder",
-         {"skycc import FOLDER -o MODEL.onnx [--head HEAD]"},
-         "Reads config.json and model.safetensors of a BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, ELECTRA, ALBERT, "
-         "MPNet,\nModernBERT or DeBERTa-v2/3 and writes the graph, ready for check, run and compile.\n"},
-    [COMMAND_HEAD] = {"head",
-                      "put a head on an encoder that is an ONNX model",
-                      {"skycc head MODEL.onnx --head HEAD -o OUT.onnx"},
-                      "Writes the model with new outputs. Of a model that skycc import made the head is the one of its "
-                      "family, of any "
-                      "other\nBERT's.\n"},
+         "lengths and labels. TABLE is TSV, CSV or JSON lines; - reads standard input. With --task, columns are found "
+         "by name in the first line (sentence1, sentence2 or sentence; label or gold_label), else by the task's "
+         "positions in GLUE.",
+         {"skycc tokenize --tokenizer minilm/tokenizer.json --text review --label sentiment reviews.csv -o "
+          "reviews.safetensors",
+          "skycc tokenize --vocab vocab.txt --text premise,hypothesis --label label train.tsv -o train.safetensors",
+          "skycc tokenize --vocab vocab.txt --task mnli train.tsv -o mnli.safetensors --holdout 10%"}},
+    [COMMAND_IMPORT] = {"import",
+                        "make an ONNX graph of a Hugging Face folder",
+                        {"skycc import FOLDER -o MODEL.onnx [--head HEAD]"},
+                        "Reads config.json and model.safetensors of a BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, "
+                        "ELECTRA, ALBERT, MPNet, ModernBERT or DeBERTa-v2/3, and writes the graph, ready for check, "
+                        "run and compile.",
+                        {"skycc import minilm -o minilm.onnx",
+                         "skycc import minilm --head seqcls:3 -o classifier.onnx"}},
+    [COMMAND_HEAD] =
+        {"head",
+         "put a head on an encoder that is an ONNX model",
+         {"skycc head MODEL.onnx --head HEAD -o OUT.onnx"},
+         "Writes the model with new outputs. A model that skycc import made gets the head of its family, any other "
+         "model BERT's.",
+         {"skycc head encoder.onnx --head seqcls:3 -o classifier.onnx"}},
     [COMMAND_PREDICT] =
         {"predict",
-         "what a model that was trained says of texts",
+         "print what a trained model predicts for texts",
          {"skycc predict MODEL [CHECKPOINT] --text TEXT [--text2 TEXT] [options]",
           "skycc predict MODEL [CHECKPOINT] --data DATA.safetensors [options]",
           "skycc predict MODEL [CHECKPOINT] --data TABLE --text COL[,COL] [options]"},
-         "Says what the model makes of a text, a pair of texts or many of them, as CSV: labels and scores of texts, or "
-         "of words\n(tokcls, by their first tokens), a number, the answer to the question --text in --text2 and where "
-         "it stands (qa), the five\nlikeliest pieces for each mask written in a text (mlm), or an embedding; with "
-         "--text2 "
-         "how alike two texts' embeddings\nare. MODEL is an ONNX graph, or the folder of a Hugging Face model.\n"},
+         "Prints, as CSV, what the model predicts for a text, a pair of texts, or many. The output depends on the "
+         "head: labels with scores (seqcls), labels of words by their first tokens (tokcls), a number (regression), "
+         "the answer to the question --text in --text2 with its place (qa), the five likeliest pieces for each mask in "
+         "a text (mlm), or an embedding. With --text2 the similarity of two embeddings is printed. MODEL is an ONNX "
+         "graph or a Hugging Face folder.",
+         {"skycc predict model.onnx checkpoints --text 'The battery died after a week.'",
+          "skycc predict model.onnx checkpoints --data reviews.csv --text review -o predictions.csv",
+          "skycc predict trained --text 'Who wrote it?' --text2 'Ada wrote it in 1843.'"}},
     [COMMAND_KEY] =
         {"key",
-         "make the key of a site",
+         "make the keys of a site",
          {"skycc key NAME"},
-         "Writes NAME.key, the secret key that stays with the site, and NAME.pub, and prints the public key, "
-         "which the others\nput in the cluster file (sites: [{name: ..., key: ...}]). Neither file may "
-         "exist.\n"},
-    [COMMAND_FEDERATE] =
-        {"federate",
-         "a folder for every site of a federation, which keeps its data and shares the model",
-         {"skycc federate MODEL.onnx -c FEDERATION.yaml -o DIR [options]"},
-         "Compiles the model for the devices of every site. Each trains on its own rows, and their models are averaged "
-         "now and\nthen, so that nobody sees another's: DIR/SITE/train --join --data DATA.safetensors --checkpoint "
-         "CHECKPOINT\n"},
-    [COMMAND_COORDINATE] = {"coordinate",
-                            "be the coordinator of a federation, until its last round",
-                            {"skycc coordinate DIR/coordinator [options]"},
-                            "Waits for the sites of a federation, adds up their updates and keeps the model, in "
-                            "DIR/coordinator/model.safetensors.\nKilled at any point, it goes on from there.\n"},
+         "Writes NAME.key, the secret key that stays at the site, and NAME.pub, and prints the public key, which goes "
+         "into the cluster file of all sites (sites: [{name: ..., key: ...}]). Existing files are never overwritten.",
+         {"skycc key lyon"}},
+    [COMMAND_FEDERATE] = {"federate",
+                          "make a folder for every site of a federation, which keeps its data and shares the model",
+                          {"skycc federate MODEL.onnx -c FEDERATION.yaml -o DIR [options]"},
+                          "Compiles the model for the devices of every site. Each site trains on its own rows. In "
+                          "every round the sites' models are averaged so that nobody sees another site's model. Start "
+                          "a site with DIR/SITE/train --join --data DATA.safetensors --checkpoint CHECKPOINT, and the "
+                          "coordinator with skycc coordinate.",
+                          {"skycc federate model.onnx -c federation.yaml -o federation --dim batch=8 --dim seq=128",
+                           "skycc federate model.onnx -c federation.yaml -o longer --dim batch=8 --dim seq=128 --from "
+                           "federation/coordinator --rounds 200"}},
+    [COMMAND_COORDINATE] =
+        {"coordinate",
+         "run the coordinator of a federation until its last round",
+         {"skycc coordinate DIR/coordinator [options]"},
+         "Waits for the sites of a federation, adds up their updates, and keeps the model in "
+         "DIR/coordinator/model.safetensors. If it is killed, start it again: it continues with the same round.",
+         {"skycc coordinate federation/coordinator --log rounds.csv"}},
     [COMMAND_DEPLOY] =
         {"deploy",
-         "copy programs, weights and data to the hosts of a plan, or say what they lack",
+         "copy programs, weights and data to the hosts of a plan, or list what they lack",
          {"skycc deploy DIR [--data FILE] [--to PATH]", "skycc deploy DIR --check [--data FILE] [--to PATH]"},
-         "Copies by ssh what each host of a plan needs of DIR, which skycc compile left: its programs, its part of the "
-         "weights,\nthe data if they are named. What is there with the right hash is not sent again, and a transfer "
-         "that was cut goes on.\nWith --check nothing is copied: a table says which host has what a run needs, "
-         "and messages what is missing.\nDIR/SITE is for the hosts of a site. Exits 6 if a host is not ready, or "
-         "could not be made so.\n"},
+         "Copies by ssh what each host needs from DIR, the output of skycc compile: its programs, its part of the "
+         "weights, and the data set if it is given. Files that are there with the right hash are not sent again, and "
+         "an interrupted transfer continues. With --check nothing is copied: a table lists what each host has, and "
+         "errors say what is missing. DIR/SITE is for the hosts of one site. Exits with 6 if a host is not ready, or "
+         "could not be made ready.",
+         {"skycc deploy programs --data data.safetensors", "skycc deploy programs --check",
+          "skycc deploy programs --to /srv/training --ssh 'ssh -p 2222'"}},
 };

@@ -13,7 +13,7 @@ typedef struct Documented {
 
 enum { DOCUMENTED_COUNT = COMMAND_COUNT + 1 };
 
-/* For the manual page, as roff: the heading of the section about one of them, and its options. */
+/* For the manual page, as roff: the heading of the section about one of them with its description; its options and examples. */
 void man_heading(const Documented *one);
 void man_options(const Documented *one);
 

@@ -24,13 +24,14 @@ static void print_argument(const char *text)
     }
 }
 
-/* Sentences with *bold* and _italic_ words. An underscore inside a word is one. */
+/* Sentences with *bold* and _italic_ words. An underscore inside a word is itself. */
 static void print_sentences(const char *text)
 {
     char font = '\0'; /* the mark that ends it; 0: the usual one */
     for (const char *c = text; *c; c++) {
         bool begins = !font && (c == text || !isalnum((unsigned char)c[-1]));
-        if (*c == font) {
+        bool ends = *c == font && (font == '*' || !isalnum((unsigned char)c[1]));
+        if (ends) {
             printf("\\fP");
             font = '\0';
         } else if (*c == '*' || (*c == '_' && begins)) {
@@ -84,7 +85,7 @@ static void print_option(const Option *option)
     putchar('\n');
 }
 
-/* Options that compile takes are explained in its section; those of other commands refer to it. */
+/* Options that compile takes are explained in its section, to which other commands refer. */
 static bool refers(const Option *option, const Documented *one)
 {
     return one->is_command && option->takers & COMPILE && one->options.taker != COMPILE;
@@ -92,7 +93,7 @@ static bool refers(const Option *option, const Documented *one)
 
 static bool is_explained(const Option *option, const Documented *one)
 {
-    return option_taken(&one->options, option) && option->help && strcmp(option->name, "help") != 0;
+    return option_taken(&one->options, option) && option->help && strncmp(option->name, "help", 4) != 0;
 }
 
 static void print_references(const Documented *one)
@@ -107,16 +108,29 @@ static void print_references(const Documented *one)
         print_name(option);
         printed++;
     }
-    if (count) printf("\n%s for \\fBskycc compile\\fP.\n", count > 1 ? "mean what they mean" : "means what it means");
+    if (count) printf("\n%s the same meaning as for \\fBskycc compile\\fP.\n", count > 1 ? "have" : "has");
+}
+
+static void print_text(const char *text)
+{
+    for (; *text; text++) print_character(*text);
 }
 
 void man_heading(const Documented *one)
 {
-    const char *text = "DIR/train --data FILE [options]";
-    if (one->is_command) text = command_texts[__builtin_ctz(one->options.taker)].synopsis[0];
+    const CommandText *text = one->is_command ? &command_texts[__builtin_ctz(one->options.taker)] : NULL;
     printf(".SS ");
-    for (; *text; text++) print_character(*text);
+    print_text(text ? text->synopsis[0] : "DIR/train --data FILE [options]");
     putchar('\n');
+    if (text) print_text(text->description), putchar('\n');
+}
+
+/* Those of --help. */
+static void print_examples(const CommandText *text)
+{
+    printf(".PP\n.nf\n");
+    for (int i = 0; text->examples[i]; i++) print_text(text->examples[i]), putchar('\n');
+    printf(".fi\n");
 }
 
 void man_options(const Documented *one)
@@ -126,4 +140,5 @@ void man_options(const Documented *one)
         if (is_explained(option, one) && !refers(option, one)) print_option(option);
     }
     print_references(one);
+    if (one->is_command) print_examples(&command_texts[__builtin_ctz(one->options.taker)]);
 }

@@ -14,18 +14,24 @@ bool command_options_read(Options *options, Command command, int argument_count,
     if (options->load.lengths.dimension && !packs)
         ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "compile, plan and probe take several",
                                "--dim %s has several lengths", options->load.lengths.dimension);
+    options->help |= options->help_all;
     if (options->help) diagnostics_free(diagnostics);
     return ok || options->help;
 }
 
-void command_print_help(Command command, FILE *stream)
+void command_print_help(Command command, bool all, FILE *stream)
 {
     Arena arena = {0};
     OptionSet set = command_options(command, &arena);
     const CommandText *text = &command_texts[command];
     for (int i = 0; text->synopsis[i]; i++) fprintf(stream, "%s %s\n", i ? "      " : "usage:", text->synopsis[i]);
-    fprintf(stream, "\n%s\n", text->description);
-    options_print_help(&set, stream);
+    fputc('\n', stream);
+    options_print_wrapped(stream, text->description, 0);
+    fputc('\n', stream);
+    for (int i = 0; text->examples[i]; i++) fprintf(stream, "  %s\n", text->examples[i]);
+    fputc('\n', stream);
+    int left = options_print_help(&set, all, stream);
+    if (left) fprintf(stream, "\nskycc %s --help-all lists %d more options.\n", text->name, left);
     arena_free(&arena);
 }
 

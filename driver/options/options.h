@@ -41,7 +41,7 @@ typedef enum Command {
  * NULL where it was not given. */
 typedef struct Options {
     Arena arena; /* of lists and of what readers make */
-    bool help, verbose, quiet, json, force;
+    bool help, help_all, verbose, quiet, json, force;
     bool alone; /* of compile for a federation: DIR goes to a site that lacks the model's file */
     /* Files: the model and what a command reads beside it, and what it writes. */
     const char *model, *checkpoint, *costs, *log, *trace, *table;
@@ -85,8 +85,9 @@ typedef struct Options {
 
 typedef struct CommandText {
     const char *name, *summary; /* "plan", one line for skycc --help */
-    const char *synopsis[4];    /* without "skycc" where it begins with it; NULL behind the last */
-    const char *description;    /* for the command's --help, lines broken */
+    const char *synopsis[4];    /* NULL after the last */
+    const char *description;    /* sentences for --help and the manual page */
+    const char *examples[4];    /* command lines; NULL after the last */
 } CommandText;
 
 extern const CommandText command_texts[COMMAND_COUNT];
@@ -97,7 +98,8 @@ OptionSet command_options(Command command, Arena *arena);
  * is wanted. */
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics);
-void command_print_help(Command command, FILE *stream);
+/* One screen: what the command does, examples, its common options. `all`: all options, in groups. */
+void command_print_help(Command command, bool all, FILE *stream);
 /* Hints come from libraries that several commands share. One about an option that this command does not take is made to
  * name a command that does ("for skycc compile: ..."), in the diagnostics' arena. */
 void command_fit_hints(Command command, Diagnostics *diagnostics);

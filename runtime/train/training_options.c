@@ -257,7 +257,7 @@ const OptionSet training_option_set = {rows, sizeof rows / sizeof *rows, TRAIN, 
 void training_options_print_help(FILE *stream)
 {
     fputs("usage: train --data FILE [options]\n", stream);
-    options_print_help(&training_option_set, stream);
+    options_print_help(&training_option_set, true, stream);
 }
 
 char **training_options_with_environment(Arena *arena, int *argument_count, char **arguments)

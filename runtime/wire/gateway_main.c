@@ -90,7 +90,7 @@ int main(int argument_count, char **arguments)
     bool ok = options_parse(&set, argument_count, arguments, &command, &arena, &diagnostics);
     if (command.help) {
         puts("usage: gateway --site FILE --key FILE --local PLACE [options]\n");
-        options_print_help(&set, stdout);
+        options_print_help(&set, true, stdout);
         diagnostics_free(&diagnostics);
         arena_free(&arena);
         return EXIT_OK;

@@ -38,9 +38,9 @@ hints_fit() {
     hints=$(sed -n 's/^    hint: //p' <<<"$message")
     for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); do
         [ "$option" = --help ] && continue
-        "$2" "$3" --help | grep -qE -e "^  (-., )?$option( |$)" && continue
+        "$2" "$3" --help-all | grep -qE -e "^  (-., )?$option( |$)" && continue
         for word in $(grep -E -e "$option" <<<"$hints" | grep -oE '[a-z]+' | sort -u); do
-            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help | grep -qE -e "^  (-., )?$option( |$)" && continue 2
+            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help-all | grep -qE -e "^  (-., )?$option( |$)" && continue 2
         done
         fail "a hint of $(basename "$2") $3 names $option, which it does not take: $hints"
     done

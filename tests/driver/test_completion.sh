@@ -31,7 +31,7 @@ offers "--microbatches" "$skycc" compile --mi
 offers "heuristic" skycc compile --allocate h
 offers "period" skycc plan --objective p
 offers "json" skycc plan --report j
-offers "--hidden --heads --head --help" skycc bert --h
+offers "--hidden --heads --head --help-all --help" skycc bert --h
 offers "llvm" skycc compile --emit = l
 offers "constant cosine" programs/train --schedule-lr c
 offers "--trace" train --tr

@@ -18,7 +18,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def options_of(*command):
-    lines = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.splitlines()
+    lines = subprocess.run([*command], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.splitlines()
     listed = [re.match(r"  (?:-\w, )?(--[a-z0-9-]+)", line) for line in lines]
     return {match[1] for match in listed if match}
 
@@ -33,9 +33,9 @@ def texts(path):
 
 
 commands = re.findall(r"^  ([a-z]+) ", subprocess.run([SKYCC, "--help"], capture_output=True, text=True, check=True).stdout, re.M)
-table = {command: options_of(SKYCC, command) for command in commands}
+table = {command: options_of(SKYCC, command, "--help-all") for command in commands}
 table |= {"tokenise": table["tokenize"], "compiled": table["compile"]}
-taken = options_of(PROGRAM)
+taken = options_of(PROGRAM, "--help")
 failures, found = [], 0
 for folder in FOLDERS:
     for name in sorted(os.listdir(f"{SOURCE}/{folder}")):

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -217,12 +218,49 @@ static void misuse_is_explained(void **state)
 static void help_ends_whatever_stands_beside_it(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"--help", "-h", "--what --help", "--time-limit x -vh m n", "--hel"};
+    static const char *const lines[] = {"--help",     "-h",      "--what --help", "--time-limit x -vh m n",
+                                        "--help-all", "--help-a"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         Read read;
         read_line(&read, COMMAND_COMPILE, lines[i]);
         assert_true(read.ok && read.options.help && !read.diagnostics.first);
         read_free(&read);
+    }
+}
+
+/* Words of a command line between blanks, single quotes taken off; how many. */
+static int split_words(char *line, char *words[], int most)
+{
+    int count = 0;
+    while (*line && count < most) {
+        char end = *line == '\'' ? '\'' : ' ';
+        if (end == '\'') line++;
+        words[count++] = line;
+        line += strcspn(line, (char[]){end, '\0'});
+        if (*line) *line++ = '\0';
+        line += strspn(line, " ");
+    }
+    return count;
+}
+
+static void examples_are_command_lines(void **state)
+{
+    (void)state;
+    for (Command command = 0; command < COMMAND_COUNT; command++) {
+        if (!command_texts[command].examples[0]) fail_msg("%s has no example", command_texts[command].name);
+        for (int i = 0; command_texts[command].examples[i]; i++) {
+            Diagnostics diagnostics = {0};
+            Options options;
+            char line[512], *words[64];
+            snprintf(line, sizeof line, "%s", command_texts[command].examples[i]);
+            int count = split_words(line, words, 64);
+            assert_string_equal(words[0], "skycc");
+            assert_string_equal(words[1], command_texts[command].name);
+            if (!command_options_read(&options, command, count - 1, words + 1, &diagnostics))
+                fail_msg("'%s': %s", command_texts[command].examples[i], diagnostics.first->message);
+            diagnostics_free(&diagnostics);
+            arena_free(&options.arena);
+        }
     }
 }
 
@@ -254,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hints_name_options_that_the_command_takes),
+        cmocka_unit_test(examples_are_command_lines),
         cmocka_unit_test(every_row_suits_its_field),
         cmocka_unit_test(choices_are_in_the_order_of_their_enumerators),
         cmocka_unit_test(all_spellings_mean_the_same),
