@@ -4,7 +4,7 @@
 #define CODEGEN_LINK_LAUNCH_H
 
 #include "base/diagnostics.h"
-#include "codegen/link/launch_network.h"
+#include "cluster/cluster.h"
 
 typedef struct LaunchRank {
     const char *program; /* file name in the directory: "stage-00" */
@@ -16,8 +16,9 @@ typedef struct LaunchRank {
 typedef struct LaunchPlan {
     const LaunchRank *ranks; /* in order */
     int rank_count;
-    const char *site;      /* whose ranks these are; a gateway beside `train` joins them with other sites. NULL: none */
-    LaunchNetwork network; /* where they are on several hosts */
+    const char
+        *site; /* whose ranks these are; a gateway, started by `train`, joins them with other sites; NULL: none */
+    ClusterNetwork network; /* where they are on several hosts */
 } LaunchPlan;
 
 /* Whether it is a name that launchers, and ssh, take for a host and for nothing else. */

@@ -105,11 +105,10 @@ static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const C
                                 .threads = device->threads,
                                 .prefix = cluster->targets[device->target].launch};
     }
-    LaunchPlan launch = {
-        .ranks = ranks,
-        .rank_count = (int)count,
-        .site = among_others ? pipeline->sites[site]->name : NULL,
-        .network = {cluster->network.interface, cluster->network.first_port, cluster->network.last_port}};
+    LaunchPlan launch = {.ranks = ranks,
+                         .rank_count = (int)count,
+                         .site = among_others ? pipeline->sites[site]->name : NULL,
+                         .network = cluster->network};
     bool ok = launch_files_write(&launch, folder, diagnostics);
     if (ok && among_others)
         ok = write_site_file(pipeline, plan, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&

@@ -1,7 +1,9 @@
 /* main() of every stage program. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
+#include "runtime/launch/launch.h"
 #include "runtime/train/handshake.h"
 #include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
@@ -32,6 +34,8 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
 int main(int argument_count, char **arguments)
 {
     setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines: others print too */
+    if (argument_count > 1 && strcmp(arguments[1], "--launch") == 0)
+        return launch_ranks(argument_count - 2, arguments + 2);
     RunState *state = supervise(&sky_program);
     Diagnostics diagnostics = {0};
     Arena arena = {0};

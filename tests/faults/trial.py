@@ -194,8 +194,20 @@ class Trial(Processes):
 
     # ---- Processes ----
 
+    def launchers(self):
+        """On one host, the first program starts the others; mpiexec and its proxies do on several."""
+        def launches(process):
+            try:
+                with open(f"/proc/{process}/cmdline", "rb") as file:
+                    return file.read().split(b"\0")[1:2] == [b"--launch"]
+            except OSError:
+                return False
+        return {process: name for process, name in self.processes().items()
+                if re.match("mpiexec|hydra", name) or launches(process)}
+
     def ranks(self):
-        return self.processes(r"stage-")
+        launchers = self.launchers()
+        return {process: name for process, name in self.processes(r"stage-").items() if process not in launchers}
 
     def workers(self):
         """The processes that train; their parents watch them."""

@@ -1,0 +1,269 @@
+#!/bin/sh
+# Trains on the devices that this directory was compiled for: train --data FILE [options]; --help lists them.
+directory=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P) || exit 6
+
+# The options that concern the launcher; the programs check all of them.
+retries=0 checkpoint='' insecure='' expected=''
+#@ if site
+key=${SKYCC_SITE_KEY:-@SITE@.key} site_timeout=0 audit=''
+#@ end
+for argument; do
+    case $expected in
+    retries) retries=$argument ;;
+    checkpoint) checkpoint=$argument ;;
+#@ if site
+    key) key=$argument ;;
+    site_timeout) site_timeout=$argument ;;
+    audit) audit=$argument ;;
+#@ end
+    esac
+    expected=''
+    case $argument in
+    --retries) expected=retries ;;
+    --retries=*) retries=${argument#*=} ;;
+    --checkpoint) expected=checkpoint ;;
+    --checkpoint=*) checkpoint=${argument#*=} ;;
+    --insecure) insecure=1 ;;
+#@ if site
+    --key) expected=key ;;
+    --key=*) key=${argument#*=} ;;
+    --site-timeout) expected=site_timeout ;;
+    --site-timeout=*) site_timeout=${argument#*=} ;;
+    --audit) expected=audit ;;
+    --audit=*) audit=${argument#*=} ;;
+#@ end
+    --help) exec @FIRST@ --help ;;
+    --join)
+        [ -x "$directory/member" ] && exec "$directory"/member "$@"
+        echo "train: --join: there is no federation to join; skycc federate makes one" >&2
+        exit 2 ;;
+    esac
+done
+case $retries in *[!0-9]* | '') retries=0 ;; esac
+
+# On one host the first program starts the others, and nothing listens on any port. Other hosts need mpiexec, which
+# listens on all addresses of this one; MPIEXEC names another one, to be used in any case.
+mpiexec=${MPIEXEC:-} hosts='' bind=''
+#@ if elsewhere
+for host in @HOSTS@; do
+    case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") ;; *) hosts='@HOST_LIST@' ;; esac
+done
+if [ -n "$hosts" ]; then mpiexec=${mpiexec:-mpiexec.mpich}; fi
+#@ end
+[ -z "$mpiexec" ] || command -v "$mpiexec" >/dev/null || {
+    echo "train: $mpiexec is not installed (Debian: mpich); MPIEXEC may name another" >&2
+    exit 6
+}
+if [ -t 1 ]; then SKYCC_TERMINAL=1; else SKYCC_TERMINAL=0; fi
+export SKYCC_TERMINAL
+#@ if elsewhere
+
+# mpiexec and the programs encrypt nothing, and who reaches their ports can read and disturb the run: that is for
+# networks whose users trust each other, not for addresses of the open internet. Private addresses: RFC 1918, 3927, 6598,
+# 5737 and 2544, and the host itself. mpiexec and UCX use IPv4.
+is_public() {
+    case $1 in
+    10.* | 127.* | 169.254.* | 192.168.* | 172.1[6-9].* | 172.2[0-9].* | 172.3[01].*) return 1 ;;
+    100.6[4-9].* | 100.[789][0-9].* | 100.1[01][0-9].* | 100.12[0-7].*) return 1 ;;
+    192.0.2.* | 198.51.100.* | 203.0.113.* | 198.1[89].*) return 1 ;;
+    *.*.*.*) return 0 ;;
+    esac
+    return 1
+}
+addresses_of() { # a host, by the name that ssh has for it
+    name=$(ssh -G "$1" 2>/dev/null | sed -n 's/^hostname //p')
+    getent ahostsv4 "${name:-$1}" 2>/dev/null | sed 's/ .*//' | sort -u
+}
+if [ -z "$insecure" ] && [ -n "$hosts" ]; then
+    for host in @HOSTS@; do
+        for address in $(addresses_of "$host"); do
+            if is_public "$address"; then
+                echo "train: host $host has the public address $address, where all that ranks send can be read" \
+                    "and the run be disturbed; put it in a site of its own, or give --insecure" >&2
+                exit 1
+            fi
+        done
+    done
+fi
+#@ include network
+#@ if interface
+# The other hosts are told to call back at the address that this one has there.
+own_address=$(ip -o -4 address show @INTERFACE_IS@ @INTERFACE@ 2>/dev/null | sed -n '1s/.* inet \([0-9.]*\).*/\1/p')
+if [ -n "$own_address" ] && [ -n "$hosts" ]; then bind="-localhost $own_address"; fi
+#@ end
+#@ if apart
+# Where the other hosts reach the gateway, which runs next to this script.
+for host in @HOSTS@; do
+    [ -z "${own_address:-}" ] || break
+    for address in $(addresses_of "$host"); do
+        own_address=$(ip -o route get "$address" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p')
+        case $own_address in 127.*) own_address='' ;; *) break ;; esac
+    done
+done
+[ -n "${own_address:-}" ] || {
+    echo "train: no address of this host is known that the other hosts of the site could reach; interface: in the" \
+        "cluster file names it" >&2
+    exit 6
+}
+#@ end
+# Ranks go there themselves: of hosts without this folder mpiexec would say nothing.
+export SKYCC_FOLDER="$PWD"
+#@ include environment
+#@ end
+
+# On one host ranks get cores of their own where there are enough and no other run has them (the lock lasts until the
+# last process of a run ends); SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does. Otherwise threads that wait
+# sleep.
+binds() {
+    case ${SKYCC_BIND:-} in core) return 0 ;; none) return 1 ;; esac
+    lock=${XDG_RUNTIME_DIR:-/tmp}/skycc-bind-$(id -u)
+    mkdir -m 700 "$lock" 2>/dev/null
+    # Nobody else can make a directory that belongs to this user, or replace it.
+    [ -d "$lock" ] && [ ! -L "$lock" ] && [ -O "$lock" ] && command -v flock >/dev/null || return 0
+    exec 9<"$lock"
+    flock -n 9
+}
+if [ -z "$hosts" ]; then
+    # MPICH's own shared memory is slower for large messages than UCX's.
+    export MPIR_CVAR_NOLOCAL="${MPIR_CVAR_NOLOCAL:-1}" UCX_TLS="${UCX_TLS:-sm,self}"
+    threads=@THREADS@
+    if [ $((@RANKS@ * threads)) -le "$(nproc)" ]; then
+        if binds; then
+            bind="-bind-to core:$threads"
+            export OMP_PROC_BIND="${OMP_PROC_BIND:-close}"
+        fi
+    else
+        export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
+    fi
+fi
+
+# mpiexec has a session of its own, so that Ctrl-C reaches it once, from here, and learns if this is killed.
+apart=''
+command -v setsid >/dev/null && apart=setsid
+setpriv --pdeathsig TERM true 2>/dev/null && apart="setpriv --pdeathsig TERM $apart"
+start() {
+    if [ -n "$mpiexec" ]; then exec $apart "$mpiexec" "$@"; fi
+    exec @FIRST@ --launch "$@"
+}
+launch() {
+#@ if elsewhere
+    forget_environment
+#@ end
+#@ if apart
+    export SKYCC_SITE_KEY="$key"
+#@ end
+    start $bind ${hosts:+-hosts "$hosts"}@PROGRAMS@
+}
+#@ if site
+
+# The ranks of this site reach those of others through its gateway, which knows the other sites by their keys.
+[ -r "$key" ] || {
+    echo "train: the secret key of site @SITE@ is not in $key; --key FILE or SKYCC_SITE_KEY names it" >&2
+    exit 1
+}
+case $key in /*) ;; *) key=$PWD/$key ;; esac
+meeting=$(mktemp -d "${TMPDIR:-/tmp}/skycc-XXXXXXXX") || exit 6
+trap 'rm -rf "$meeting"' EXIT
+if [ ${#meeting} -gt 80 ]; then # the path of a socket must be short
+    rmdir "$meeting"
+    meeting=$(mktemp -d /tmp/skycc-XXXXXXXX) || exit 6
+fi
+gateway=''
+# The gateway says last where its ranks find it: once that is there, all is well. It ends with this script.
+begin_gateway() {
+    rm -f "$meeting"/*
+    $apart "$directory"/gateway --site "$directory"/site.json --key "$key" --local "@GATEWAY_PLACE@" \
+        --place "$meeting/place" --site-timeout "$site_timeout" ${audit:+--audit "$audit"} </dev/null &
+    gateway=$!
+    while [ ! -e "$meeting/place" ]; do
+        kill -0 "$gateway" 2>/dev/null || end_gateway
+        [ -n "$gateway" ] || return 1
+        sleep 0.05
+    done
+    SKYCC_GATEWAY=$(cat "$meeting/place")
+    export SKYCC_GATEWAY
+}
+# It passes on what is still on its way. Sets gateway_code.
+end_gateway() {
+    kill "$gateway" 2>/dev/null
+    if [ $interrupts -gt 1 ]; then kill -KILL "$gateway" 2>/dev/null; fi
+    while :; do
+        wait "$gateway"
+        gateway_code=$?
+        kill -0 "$gateway" 2>/dev/null || break
+    done
+    gateway=''
+    # Ended by the signal before it took any.
+    if [ $gateway_code -eq 143 ]; then gateway_code=0; fi
+}
+#@ end
+
+# USR1 saves a checkpoint; TERM and the first INT save one and end; the second INT ends at once.
+running='' insisting='' ended='' interrupts=0
+pass() { if [ -n "$running" ]; then kill -"$1" "$running" 2>/dev/null; fi; }
+# mpiexec loses what it is sent before the programs run, or passes nothing on ever after: TERM, which may come twice, is
+# sent until they end, and to those on this host directly.
+insist() {
+    pass TERM
+    if [ -z "$mpiexec" ] || [ -n "$insisting" ] || [ -z "$running" ]; then return; fi
+    while sleep 2 && kill -TERM "$running"; do
+        for proxy in $(pgrep -P "$running"); do pkill -TERM -P "$proxy"; done
+    done >/dev/null 2>&1 8<&- 9<&- &
+    insisting=$!
+}
+trap 'pass USR1' USR1
+trap 'ended=143; insist' TERM HUP
+trap 'ended=130; interrupts=$((interrupts + 1)); pass INT' INT
+
+# mpiexec passes on the end of its input, and fails if the programs have ended by then: here it never ends.
+exec 8</dev/null
+if [ -n "$mpiexec" ] && silence=$(mktemp -d 2>/dev/null); then
+    mkfifo "$silence/input" && exec 8<>"$silence/input"
+    rm -rf "$silence"
+fi
+
+attempt=0
+while :; do
+#@ if site
+    begin_gateway || {
+        case $gateway_code in 1 | 2 | 5 | 70) exit $gateway_code ;; *) exit 6 ;; esac
+    }
+#@ end
+    if [ -n "$ended" ]; then exit "$ended"; fi
+    launch "$@" <&8 8<&- &
+    running=$!
+    if [ -n "$ended" ]; then insist; fi
+    # wait is interrupted by signals that a trap takes: what runs has ended when it is no process any more.
+    while :; do
+        wait "$running"
+        code=$?
+        kill -0 "$running" 2>/dev/null || break
+    done
+    running=''
+    if [ -n "$insisting" ]; then kill "$insisting" 2>/dev/null; fi
+#@ if site
+    end_gateway
+    if [ -n "$audit" ] && [ $code -eq 0 ] && [ $gateway_code -ne 0 ]; then
+        echo "train: the run is done, but its audit is not whole: the gateway ended with $gateway_code" >&2
+        exit 6
+    fi
+    if [ $code -eq 8 ] && [ -z "$ended" ] && [ $gateway_code -eq 0 ]; then
+        echo "train: another site began anew; going on from the newest checkpoint that all sites have" >&2
+        case " $* " in *' --resume '*) ;; *) set -- "$@" --resume ;; esac
+        continue
+    fi
+#@ end
+    if [ $interrupts -gt 1 ]; then exit 130; fi
+    # Programs that cannot take a signal yet end by it, and mpiexec returns its number; having passed one on it may also
+    # forget what they ended with.
+    case $ended,$code in 143,15 | 130,2) exit $ended ;; esac
+    case $code in 0) exit ${ended:-0} ;; 1 | 2 | 7 | 70 | 130 | 143) exit $code ;; esac
+    if [ -n "$ended" ]; then exit 6; fi
+    attempt=$((attempt + 1))
+    if [ $attempt -gt "$retries" ]; then
+        echo "train: the run failed" >&2
+        exit 6
+    fi
+    echo "train: the run failed; starting it again ($attempt of $retries)" >&2
+    if [ -n "$checkpoint" ]; then set -- "$@" --resume; fi
+done

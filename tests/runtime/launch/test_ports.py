@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""A run on one host has no port that others can reach, and who connects to any port of the host and leaves does it no harm.
+
+    test_ports.py SKYCC TESTS_DATA
+
+Every port of every address of this host is connected to and closed, over and over for the length of a run, whose devices
+are on "localhost" or on this host by its name. What listens is read from /proc. All this is in a network namespace of its own,
+so that no other run on this machine is disturbed; where there can be none, the test is skipped.
+"""
+import csv
+import errno
+import glob
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+import safetensors_files  # noqa: E402
+from checks import failed, require, run  # noqa: E402
+
+SKYCC, DATA = sys.argv[1:]
+MODEL = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
+SEQUENCE, ROWS = 8, 16
+PATIENCE = 300  # seconds: for what must come, however busy the machine is
+LISTENS = "0A"  # the state of a socket in /proc/net/tcp
+
+
+ADDRESSES = ("127.0.0.1", "192.0.2.7")  # of the namespace; the second is outside loopback
+
+
+def enter_namespace():
+    """Starts this test again in a network namespace, as root or as a user that may have one."""
+    for unshare in (["unshare", "-n"], ["unshare", "-rn"]):
+        if subprocess.run([*unshare, "true"], capture_output=True).returncode == 0:
+            setup = f"ip link set lo up && ip address add {ADDRESSES[1]}/32 dev lo && exec \"$@\""
+            os.environ["IN_NAMESPACE"] = "1"
+            os.execvp("unshare", [*unshare, "sh", "-c", setup, "sh", sys.executable, "-B", *sys.argv])
+    print("skipped: this user may have no network namespace")
+    sys.exit(77)
+
+
+def scan(address):
+    """Connects to every port of the address, and closes at once. Returns how many were open."""
+    count = 0
+    for port in range(1, 65536):
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            refused = probe.connect_ex((address, port))
+            require(refused in (0, errno.ECONNREFUSED, errno.EAGAIN, errno.EADDRNOTAVAIL), address, port,
+                    os.strerror(refused))
+            count += refused == 0
+    return count
+
+
+def descendants(process):
+    """The numbers of a process and of all that it started."""
+    parents = {}
+    for status in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            number, rest = int(status.split("/")[2]), open(status).read().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        parents.setdefault(int(rest[1]), []).append(number)
+    found = [process]
+    for parent in found:
+        found += parents.get(parent, [])
+    return found
+
+
+def reachable_sockets(process):
+    """The ports outside loopback on which the processes of the run listen."""
+    listening = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in open(table).read().splitlines()[1:] if os.path.exists(table) else ():
+            words = line.split()
+            if words[3] == LISTENS and not words[1].startswith("0100007F:"):
+                listening[f"socket:[{words[9]}]"] = words[1]
+    held = set()
+    for number in descendants(process):
+        for descriptor in glob.glob(f"/proc/{number}/fd/*"):
+            try:
+                held.add(os.readlink(descriptor))
+            except OSError:
+                pass
+    return [place for name, place in listening.items() if name in held]
+
+
+def steps_of(log):
+    try:
+        return sum(1 for _ in csv.reader(open(log))) - 1
+    except FileNotFoundError:
+        return 0
+
+
+def scanned_run(name, host, environment):
+    devices = "".join(f"  - {{name: d{d}, host: \"{host}\", threads: 1, memory: 1GiB}}\n" for d in range(2))
+    with open(f"{name}.yaml", "w") as cluster:
+        cluster.write("devices:\n" + devices)
+    run(SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "-o", name, "--dim", "batch=2", "--dim", f"seq={SEQUENCE}", "--microbatches",
+        "2", "--allocate", "even", "--quiet")
+    log = f"{name}.csv"
+    train = subprocess.Popen([f"{name}/train", "--data", "data", "--steps", "100000000", "--schedule-steps", "1000", "--log", log,
+                              "--quiet"], env={**os.environ, **environment}, stdin=subprocess.DEVNULL)
+    limit = time.monotonic() + PATIENCE
+    while steps_of(log) < 3 and train.poll() is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    require(steps_of(log) >= 3, name, "does not train")
+    require(reachable_sockets(train.pid) == [], name, "listens outside loopback:", reachable_sockets(train.pid))
+    for address in ADDRESSES:
+        scan(address)
+        require(train.poll() is None, name, "ended when the ports of", address, "were scanned, with", train.returncode)
+    done = steps_of(log)
+    while steps_of(log) < done + 3 and train.poll() is None and time.monotonic() < limit:
+        time.sleep(0.05)
+    require(steps_of(log) >= done + 3, name, "does not go on after the scans")
+    train.send_signal(signal.SIGTERM)
+    require(train.wait(PATIENCE) == 143, name, "ends with", train.returncode)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
+        os.chdir(folder)
+        random = np.random.default_rng(1)
+        safetensors_files.write("data", {
+            "input_ids": random.integers(1, 99, (ROWS, SEQUENCE)).astype(np.int32),
+            "attention_mask": np.ones((ROWS, SEQUENCE), np.int32),
+            "token_type_ids": np.zeros((ROWS, SEQUENCE), np.int32),
+            "labels": random.integers(0, 2, ROWS).astype(np.int32)})
+        environment = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        scanned_run("here", "localhost", environment)
+        scanned_run("named", socket.gethostname(), environment)
+    return failed()
+
+
+if "IN_NAMESPACE" not in os.environ:
+    enter_namespace()
+sys.exit(main())
