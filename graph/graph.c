@@ -179,7 +179,7 @@ double node_float(const Node *node, const char *name, double absent)
 }
 
 const OpcodeForm opcodes[OP_COUNT] = {[OP_NONE] = {"(dead)", 0, 0, 0},
-#define OPERATOR(name, prefix, least, most, outputs) [OP_##name] = {#name, least, most, outputs},
+#define OPERATOR(name, rules, least, most, outputs, axes, traits) [OP_##name] = {#name, least, most, outputs, traits},
                                       OPERATORS
 #undef OPERATOR
 };

@@ -50,7 +50,7 @@ static void find_exempt(StageIndex *index)
     for (ValueId v = 1; v < graph->value_count; v++) index->exempt[v] = graph_value(graph, v)->shape.rank == 1;
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        for (int i = 1; node->op == OP_LayerNormalization && i < node->input_count; i++)
+        for (int i = 1; operator_has(node->op, HAS_GAIN) && i < node->input_count; i++)
             index->exempt[shared_parameter(graph, node->inputs[i])] = 2;
     }
 }

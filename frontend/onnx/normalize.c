@@ -22,6 +22,7 @@ static const Normalization table[] = {
     {"", "Relu", normalize_direct, OP_Relu, 1, 1, PASSES_GRADIENTS},
     {"", "LeakyRelu", normalize_leaky_relu, OP_NONE, 1, 1, PASSES_GRADIENTS},
     {"", "Softplus", normalize_softplus, OP_NONE, 1, 1, PASSES_GRADIENTS},
+    {"", "Softsign", normalize_direct, OP_Softsign, 1, 1, PASSES_GRADIENTS},
     {"", "Gelu", normalize_gelu, OP_NONE, 1, 1, PASSES_GRADIENTS},
     {MICROSOFT, "Gelu", normalize_gelu, OP_NONE, 1, 1, PASSES_GRADIENTS},
     {MICROSOFT, "QuickGelu", normalize_quick_gelu, OP_NONE, 1, 1, PASSES_GRADIENTS},

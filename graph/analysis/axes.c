@@ -1,109 +1,82 @@
 #include "graph/analysis/axes.h"
 
+#include <string.h>
+
 #include "graph/ops/operator.h"
 
-static const Shape *shape_of(const Graph *graph, ValueId value) { return &graph_value(graph, value)->shape; }
-
-/* The axis of `input` that broadcasting brings to `axis` of a result of rank `rank`; -1 if it does not move there. */
-int axis_broadcast(const Shape *input, int rank, int axis)
+static int64_t stride_of(const Shape *shape, int axis)
 {
-    int at = axis - (rank - input->rank);
-    return at >= 0 && input->dim[at] != 1 ? at : -1;
+    int64_t stride = 1;
+    for (int i = axis + 1; i < shape->rank; i++) stride *= shape->dim[i];
+    return stride;
 }
 
-/* The dimension of `shape` that a reshape keeps as `axis` of `result`; -1 if it is split or merged. */
-static int reshaped_axis(const Shape *shape, const Shape *result, int axis)
+static bool equal_elements(const Value *value, int64_t a, int64_t b)
 {
-    int64_t behind = 1, seen = 1;
-    for (int i = axis + 1; i < result->rank; i++) behind *= result->dim[i];
-    for (int i = shape->rank - 1; i >= 0; i--) {
-        if (seen == behind && shape->dim[i] == result->dim[axis]) return i;
-        seen *= shape->dim[i];
-    }
-    return -1;
+    size_t size = dtype_size(value->dtype);
+    const char *data = value->data;
+    return memcmp(data + (size_t)a * size, data + (size_t)b * size, size) == 0;
 }
 
-static bool broadcasts(Opcode op) { return operator_is_map(op) || op == OP_Gelu || op == OP_Expand; }
-
-static bool matmul_axes(const Graph *graph, const Node *node, int axis, int *axes)
+static bool constant_is_uniform(const Value *value, int axis)
 {
-    const Shape *a = shape_of(graph, node->inputs[0]), *b = shape_of(graph, node->inputs[1]);
-    int rank = shape_of(graph, node->outputs[0])->rank;
-    if (a->rank < 2 || b->rank < 2) return false;
-    axes[0] = axis == rank - 1 ? -1 : axis == rank - 2 ? a->rank - 2 : axis_broadcast(a, rank, axis);
-    axes[1] = axis == rank - 2 ? -1 : axis == rank - 1 ? b->rank - 1 : axis_broadcast(b, rank, axis);
+    int64_t stride = stride_of(&value->shape, axis), extent = value->shape.dim[axis];
+    int64_t elements = shape_elements(&value->shape);
+    for (int64_t i = 0; i < elements; i++)
+        if (i / stride % extent && !equal_elements(value, i, i - stride)) return false;
     return true;
 }
 
-/* Through a Gather or Slice on other axes. */
-static bool selection_axes(const Graph *graph, const Node *node, int axis, int *axes)
+static bool constant_is_toeplitz(const Value *value, int axis_a, int axis_b)
 {
-    const Shape *shape = shape_of(graph, node->inputs[0]), *result = shape_of(graph, node->outputs[0]);
-    if (node->op == OP_Slice) {
-        Shape starts, steps;
-        axes[0] = axis;
-        return node_shape(node, "starts", &starts) && node_shape(node, "steps", &steps) && starts.dim[axis] == 0 &&
-               steps.dim[axis] == 1 && result->dim[axis] == shape->dim[axis];
+    int64_t a = stride_of(&value->shape, axis_a), b = stride_of(&value->shape, axis_b);
+    int64_t elements = shape_elements(&value->shape);
+    for (int64_t i = 0; i < elements; i++) {
+        bool inside = i / a % value->shape.dim[axis_a] && i / b % value->shape.dim[axis_b];
+        if (inside && !equal_elements(value, i, i - a - b)) return false;
     }
-    int64_t gathered = node_integer(node, "axis", 0);
-    int index_rank = shape_of(graph, node->inputs[1])->rank;
-    normalize_axis(&gathered, shape->rank, false);
-    bool indexed = axis >= gathered && axis < gathered + index_rank;
-    axes[0] = indexed ? -1 : axis < gathered ? axis : axis - index_rank + 1;
-    axes[1] = indexed ? axis - (int)gathered : -1;
     return true;
 }
 
-static bool reduced_axis(const Graph *graph, const Node *node, int axis, int *from)
+enum { MOST_INPUTS = MAX_RANK };
+
+/* The node that makes the value, if what it makes can be followed along the axis. */
+static const Node *followed(const Graph *graph, ValueId value, int axis, int *axes)
 {
-    const Attribute *list = node_attribute(node, "axes");
-    int rank = shape_of(graph, node->inputs[0])->rank, seen = 0;
-    bool keeps = node_integer(node, "keepdims", 1);
-    for (int i = 0; list && list->count && i < rank; i++) {
-        bool reduced = false;
-        for (int k = 0; k < list->count; k++) reduced |= list->integers[k] == i || list->integers[k] + rank == i;
-        if (reduced && !keeps) continue;
-        if (seen++ == axis) {
-            *from = i;
-            return !reduced;
-        }
-    }
-    return false;
+    NodeId producer = graph_value(graph, value)->producer;
+    if (!producer) return NULL;
+    const Node *node = graph_node(graph, producer);
+    bool known = !operator_has(node->op, IS_RANDOM) && node->input_count <= MOST_INPUTS && node->outputs[0] == value &&
+                 axes_of_inputs(graph, node, axis, axes);
+    return known ? node : NULL;
 }
 
-bool axes_of_inputs(const Graph *graph, const Node *node, int axis, int *axes)
+bool value_is_uniform(const Graph *graph, ValueId id, int axis)
 {
-    const Shape *shape = shape_of(graph, node->inputs[0]), *result = shape_of(graph, node->outputs[0]);
-    for (int i = 0; i < node->input_count; i++) axes[i] = -1;
-    if (broadcasts(node->op)) {
-        for (int i = 0; i < node->input_count; i++)
-            axes[i] = axis_broadcast(shape_of(graph, node->inputs[i]), result->rank, axis);
-        return true;
+    const Value *value = graph_value(graph, id);
+    int axes[MOST_INPUTS];
+    if (value->shape.dim[axis] == 1) return true;
+    if (value->role == ROLE_CONSTANT) return constant_is_uniform(value, axis);
+    const Node *node = followed(graph, id, axis, axes);
+    for (int i = 0; node && i < node->input_count; i++)
+        if (node->inputs[i] && axes[i] >= 0 && !value_is_uniform(graph, node->inputs[i], axes[i])) return false;
+    return node;
+}
+
+bool value_is_toeplitz(const Graph *graph, ValueId id, int axis_a, int axis_b)
+{
+    const Value *value = graph_value(graph, id);
+    int a[MOST_INPUTS], b[MOST_INPUTS];
+    if (value->role == ROLE_CONSTANT) return constant_is_toeplitz(value, axis_a, axis_b);
+    const Node *node = followed(graph, id, axis_a, a);
+    if (!node || !followed(graph, id, axis_b, b)) return false;
+    for (int i = 0; i < node->input_count; i++) {
+        ValueId input = node->inputs[i];
+        if (!input || (a[i] < 0 && b[i] < 0)) continue;
+        bool fits = a[i] < 0   ? value_is_uniform(graph, input, b[i])
+                    : b[i] < 0 ? value_is_uniform(graph, input, a[i])
+                               : value_is_toeplitz(graph, input, a[i], b[i]);
+        if (!fits) return false;
     }
-    switch (node->op) {
-    case OP_MatMul: return matmul_axes(graph, node, axis, axes);
-    case OP_Slice:
-    case OP_Gather: return selection_axes(graph, node, axis, axes);
-    case OP_ReduceSum:
-    case OP_ReduceMean:
-    case OP_ReduceMax:
-    case OP_ReduceMin: return reduced_axis(graph, node, axis, &axes[0]);
-    case OP_Softmax:
-    case OP_LogSoftmax:
-    case OP_LayerNormalization: axes[0] = axis; return axis != result->rank - 1;
-    case OP_Dropout: axes[0] = axis; return true;
-    case OP_Reshape: axes[0] = reshaped_axis(shape, result, axis); return axes[0] >= 0;
-    case OP_Transpose: {
-        const Attribute *perm = node_attribute(node, "perm");
-        axes[0] = perm ? (int)perm->integers[axis] : result->rank - 1 - axis;
-        return true;
-    }
-    case OP_Concat: {
-        int64_t joined = node_integer(node, "axis", 0);
-        normalize_axis(&joined, result->rank, false);
-        for (int i = 0; i < node->input_count; i++) axes[i] = axis;
-        return axis != joined;
-    }
-    default: return false;
-    }
+    return true;
 }

@@ -65,7 +65,7 @@ static void follow_forward(UseSurvey *survey)
         for (int i = 0; i < node->output_count; i++) {
             DType dtype = graph_value(graph, node->outputs[i])->dtype;
             bool floats = dtype_is_float(dtype), quantized = dtype == DTYPE_I8 || dtype == DTYPE_U8;
-            bool waves = node->op == OP_Sin || node->op == OP_Cos; /* of positions: as good as a mask */
+            bool waves = operator_has(node->op, IS_WAVE); /* of positions: as good as a mask */
             weight[node->outputs[i]] = weighs && (floats || quantized) && !waves;
             survey->from_inputs[node->outputs[i]] = from_inputs;
             survey->activation[node->outputs[i]] = floats && !waves && (activation || (from_inputs && weighs));
@@ -81,7 +81,7 @@ static void follow_backward(UseSurvey *survey)
     for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
         const Node *node = graph_node(graph, n);
         bool outside = false;
-        if (node->op == OP_NONE || node->op == OP_Sin || node->op == OP_Cos) continue;
+        if (node->op == OP_NONE || operator_has(node->op, IS_WAVE)) continue;
         for (int i = 0; i < node->output_count; i++) outside |= survey->outside_trigonometry[node->outputs[i]];
         for (int i = 0; outside && i < node->input_count; i++) survey->outside_trigonometry[node->inputs[i]] = true;
     }
@@ -140,12 +140,14 @@ static bool is_single_column(const Graph *graph, ValueId id)
 {
     const Value *value = graph_value(graph, id);
     const Node *node = graph_node(graph, value->producer);
-    while (operator_is_movement(node->op)) {
+    while (operator_has(node->op, IS_MOVEMENT)) {
         value = graph_value(graph, node->inputs[0]);
         node = graph_node(graph, value->producer);
     }
-    return node->op == OP_MatMul && value->shape.dim[value->shape.rank - 1] == 1;
+    return operator_has(node->op, IS_PRODUCT) && value->shape.dim[value->shape.rank - 1] == 1;
 }
+
+static bool is_addition(const Node *node) { return operator_has(node->op, IS_SUM) && operator_has(node->op, COMMUTES); }
 
 enum { STEPS_TO_SOFTMAX = 8 };
 
@@ -155,9 +157,9 @@ static bool becomes_scores(const UseSurvey *survey, ValueId value, int depth)
     const Graph *graph = survey->graph;
     for (uint32_t u = survey->first[value]; depth > 0 && u < survey->first[value + 1]; u++) {
         const Node *node = graph_node(graph, survey->uses[u].node);
-        if (node->op == OP_Softmax) return true;
-        bool passes = operator_is_movement(node->op) || node->op == OP_MatMul || node->op == OP_Add ||
-                      node->op == OP_Mul || node->op == OP_Where || node->op == OP_Div || node->op == OP_Sub;
+        if (operator_has(node->op, NORMALISES)) return true;
+        bool passes = operator_has(node->op, IS_MOVEMENT | IS_PRODUCT | IS_SUM | IS_SCALING) ||
+                      (operator_has(node->op, IS_MAP) && operator_has(node->op, FILLS));
         if (passes && becomes_scores(survey, node->outputs[0], depth - 1)) return true;
     }
     return false;
@@ -169,9 +171,9 @@ static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueI
 static TrainedChoice choose_number(UseSurvey *survey, const Node *node, int input)
 {
     const Graph *graph = survey->graph;
-    if (node->op == OP_Add && is_single_column(graph, node->inputs[1 - input]))
+    if (is_addition(node) && is_single_column(graph, node->inputs[1 - input]))
         return trained("is the bias of a matrix product");
-    if ((node->op == OP_Mul || node->op == OP_Div) && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
+    if (operator_has(node->op, IS_SCALING) && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
         return fixed("scales the scores of attention");
     return perhaps(false, "is one number that something is computed with");
 }
@@ -180,7 +182,7 @@ static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node
 {
     ValueId other = node->inputs[1 - input];
     if (!survey->activation[other]) return choose_by_uses(survey, parameter, node->outputs[0]);
-    if (node->op == OP_Sub) return perhaps(false, "is subtracted, or subtracted from");
+    if (!is_addition(node)) return perhaps(false, "is subtracted, or subtracted from");
     if (graph_value(survey->graph, parameter)->shape.rank > 2 &&
         becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
         return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
@@ -190,7 +192,7 @@ static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node
 static TrainedChoice choose_factor(const UseSurvey *survey, const Node *node, int input)
 {
     if (!survey->activation[node->inputs[1 - input]]) return perhaps(false, "multiplies positions or masks only");
-    if (node->op == OP_Mul) return trained("is a gain");
+    if (operator_has(node->op, COMMUTES)) return trained("is a gain");
     return perhaps(false, input ? "divides" : "is divided");
 }
 
@@ -206,38 +208,27 @@ static TrainedChoice choose_by_use(UseSurvey *survey, ValueId parameter, Use use
     const Graph *graph = survey->graph;
     const Node *node = graph_node(graph, use.node);
     if (!dtype_is_float(graph_value(graph, node->outputs[0])->dtype)) return fixed("is only compared with");
-    if (operator_is_movement(node->op) || node->op == OP_Cast)
-        return choose_by_uses(survey, parameter, node->outputs[0]);
-    if (node->op == OP_LayerNormalization && use.input > 0)
+    if (operator_has(node->op, IS_MOVEMENT | CONVERTS)) return choose_by_uses(survey, parameter, node->outputs[0]);
+    if (operator_has(node->op, HAS_GAIN) && use.input > 0)
         return trained(use.input == 1 ? "is the gain of a normalisation" : "is the bias of a normalisation");
     bool number = shape_elements(&graph_value(graph, parameter)->shape) == 1;
-    bool computes = node->op == OP_Add || node->op == OP_Sub || node->op == OP_Mul || node->op == OP_Div ||
-                    node->op == OP_Pow || node->op == OP_Where || node->op == OP_Concat;
-    if (number && computes) return choose_number(survey, node, use.input);
-    if (node->op == OP_Gather && use.input == 0 && survey->from_inputs[node->inputs[1]])
+    bool joins_map = operator_has(node->op, IS_MAP) && node->input_count > 1;
+    if (number && (joins_map || operator_has(node->op, FILLS))) return choose_number(survey, node, use.input);
+    if (operator_has(node->op, SELECTS) && operator_has(node->op, IS_LOOKUP) && use.input == 0 &&
+        survey->from_inputs[node->inputs[1]])
         return trained("is a table that is gathered from");
-    if (node->op == OP_MatMul && survey->from_inputs[node->inputs[1 - use.input]])
+    if (operator_has(node->op, IS_PRODUCT) && survey->from_inputs[node->inputs[1 - use.input]])
         return trained("is a factor of a matrix product");
     if (!survey->from_inputs[node->outputs[0]]) { /* weights of weights: what they become decides */
         TrainedChoice choice = choose_by_uses(survey, parameter, node->outputs[0]);
-        return choice.why || node->op != OP_MatMul ? choice : trained("is a factor of a matrix product");
+        return choice.why || !operator_has(node->op, IS_PRODUCT) ? choice : trained("is a factor of a matrix product");
     }
-    switch (node->op) {
-    case OP_Add:
-    case OP_Sub: return choose_sum(survey, parameter, node, use.input);
-    case OP_Mul:
-    case OP_Div: return choose_factor(survey, node, use.input);
-    case OP_Where: return choose_filling(survey, parameter, false);
-    case OP_Concat: return choose_filling(survey, parameter, true);
-    case OP_GatherElements:
-    case OP_GatherND: return trained("is a table that is gathered from");
-    case OP_ScatterElements:
-    case OP_ScatterND: return choose_filling(survey, parameter, false);
-    case OP_Pow: return perhaps(false, "is an exponent");
-    case OP_Min:
-    case OP_Max: return perhaps(false, "is a bound");
-    default: return perhaps(true, "is used in a way that says neither");
-    }
+    if (operator_has(node->op, IS_SUM)) return choose_sum(survey, parameter, node, use.input);
+    if (operator_has(node->op, IS_SCALING)) return choose_factor(survey, node, use.input);
+    if (operator_has(node->op, FILLS)) return choose_filling(survey, parameter, !joins_map);
+    if (operator_has(node->op, IS_LOOKUP)) return trained("is a table that is gathered from");
+    if (joins_map) return perhaps(false, "is an exponent or a bound");
+    return perhaps(true, "is used in a way that says neither");
 }
 
 /* `seen` is the parameter, or what is computed of it and of nothing that depends on inputs. */

@@ -8,7 +8,7 @@ static double *count_work(const Graph *graph)
     double *work = memory_allocate((size_t)graph->layer_count * sizeof *work);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op != OP_MatMul || node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
+        if (!operator_has(node->op, IS_PRODUCT) || node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
         const Shape *factor = &graph_value(graph, node->inputs[0])->shape;
         work[node->layer] += (double)shape_elements(&graph_value(graph, node->outputs[0])->shape) *
                              (double)factor->dim[factor->rank - 1];

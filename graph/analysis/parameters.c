@@ -6,7 +6,7 @@ ValueId parameter_behind(const Graph *graph, ValueId value)
 {
     while (graph_value(graph, value)->producer) {
         const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-        if (!operator_is_movement(node->op)) return 0;
+        if (!operator_has(node->op, IS_MOVEMENT)) return 0;
         value = node->inputs[0];
     }
     return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
@@ -26,11 +26,11 @@ static bool factor_order(const Graph *graph, ValueId factor, bool *transposed)
     *transposed = false;
     for (const Node *node; (node = producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
         const Shape *from = &graph_value(graph, node->inputs[0])->shape;
-        const Attribute *perm = node->op == OP_Transpose ? node_attribute(node, "perm") : NULL;
-        if (shape_elements(from) != elements) return false;
-        if (node->op == OP_Identity || node->op == OP_Reshape) continue;
-        if (!perm || perm->count != 2) return false;
-        if (perm->integers[0] == 1) *transposed = !*transposed;
+        int axes[1];
+        if (!operator_has(node->op, IS_MOVEMENT) || shape_elements(from) != elements) return false;
+        if (!operator_has(node->op, REORDERS)) continue;
+        if (from->rank != 2 || !axes_of_inputs(graph, node, 0, axes)) return false;
+        *transposed ^= axes[0] == 1;
     }
     return true;
 }
@@ -56,15 +56,16 @@ ProductWeight product_weight(const Graph *graph, ValueId parameter)
     ProductWeight weight = {0};
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE || operator_is_movement(node->op)) continue;
+        if (node->op == OP_NONE || operator_has(node->op, IS_MOVEMENT)) continue;
         for (int i = 0; i < node->input_count; i++) {
             if (!node->inputs[i] || parameter_behind(graph, node->inputs[i]) != parameter) continue;
             const char *known = weight.problem;
-            if (node->op == OP_MatMul && i == 1)
+            if (operator_has(node->op, IS_PRODUCT) && i == 1)
                 use_in_product(graph, node, &weight);
             else
-                weight.problem = node->op == OP_Gather ? "is also a table that rows are looked up in"
-                                                       : "is used otherwise than as the right factor of products";
+                weight.problem = operator_has(node->op, IS_LOOKUP)
+                                     ? "is also a table that rows are looked up in"
+                                     : "is used otherwise than as the right factor of products";
             if (weight.problem && !known) weight.node = n;
         }
     }
@@ -78,10 +79,10 @@ static ValueId product_weights(const Graph *graph, ValueId value)
     for (;;) {
         /* Of what no node makes: node 0, which has no operator. */
         const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-        if (node->op == OP_MatMul) return parameter_behind(graph, node->inputs[1]);
-        if (operator_is_movement(node->op))
+        if (operator_has(node->op, IS_PRODUCT)) return parameter_behind(graph, node->inputs[1]);
+        if (operator_has(node->op, IS_MOVEMENT))
             value = node->inputs[0];
-        else if (node->op == OP_Add)
+        else if (operator_has(node->op, IS_SUM))
             value = node->inputs[parameter_behind(graph, node->inputs[0]) != 0];
         else
             return 0;
@@ -93,7 +94,7 @@ void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
     enum { LEAST_ROWS = 32 }; /* fewer may be classes as well */
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        ValueId table = node->op == OP_Gather ? parameter_behind(graph, node->inputs[0]) : 0;
+        ValueId table = operator_has(node->op, IS_LOOKUP) ? parameter_behind(graph, node->inputs[0]) : 0;
         const Shape *shape = &graph_value(graph, table)->shape;
         for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
             const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;

@@ -30,6 +30,12 @@ static bool infer_draws(const InferContext *context)
     return true;
 }
 
+bool axes_coding(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    axes[0] = axis;
+    return axis != graph_value(graph, node->outputs[output])->shape.rank - 1;
+}
+
 bool infer_encode(InferContext *context)
 {
     const Value *x = infer_input(context, 0);

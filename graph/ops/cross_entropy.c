@@ -38,12 +38,20 @@ bool infer_cross_entropy(InferContext *context)
     return true;
 }
 
+/* Rows of logits, labels and of what is known of rows; classes meet. */
+bool axes_cross_entropy(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    int inputs = operator_has(node->op, IS_LOSS) ? 2 : 3;
+    (void)graph, (void)output;
+    for (int i = 0; i < inputs; i++) axes[i] = axis;
+    return axis == 0;
+}
+
 /* Whether the value is known to be 1, as the gradient of the loss itself is, in any shape and type. */
 static bool is_one(const Graph *graph, ValueId id)
 {
     for (NodeId producer; (producer = graph_value(graph, id)->producer); id = graph_node(graph, producer)->inputs[0])
-        if (graph_node(graph, producer)->op != OP_Cast && !operator_is_movement(graph_node(graph, producer)->op))
-            return false;
+        if (!operator_has(graph_node(graph, producer)->op, IS_MOVEMENT | CONVERTS)) return false;
     const Value *value = graph_value(graph, id);
     return value->role == ROLE_CONSTANT && shape_elements(&value->shape) == 1 &&
            element_as_double(value->dtype, value->data, 0) == 1;
@@ -332,6 +340,13 @@ void lower_weighted_cross_entropy_gradient(Lowering *lowering, NodeId id)
 }
 
 /* ---- The scale alone ---- */
+
+bool axes_scale_loss(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    (void)graph, (void)node, (void)output;
+    axes[0] = axis;
+    return true;
+}
 
 bool infer_scale_loss(InferContext *context)
 {

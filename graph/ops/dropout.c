@@ -33,6 +33,14 @@ bool infer_dropout(InferContext *context)
     return infer_same(context);
 }
 
+bool axes_dropout(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    const Shape *result = &graph_value(graph, node->outputs[output])->shape;
+    axes[0] = axis;
+    if (node->input_count > 3) axes[3] = axis_broadcast(&graph_value(graph, node->inputs[3])->shape, result, axis);
+    return true;
+}
+
 bool differentiate_dropout(Differentiation *differentiation, NodeId id)
 {
     Node node = *graph_node(differentiation_graph(differentiation), id);

@@ -23,6 +23,14 @@ static bool is_float_function(Opcode op)
     }
 }
 
+bool axes_broadcast(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    const Shape *result = &graph_value(graph, node->outputs[output])->shape;
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i]) axes[i] = axis_broadcast(&graph_value(graph, node->inputs[i])->shape, result, axis);
+    return true;
+}
+
 bool infer_unary(InferContext *context)
 {
     Opcode op = context->node->op;

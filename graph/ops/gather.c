@@ -26,6 +26,28 @@ bool infer_gather(InferContext *context)
     return true;
 }
 
+/* Along the axes of the indices, and along the others of the data. */
+bool axes_gather(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    const Shape *data = &graph_value(graph, node->inputs[0])->shape;
+    int64_t gathered = node_integer(node, "axis", 0);
+    int index_rank = graph_value(graph, node->inputs[1])->shape.rank;
+    (void)output;
+    normalize_axis(&gathered, data->rank, false);
+    bool indexed = axis >= gathered && axis < gathered + index_rank;
+    axes[0] = indexed ? -1 : axis < gathered ? axis : axis - index_rank + 1;
+    axes[1] = indexed ? axis - (int)gathered : -1;
+    return true;
+}
+
+bool axes_gather_gradient(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    int64_t gathered = node_integer(node, "axis", 0);
+    normalize_axis(&gathered, graph_value(graph, node->outputs[output])->shape.rank, false);
+    axes[1] = axis < gathered ? axis : axis + graph_value(graph, node->inputs[0])->shape.rank - 1;
+    return axis != gathered;
+}
+
 bool differentiate_gather(Differentiation *differentiation, NodeId id)
 {
     const Graph *graph = differentiation_graph(differentiation);

@@ -18,6 +18,15 @@ static bool is_gain(const InferContext *context, int i, const Shape *shape)
     return gain->rank == 1 && gain->dim[0] == shape->dim[shape->rank - 1];
 }
 
+/* Of the normalisation and its gradient: all inputs but gain and bias have the axes of the first. */
+bool axes_layer_norm(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    (void)output;
+    axes[0] = axis;
+    for (int i = 2; i < node->input_count && !operator_has(node->op, HAS_GAIN); i++) axes[i] = axis;
+    return axis != graph_value(graph, node->inputs[0])->shape.rank - 1;
+}
+
 bool infer_layer_norm(InferContext *context)
 {
     if (!infer_float_inputs(context, context->node->input_count)) return false;
@@ -156,6 +165,13 @@ void lower_layer_norm_gradient(Lowering *lowering, NodeId id)
     Register rest = subtract(kernel, subtract(kernel, g, mean_g), along);
     kernel_store(kernel, result_of(lowering, node->outputs[0]), multiply(kernel, inverse, rest));
     lower_end(lowering);
+}
+
+bool axes_layer_norm_gain(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    (void)output, (void)axis;
+    axes[0] = axes[3] = graph_value(graph, node->inputs[0])->shape.rank - 1;
+    return true;
 }
 
 bool infer_layer_norm_gain_gradient(InferContext *context)

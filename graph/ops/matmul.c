@@ -18,6 +18,17 @@ static Shape batch_of(const Shape *matrix)
     return batch;
 }
 
+bool axes_matmul(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    const Shape *a = &graph_value(graph, node->inputs[0])->shape, *b = &graph_value(graph, node->inputs[1])->shape;
+    const Shape *result = &graph_value(graph, node->outputs[output])->shape;
+    int rank = result->rank;
+    if (a->rank < 2 || b->rank < 2) return false;
+    axes[0] = axis == rank - 1 ? -1 : axis == rank - 2 ? a->rank - 2 : axis_broadcast(a, result, axis);
+    axes[1] = axis == rank - 2 ? -1 : axis == rank - 1 ? b->rank - 1 : axis_broadcast(b, result, axis);
+    return true;
+}
+
 bool infer_matmul(InferContext *context)
 {
     const Value *left = infer_input(context, 0), *right = infer_input(context, 1);

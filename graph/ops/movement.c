@@ -113,6 +113,103 @@ bool infer_slice(InferContext *context)
     return true;
 }
 
+/* ---- Axes ---- */
+
+/* The dimension that is kept as this one; none where it is split or merged. */
+bool axes_reshape(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
+    const Shape *result = &graph_value(graph, node->outputs[output])->shape;
+    int64_t after = 1, seen = 1;
+    for (int i = axis + 1; i < result->rank; i++) after *= result->dim[i];
+    for (int i = shape->rank - 1; i >= 0 && axes[0] < 0; i--) {
+        if (seen == after && shape->dim[i] == result->dim[axis]) axes[0] = i;
+        seen *= shape->dim[i];
+    }
+    return axes[0] >= 0;
+}
+
+bool axes_transpose(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    int perm[MAX_RANK];
+    (void)output;
+    permutation(node, graph_value(graph, node->inputs[0])->shape.rank, perm);
+    axes[0] = perm[axis];
+    return true;
+}
+
+/* Of a slice, or its gradient: axes that are kept whole. */
+bool axes_slice(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    SliceBounds bounds;
+    axes[0] = axis;
+    return slice_bounds(node, &bounds) && bounds.starts.dim[axis] == 0 && bounds.steps.dim[axis] == 1 &&
+           graph_value(graph, node->inputs[0])->shape.dim[axis] ==
+               graph_value(graph, node->outputs[output])->shape.dim[axis];
+}
+
+bool axes_concat(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    int64_t joined = node_integer(node, "axis", 0);
+    normalize_axis(&joined, graph_value(graph, node->outputs[output])->shape.rank, false);
+    for (int i = 0; i < node->input_count; i++) axes[i] = axis;
+    return axis != joined;
+}
+
+/* ---- Parts ---- */
+
+static bool slice_selects(const Graph *graph, const Node *node, AxisPart *part)
+{
+    const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
+    SliceBounds bounds;
+    int cut = -1;
+    if (!slice_bounds(node, &bounds)) return false;
+    for (int i = 0; i < shape->rank; i++) {
+        if (bounds.shape.dim[i] == shape->dim[i] && bounds.steps.dim[i] == 1) continue;
+        if (cut >= 0 || (bounds.steps.dim[i] != 1 && bounds.shape.dim[i] != 1) || !bounds.shape.dim[i]) return false;
+        cut = i;
+    }
+    if (cut < 0) return false;
+    *part = (AxisPart){cut, bounds.starts.dim[cut], bounds.shape.dim[cut]};
+    return true;
+}
+
+/* An index that is known. */
+static bool gather_selects(const Graph *graph, const Node *node, AxisPart *part)
+{
+    const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
+    const Value *index = graph_value(graph, node->inputs[1]);
+    int64_t axis = node_integer(node, "axis", 0);
+    if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
+    normalize_axis(&axis, shape->rank, false);
+    int64_t start = element_as_integer(index->dtype, index->data, 0);
+    if (!normalize_axis(&start, (int)shape->dim[axis], false)) return false;
+    *part = (AxisPart){(int)axis, start, 1};
+    return shape->dim[axis] > 1;
+}
+
+bool operator_selects(const Graph *graph, const Node *node, AxisPart *part)
+{
+    if (!operator_has(node->op, SELECTS)) return false;
+    return node->op == OP_Slice ? slice_selects(graph, node, part) : gather_selects(graph, node, part);
+}
+
+void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
+{
+    if (node->op == OP_Slice) {
+        node_change_attribute(graph, node, "starts", part->axis, 0);
+        node_change_attribute(graph, node, "steps", part->axis, 1);
+        return;
+    }
+    /* A Gather takes its dimension away as well: where one index is left, that is all that it does. */
+    Shape shape = graph_value(graph, node->outputs[0])->shape;
+    Attribute attribute = attribute_integers("shape", NULL, shape.rank);
+    attribute.integers = arena_copy(&graph->arena, shape.dim, (size_t)shape.rank * sizeof shape.dim[0]);
+    node->op = OP_Reshape;
+    node->input_count = node->attribute_count = 1;
+    node->attributes = arena_copy(&graph->arena, &attribute, sizeof attribute);
+}
+
 /* ---- Views ---- */
 
 /* A single index that is known is a slice without its dimension, or with as many dimensions of 1 as the index has. */

@@ -1,21 +1,43 @@
 #include "graph/ops/operator.h"
 
+#include <string.h>
+
 const Operator operators[OP_COUNT] = {
-#define OPERATOR(name, prefix, least, most, outputs)                                                                   \
-    [OP_##name] = {.infer = infer_##prefix, .gradient = differentiate_##prefix, .lower = lower_##prefix},
+#define OPERATOR(name, rules, least, most, outputs, axes, traits)                                                      \
+    [OP_##name] = {infer_##rules, differentiate_##rules, lower_##rules, axes_##axes},
     OPERATORS
 #undef OPERATOR
 };
 
-bool operator_is_map(Opcode op)
+bool axes_of_inputs(const Graph *graph, const Node *node, int axis, int *axes)
 {
-    InferRule *infer = operators[op].infer;
-    return infer == infer_unary || infer == infer_cast || infer == infer_binary || infer == infer_where;
+    for (int i = 0; i < node->input_count; i++) axes[i] = -1;
+    return operators[node->op].axes(graph, node, 0, axis, axes);
 }
 
-bool operator_is_movement(Opcode op)
+int axis_broadcast(const Shape *input, const Shape *result, int axis)
 {
-    return op == OP_Identity || op == OP_Reshape || op == OP_Transpose || op == OP_Expand || op == OP_Slice;
+    int at = axis - (result->rank - input->rank);
+    return at >= 0 && (input->dim[at] != 1 || result->dim[axis] == 1) ? at : -1;
+}
+
+bool axes_none(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    (void)graph, (void)node, (void)output, (void)axis, (void)axes;
+    return false;
+}
+
+void node_change_attribute(Graph *graph, Node *node, const char *name, int at, int64_t number)
+{
+    node->attributes =
+        arena_copy(&graph->arena, node->attributes, (size_t)node->attribute_count * sizeof *node->attributes);
+    for (int i = 0; i < node->attribute_count; i++) {
+        Attribute *attribute = &node->attributes[i];
+        if (strcmp(attribute->name, name) != 0) continue;
+        int64_t *list = arena_copy(&graph->arena, attribute->integers, (size_t)attribute->count * sizeof *list);
+        list[at] = number;
+        attribute->integers = list;
+    }
 }
 
 bool operator_error(const InferContext *context, const char *hint, const char *format, ...)

@@ -25,22 +25,26 @@ typedef bool GradientRule(Differentiation *differentiation, NodeId node);
 typedef struct Lowering Lowering;
 typedef void LowerRule(Lowering *lowering, NodeId node);
 
-/* The rules of an operator; its name and the numbers of its inputs and outputs are in `opcodes` (graph/opcodes.h). */
+/* If every index of `axis` of the node's output number `output` depends on the same index of its inputs only: writes
+ * their axes, or -1 for inputs that do not move along it, to axes[0 ... input_count - 1], which holds -1 before. Of
+ * random numbers it says the same. */
+typedef bool AxesRule(const Graph *graph, const Node *node, int output, int axis, int *axes);
+
+/* The rules of an operator; its name, traits and the numbers of its inputs and outputs are in `opcodes`. */
 typedef struct Operator {
     InferRule *infer;
     GradientRule *gradient;
     LowerRule *lower;
+    AxesRule *axes;
 } Operator;
 
 extern const Operator operators[OP_COUNT];
-/* Of ops/elementwise.c: computes each element from those in the same place of its inputs, which broadcast. */
-bool operator_is_map(Opcode op);
-bool operator_is_movement(Opcode op); /* shows the elements of its one input otherwise, mostly for free (a view) */
 
-#define OPERATOR_RULES(prefix)                                                                                         \
+#define OPERATOR_RULES(prefix, axes)                                                                                   \
     InferRule infer_##prefix;                                                                                          \
     GradientRule differentiate_##prefix;                                                                               \
-    LowerRule lower_##prefix;
+    LowerRule lower_##prefix;                                                                                          \
+    AxesRule axes_##axes;
 /* The gradient rule of an operator that has none. */
 #define NOT_DIFFERENTIABLE(prefix)                                                                                     \
     bool differentiate_##prefix(Differentiation *differentiation, NodeId node)                                         \
@@ -48,9 +52,32 @@ bool operator_is_movement(Opcode op); /* shows the elements of its one input oth
         (void)differentiation, (void)node;                                                                             \
         return false;                                                                                                  \
     }
-#define OPERATOR(name, prefix, least, most, outputs) OPERATOR_RULES(prefix)
+#define OPERATOR(name, rules, least, most, outputs, axes, traits) OPERATOR_RULES(rules, axes)
 OPERATORS
 #undef OPERATOR
+
+/* ---- For passes ---- */
+
+/* The axes rule of the node, of its first output. */
+bool axes_of_inputs(const Graph *graph, const Node *node, int axis, int *axes);
+
+/* Indices start ... start + count - 1 of one axis. */
+typedef struct AxisPart {
+    int axis;
+    int64_t start, count;
+} AxisPart;
+
+/* Whether the node reads one part of its first input along one axis, and no more. */
+bool operator_selects(const Graph *graph, const Node *node, AxisPart *part);
+/* Has the node, whose first input became that part, take all of it. */
+void operator_select_all(Graph *graph, Node *node, const AxisPart *part);
+/* Changes one number of an attribute that is a list; the node gets attributes of its own. */
+void node_change_attribute(Graph *graph, Node *node, const char *name, int at, int64_t number);
+
+/* ---- For axes rules ---- */
+
+/* The axis of `input` that broadcasting brings to `axis` of `result`; -1 if it does not move there. */
+int axis_broadcast(const Shape *input, const Shape *result, int axis);
 
 /* ---- For shape rules ---- */
 

@@ -38,6 +38,27 @@ bool infer_reduce(InferContext *context)
     return true;
 }
 
+/* The axis that is left as this one; -1 if it is a reduced one, which is kept. */
+static int axis_left(const Graph *graph, const Node *node, unsigned reduced, int axis)
+{
+    int rank = graph_value(graph, node->inputs[0])->shape.rank, seen = 0;
+    bool keeps = node_integer(node, "keepdims", 1);
+    for (int i = 0; i < rank; i++) {
+        bool gone = reduced >> i & 1;
+        if ((!gone || keeps) && seen++ == axis) return gone ? -1 : i;
+    }
+    return -1;
+}
+
+bool axes_reduce(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    unsigned reduced = 0;
+    (void)output;
+    reduced_axes(node, graph_value(graph, node->inputs[0])->shape.rank, &reduced);
+    axes[0] = axis_left(graph, node, reduced, axis);
+    return axes[0] >= 0;
+}
+
 /* Equal extremes share the gradient. */
 static ValueId gradient_of_extreme(Differentiation *differentiation, const Node *node, ValueId dy, const Shape *kept)
 {
@@ -207,6 +228,15 @@ bool infer_arg_max(InferContext *context)
     context->dtype[0] = DTYPE_I64;
     context->shape[0] = reduced_shape(&input->shape, 1u << axis, node_integer(context->node, "keepdims", 1));
     return true;
+}
+
+bool axes_arg_max(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    int64_t reduced = node_integer(node, "axis", 0);
+    (void)output;
+    normalize_axis(&reduced, graph_value(graph, node->inputs[0])->shape.rank, false);
+    axes[0] = axis_left(graph, node, 1u << reduced, axis);
+    return axes[0] >= 0;
 }
 
 NOT_DIFFERENTIABLE(arg_max)

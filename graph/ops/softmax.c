@@ -11,6 +11,12 @@ static bool infer_rows(InferContext *context, int inputs)
     return infer_same(context);
 }
 
+bool axes_rows(const Graph *graph, const Node *node, int output, int axis, int *axes)
+{
+    for (int i = 0; i < node->input_count; i++) axes[i] = axis;
+    return axis != graph_value(graph, node->outputs[output])->shape.rank - 1;
+}
+
 static bool differentiate_rows(Differentiation *differentiation, NodeId id, Opcode gradient)
 {
     Node node = *graph_node(differentiation_graph(differentiation), id);

@@ -9,7 +9,7 @@
 static bool foldable(const Graph *graph, const Node *node)
 {
     if (node->input_count == 0 || node->output_count == 0) return false;
-    if (node->op == OP_AccumulateGradient) return false; /* it has memory: what it adds to is no input */
+    if (operator_has(node->op, HAS_MEMORY)) return false; /* what it adds to is no input */
     for (int i = 0; i < node->input_count; i++)
         if (node->inputs[i] && graph_value(graph, node->inputs[i])->role != ROLE_CONSTANT) return false;
     return true;

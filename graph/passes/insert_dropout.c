@@ -28,7 +28,7 @@ static ValueId behind_views(const Graph *graph, ValueId value)
 {
     for (;;) {
         const Node *node = producer(graph, value);
-        if (!operator_is_movement(node->op) && node->op != OP_Cast && node->op != OP_Gather) return value;
+        if (!operator_has(node->op, IS_MOVEMENT | CONVERTS | IS_LOOKUP)) return value;
         value = node->inputs[0];
     }
 }
@@ -46,7 +46,9 @@ static NodeId dense_layer(const Graph *graph, ValueId value)
     for (;;) {
         const Node *node = producer(graph, value);
         if (node->op == OP_MatMul && is_weight(graph, node->inputs[1])) return graph_value(graph, value)->producer;
-        if (node->op == OP_Reshape || node->op == OP_Identity)
+        if (operator_has(node->op, IS_MOVEMENT) && !operator_has(node->op, REORDERS) &&
+            shape_elements(&graph_value(graph, node->inputs[0])->shape) ==
+                shape_elements(&graph_value(graph, value)->shape))
             value = node->inputs[0];
         else if (node->op == OP_Add && is_weight(graph, node->inputs[1]))
             value = node->inputs[0];
@@ -114,7 +116,7 @@ static void find_classifiers(Places *places)
         if (!dense) continue;
         ValueId input = graph_node(graph, dense)->inputs[0];
         const Node *features = producer(graph, behind_views(graph, input));
-        bool pooled = features->op == OP_Tanh || features->op == OP_Relu || features->op == OP_Gelu;
+        bool pooled = operator_has(features->op, IS_MAP) && features->input_count == 1; /* an activation */
         if (pooled || (features->op == OP_LayerNormalization && residual_branch(graph, features->inputs[0])))
             choose(places, input, dense, &count);
     }

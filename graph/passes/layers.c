@@ -56,7 +56,7 @@ static int *count_products(const Cutter *cutter)
 {
     int *products = memory_allocate((cutter->count + 1) * sizeof *products);
     for (size_t i = 0; i < cutter->count; i++)
-        products[i + 1] = products[i] + (graph_node(cutter->graph, cutter->nodes[i])->op == OP_MatMul);
+        products[i + 1] = products[i] + operator_has(graph_node(cutter->graph, cutter->nodes[i])->op, IS_PRODUCT);
     return products;
 }
 
@@ -98,7 +98,7 @@ static void add_making(const Cutter *cutter, ValueId value, Making *making)
     for (size_t i = 0; i < making->count; i++)
         if (making->nodes[i] == made->producer) return;
     const Node *node = graph_node(graph, made->producer);
-    making->possible &= node->op != OP_MatMul && node->op != OP_Dropout && making->count < MOST_NODES_OF_CARRIED;
+    making->possible &= !operator_has(node->op, IS_PRODUCT | IS_RANDOM) && making->count < MOST_NODES_OF_CARRIED;
     if (!making->possible) return;
     array_push(making->nodes, making->count, making->capacity, made->producer);
     making->elements += shape_elements(&made->shape);
@@ -154,7 +154,7 @@ static bool *find_candidates(const Cutter *cutter)
             if (last > i) live[side]++, ends[side][last]++;
         }
         bool few = live[0] == 1 ? live[1] <= MOST_SIDE_TENSORS : live[0] + live[1] == 1;
-        candidate[i + 1] = few && !operator_is_movement(node->op) && i + 1 < cutter->count;
+        candidate[i + 1] = few && !operator_has(node->op, IS_MOVEMENT) && i + 1 < cutter->count;
     }
     for (int side = 0; side < 2; side++) free(ends[side]);
     free(last_use);
@@ -164,7 +164,7 @@ static bool *find_candidates(const Cutter *cutter)
 
 static bool reads_table(const Graph *graph, const Node *node)
 {
-    return node->op == OP_Gather && parameter_behind(graph, node->inputs[0]);
+    return operator_has(node->op, IS_LOOKUP) && parameter_behind(graph, node->inputs[0]);
 }
 
 /* What is carried goes with its readers. */
@@ -188,7 +188,7 @@ static void choose_cuts(Cutter *cutter, const bool *candidate)
         bool product = false, table = false;
         for (end = begin; end == begin || (end < cutter->count && !candidate[end]); end++) {
             const Node *node = graph_node(cutter->graph, cutter->nodes[end]);
-            product |= node->op == OP_MatMul;
+            product |= operator_has(node->op, IS_PRODUCT);
             table |= reads_table(cutter->graph, node);
         }
         if ((product && (has_product || has_table)) || (table && has_product)) {

@@ -104,7 +104,7 @@ static bool rebuild_product(Builder *builder, Node *node, ValueId whole)
 
 static const LowRankBranch *branch_of(const LowRank *low_rank, const Graph *graph, const Node *node)
 {
-    ValueId parameter = node->op == OP_MatMul ? parameter_behind(graph, node->inputs[1]) : 0;
+    ValueId parameter = operator_has(node->op, IS_PRODUCT) ? parameter_behind(graph, node->inputs[1]) : 0;
     for (size_t i = 0; parameter && i < low_rank->count; i++)
         if (low_rank->branches[i].weight == parameter) return &low_rank->branches[i];
     return NULL;

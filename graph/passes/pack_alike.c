@@ -1,4 +1,5 @@
 /* Rules of operators that take elements in the same place: their inputs broadcast to one layout. */
+#include "graph/analysis/axes.h"
 #include "graph/ops/operator.h"
 #include "graph/passes/pack_internal.h"
 
@@ -124,25 +125,20 @@ static bool is_zero(const Packer *packer, int input)
 /* Whether the result is 0 wherever inputs that are zero outside of rows are. */
 static bool keeps_blocks(const Packer *packer)
 {
-    bool a = pack_layout_of(packer, 0)->in_blocks,
-         b = packer->node.input_count > 1 && pack_layout_of(packer, 1)->in_blocks;
-    switch (packer->node.op) {
-    case OP_Identity:
-    case OP_Cast:
-    case OP_Neg:
-    case OP_Div: return a;
-    case OP_Mul: return a || b;
-    case OP_Add:
-    case OP_Sub: return a && b;
-    case OP_Where: return (b || is_zero(packer, 1)) && (pack_layout_of(packer, 2)->in_blocks || is_zero(packer, 2));
-    default: return false;
+    bool any = false, all = true;
+    for (int i = 0; i < packer->node.input_count; i++) {
+        if (graph_value(packer->graph, packer->node.inputs[i])->dtype == DTYPE_BOOL) continue;
+        any |= pack_layout_of(packer, i)->in_blocks;
+        all &= pack_layout_of(packer, i)->in_blocks || is_zero(packer, i);
     }
+    return (operator_has(packer->node.op, ZERO_OF_FIRST) && pack_layout_of(packer, 0)->in_blocks) ||
+           (operator_has(packer->node.op, ZERO_OF_ANY) && any) || (operator_has(packer->node.op, ZERO_OF_ALL) && all);
 }
 
 bool pack_map(Packer *packer)
 {
     Layout joined;
-    int count = packer->node.input_count, rank = packer->shapes[packer->node.outputs[0]].rank;
+    int count = packer->node.input_count, rank = packer->before.values[packer->node.outputs[0]].shape.rank;
     merge_alike(packer, count);
     if (!pack_join(packer, 0, count, rank, rank, &joined)) return false;
     find_pairs(packer, 0, count, &joined);

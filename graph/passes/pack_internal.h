@@ -19,7 +19,7 @@ typedef struct Atom {
     int axis;
 } Atom;
 
-enum { LAYOUT_MOST_ATOMS = 2 * MAX_RANK };
+enum { LAYOUT_MOST_ATOMS = 2 * MAX_RANK, PACK_MOST_INPUTS = 64, PACK_MOST_OUTPUTS = 4 };
 
 /* The dimensions of a value taken apart into factors, outermost first; PLAIN ones of extent 1 are left out. */
 typedef struct Layout {
@@ -39,9 +39,8 @@ typedef struct Packer {
     Graph *graph;
     Diagnostics *diagnostics;
     SkyPacking form;
-    size_t value_count; /* of the graph as it came, and what was noted since; of these values: */
-    Layout *layouts;
-    Shape *shapes;                /* before packing */
+    Graph before;    /* the values of the graph as it came, and what was noted since, with the shapes before packing */
+    Layout *layouts; /* of these */
     ValueId made[SKY_FILL_COUNT]; /* inputs that say where rows stand; 0: not needed yet */
     Node node;                    /* that is being packed */
 } Packer;
@@ -71,7 +70,7 @@ static inline const Layout *pack_layout_of(const Packer *packer, int input)
 }
 static inline const Shape *pack_shape_before(const Packer *packer, int input)
 {
-    return &packer->shapes[packer->node.inputs[input]];
+    return &packer->before.values[packer->node.inputs[input]].shape;
 }
 
 /* ---- pack_rows.c: the table of layouts ---- */
@@ -81,12 +80,7 @@ void pack_note(Packer *packer, const Packed *value);
 /* The value is the same for all rows. */
 void pack_set_plain(Packer *packer, ValueId value);
 
-/* ---- pack_values.c: what values depend on, and nodes that packing needs ---- */
-
-/* Whether the value is the same at all indices of the axis. */
-bool value_is_uniform(const Graph *graph, ValueId value, int axis);
-/* Whether it depends, of its indices along the two axes, on their difference alone. */
-bool value_is_toeplitz(const Graph *graph, ValueId value, int axis_a, int axis_b);
+/* ---- pack_values.c: nodes that packing needs ---- */
 
 ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
                  int attribute_count);

@@ -1,5 +1,4 @@
 #include <float.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "graph/ops/add_node.h"
@@ -93,10 +92,10 @@ void pack_replace_input(Packer *packer, int input, const Packed *by)
 
 /* ---- Movements ---- */
 
-static bool pack_reshape_node(Packer *packer)
+static bool pack_regrouped(Packer *packer)
 {
     Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
-    const Shape *wanted = &packer->shapes[packer->node.outputs[0]];
+    const Shape *wanted = &packer->before.values[packer->node.outputs[0]].shape;
     Layout to;
     bool parts_slots;
     bool fits = layout_reshape(&x.layout, wanted, &to, &parts_slots);
@@ -111,143 +110,98 @@ static bool pack_reshape_node(Packer *packer)
     return pack_finish(packer, &to);
 }
 
-static bool pack_transpose_node(Packer *packer)
-{
-    const Layout *from = pack_layout_of(packer, 0);
-    const Attribute *perm = node_attribute(&packer->node, "perm");
-    Layout to = {.of_data = true, .in_blocks = from->in_blocks, .rank = from->rank};
-    for (int i = 0; i < to.rank; i++) layout_copy_axis(&to, i, from, perm ? (int)perm->integers[i] : to.rank - 1 - i);
-    return pack_finish(packer, &to);
-}
+/* ---- By axes ---- */
 
-static bool pack_expand(Packer *packer)
-{
-    const Layout *from = pack_layout_of(packer, 0);
-    const Shape *wanted = &packer->shapes[packer->node.outputs[0]];
-    Layout to = {.of_data = true, .in_blocks = from->in_blocks, .rank = wanted->rank};
-    for (int axis = 0; axis < to.rank; axis++) {
-        int at = pack_axis_of_input(packer, 0, to.rank, axis);
-        if (at >= 0)
-            layout_copy_axis(&to, axis, from, at);
-        else
-            layout_add_plain(&to, wanted->dim[axis], axis);
-    }
-    Shape shape = layout_shape(&to);
-    set_shape_attribute(packer, &shape);
-    return pack_finish(packer, &to);
-}
+/* The axes of the node's inputs that axes of its outputs come from: bits. */
+typedef struct Carried {
+    unsigned axes[PACK_MOST_INPUTS];
+} Carried;
 
-static bool pack_concat(Packer *packer)
+/* The layout of an output: what its axes count is what those count that they come from. */
+static bool layout_by_axes(Packer *packer, int output, Carried *carried, Layout *to)
 {
-    const Shape *shape = &packer->shapes[packer->node.outputs[0]];
-    int64_t joined_axis = node_integer(&packer->node, "axis", 0);
-    Layout to = {.of_data = true, .rank = shape->rank};
-    normalize_axis(&joined_axis, shape->rank, false);
+    const Node *node = &packer->node;
+    const Shape *shape = &packer->before.values[node->outputs[output]].shape;
+    *to = (Layout){.of_data = true, .rank = shape->rank};
     for (int axis = 0; axis < shape->rank; axis++) {
-        if (axis == joined_axis) {
-            layout_add_plain(&to, shape->dim[axis], axis);
-            continue;
+        int axes[PACK_MOST_INPUTS], from = -1;
+        for (int i = 0; i < node->input_count; i++) axes[i] = -1;
+        bool known = operators[node->op].axes(&packer->before, node, output, axis, axes);
+        for (int i = 0; known && i < node->input_count; i++) {
+            if (axes[i] < 0) continue;
+            carried->axes[i] |= 1u << axes[i];
+            if (from < 0 || layout_labelled(pack_layout_of(packer, i), axes[i])) from = i;
         }
-        for (int i = 1; i < packer->node.input_count; i++)
-            if (!layout_same_axis(pack_layout_of(packer, 0), axis, pack_layout_of(packer, i), axis))
-                return pack_refuse(packer, "joins values of tokens with others");
-        layout_copy_axis(&to, axis, pack_layout_of(packer, 0), axis);
+        for (int i = 0; from >= 0 && i < node->input_count; i++)
+            if (axes[i] >= 0 &&
+                !layout_same_axis(pack_layout_of(packer, i), axes[i], pack_layout_of(packer, from), axes[from]))
+                return pack_refuse(packer, "brings values of tokens together with others");
+        if (from >= 0 && layout_labelled(pack_layout_of(packer, from), axes[from]))
+            layout_copy_axis(to, axis, pack_layout_of(packer, from), axes[from]);
+        else
+            layout_add_plain(to, shape->dim[axis], axis);
     }
-    for (int i = 0; i < packer->node.input_count; i++)
-        if (layout_labelled(pack_layout_of(packer, i), (int)joined_axis))
-            return pack_refuse(packer, "joins rows or sequences");
-    return pack_finish(packer, &to);
+    return layout_count_kind(to, ATOM_LINE) < 2 || pack_refuse(packer, "compares rows with each other");
 }
 
-/* ---- Parts ---- */
+/* Whether the node's result goes into the scaled loss alone: there labels decide what counts. */
+static bool goes_into_loss(const Packer *packer) { return strcmp(packer->node.name, "loss") == 0; }
 
-static bool pack_slice(Packer *packer)
+/* The last atom of that kind that no axis of the result comes from; -1: there is none. */
+static int taken_atom(const Layout *layout, unsigned carried, AtomKind kind)
+{
+    for (int i = layout->count - 1; i >= 0; i--)
+        if (layout->atoms[i].kind == kind && !(carried >> layout->atoms[i].axis & 1)) return i;
+    return -1;
+}
+
+/* Reports if rows or tokens of an input meet. */
+static bool keeps_apart(Packer *packer, const Carried *carried)
+{
+    const Opcode op = packer->node.op;
+    for (int i = 0; i < packer->node.input_count; i++) {
+        const Layout *layout = pack_layout_of(packer, i);
+        if (!packer->node.inputs[i] || !layout->of_data) continue;
+        bool lines = taken_atom(layout, carried->axes[i], ATOM_LINE) >= 0 ||
+                     taken_atom(layout, carried->axes[i], ATOM_SLOT) >= 0;
+        if (lines && operator_has(op, ADDS_UP) && goes_into_loss(packer)) return true;
+        if (lines) return pack_refuse(packer, "mixes rows");
+        if (taken_atom(layout, carried->axes[i], ATOM_TOKEN) < 0) continue;
+        return pack_refuse(packer, operator_has(op, SELECTS) ? "reads a place of the sequence that is not its first"
+                                                             : "mixes the places of a sequence, padding included");
+    }
+    return true;
+}
+
+/* ---- The first token ---- */
+
+static bool pack_first_token(Packer *packer, int token)
 {
     Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
-    const Shape *before = pack_shape_before(packer, 0), *after = &packer->shapes[packer->node.outputs[0]];
-    Layout to = {.of_data = true, .rank = x.layout.rank};
-    Shape starts;
-    int token = -1, cuts = 0;
-    node_shape(&packer->node, "starts", &starts);
-    for (int axis = 0; axis < to.rank; axis++) {
-        if (before->dim[axis] == after->dim[axis]) {
-            layout_copy_axis(&to, axis, &x.layout, axis);
-            continue;
-        }
-        cuts++;
-        if (!layout_labelled(&x.layout, axis)) {
-            layout_add_plain(&to, after->dim[axis], axis);
-            continue;
-        }
-        token = layout_find(&x.layout, axis, ATOM_TOKEN);
-        if (token < 0) return pack_refuse(packer, "takes some of the rows");
-        if (starts.dim[axis] != 0 || after->dim[axis] != 1)
-            return pack_refuse(packer, "reads a place of the sequence that is not its first");
-    }
-    if (token >= 0 && cuts > 1) return pack_refuse(packer, "takes parts of several dimensions");
-    if (token >= 0) {
-        x = pack_take_first(packer, &x, token);
-        pack_become(packer, &x);
-        return true;
+    const Shape *wanted = &packer->before.values[packer->node.outputs[0]].shape;
+    bool parts_slots;
+    x = pack_take_first(packer, &x, token);
+    Layout to = x.layout;
+    if (wanted->rank != to.rank && !layout_reshape(&x.layout, wanted, &to, &parts_slots)) {
+        x = pack_merge_slots(packer, &x);
+        if (!layout_reshape(&x.layout, wanted, &to, &parts_slots))
+            return pack_refuse(packer, "reads the first place of the sequence");
     }
     Shape shape = layout_shape(&to);
-    set_shape_attribute(packer, &shape);
-    return pack_finish(packer, &to);
+    x = (Packed){pack_reshape(packer, x.value, &shape), to};
+    pack_become(packer, &x);
+    return true;
 }
 
-/* Gather of index 0 of the tokens, or of constant indices of something else. */
-static bool gather_from_data(Packer *packer, int axis)
+/* The atom of tokens of which the node takes the first; -1: it does something else. */
+static int first_token(const Packer *packer)
 {
-    Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
-    const Value *indices = graph_value(packer->graph, packer->node.inputs[1]);
-    int index_rank = indices->shape.rank;
-    Layout to = {.of_data = true, .rank = x.layout.rank - 1 + index_rank};
-    int token = layout_find(&x.layout, axis, ATOM_TOKEN);
-    if (pack_layout_of(packer, 1)->of_data || (token < 0 && layout_labelled(&x.layout, axis)))
-        return pack_refuse(packer, "looks up rows or tokens");
-    if (token >= 0) {
-        bool parts_slots;
-        if (indices->role != ROLE_CONSTANT || shape_elements(&indices->shape) != 1 ||
-            element_as_integer(indices->dtype, indices->data, 0) != 0)
-            return pack_refuse(packer, "reads a place of the sequence that is not its first");
-        x = pack_take_first(packer, &x, token);
-        if (!layout_reshape(&x.layout, &packer->shapes[packer->node.outputs[0]], &to, &parts_slots)) {
-            x = pack_merge_slots(packer, &x);
-            if (!layout_reshape(&x.layout, &packer->shapes[packer->node.outputs[0]], &to, &parts_slots))
-                return pack_refuse(packer, "reads the first place of the sequence");
-        }
-        Shape shape = layout_shape(&to);
-        x = (Packed){pack_reshape(packer, x.value, &shape), to};
-        pack_become(packer, &x);
-        return true;
-    }
-    for (int i = 0; i < to.rank; i++) {
-        bool indexed = i >= axis && i < axis + index_rank;
-        if (indexed)
-            layout_add_plain(&to, indices->shape.dim[i - axis], i);
-        else
-            layout_copy_axis(&to, i, &x.layout, i < axis ? i : i - index_rank + 1);
-    }
-    return pack_finish(packer, &to);
+    AxisPart part;
+    if (!operator_selects(&packer->before, &packer->node, &part) || part.start || part.count != 1) return -1;
+    return layout_find(pack_layout_of(packer, 0), part.axis, ATOM_TOKEN);
 }
 
-static bool pack_gather(Packer *packer)
-{
-    int64_t axis = node_integer(&packer->node, "axis", 0);
-    const Shape *data = pack_shape_before(packer, 0), *indices = pack_shape_before(packer, 1);
-    normalize_axis(&axis, data->rank, false);
-    if (pack_layout_of(packer, 0)->of_data) return gather_from_data(packer, (int)axis);
-    Layout to = {.of_data = true, .rank = data->rank - 1 + indices->rank};
-    for (int i = 0; i < to.rank; i++) {
-        if (i >= axis && i < axis + indices->rank)
-            layout_copy_axis(&to, i, pack_layout_of(packer, 1), i - (int)axis);
-        else
-            layout_add_plain(&to, data->dim[i < axis ? i : i - indices->rank + 1], i);
-    }
-    return pack_finish(packer, &to);
-}
-
-/* ---- Along a dimension ---- */
+/* ---- Pairs of tokens, and sums over them ---- */
 
 /* The other atom of a pair of tokens, or of slot and token; -1: none. */
 static int other_of_pair(const Layout *layout, int token)
@@ -259,109 +213,57 @@ static int other_of_pair(const Layout *layout, int token)
     return -1;
 }
 
-static bool pack_softmax(Packer *packer)
+/* Shares of what a token, or a slot, attends to: of its own row alone. */
+static bool pack_shares(Packer *packer)
 {
     Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
-    int last = x.layout.rank - 1, token = layout_find(&x.layout, last, ATOM_TOKEN);
-    if (layout_labelled(&x.layout, last)) {
-        int query = token < 0 ? -1 : other_of_pair(&x.layout, token);
-        if (query < 0 || packer->node.op != OP_Softmax)
-            return pack_refuse(packer, "normalises over the sequence, or over rows, other than attention does");
-        packer->node.inputs[0] = pack_mask_pairs(packer, &x, query, token, -FLT_MAX);
-        x.layout.in_blocks = true;
-    }
+    int token = layout_find(&x.layout, x.layout.rank - 1, ATOM_TOKEN);
+    int query = token < 0 ? -1 : other_of_pair(&x.layout, token);
+    if (query < 0) return pack_refuse(packer, "normalises over the sequence, or over rows, other than attention does");
+    packer->node.inputs[0] = pack_mask_pairs(packer, &x, query, token, -FLT_MAX);
+    x.layout.in_blocks = true;
     return pack_finish(packer, &x.layout);
 }
 
-static bool pack_layer_norm(Packer *packer)
-{
-    Layout layout = *pack_layout_of(packer, 0), statistics = {.of_data = true, .rank = layout.rank};
-    if (layout_labelled(&layout, layout.rank - 1)) return pack_refuse(packer, "normalises over the sequence");
-    layout.in_blocks = false;
-    for (int i = 0; i + 1 < layout.rank; i++) layout_copy_axis(&statistics, i, &layout, i);
-    pack_set_layout(packer, 1, &statistics);
-    pack_set_layout(packer, 2, &statistics);
-    return pack_finish(packer, &layout);
-}
-
-/* Whether the node's result goes into the scaled loss alone: there labels decide what counts. */
-static bool goes_into_loss(const Packer *packer) { return strcmp(packer->node.name, "loss") == 0; }
-
-typedef struct Reduction {
-    bool axis[MAX_RANK], keep;
-    int tokens, token; /* token: the last atom among them */
-    bool lines;
-} Reduction;
-
-static Reduction reduction_of(const Packer *packer)
-{
-    const Layout *layout = pack_layout_of(packer, 0);
-    const Attribute *axes = node_attribute(&packer->node, "axes");
-    Reduction reduction = {.keep = node_integer(&packer->node, "keepdims", 1), .token = -1};
-    for (int i = 0; i < layout->rank; i++) reduction.axis[i] = !axes || !axes->count;
-    for (int i = 0; axes && i < axes->count; i++) {
-        int64_t axis = axes->integers[i];
-        normalize_axis(&axis, layout->rank, false);
-        reduction.axis[axis] = true;
-    }
-    if (packer->node.op == OP_ArgMax) {
-        int64_t axis = node_integer(&packer->node, "axis", 0);
-        normalize_axis(&axis, layout->rank, false);
-        for (int i = 0; i < layout->rank; i++) reduction.axis[i] = i == axis;
-    }
-    for (int i = 0; i < layout->count; i++) {
-        const Atom *atom = &layout->atoms[i];
-        if (!reduction.axis[atom->axis]) continue;
-        if (atom->kind == ATOM_TOKEN) reduction.tokens++, reduction.token = i;
-        reduction.lines |= atom->kind == ATOM_LINE || atom->kind == ATOM_SLOT;
-    }
-    return reduction;
-}
-
-static Layout reduced_layout(const Layout *from, const Reduction *reduction)
-{
-    Layout to = {.of_data = true};
-    for (int i = 0; i < from->rank; i++) {
-        if (!reduction->axis[i]) layout_copy_axis(&to, to.rank, from, i);
-        to.rank += !reduction->axis[i] || reduction->keep;
-    }
-    return to;
-}
-
-static bool sum_over_tokens(Packer *packer, const Reduction *reduction)
+static bool sum_over_tokens(Packer *packer, const Carried *carried, int token, const Layout *to)
 {
     Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
-    int axis = x.layout.atoms[reduction->token].axis, axes = 0;
-    for (int i = 0; i < x.layout.rank; i++) axes += reduction->axis[i];
-    bool of_pairs = other_of_pair(&x.layout, reduction->token) >= 0;
-    if (packer->node.op != OP_ReduceSum)
-        return pack_refuse(packer, "takes a mean or an extreme over the sequence, padding included");
-    if (of_pairs) {
-        if (!x.layout.in_blocks)
-            packer->node.inputs[0] =
-                pack_mask_pairs(packer, &x, other_of_pair(&x.layout, reduction->token), reduction->token, 0);
-        Layout to = reduced_layout(&x.layout, reduction);
-        return pack_finish(packer, &to);
+    int axis = x.layout.atoms[token].axis, query = other_of_pair(&x.layout, token);
+    if (query >= 0) {
+        if (!x.layout.in_blocks) packer->node.inputs[0] = pack_mask_pairs(packer, &x, query, token, 0);
+        return pack_finish(packer, to);
     }
-    if (axes > 1 || layout_find(&x.layout, axis, ATOM_TOKEN) < 0)
+    unsigned all = (1u << x.layout.rank) - 1;
+    if ((all & ~carried->axes[0]) != 1u << axis || layout_find(&x.layout, axis, ATOM_TOKEN) < 0)
         return pack_refuse(packer, "adds up over the sequence and another dimension");
     DType dtype = graph_value(packer->graph, x.value)->dtype;
     Attribute to_float = attribute_integer("to", DTYPE_F32), back = attribute_integer("to", dtype);
     if (!dtype_is_float(dtype)) x.value = pack_add(packer, OP_Cast, &x.value, 1, &to_float, 1);
-    x = pack_sum_rows(packer, &x, reduction->token, reduction->keep);
+    x = pack_sum_rows(packer, &x, token, to->rank == x.layout.rank);
     if (!dtype_is_float(dtype)) x.value = pack_add(packer, OP_Cast, &x.value, 1, &back, 1);
     pack_become(packer, &x);
     return true;
 }
 
-static bool pack_reduce(Packer *packer)
+static bool pack_by_axes(Packer *packer)
 {
-    const Reduction reduction = reduction_of(packer);
-    if (reduction.lines && !(goes_into_loss(packer) && packer->node.op == OP_ReduceSum))
-        return pack_refuse(packer, "mixes rows");
-    if (reduction.tokens && !reduction.lines) return sum_over_tokens(packer, &reduction);
-    Layout to = reduced_layout(pack_layout_of(packer, 0), &reduction);
-    return pack_finish(packer, &to);
+    Carried carried = {0};
+    Layout to[PACK_MOST_OUTPUTS];
+    const Layout *from = pack_layout_of(packer, 0);
+    if (operators[packer->node.op].axes == axes_none)
+        return pack_refuse(packer, "the operator is not known to keep rows apart");
+    for (int i = 0; i < packer->node.output_count; i++)
+        if (packer->node.outputs[i] && !layout_by_axes(packer, i, &carried, &to[i])) return false;
+    int token = taken_atom(from, carried.axes[0], ATOM_TOKEN);
+    bool lines = taken_atom(from, carried.axes[0], ATOM_LINE) >= 0 || taken_atom(from, carried.axes[0], ATOM_SLOT) >= 0;
+    if (token >= 0 && !lines && operator_has(packer->node.op, ADDS_UP))
+        return sum_over_tokens(packer, &carried, token, &to[0]);
+    if (!keeps_apart(packer, &carried)) return false;
+    to[0].in_blocks = from->in_blocks && operator_has(packer->node.op, ZERO_OF_FIRST);
+    for (int i = packer->node.output_count - 1; i > 0; i--) pack_set_layout(packer, i, &to[i]);
+    Shape shape = layout_shape(&to[0]);
+    set_shape_attribute(packer, &shape);
+    return pack_finish(packer, &to[0]);
 }
 
 /* ---- Products ---- */
@@ -387,10 +289,10 @@ static bool sum_over_pairs(Packer *packer, int token_of_a, int token_of_b)
     return true;
 }
 
-static bool pack_matmul(Packer *packer)
+static bool pack_product(Packer *packer)
 {
     const Layout a = *pack_layout_of(packer, 0), b = *pack_layout_of(packer, 1);
-    int rank = packer->shapes[packer->node.outputs[0]].rank;
+    int rank = packer->before.values[packer->node.outputs[0]].shape.rank;
     Layout to;
     if (a.rank < 2 || b.rank < 2) return pack_refuse(packer, "is a product with a vector");
     bool sums = layout_labelled(&a, a.rank - 1) || layout_labelled(&b, b.rank - 2);
@@ -407,20 +309,6 @@ static bool pack_matmul(Packer *packer)
     return pack_finish(packer, &to);
 }
 
-/* ---- Losses ---- */
-
-static bool pack_cross_entropy(Packer *packer)
-{
-    const Layout *logits = pack_layout_of(packer, 0);
-    Layout scalar = {.of_data = true}, rows = {.of_data = true, .rank = 1};
-    if (layout_labelled(logits, 1)) return pack_refuse(packer, "takes tokens or rows for classes");
-    if (!layout_same_axis(logits, 0, pack_layout_of(packer, 1), 0))
-        return pack_refuse(packer, "compares values of tokens with labels of rows, or the other way round");
-    layout_copy_axis(&rows, 0, logits, 0);
-    for (int i = 1; i < packer->node.output_count; i++) pack_set_layout(packer, i, &rows);
-    return pack_finish(packer, &scalar);
-}
-
 /* ---- All ---- */
 
 static bool depends_on_data(const Packer *packer)
@@ -433,7 +321,7 @@ static bool depends_on_data(const Packer *packer)
 /* What does not depend on data is the same for all rows, and stays as it is. */
 static bool pack_common(Packer *packer)
 {
-    if (packer->node.op == OP_Dropout && node_integer(&packer->node, "row", 0))
+    if (operator_has(packer->node.op, IS_RANDOM) && node_integer(&packer->node, "row", 0))
         return pack_refuse(packer, "drops elements of what all rows have in common");
     for (int i = 0; i < packer->node.output_count; i++)
         if (packer->node.outputs[i]) pack_set_plain(packer, packer->node.outputs[i]);
@@ -443,31 +331,17 @@ static bool pack_common(Packer *packer)
 
 bool pack_node(Packer *packer)
 {
+    const Opcode op = packer->node.op;
     if (!depends_on_data(packer)) return pack_common(packer);
     own_node(packer);
-    Opcode op = packer->node.op;
-    if (operator_is_map(op) || op == OP_Gelu || op == OP_BinaryCrossEntropy || op == OP_ScaleLoss)
-        return pack_map(packer);
-    switch (op) {
-    case OP_Reshape: return pack_reshape_node(packer);
-    case OP_Transpose: return pack_transpose_node(packer);
-    case OP_Expand: return pack_expand(packer);
-    case OP_Slice: return pack_slice(packer);
-    case OP_Concat: return pack_concat(packer);
-    case OP_Gather: return pack_gather(packer);
-    case OP_Softmax:
-    case OP_LogSoftmax: return pack_softmax(packer);
-    case OP_LayerNormalization: return pack_layer_norm(packer);
-    case OP_ReduceSum:
-    case OP_ReduceMean:
-    case OP_ReduceMax:
-    case OP_ReduceMin:
-    case OP_ReduceProd:
-    case OP_ArgMax: return pack_reduce(packer);
-    case OP_MatMul: return pack_matmul(packer);
-    case OP_Dropout: return pack_dropout(packer);
-    case OP_CrossEntropy:
-    case OP_WeightedCrossEntropy: return pack_cross_entropy(packer);
-    default: return pack_refuse(packer, "the operator is not known to keep rows apart");
-    }
+    if (packer->node.input_count > PACK_MOST_INPUTS || packer->node.output_count > PACK_MOST_OUTPUTS)
+        return pack_refuse(packer, "it has too many inputs");
+    if (operator_has(op, IS_MAP)) return pack_map(packer);
+    if (operator_has(op, REGROUPS)) return pack_regrouped(packer);
+    if (operator_has(op, IS_PRODUCT)) return pack_product(packer);
+    if (operator_has(op, IS_RANDOM)) return pack_dropout(packer);
+    const Layout *first = pack_layout_of(packer, 0);
+    if (operator_has(op, NORMALISES) && layout_labelled(first, first->rank - 1)) return pack_shares(packer);
+    int token = first_token(packer);
+    return token >= 0 ? pack_first_token(packer, token) : pack_by_axes(packer);
 }

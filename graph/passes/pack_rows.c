@@ -6,7 +6,7 @@
 
 void pack_set_plain(Packer *packer, ValueId value)
 {
-    const Shape *shape = &packer->shapes[value];
+    const Shape *shape = &packer->before.values[value].shape;
     Layout plain = {.rank = shape->rank};
     for (int axis = 0; axis < plain.rank; axis++) layout_add_plain(&plain, shape->dim[axis], axis);
     packer->layouts[value] = plain;
@@ -16,14 +16,13 @@ void pack_note(Packer *packer, const Packed *value)
 {
     size_t count = packer->graph->value_count; /* amortised: packing adds few values to each of the model's */
     packer->layouts = memory_resize(packer->layouts, count, sizeof *packer->layouts);
-    packer->shapes = memory_resize(packer->shapes, count, sizeof *packer->shapes);
-    packer->value_count = count;
+    packer->before.values = memory_resize(packer->before.values, count, sizeof *packer->before.values);
     Shape before = {.rank = value->layout.rank};
     for (int i = 0; i < before.rank; i++) before.dim[i] = 1;
     for (int i = 0; i < value->layout.count; i++)
         before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].before;
     packer->layouts[value->value] = value->layout;
-    packer->shapes[value->value] = before;
+    packer->before.values[value->value] = (Value){.shape = before};
 }
 
 /* [rows, longest, ...] are tokens, [rows, ...] rows. */
@@ -60,7 +59,7 @@ static bool prepare(Packer *packer)
     Graph *graph = packer->graph;
     bool ok = true, has_tokens = false;
     for (ValueId v = 1; v < graph->value_count; v++) {
-        packer->shapes[v] = graph_value(graph, v)->shape;
+        packer->before.values[v] = *graph_value(graph, v);
         pack_set_plain(packer, v);
     }
     for (size_t i = 0; i < graph->input_count; i++) {
@@ -90,9 +89,8 @@ bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics
     Packer packer = {.graph = graph,
                      .diagnostics = diagnostics,
                      .form = *packing,
-                     .value_count = graph->value_count,
-                     .layouts = memory_allocate(graph->value_count * sizeof(Layout)),
-                     .shapes = memory_allocate(graph->value_count * sizeof(Shape))};
+                     .before.values = memory_allocate(graph->value_count * sizeof(Value)),
+                     .layouts = memory_allocate(graph->value_count * sizeof(Layout))};
     bool ok = prepare(&packer);
     size_t count = 0;
     Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
@@ -103,6 +101,6 @@ bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics
     graph->packing = *packing;
     free(nodes);
     free(packer.layouts);
-    free(packer.shapes);
+    free(packer.before.values);
     return ok;
 }

@@ -17,9 +17,6 @@ typedef struct Recomputation {
 
 static int64_t elements(const Graph *graph, ValueId value) { return shape_elements(&graph_value(graph, value)->shape); }
 
-/* An operator of one element after the other, or one that shows them otherwise. */
-static bool is_simple(Opcode op) { return operator_is_map(op) || operator_is_movement(op); }
-
 static bool may_remake(const Graph *graph, ValueId value);
 
 /* Whether a simple node's result may be made again: its large inputs may. */
@@ -40,11 +37,11 @@ static bool may_remake(const Graph *graph, ValueId value)
     NodeId producer = graph_value(graph, value)->producer;
     if (!producer) return false;
     const Node *node = graph_node(graph, producer);
-    if (node->op == OP_MatMul)
+    if (operator_has(node->op, IS_PRODUCT))
         return elements(graph, value) >=
                WORTHWHILE * (elements(graph, node->inputs[0]) + elements(graph, node->inputs[1]));
-    if (node->op == OP_Softmax || node->op == OP_Dropout) return may_remake(graph, node->inputs[0]);
-    return is_simple(node->op) && may_remake_inputs(graph, node);
+    if (operator_has(node->op, NORMALISES | IS_RANDOM)) return may_remake(graph, node->inputs[0]);
+    return operator_has(node->op, IS_MAP | IS_MOVEMENT) && may_remake_inputs(graph, node);
 }
 
 /* The value, and on the way to the product what it is made from. */
@@ -54,14 +51,14 @@ static void choose(Recomputation *recomputation, ValueId value)
     if (recomputation->chosen[value] || !may_remake(graph, value)) return;
     recomputation->chosen[value] = true;
     const Node *node = graph_node(graph, graph_value(graph, value)->producer);
-    for (int i = 0; node->op != OP_MatMul && i < node->input_count; i++)
+    for (int i = 0; !operator_has(node->op, IS_PRODUCT) && i < node->input_count; i++)
         if (node->inputs[i]) choose(recomputation, node->inputs[i]);
 }
 
 static bool is_softmax(const Graph *graph, ValueId value)
 {
     NodeId producer = graph_value(graph, value)->producer;
-    return producer && graph_node(graph, producer)->op == OP_Softmax;
+    return producer && operator_has(graph_node(graph, producer)->op, NORMALISES);
 }
 
 static void choose_all(Recomputation *recomputation)
@@ -70,12 +67,12 @@ static void choose_all(Recomputation *recomputation)
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
-        if (node->op == OP_Softmax || (node->op == OP_Dropout && recomputation->chosen[node->inputs[0]]))
+        bool random = operator_has(node->op, IS_RANDOM);
+        if (operator_has(node->op, NORMALISES) || (random && recomputation->chosen[node->inputs[0]]))
             choose(recomputation, node->outputs[0]);
         /* Probabilities that are kept are read from memory once: what dropout leaves of them is computed beside
          * them, which costs less than reading it too. */
-        bool of_softmax = node->op == OP_Dropout && is_softmax(graph, node->inputs[0]);
-        if (of_softmax) recomputation->chosen[node->outputs[0]] = true;
+        if (random && is_softmax(graph, node->inputs[0])) recomputation->chosen[node->outputs[0]] = true;
     }
 }
 

@@ -11,7 +11,7 @@ static const struct {
 } promised[] = {
     {"",
      " MatMul Gemm Einsum Add Sub Mul Div Mod Pow Sqrt Neg Abs Sign Exp Log Reciprocal Sin Cos Erf Tanh Sigmoid Relu "
-     "LeakyRelu Gelu Softplus Clip Min Max Sum Mean Softmax LogSoftmax LayerNormalization RMSNormalization "
+     "LeakyRelu Gelu Softplus Softsign Clip Min Max Sum Mean Softmax LogSoftmax LayerNormalization RMSNormalization "
      "ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2 ReduceSumSquare ArgMax Gather GatherElements "
      "GatherND ScatterND ScatterElements Slice Concat Split Squeeze Unsqueeze Reshape Transpose Flatten Expand "
      "Tile Pad Shape Size Constant ConstantOfShape Range Identity Cast CastLike Where Equal Not And Or Less "

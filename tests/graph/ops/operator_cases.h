@@ -110,7 +110,7 @@ Reference reference_unary, reference_binary, reference_where, reference_same, re
 /* Of one and of two elements. */
 double scalar_negate(double x), scalar_sign(double x), scalar_reciprocal(double x), scalar_sigmoid(double x),
     scalar_relu(double x), scalar_logical_not(double x), scalar_is_nan(double x), scalar_to_integer(double x),
-    scalar_gelu(double x), scalar_gelu_tanh(double x);
+    scalar_gelu(double x), scalar_gelu_tanh(double x), scalar_softsign(double x);
 double scalar_add(double a, double b), scalar_subtract(double a, double b), scalar_multiply(double a, double b),
     scalar_divide(double a, double b), scalar_divide_whole(double a, double b),
     scalar_floor_remainder(double a, double b), scalar_both(double a, double b), scalar_either(double a, double b),

@@ -371,6 +371,7 @@ double scalar_logical_not(double x) { return x == 0; }
 double scalar_is_nan(double x) { return isnan(x); }
 double scalar_to_integer(double x) { return trunc(x); }
 double scalar_gelu(double x) { return x * 0.5 * erfc(-x / sqrt(2)); }
+double scalar_softsign(double x) { return x / (1 + fabs(x)); }
 double scalar_gelu_tanh(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double scalar_add(double a, double b) { return a + b; }
 double scalar_subtract(double a, double b) { return a - b; }
