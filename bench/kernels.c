@@ -213,7 +213,7 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
         options->packing.length = form.length;
         for (size_t i = 0; i < options->import.dimension_count; i++)
             if (strcmp(options->import.dimensions[i].name, options->lengths.batch) == 0)
-                ((DimensionBinding *)options->import.dimensions)[i].value = packing_graph_rows(&options->packing);
+                ((DimensionBinding *)options->import.dimensions)[i].value = PACKING_GRAPH_ROWS;
     }
     if (!training_model_load(&model, path, options, diagnostics)) return false;
     StageCode code;

@@ -159,6 +159,13 @@ void graph_reorder(Graph *graph, const NodeId *order)
     free(fresh);
 }
 
+LineGrowth value_growth(const Value *value)
+{
+    int first = 0;
+    while (first < value->shape.rank - 1 && value->shape.dim[first] == 1) first++;
+    return !value->line_axis ? LINES_FIXED : value->line_axis == 1 + first ? LINES_FIRST : LINES_MIXED;
+}
+
 const Attribute *node_attribute(const Node *node, const char *name)
 {
     for (int i = 0; i < node->attribute_count; i++)

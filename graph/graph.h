@@ -27,9 +27,9 @@ typedef enum ValueRole {
                         runtime/program/step_scalars.h */
 } ValueRole;
 
-/* How a value grows with the lines of a micro-batch (runtime/program/packing.h): passes/line_values.h finds out. */
+/* How a value grows with the lines of a micro-batch (runtime/program/packing.h). */
 typedef enum LineGrowth {
-    LINES_FIXED, /* it does not, or that is not known: Graph.lines_known */
+    LINES_FIXED, /* not at all */
     LINES_FIRST, /* its first dimension that is not 1 does: what belongs to a line stands in one piece, line after line */
     LINES_MIXED /* otherwise */
 } LineGrowth;
@@ -47,8 +47,12 @@ typedef struct Value {
     bool frozen;       /* parameters: keeps its value, so it has no gradient; constants: was learned all the same, as
                           quantised weights were */
     SkyFill fill;      /* inputs: what the runtime puts there */
-    LineGrowth lines;
+    int line_axis;     /* 1 + the dimension that counts lines, times what each line has along it; 0: none does;
+                          LINES_SPREAD: one grows with them otherwise. Set by pack_rows.h, handed on by the axes rules
+                          of nodes; 0 where a micro-batch has one line */
 } Value;
+
+enum { LINES_SPREAD = -1 };
 
 typedef enum Phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } Phase;
 
@@ -136,7 +140,6 @@ typedef struct Graph {
     size_t gradient_count;
 
     SkyPacking packing; /* how rows share lines; slots 0: they do not */
-    bool lines_known;   /* Value.lines says how values grow with them */
 
     const char **layer_names; /* set by layer assignment */
     int layer_count;
@@ -149,6 +152,7 @@ void graph_free(Graph *graph);
 Node *graph_take_nodes(Graph *graph, size_t *count);
 
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
+LineGrowth value_growth(const Value *value);
 static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }
 /* The parameter of which `value` is a further use, or `value` itself. */
 static inline ValueId shared_parameter(const Graph *graph, ValueId value)

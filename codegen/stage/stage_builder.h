@@ -66,6 +66,8 @@ void stage_collect_nodes(StageBuilder *builder);
 void stage_collect_boundaries(StageBuilder *builder);
 /* Parameters that the stage's nodes read, in the order of the model. Of uses of one parameter the first is updated. */
 void stage_collect_parameters(StageBuilder *builder);
+/* The name of a call, to be shown. */
+const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call);
 bool stage_has_loss(const StageBuilder *builder);
 /* The node that updates the parameter and, unless NULL, its position among the stage's updates; NULL: none does. */
 const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint32_t *index);
@@ -129,8 +131,6 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
                      LineCut *cut);
 
 /* ---- stage_tables.c ---- */
-/* The name of a call, to be shown. */
-const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call);
 /* Fills builder->code from all of the above. */
 void stage_make_tables(StageBuilder *builder);
 

@@ -14,6 +14,11 @@ static int64_t elements_of(const StageBuilder *builder, const LoweredCall *call,
     return shape_elements(&graph_value(builder->graph, call->operands[operand].value)->shape);
 }
 
+static LineGrowth growth_of(const StageBuilder *builder, const LoweredCall *call, int operand)
+{
+    return value_growth(graph_value(builder->graph, call->operands[operand].value));
+}
+
 /* Whether what the call touches of the operand depends on how many lines there are: it grows with them, and more of it is
  * touched than the first line, which is always there. What grows otherwise, one number for the rows of all lines and one
  * more for example, is computed as a whole, as what does not grow. */
@@ -21,7 +26,7 @@ static bool varies(const StageBuilder *builder, const LoweredCall *call, const K
 {
     const KernelOperand *touched = &kernel->operands[operand];
     int64_t last = call->operands[operand].offset;
-    if (graph_value(builder->graph, call->operands[operand].value)->lines != LINES_FIRST) return false;
+    if (growth_of(builder, call, operand) != LINES_FIRST) return false;
     for (int axis = 0; axis < kernel->axis_count; axis++)
         if (touched->stride[axis] > 0) last += (kernel->extent[axis] - 1) * touched->stride[axis];
     return touched->elements || last >= elements_of(builder, call, operand) / builder->graph->packing.lines;
@@ -60,11 +65,6 @@ static bool find_line_axis(const StageBuilder *builder, const LoweredCall *call,
         *axis = own;
     }
     return !*any || *axis >= 0;
-}
-
-static LineGrowth growth_of(const StageBuilder *builder, const LoweredCall *call, int operand)
-{
-    return graph_value(builder->graph, call->operands[operand].value)->lines;
 }
 
 /* Whether a call may leave out what absent lines have of all that it writes: each line at a place of its own, not where a
@@ -110,7 +110,7 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
 
 static bool has_lines(const StageBuilder *builder)
 {
-    return builder->graph->packing.slots && builder->graph->packing.lines > 1 && builder->graph->lines_known;
+    return builder->graph->packing.slots && builder->graph->packing.lines > 1;
 }
 
 /* Of values that are computed as a whole but for what absent lines have of them, which no other line may look up: whether

@@ -59,6 +59,12 @@ void stage_collect_nodes(StageBuilder *builder)
     free(chosen.nodes);
 }
 
+const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call)
+{
+    return arena_format(&builder->code->arena, "%s %s", graph_node(builder->graph, call->node)->name,
+                        call->kernel->label);
+}
+
 void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
 /* The values that cross the cut before layer `cut`: forward ones are made before and read behind it, backward ones the

@@ -34,12 +34,6 @@ static void count_groups_and_waves(const StageBuilder *builder, SkyCall *calls, 
     }
 }
 
-const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call)
-{
-    return arena_format(&builder->code->arena, "%s %s", graph_node(builder->graph, call->node)->name,
-                        call->kernel->label);
-}
-
 /* The kernel of a call, and what it does where lines are absent. */
 static const Kernel *cut_kernel(StageBuilder *builder, size_t c, SkyLocation *locations, LineCut *cut)
 {
@@ -114,7 +108,7 @@ static SkyTensor tensor_of(StageBuilder *builder, ValueId id, const char *name)
     SkyTensor tensor = {.dtype = value->dtype,
                         .rank = (uint32_t)value->shape.rank,
                         .bytes = stage_value_bytes(builder->graph, id),
-                        .by_lines = value->lines == LINES_FIRST,
+                        .by_lines = value_growth(value) == LINES_FIRST,
                         .location = builder->location[id]};
     tensor.name = name ? arena_string(&builder->code->arena, name) : arena_format(&builder->code->arena, "%%%u", id);
     memcpy(tensor.dim, value->shape.dim, (size_t)value->shape.rank * sizeof tensor.dim[0]);

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "driver/compile/local_program.h"
+#include "graph/passes/pack_rows.h"
 #include "runtime/program/step.h"
 #include "runtime/storage/packed_batch.h"
 
@@ -50,7 +51,7 @@ static bool load_trial(Check *check, Trial *trial, const ModelOptions *load, Sky
     for (size_t i = 0; i < options.import.dimension_count; i++) {
         all[i] = options.import.dimensions[i];
         if (strcmp(all[i].name, load->lengths.dimension) == 0) all[i].value = check->length;
-        if (strcmp(all[i].name, load->lengths.batch) == 0) all[i].value = LINES;
+        if (strcmp(all[i].name, load->lengths.batch) == 0) all[i].value = packing.slots ? PACKING_GRAPH_ROWS : LINES;
     }
     options.import.dimensions = all;
     options.import.dropout_given = false;

@@ -258,7 +258,7 @@ static void bind_lines(ModelOptions *load, const char *name, Arena *arena)
 {
     ImportOptions *import = &load->import;
     DimensionBinding *all = arena_new_array(arena, DimensionBinding, import->dimension_count + 1);
-    all[0] = (DimensionBinding){name, packing_graph_rows(&load->packing)};
+    all[0] = (DimensionBinding){name, PACKING_GRAPH_ROWS};
     size_t count = 1;
     for (size_t i = 0; i < import->dimension_count; i++)
         if (strcmp(import->dimensions[i].name, name) != 0) all[count++] = import->dimensions[i];

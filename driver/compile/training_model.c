@@ -5,8 +5,6 @@
 
 #include "base/buffer.h"
 #include "graph/passes/gradient_rows.h"
-#include "graph/analysis/line_values.h"
-#include "graph/passes/pack_rows.h"
 #include "graph/passes/passes.h"
 #include "graph/analysis/parameters.h"
 
@@ -70,7 +68,7 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
     return settings;
 }
 
-static bool load_model(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
 {
     *model = (TrainingModel){.bf16_products = options->bf16, .low_rank_text = options->low_rank.text};
     graph_init(&model->graph, path);
@@ -97,34 +95,6 @@ static bool load_model(TrainingModel *model, const char *path, const ModelOption
                                 .optimizer = options->train ? &model->optimizer : NULL};
     if (!passes_run(&model->graph, &wanted, options->last_pass, &model->imported.folding, diagnostics)) return false;
     low_rank_list_parameters(&model->low_rank, &model->imported, &model->graph);
-    return true;
-}
-
-/* By comparing with the same model of one line more; what is said of that is said already. */
-static void mark_lines(TrainingModel *model, const char *path, const ModelOptions *options)
-{
-    TrainingModel other;
-    ModelOptions longer = *options;
-    Diagnostics ignored = {0};
-    DimensionBinding *dimensions = memory_allocate((options->import.dimension_count + 1) * sizeof *dimensions);
-    longer.packing.lines++;
-    for (size_t i = 0; i < options->import.dimension_count; i++) {
-        dimensions[i] = options->import.dimensions[i];
-        if (strcmp(dimensions[i].name, options->lengths.batch) == 0)
-            dimensions[i].value = packing_graph_rows(&longer.packing);
-    }
-    longer.import.dimensions = dimensions;
-    if (load_model(&other, path, &longer, &ignored)) line_values_mark(&model->graph, &other.graph);
-    training_model_free(&other);
-    diagnostics_free(&ignored);
-    free(dimensions);
-}
-
-bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
-{
-    if (!load_model(model, path, options, diagnostics)) return false;
-    if (options->packing.slots && options->packing.lines > 1 && options->lengths.batch && options->train)
-        mark_lines(model, path, options);
     return true;
 }
 

@@ -45,8 +45,7 @@ typedef struct TrainingModel {
     const char *settings;      /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 
-/* Where rows share lines and updates are wanted, values are marked that grow with lines (graph/analysis/line_values.h). Free
- * with training_model_free in any case. */
+/* Free with training_model_free in any case. */
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics);
 void training_model_free(TrainingModel *model);
 

@@ -20,6 +20,8 @@ void interpret_load(InterpreterLanes *to, DType dtype, const void *data, int64_t
 /* Runs a phase's instructions for `count` lanes, which are iterations start ... of `axis`. False: an access out of
  * range. */
 bool interpret_lanes(Interpreter *run, const KernelPhase *phase, int axis, int64_t start, int count);
+/* All phases, at the present outer iteration. */
+bool interpret_phases(Interpreter *run);
 /* Goes to the next outer iteration, leaving out the axes whose bits are set in `skipped`; false after the last one. */
 bool interpret_step(Interpreter *run, unsigned skipped);
 /* Runs a kernel of class GEMM, at the present index of the axes in `skipped`. */

@@ -19,6 +19,32 @@ static bool infer(InferContext *context)
     return true;
 }
 
+/* Of a reshaped value: the dimension in front of which as many elements stand as in front of the lines before. */
+static int regrouped_lines(const Graph *graph, const Value *from, const Shape *shape)
+{
+    int64_t before = 1, seen = 1;
+    if (from->line_axis <= 0) return from->line_axis;
+    for (int i = 0; i < from->line_axis - 1; i++) before *= from->shape.dim[i];
+    for (int i = 0; i < shape->rank && seen <= before; seen *= shape->dim[i++])
+        if (seen == before && shape->dim[i] != 1) return shape->dim[i] % graph->packing.lines ? LINES_SPREAD : i + 1;
+    return LINES_SPREAD;
+}
+
+/* Lines stand along the axis of the output that comes from one along which they stand in an input. */
+static int find_lines(const Graph *graph, const Node *node, int output)
+{
+    const Shape *shape = &graph_value(graph, node->outputs[output])->shape;
+    int axes[node->input_count + 1];
+    if (operator_has(node->op, REGROUPS)) return regrouped_lines(graph, graph_value(graph, node->inputs[0]), shape);
+    for (int axis = 0; axis < shape->rank; axis++) {
+        for (int i = 0; i < node->input_count; i++) axes[i] = -1;
+        if (!operators[node->op].axes(graph, node, output, axis, axes)) continue;
+        for (int i = 0; i < node->input_count; i++)
+            if (axes[i] >= 0 && graph_value(graph, node->inputs[i])->line_axis == 1 + axes[i]) return 1 + axis;
+    }
+    return 0;
+}
+
 NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
                       const Attribute *attributes, int attribute_count, ValueId *outputs, int output_count,
                       Diagnostics *diagnostics)
@@ -39,7 +65,10 @@ NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId 
     if (output_count > node.output_count)
         bug("%s has %d outputs, not %d", opcodes[op].name, node.output_count, output_count);
     NodeId id = graph_append(graph, &node, context.dtype, context.shape);
-    for (int i = 0; i < output_count; i++) outputs[i] = graph_node(graph, id)->outputs[i];
+    const Node *added = graph_node(graph, id);
+    for (int i = 0; graph->packing.lines > 1 && i < added->output_count; i++)
+        graph_value(graph, added->outputs[i])->line_axis = find_lines(graph, added, i);
+    for (int i = 0; i < output_count; i++) outputs[i] = added->outputs[i];
     return id;
 }
 

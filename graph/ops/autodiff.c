@@ -92,6 +92,8 @@ void gradient_add(Differentiation *differentiation, ValueId value, ValueId contr
     if (!gradient_wanted(differentiation, value)) return;
     Shape shape = graph_value(differentiation->graph, value)->shape;
     contribution = gradient_unbroadcast(differentiation, contribution, &shape);
+    Value *made = graph_value(differentiation->graph, contribution);
+    if (!made->line_axis) made->line_axis = graph_value(differentiation->graph, value)->line_axis;
     ValueId *gradient = &differentiation->gradient[value];
     *gradient = *gradient ? gradient_binary(differentiation, OP_Add, *gradient, contribution) : contribution;
 }
@@ -104,6 +106,8 @@ static void accumulate(Differentiation *differentiation, ValueId parameter)
     if (!sum) return;
     ValueId accumulated = gradient_node(differentiation, OP_AccumulateGradient, &sum, 1, NULL, 0);
     Value *value = graph_value(graph, accumulated);
+    /* Its parts are one a line (updates.c). */
+    graph_value(graph, graph_node(graph, value->producer)->outputs[1])->line_axis = graph->packing.lines > 1;
     value->parameter = parameter;
     value->name = arena_format(&graph->arena, "grad/%s", graph_value(graph, parameter)->name);
     graph->gradients[parameter] = accumulated;

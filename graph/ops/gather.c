@@ -68,8 +68,8 @@ bool differentiate_gather(Differentiation *differentiation, NodeId id)
 void lower_gather(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    View known;
-    if (movement_view(lowering, id, &known)) {
+    View known = lower_view(lowering, node->inputs[0]);
+    if (movement_view(lowering->graph, node, &known)) {
         lower_movement(lowering, id);
         return;
     }

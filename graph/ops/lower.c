@@ -37,15 +37,6 @@ static View dense_view(const Graph *graph, ValueId value)
     return view;
 }
 
-void view_set_dense(View *view)
-{
-    int64_t stride = 1;
-    for (int i = view->shape.rank - 1; i >= 0; i--) {
-        view->stride[i] = stride;
-        stride *= view->shape.dim[i];
-    }
-}
-
 void lowering_stop_at(Lowering *lowering, ValueId value)
 {
     *known_view(lowering, value) = dense_view(lowering->graph, value);
@@ -55,10 +46,11 @@ View lower_view(Lowering *lowering, ValueId value)
 {
     View *view = known_view(lowering, value);
     if (!view->base) {
-        NodeId producer = graph_value(lowering->graph, value)->producer;
-        View found;
-        bool is_view = producer && movement_view(lowering, producer, &found);
-        *view = is_view ? found : dense_view(lowering->graph, value);
+        const Graph *graph = lowering->graph;
+        const Node *node = graph_node(graph, graph_value(graph, value)->producer); /* node 0 has no operator */
+        bool moves = operator_has(node->op, IS_MOVEMENT | CONVERTS | SELECTS);
+        View found = moves ? lower_view(lowering, node->inputs[0]) : (View){0};
+        *view = moves && movement_view(graph, node, &found) ? found : dense_view(graph, value);
     }
     return *view;
 }
@@ -68,21 +60,6 @@ View lower_output(Lowering *lowering, ValueId value)
     View *view = known_view(lowering, value);
     *view = dense_view(lowering->graph, value);
     return *view;
-}
-
-bool view_merge(const View *view, int first, int count, int64_t *stride)
-{
-    bool found = false;
-    int64_t next = 0;
-    *stride = 0;
-    for (int i = first + count - 1; i >= first; i--) {
-        if (view->shape.dim[i] == 1) continue;
-        if (found && view->stride[i] != next) return false;
-        if (!found) *stride = view->stride[i];
-        found = true;
-        next = view->stride[i] * view->shape.dim[i];
-    }
-    return true;
 }
 
 View lower_view_merged(Lowering *lowering, ValueId value, int first, int count)
@@ -246,13 +223,12 @@ void lower_movement(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
     if (known_view(lowering, node->outputs[0])->base) return;
-    View view;
-    if (movement_view(lowering, id, &view)) {
+    const View input = lower_view(lowering, node->inputs[0]);
+    View view = input;
+    if (movement_view(lowering->graph, node, &view))
         *known_view(lowering, node->outputs[0]) = view;
-    } else {
-        View input = lower_view(lowering, node->inputs[0]);
+    else
         copy_to_own_buffer(lowering, node->outputs[0], &input);
-    }
 }
 
 void lowering_run(Lowering *lowering, const NodeId *nodes, size_t node_count)

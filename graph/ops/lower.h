@@ -90,9 +90,19 @@ void lower_end(Lowering *lowering);
 
 /* ---- Views ---- */
 
-/* What the node's output is as a view of what its first input is; false if the operator does not only move elements, or
- * strides cannot express it (graph/ops/movement.c). */
-bool movement_view(Lowering *lowering, NodeId node, View *view);
+/* From the view of the node's first input to that of its output; false if the operator does not only move elements, or
+ * strides cannot express it. */
+bool movement_view(const Graph *graph, const Node *node, View *view);
+
+/* The permutation of a transposition, reversing the dimensions where it says none. False if it is none. */
+bool movement_permutation(const Node *node, int rank, int *perm);
+/* The part of a tensor that a slice names. */
+typedef struct SliceBounds {
+    Shape starts, steps, shape;
+} SliceBounds;
+bool slice_bounds(const Node *node, SliceBounds *bounds);
+void view_slice(View *view, const SliceBounds *bounds, const Shape *part);
+
 void view_set_dense(View *view); /* the strides of a dense row-major tensor */
 /* The stride of dimensions first ... first + count - 1 taken as one; false if they do not stand regularly. */
 bool view_merge(const View *view, int first, int count, int64_t *stride);

@@ -1,6 +1,4 @@
 /* The same elements seen otherwise. */
-#include <string.h>
-
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -32,28 +30,11 @@ bool infer_reshape(InferContext *context)
     return true;
 }
 
-/* The permutation of the node, reversing the dimensions where it says none. False if it is none. */
-static bool permutation(const Node *node, int rank, int *perm)
-{
-    Shape list;
-    if (!node_shape(node, "perm", &list)) {
-        for (int i = 0; i < rank; i++) perm[i] = rank - 1 - i;
-        return !node_attribute(node, "perm");
-    }
-    unsigned seen = 0;
-    for (int i = 0; i < list.rank; i++) {
-        if (list.dim[i] < 0 || list.dim[i] >= rank) return false;
-        perm[i] = (int)list.dim[i];
-        seen |= 1u << perm[i];
-    }
-    return list.rank == rank && seen == (1u << rank) - 1;
-}
-
 bool infer_transpose(InferContext *context)
 {
     const Value *input = infer_input(context, 0);
     int perm[MAX_RANK];
-    if (!permutation(context->node, input->shape.rank, perm))
+    if (!movement_permutation(context->node, input->shape.rank, perm))
         return operator_error(context, NULL, "perm is no permutation of %d dimensions", input->shape.rank);
     context->dtype[0] = input->dtype;
     context->shape[0].rank = input->shape.rank;
@@ -74,17 +55,6 @@ bool infer_expand(InferContext *context)
     }
     context->dtype[0] = input->dtype;
     return true;
-}
-
-typedef struct SliceBounds {
-    Shape starts, steps, shape;
-} SliceBounds;
-
-static bool slice_bounds(const Node *node, SliceBounds *bounds)
-{
-    return node_shape(node, "starts", &bounds->starts) && node_shape(node, "steps", &bounds->steps) &&
-           node_shape(node, "shape", &bounds->shape) && bounds->starts.rank == bounds->shape.rank &&
-           bounds->steps.rank == bounds->shape.rank && shape_elements(&bounds->shape) >= 0;
 }
 
 /* Whether the elements start, start + step ... of every axis lie in a tensor of shape `whole`. */
@@ -133,7 +103,7 @@ bool axes_transpose(const Graph *graph, const Node *node, int output, int axis, 
 {
     int perm[MAX_RANK];
     (void)output;
-    permutation(node, graph_value(graph, node->inputs[0])->shape.rank, perm);
+    movement_permutation(node, graph_value(graph, node->inputs[0])->shape.rank, perm);
     axes[0] = perm[axis];
     return true;
 }
@@ -210,122 +180,7 @@ void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
     node->attributes = arena_copy(&graph->arena, &attribute, sizeof attribute);
 }
 
-/* ---- Views ---- */
-
-/* A single index that is known is a slice without its dimension, or with as many dimensions of 1 as the index has. */
-static bool index_view(Lowering *lowering, const Node *node, View *view)
-{
-    const Value *index = graph_value(lowering->graph, node->inputs[1]);
-    if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
-    View from = lower_view(lowering, node->inputs[0]);
-    int64_t axis = node_integer(node, "axis", 0), at = element_as_integer(index->dtype, index->data, 0);
-    normalize_axis(&axis, from.shape.rank, false);
-    int64_t extent = from.shape.dim[axis];
-    at = at < 0 ? at + extent : at;
-    at = at < 0 ? 0 : at >= extent ? extent - 1 : at;
-    *view = (View){.base = from.base, .offset = from.offset + at * from.stride[axis]};
-    for (int i = 0; i < from.shape.rank; i++) {
-        for (int k = 0; k < index->shape.rank && i == axis; k++) view->shape.dim[view->shape.rank++] = 1;
-        if (i == axis) continue;
-        view->stride[view->shape.rank] = from.stride[i];
-        view->shape.dim[view->shape.rank++] = from.shape.dim[i];
-    }
-    return true;
-}
-
-/* Splits and merges dimensions; false if elements that become neighbours do not stand regularly. */
-static bool reshape_view(View *view, const Shape *shape)
-{
-    View result = {.base = view->base, .offset = view->offset, .shape = *shape};
-    if (shape_elements(shape) == 0) {
-        view_set_dense(&result);
-        *view = result;
-        return true;
-    }
-    int from = 0, to = 0;
-    while (from < view->shape.rank || to < shape->rank) {
-        /* The shortest runs of dimensions with equal products. */
-        int from_end = from, to_end = to;
-        int64_t have = 1, need = 1;
-        do {
-            if (from_end < view->shape.rank && (have <= need || to_end == shape->rank))
-                have *= view->shape.dim[from_end++];
-            else
-                need *= shape->dim[to_end++];
-        } while (have != need);
-        int64_t stride;
-        if (!view_merge(view, from, from_end - from, &stride)) return false;
-        for (int i = to_end - 1; i >= to; i--) {
-            result.stride[i] = stride;
-            stride *= shape->dim[i];
-        }
-        from = from_end;
-        to = to_end;
-    }
-    *view = result;
-    return true;
-}
-
-static void transpose_view(View *view, const Node *node)
-{
-    View from = *view;
-    int perm[MAX_RANK];
-    permutation(node, from.shape.rank, perm);
-    for (int i = 0; i < from.shape.rank; i++) {
-        view->shape.dim[i] = from.shape.dim[perm[i]];
-        view->stride[i] = from.stride[perm[i]];
-    }
-}
-
-static void expand_view(View *view, const Shape *shape)
-{
-    View from = *view;
-    view->shape = *shape;
-    int added = shape->rank - from.shape.rank;
-    for (int i = 0; i < shape->rank; i++)
-        view->stride[i] = i < added || from.shape.dim[i - added] == 1 ? 0 : from.stride[i - added];
-}
-
-/* The part of a tensor that a slice names. */
-static void slice_view(View *view, const SliceBounds *bounds, const Shape *part)
-{
-    bool empty = shape_elements(part) == 0; /* whose starts may lie anywhere */
-    view->shape = *part;
-    for (int i = 0; i < part->rank && !empty; i++) {
-        view->offset += bounds->starts.dim[i] * view->stride[i];
-        view->stride[i] = part->dim[i] == 1 ? 0 : view->stride[i] * bounds->steps.dim[i];
-    }
-}
-
-bool movement_view(Lowering *lowering, NodeId id, View *view)
-{
-    const Node *node = graph_node(lowering->graph, id);
-    const Value *output = graph_value(lowering->graph, node->outputs[0]);
-    SliceBounds bounds;
-    switch (node->op) {
-    case OP_Cast:
-        if (graph_value(lowering->graph, node->inputs[0])->dtype != output->dtype) return false;
-        *view = lower_view(lowering, node->inputs[0]);
-        return true;
-    case OP_Identity: *view = lower_view(lowering, node->inputs[0]); return true;
-    case OP_Reshape: *view = lower_view(lowering, node->inputs[0]); return reshape_view(view, &output->shape);
-    case OP_Transpose:
-        *view = lower_view(lowering, node->inputs[0]);
-        transpose_view(view, node);
-        return true;
-    case OP_Expand:
-        *view = lower_view(lowering, node->inputs[0]);
-        expand_view(view, &output->shape);
-        return true;
-    case OP_Gather: return index_view(lowering, node, view);
-    case OP_Slice:
-        *view = lower_view(lowering, node->inputs[0]);
-        slice_bounds(node, &bounds);
-        slice_view(view, &bounds, &output->shape);
-        return true;
-    default: return false;
-    }
-}
+/* ---- Lowering ---- */
 
 void lower_reshape(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
 void lower_transpose(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
@@ -352,7 +207,7 @@ bool differentiate_transpose(Differentiation *differentiation, NodeId id)
     if (!gradient_wanted(differentiation, node.inputs[0])) return true;
     int perm[MAX_RANK], rank = graph_value(graph, node.inputs[0])->shape.rank;
     int64_t inverse[MAX_RANK];
-    permutation(&node, rank, perm);
+    movement_permutation(&node, rank, perm);
     for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
     ValueId dy = gradient_of(differentiation, node.outputs[0]);
     gradient_add(differentiation, node.inputs[0], gradient_transpose(differentiation, dy, inverse));
@@ -410,7 +265,7 @@ void lower_slice_gradient(Lowering *lowering, NodeId id)
     if (shape_elements(&from.shape) < shape_elements(&to.shape)) lower_fill(lowering, &to, 0);
     SliceBounds bounds;
     slice_bounds(node, &bounds);
-    slice_view(&to, &bounds, &from.shape);
+    view_slice(&to, &bounds, &from.shape);
     lower_copy(lowering, opcodes[node->op].name, &from, &to);
 }
 

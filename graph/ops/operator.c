@@ -2,13 +2,6 @@
 
 #include <string.h>
 
-const Operator operators[OP_COUNT] = {
-#define OPERATOR(name, rules, least, most, outputs, axes, traits)                                                      \
-    [OP_##name] = {infer_##rules, differentiate_##rules, lower_##rules, axes_##axes},
-    OPERATORS
-#undef OPERATOR
-};
-
 bool axes_of_inputs(const Graph *graph, const Node *node, int axis, int *axes)
 {
     for (int i = 0; i < node->input_count; i++) axes[i] = -1;

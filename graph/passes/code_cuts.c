@@ -73,7 +73,6 @@ static void code_value(Coder *coder, ValueId value, int cut, Codec codec, int nu
     attributes[1] = attribute_integer("columns", shape.dim[shape.rank - 1]);
     origin.layer = direction ? cut - 1 : cut;
     insertion.decode = add_node(coder, OP_Decode, origin, &coded, 1, attributes, &decoded);
-    graph_value(graph, coded)->lines = graph_value(graph, decoded)->lines = graph_value(graph, value)->lines;
     replace_readers(graph, value, decoded, cut, direction, insertion.encode);
     array_push(coder->insertions, coder->count, coder->capacity, insertion);
 }

@@ -59,6 +59,7 @@ bool layout_labelled(const Layout *layout, int axis); /* an atom of the axis is 
 bool layout_same_axis(const Layout *a, int axis_of_a, const Layout *b, int axis_of_b);
 void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis); /* behind what `to` has */
 Shape layout_shape(const Layout *layout);
+int layout_line_axis(const Layout *layout);  /* Value.line_axis */
 bool layout_is_merged(const Layout *layout); /* slots are counted through all lines, in one dimension with them */
 /* The same atoms in the dimensions of `shape`, as it was before packing. False if it parts lines or tokens;
  * *parts_slots then says whether moving the slots behind the lines first would help. */
@@ -73,14 +74,26 @@ static inline const Shape *pack_shape_before(const Packer *packer, int input)
     return &packer->before.values[packer->node.inputs[input]].shape;
 }
 
-/* ---- pack_rows.c: the table of layouts ---- */
+/* ---- pack_values.c: the node that is being packed, layouts, and nodes that packing needs ---- */
+
+bool pack_refuse(Packer *packer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* packer->node gets a layout for an output, and its shape. */
+void pack_set_layout(Packer *packer, int output, const Layout *layout);
+/* Appends packer->node. */
+void pack_push(Packer *packer);
+/* The node's first output is what the last node that was added made. */
+void pack_become(Packer *packer, const Packed *result);
+/* Appends packer->node, whose output has that layout. */
+bool pack_finish(Packer *packer, const Layout *layout);
+/* The node reads this value in place of its input. */
+void pack_replace_input(Packer *packer, int input, const Packed *by);
 
 /* A value that packing made becomes an input that rules may read. */
 void pack_note(Packer *packer, const Packed *value);
+/* Notes which dimension counts lines. */
+void pack_set_lines(Packer *packer, ValueId value, const Layout *layout);
 /* The value is the same for all rows. */
 void pack_set_plain(Packer *packer, ValueId value);
-
-/* ---- pack_values.c: nodes that packing needs ---- */
 
 ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
                  int attribute_count);
@@ -115,17 +128,6 @@ ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int que
 
 /* Packs packer->node: it, or what does its work, is appended to the graph. */
 bool pack_node(Packer *packer);
-bool pack_refuse(Packer *packer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* packer->node gets a layout for an output, and its shape. */
-void pack_set_layout(Packer *packer, int output, const Layout *layout);
-/* Appends packer->node. */
-void pack_push(Packer *packer);
-/* The node's first output is what the last node that was added made. */
-void pack_become(Packer *packer, const Packed *result);
-/* Appends packer->node, whose output has that layout. */
-bool pack_finish(Packer *packer, const Layout *layout);
-/* The node reads this value in place of its input. */
-void pack_replace_input(Packer *packer, int input, const Packed *by);
 
 /* ---- pack_alike.c ---- */
 

@@ -95,6 +95,14 @@ Shape layout_shape(const Layout *layout)
     return shape;
 }
 
+int layout_line_axis(const Layout *layout)
+{
+    int line = layout_find_kind(layout, ATOM_LINE);
+    if (line < 0) return 0;
+    bool first = line == 0 || layout->atoms[line - 1].axis != layout->atoms[line].axis;
+    return first ? 1 + layout->atoms[line].axis : LINES_SPREAD;
+}
+
 bool layout_is_merged(const Layout *layout)
 {
     int slot = layout_find_kind(layout, ATOM_SLOT), line = layout_find_kind(layout, ATOM_LINE);

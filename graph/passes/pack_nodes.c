@@ -5,59 +5,6 @@
 #include "graph/ops/operator.h"
 #include "graph/passes/pack_internal.h"
 
-/* ---- What all rules share ---- */
-
-bool pack_refuse(Packer *packer, const char *format, ...)
-{
-    char place[512], text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, node_place(packer->graph, &packer->node, place),
-                             "bind the dimension to one length: all rows are padded to it then",
-                             "rows of several lengths cannot be packed: %s", text);
-}
-
-void pack_set_layout(Packer *packer, int output, const Layout *layout)
-{
-    ValueId value = packer->node.outputs[output];
-    if (!value) return;
-    packer->layouts[value] = *layout;
-    graph_value(packer->graph, value)->shape = layout_shape(layout);
-}
-
-void pack_push(Packer *packer)
-{
-    Graph *graph = packer->graph;
-    for (int i = 0; i < packer->node.output_count; i++)
-        if (packer->node.outputs[i]) graph_value(graph, packer->node.outputs[i])->producer = (NodeId)graph->node_count;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, packer->node);
-}
-
-void pack_become(Packer *packer, const Packed *result)
-{
-    Graph *graph = packer->graph;
-    ValueId output = packer->node.outputs[0];
-    pack_set_layout(packer, 0, &result->layout);
-    Value *made = graph_value(graph, result->value);
-    if (!shape_equal(&made->shape, &graph_value(graph, output)->shape))
-        bug("%s: a packed %s has another shape than expected", packer->node.name, opcodes[packer->node.op].name);
-    NodeId last = (NodeId)graph->node_count - 1;
-    if (made->producer == last && graph_node(graph, last)->output_count == 1) {
-        graph_node(graph, last)->outputs[0] = output;
-        graph_value(graph, output)->producer = last;
-        made->producer = 0;
-        return;
-    }
-    Attribute shape = attribute_integers("shape", made->shape.dim, made->shape.rank);
-    pack_add(packer, OP_Reshape, &result->value, 1, &shape, 1);
-    last = (NodeId)graph->node_count - 1;
-    graph_value(graph, graph_node(graph, last)->outputs[0])->producer = 0;
-    graph_node(graph, last)->outputs[0] = output;
-    graph_value(graph, output)->producer = last;
-}
-
 /* The node gets inputs and attributes of its own. */
 static void own_node(Packer *packer)
 {
@@ -75,19 +22,6 @@ static void set_shape_attribute(Packer *packer, const Shape *shape)
         attribute->count = shape->rank;
         attribute->integers = arena_copy(&packer->graph->arena, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     }
-}
-
-bool pack_finish(Packer *packer, const Layout *layout)
-{
-    pack_set_layout(packer, 0, layout);
-    pack_push(packer);
-    return true;
-}
-
-void pack_replace_input(Packer *packer, int input, const Packed *by)
-{
-    pack_note(packer, by);
-    packer->node.inputs[input] = by->value;
 }
 
 /* ---- Movements ---- */

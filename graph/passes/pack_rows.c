@@ -4,27 +4,6 @@
 
 #include "graph/passes/pack_internal.h"
 
-void pack_set_plain(Packer *packer, ValueId value)
-{
-    const Shape *shape = &packer->before.values[value].shape;
-    Layout plain = {.rank = shape->rank};
-    for (int axis = 0; axis < plain.rank; axis++) layout_add_plain(&plain, shape->dim[axis], axis);
-    packer->layouts[value] = plain;
-}
-
-void pack_note(Packer *packer, const Packed *value)
-{
-    size_t count = packer->graph->value_count; /* amortised: packing adds few values to each of the model's */
-    packer->layouts = memory_resize(packer->layouts, count, sizeof *packer->layouts);
-    packer->before.values = memory_resize(packer->before.values, count, sizeof *packer->before.values);
-    Shape before = {.rank = value->layout.rank};
-    for (int i = 0; i < before.rank; i++) before.dim[i] = 1;
-    for (int i = 0; i < value->layout.count; i++)
-        before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].before;
-    packer->layouts[value->value] = value->layout;
-    packer->before.values[value->value] = (Value){.shape = before};
-}
-
 /* [rows, longest, ...] are tokens, [rows, ...] rows. */
 static bool pack_graph_input(Packer *packer, ValueId id)
 {
@@ -33,7 +12,7 @@ static bool pack_graph_input(Packer *packer, ValueId id)
     Layout layout = {.of_data = true, .rank = shape.rank};
     bool of_tokens = shape.rank > 1 && shape.dim[1] == packer->form.longest;
     char object[256], text[256];
-    if (!shape.rank || shape.dim[0] != packing_graph_rows(&packer->form)) {
+    if (!shape.rank || shape.dim[0] != PACKING_GRAPH_ROWS) {
         snprintf(object, sizeof object, "input '%.200s'", input->name);
         return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT,
                                  (Place){.file = packer->graph->file, .object = object},
@@ -50,6 +29,7 @@ static bool pack_graph_input(Packer *packer, ValueId id)
     for (int axis = of_tokens ? 2 : 1; axis < shape.rank; axis++) layout_add_plain(&layout, shape.dim[axis], axis);
     packer->layouts[id] = layout;
     input->shape = layout_shape(&layout);
+    pack_set_lines(packer, id, &layout);
     input->fill = of_tokens ? SKY_FILL_TOKENS : SKY_FILL_SLOTS;
     return true;
 }
@@ -91,6 +71,7 @@ bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics
                      .form = *packing,
                      .before.values = memory_allocate(graph->value_count * sizeof(Value)),
                      .layouts = memory_allocate(graph->value_count * sizeof(Layout))};
+    graph->packing = *packing;
     bool ok = prepare(&packer);
     size_t count = 0;
     Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
@@ -98,7 +79,6 @@ bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics
         packer.node = nodes[n];
         if (packer.node.op != OP_NONE) ok = pack_node(&packer);
     }
-    graph->packing = *packing;
     free(nodes);
     free(packer.layouts);
     free(packer.before.values);

@@ -1,4 +1,4 @@
-/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of packing_graph_rows
+/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of PACKING_GRAPH_ROWS
  * rows of `longest` tokens becomes one of `lines` lines of `length` tokens, in which every line holds up to `slots` rows,
  * one behind the other.
  *
@@ -20,8 +20,9 @@
 
 #include "graph/graph.h"
 
-/* Of the graph that is to be packed: a dimension of one row could not be told from those that broadcast. */
-static inline uint32_t packing_graph_rows(const SkyPacking *packing) { return packing->lines < 2 ? 2 : packing->lines; }
+/* Rows of the graph that is to be packed, whatever the packing: a dimension of one could not be told from those that
+ * broadcast. */
+enum { PACKING_GRAPH_ROWS = 2 };
 
 /* Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
  * does what is computed of them. Sets graph->packing and what fills each input. `rows`: of a batch. */

@@ -55,6 +55,99 @@ static ValueId gather_rows(Packer *packer, ValueId data, ValueId indices)
     return pack_add(packer, OP_Gather, (ValueId[]){data, indices}, 2, &axis, 1);
 }
 
+/* ---- The packed node and its layouts ---- */
+
+void pack_set_plain(Packer *packer, ValueId value)
+{
+    const Shape *shape = &packer->before.values[value].shape;
+    Layout plain = {.rank = shape->rank};
+    for (int axis = 0; axis < plain.rank; axis++) layout_add_plain(&plain, shape->dim[axis], axis);
+    packer->layouts[value] = plain;
+}
+
+void pack_set_lines(Packer *packer, ValueId value, const Layout *layout)
+{
+    graph_value(packer->graph, value)->line_axis = packer->form.lines > 1 ? layout_line_axis(layout) : 0;
+}
+
+void pack_note(Packer *packer, const Packed *value)
+{
+    size_t count = packer->graph->value_count; /* amortised: packing adds few values to each of the model's */
+    packer->layouts = memory_resize(packer->layouts, count, sizeof *packer->layouts);
+    packer->before.values = memory_resize(packer->before.values, count, sizeof *packer->before.values);
+    Shape before = {.rank = value->layout.rank};
+    for (int i = 0; i < before.rank; i++) before.dim[i] = 1;
+    for (int i = 0; i < value->layout.count; i++)
+        before.dim[value->layout.atoms[i].axis] *= value->layout.atoms[i].before;
+    packer->layouts[value->value] = value->layout;
+    packer->before.values[value->value] = (Value){.shape = before};
+}
+
+bool pack_refuse(Packer *packer, const char *format, ...)
+{
+    char place[512], text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, node_place(packer->graph, &packer->node, place),
+                             "bind the dimension to one length: all rows are padded to it then",
+                             "rows of several lengths cannot be packed: %s", text);
+}
+
+void pack_set_layout(Packer *packer, int output, const Layout *layout)
+{
+    ValueId value = packer->node.outputs[output];
+    if (!value) return;
+    packer->layouts[value] = *layout;
+    graph_value(packer->graph, value)->shape = layout_shape(layout);
+    pack_set_lines(packer, value, layout);
+}
+
+void pack_push(Packer *packer)
+{
+    Graph *graph = packer->graph;
+    for (int i = 0; i < packer->node.output_count; i++)
+        if (packer->node.outputs[i]) graph_value(graph, packer->node.outputs[i])->producer = (NodeId)graph->node_count;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, packer->node);
+}
+
+void pack_become(Packer *packer, const Packed *result)
+{
+    Graph *graph = packer->graph;
+    ValueId output = packer->node.outputs[0];
+    pack_set_layout(packer, 0, &result->layout);
+    Value *made = graph_value(graph, result->value);
+    if (!shape_equal(&made->shape, &graph_value(graph, output)->shape))
+        bug("%s: a packed %s has another shape than expected", packer->node.name, opcodes[packer->node.op].name);
+    NodeId last = (NodeId)graph->node_count - 1;
+    if (made->producer == last && graph_node(graph, last)->output_count == 1) {
+        graph_node(graph, last)->outputs[0] = output;
+        graph_value(graph, output)->producer = last;
+        made->producer = 0;
+        return;
+    }
+    Attribute shape = attribute_integers("shape", made->shape.dim, made->shape.rank);
+    pack_add(packer, OP_Reshape, &result->value, 1, &shape, 1);
+    last = (NodeId)graph->node_count - 1;
+    graph_value(graph, graph_node(graph, last)->outputs[0])->producer = 0;
+    graph_node(graph, last)->outputs[0] = output;
+    graph_value(graph, output)->producer = last;
+}
+
+bool pack_finish(Packer *packer, const Layout *layout)
+{
+    pack_set_layout(packer, 0, layout);
+    pack_push(packer);
+    return true;
+}
+
+void pack_replace_input(Packer *packer, int input, const Packed *by)
+{
+    pack_note(packer, by);
+    packer->node.inputs[input] = by->value;
+}
+
 /* ---- Where rows stand ---- */
 
 ValueId pack_input(Packer *packer, SkyFill fill)
@@ -68,6 +161,7 @@ ValueId pack_input(Packer *packer, SkyFill fill)
     packer->made[fill] =
         graph_add_input(packer->graph, names[fill], DTYPE_I32, &(Shape){2, {packer->form.lines, columns}});
     graph_value(packer->graph, packer->made[fill])->fill = fill;
+    graph_value(packer->graph, packer->made[fill])->line_axis = packer->form.lines > 1;
     return packer->made[fill];
 }
 
@@ -164,6 +258,7 @@ static ValueId fill_unused_slots(Packer *packer, ValueId sums, ValueId tokens)
     int32_t *numbers = memory_allocate((size_t)rows * sizeof *numbers);
     for (int64_t i = 0; i < rows; i++) numbers[i] = (int32_t)i;
     ValueId own = graph_add_constant(packer->graph, NULL, DTYPE_I32, &flat, numbers);
+    graph_value(packer->graph, own)->line_axis = packer->form.lines > 1;
     free(numbers);
     ValueId found = pack_reshape(packer, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
     ValueId used = pack_add(packer, OP_Equal, (ValueId[]){found, own}, 2, NULL, 0);
@@ -191,7 +286,10 @@ Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
     ValueId slots = pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &flat);
     Attribute attributes[] = {attribute_integer("axis", 0), attribute_integers("shape", shape.dim, shape.rank)};
     ValueId all = pack_add(packer, OP_GatherGradient, (ValueId[]){slots, tokens}, 2, attributes, 2);
-    all = fill_unused_slots(packer, pack_slice_axis(packer, all, 0, rows), tokens);
+    ValueId used = pack_slice_axis(packer, all, 0, rows);
+    if (packer->form.lines > 1) graph_value(packer->graph, all)->line_axis = LINES_SPREAD;
+    graph_value(packer->graph, used)->line_axis = packer->form.lines > 1;
+    all = fill_unused_slots(packer, used, tokens);
     sums.value =
         atoms_back(packer, all, &sums.layout,
                    (int[]){layout_find_kind(&sums.layout, ATOM_LINE), layout_find_kind(&sums.layout, ATOM_SLOT)}, 2);

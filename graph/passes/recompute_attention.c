@@ -94,6 +94,7 @@ static ValueId remake(Recomputation *recomputation, ValueId value)
     NodeOrigin origin = {.name = node.name, .phase = PHASE_BACKWARD, .differentiates = producer, .layer = node.layer};
     graph_add_node(graph, node.op, origin, inputs, node.input_count, node.attributes, node.attribute_count, again, 1,
                    recomputation->diagnostics);
+    if (*again) graph_value(graph, *again)->line_axis = graph_value(graph, value)->line_axis;
     return *again;
 }
 

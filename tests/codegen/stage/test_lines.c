@@ -18,6 +18,7 @@
 #include "driver/compile/local_program.h"
 #include "driver/compile/training_model.h"
 #include "graph/passes/code_cuts.h"
+#include "graph/passes/pack_rows.h"
 #include "runtime/program/step.h"
 #include "runtime/storage/packed_batch.h"
 
@@ -29,7 +30,7 @@ static int model_count;
 
 static void load_model(TrainingModel *model, const char *path)
 {
-    DimensionBinding dimensions[] = {{"batch", LINES}, {"seq", LONGEST}};
+    DimensionBinding dimensions[] = {{"batch", PACKING_GRAPH_ROWS}, {"seq", LONGEST}};
     const int64_t longest = LONGEST;
     const ModelOptions options = {.import = {.dimensions = dimensions, .dimension_count = 2},
                                   .lengths = {.dimension = "seq", .batch = "batch", .list = &longest, .count = 1},
