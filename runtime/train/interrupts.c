@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 
-enum { ASKS_SAVE = 1, ASKS_TERM = 2, ASKS_INT = 4 };
+enum { ASKS_SAVE = 1, ASKS_TERM = 2, ASKS_INT = 4, MOST_NAMED = 28 };
+#define ASKS_SITE (8u) /* the first site's bit, which says that it asked */
 
 /* One Ctrl-C may arrive twice: from the terminal and from a launcher. */
 static const double same_interrupt = 0.2;
@@ -49,7 +50,13 @@ InterruptChoice interrupts_agree(Interrupts *interrupts)
 {
     world_wait(interrupts->world, &interrupts->pending, (WaitReason){-1, -1, -1, "agreement on signals"});
     uint32_t asked = interrupts->asked;
-    return (InterruptChoice){.save = asked != 0, .end = asked & ASKS_TERM ? SIGTERM : asked & ASKS_INT ? SIGINT : 0};
+    int site = 0;
+    while (site < MOST_NAMED && !(asked & ASKS_SITE << site)) site++;
+    return (InterruptChoice){.save = asked != 0,
+                             .end = asked & ASKS_TERM  ? SIGTERM
+                                    : asked & ASKS_INT ? SIGINT
+                                                       : 0,
+                             .site = site < MOST_NAMED ? site : -1};
 }
 
 void interrupts_saved(void) { asked_here &= ~(uint32_t)ASKS_SAVE; }
@@ -58,6 +65,8 @@ void interrupts_tell(Interrupts *interrupts)
 {
     interrupts->asked = asked_here;
     asked_here &= ~interrupts->asked | ASKS_TERM | ASKS_INT;
+    int site = world_site(interrupts->world);
+    if (interrupts->asked && site >= 0 && site < MOST_NAMED) interrupts->asked |= ASKS_SITE << site;
     world_unite(interrupts->world, &interrupts->asked, &interrupts->pending);
 }
 

@@ -15,7 +15,8 @@ typedef struct Interrupts {
 /* What was agreed on. */
 typedef struct InterruptChoice {
     bool save;
-    int end; /* SIGTERM, SIGINT, or 0: training goes on */
+    int end;  /* SIGTERM, SIGINT, or 0: training goes on */
+    int site; /* the first that asked; -1: unknown, or there is one alone */
 } InterruptChoice;
 
 /* In the process that works. While *step is 0 there is nothing to save: signals that end a run end it at once. So does

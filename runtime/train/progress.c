@@ -118,8 +118,11 @@ static void print_line(Progress *progress, int64_t step, double tokens_per_secon
         print_time_left(left, progress->trained / (double)progress->steps_done * (double)(progress->last_step - step));
         snprintf(total, sizeof total, "/%lld", (long long)progress->last_step);
     }
-    printf("%sstep %lld%s  loss %.4f  %s%.0f tokens/s  %s%s", progress->terminal ? "\r" : "", (long long)step, total,
-           progress->loss, progress->evaluated, tokens_per_second, left, progress->terminal ? "\033[K" : "\n");
+    char loss[64] = "";
+    if (!progress->site) snprintf(loss, sizeof loss, "loss %.4f  ", progress->loss);
+    printf("%s%s%sstep %lld%s  %s%s%.0f tokens/s  %s%s", progress->terminal ? "\r" : "",
+           progress->site ? progress->site : "", progress->site ? ": " : "", (long long)step, total, loss,
+           progress->evaluated, tokens_per_second, left, progress->terminal ? "\033[K" : "\n");
     progress->line_open = progress->terminal;
     fflush(stdout);
 }
@@ -208,12 +211,13 @@ bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *di
 {
     if (progress->steps_done) {
         double step = progress->trained / (double)progress->steps_done;
-        char predicted[64] = "";
+        char predicted[64] = "", loss[64] = "";
+        if (!progress->site) snprintf(loss, sizeof loss, " loss %.4f,", progress->loss);
         if (predicted_step_s > 0)
             snprintf(predicted, sizeof predicted, " (the plan predicted %.4g s)", predicted_step_s);
-        progress_say(progress, "%lld steps in %.1f s: loss %.4f, %.0f tokens/s, %.4g s a step%s",
-                     (long long)progress->steps_done, progress->trained, progress->loss,
-                     progress->tokens / progress->trained, step, predicted);
+        progress_say(progress, "%s%s%lld steps in %.1f s:%s %.0f tokens/s, %.4g s a step%s",
+                     progress->site ? progress->site : "", progress->site ? ": " : "", (long long)progress->steps_done,
+                     progress->trained, loss, progress->tokens / progress->trained, step, predicted);
     }
     end_row(progress, not_evaluated);
     if (!progress->log || fclose(progress->log) == 0) return true;

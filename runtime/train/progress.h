@@ -1,4 +1,5 @@
-/* What the user sees of a run: one live line, the CSV log, the summary. On rank 0 only. */
+/* What the user sees of a run: one live line, the CSV log, the summary. On rank 0, and on the first rank of every other
+ * site, which knows no loss and keeps no log. */
 #ifndef RUNTIME_TRAIN_PROGRESS_H
 #define RUNTIME_TRAIN_PROGRESS_H
 
@@ -21,7 +22,8 @@ typedef struct Progress {
     double start, step_start, last_print;
     double trained; /* seconds in steps: without evaluations and checkpoints */
     double loss;
-    Metric watched; /* what lines of progress tell of the last evaluation; METRIC_COUNT: the first that is measured */
+    const char *site; /* of a rank that knows no loss; NULL: it does */
+    Metric watched;   /* what lines of progress tell of the last evaluation; METRIC_COUNT: the first that is measured */
     char evaluated[48]; /* "accuracy 81.25%  ", with the blanks that follow it; "": there was no evaluation yet */
 } Progress;
 

@@ -54,7 +54,9 @@ typedef struct Training {
     bool best_saved; /* by this run */
     char *best_directory;
     int loss_rank;
-    int ended_by; /* the signal that ended training early; 0: none */
+    int ended_by;   /* the signal that ended training early; 0: none */
+    int ended_site; /* to which it came; -1: there is one site, or nobody knows */
+    bool speaks;    /* this rank shows the progress of its site */
 } Training;
 
 static bool watches(const TrainingOptions *options) { return options->keep_best != METRIC_COUNT || options->patience; }
@@ -398,7 +400,7 @@ static bool finish_between(Training *t, double loss)
     const TrainingOptions *options = t->options;
     InterruptChoice choice = interrupts_agree(&t->interrupts);
     bool last = reached(t, loss) || t->step == t->last_step;
-    if (!last) t->ended_by = choice.end;
+    if (!last) t->ended_by = choice.end, t->ended_site = choice.site;
     bool due = options->checkpoint_every && t->step % options->checkpoint_every == 0;
     if (options->eval_data && !t->ended_by && (last || evaluation_is_due(t))) run_evaluation(t);
     last = last || watch_is_over(&t->watch);
@@ -433,10 +435,10 @@ static void run_steps(Training *t)
         double learning_rate = learning_rate_at(&t->schedule, t->step);
         double loss = run_step(t, learning_rate);
         t->step++;
-        if (t->world->rank == 0) progress_step(&t->progress, t->step, loss, learning_rate, count_tokens(t));
+        if (t->speaks) progress_step(&t->progress, t->step, loss, learning_rate, count_tokens(t));
         stop = finish_between(t, loss);
         if (!stop) interrupts_tell(&t->interrupts);
-        if (t->world->rank == 0) progress_start_step(&t->progress);
+        if (t->speaks) progress_start_step(&t->progress);
     }
     interrupts_close(&t->interrupts);
 }
@@ -483,6 +485,15 @@ static void say_best(Training *t)
                      (long long)best->step, t->best_saved ? ": " : "", t->best_saved ? t->best_directory : "");
 }
 
+static void say_ended(Training *t)
+{
+    const char *signal = t->ended_by == SIGINT ? "SIGINT" : "SIGTERM";
+    if (t->ended_site >= 0)
+        progress_say(&t->progress, "ended by %s at site %s", signal, world_site_name(t->world, t->ended_site));
+    else
+        progress_say(&t->progress, "ended by %s", signal);
+}
+
 static bool run(Training *t, const char *directory, int *exit_code)
 {
     Diagnostics diagnostics = {0};
@@ -499,7 +510,11 @@ static bool run(Training *t, const char *directory, int *exit_code)
     if (writes) check_outputs(t->options, &diagnostics);
     int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = t->options->stop_after;
     if (stop && (!last || stop < last)) last = stop;
-    if (writes) progress_open(&t->progress, t->options->quiet, t->options->log, t->step + 1, last, &diagnostics);
+    t->speaks = world_speaks(t->world);
+    if (t->speaks)
+        progress_open(&t->progress, t->options->quiet, writes ? t->options->log : NULL, t->step + 1, last,
+                      &diagnostics);
+    if (!writes) t->progress.site = world_site_name(t->world, world_site(t->world));
     t->progress.watched = t->options->keep_best;
     if (!world_agree(t->world, &diagnostics, exit_code)) return false;
     if (writes) say_recipe(t);
@@ -507,9 +522,9 @@ static bool run(Training *t, const char *directory, int *exit_code)
     run_steps(t);
     if (t->options->trace) trace_write(&t->trace, t->world, t->options->trace, &diagnostics);
     if (t->options->emulate) emulation_report(t->world, t->pipeline.emulated, t->execution.threads, &t->progress);
+    const double *predicted = t->program->predicted_step_s;
+    if (t->speaks) progress_close(&t->progress, predicted ? *predicted : 0, &diagnostics);
     if (writes) {
-        const double *predicted = t->program->predicted_step_s;
-        progress_close(&t->progress, predicted ? *predicted : 0, &diagnostics);
         if (t->saved_step >= 0) {
             char *path = checkpoint_path(t->options->checkpoint, t->saved_step);
             progress_say(&t->progress, "checkpoint: %s", path);
@@ -526,8 +541,8 @@ static bool run(Training *t, const char *directory, int *exit_code)
             diagnostics_error(&diagnostics, EXIT_DIVERGED, PLACE_FILE(t->options->eval_data),
                               "a lower --lr, --warmup or --clip may help",
                               "the evaluation after step %lld was not finite", (long long)t->failed_evaluation);
-        if (t->ended_by) progress_say(&t->progress, "ended by %s", t->ended_by == SIGINT ? "SIGINT" : "SIGTERM");
     }
+    if (t->speaks && t->ended_by) say_ended(t);
     if (!world_agree(t->world, &diagnostics, exit_code)) return false;
     if (t->ended_by) *exit_code = 128 + t->ended_by;
     return true;

@@ -56,6 +56,12 @@ void world_close(World *world); /* collective */
 void world_send(World *world, const void *bytes, size_t size, int peer, int tag, int *pending);
 void world_receive(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
 
+/* This rank's site (-1: there are none), and a site's name (NULL where there are none). */
+int world_site(const World *world);
+const char *world_site_name(const World *world, int site);
+/* Whether this rank is the first of its site, or of all. */
+bool world_speaks(const World *world);
+
 /* The leader of a site tells its gateway, for --audit, that the step of that number begins, or one of so many batches
  * that are evaluated. */
 void world_note(World *world, bool evaluation, int64_t number, uint32_t microbatches);
@@ -86,8 +92,8 @@ void world_sum(World *world, double *values, size_t count, const char *what);
 void world_barrier(World *world, const char *what);
 /* Begins to make *bits what any rank has set in its own; done when *pending, to which it adds 1, is 0 again. */
 void world_unite(World *world, uint32_t *bits, int *pending);
-/* True if no rank has an error. Otherwise the lowest one that has prints its own, and *exit_code becomes its code.
- * Warnings of rank 0 are printed. The diagnostics are freed. */
+/* True if no rank has an error. Otherwise the lowest one that has, of each site, prints its own; sites without any print
+ * what the lowest of all says. *exit_code becomes its code. Warnings of rank 0 are printed. The diagnostics are freed. */
 bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code);
 
 /* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks of all sites with EXIT_RUN_FAILED. This one is gone within

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "runtime/train/world_parts.h"
 
 enum { PIECE = 1 << 20 }; /* a site passes messages on up to some size only */
@@ -247,6 +248,46 @@ void world_advance_union(World *world)
 
 /* ---- Errors ---- */
 
+enum { REASON_BYTES = 800 };
+
+static void write_reason(char reason[REASON_BYTES], const Diagnostics *diagnostics)
+{
+    const Diagnostic *d = diagnostics->first;
+    while (d && !d->is_error) d = d->next;
+    if (!d) return;
+    const char *file = d->place.file ? d->place.file : "", *object = d->place.object ? d->place.object : "";
+    snprintf(reason, REASON_BYTES, "%s%s%s%s%s%s%s%s", file, *file ? ": " : "", object, *object ? ": " : "", d->message,
+             d->hint ? " (" : "", d->hint ? d->hint : "", d->hint ? ")" : "");
+}
+
+/* Collective: every site says why the run ends, one without errors of its own what rank `first` says; and which site has
+ * the ranks that messages name. */
+static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fails_here, int first)
+{
+    const WorldSites *sites = world->sites;
+    char mine[REASON_BYTES] = "", *all = memory_allocate((size_t)world->size * REASON_BYTES);
+    Buffer line = {0};
+    if (world->rank == first) write_reason(mine, diagnostics);
+    world_allgather(world, mine, sizeof mine, all, "agreement");
+    if (world_leads(world) && !fails_here)
+        text_print(stderr, "skycc: error: site %s ended the run: rank %d: %.*s\n",
+                   sites->names[sites->rank_sites[first]], first, REASON_BYTES - 1, all + (size_t)first * REASON_BYTES);
+    for (int r = 0; r < world->size; r++)
+        text_format(&line, "%s %d %s", r ? "," : "skycc: ranks and their sites:", r,
+                    sites->names[sites->rank_sites[r]]);
+    if (world_leads(world)) text_print(stderr, "%s\n", buffer_text(&line));
+    buffer_free(&line);
+    free(all);
+}
+
+/* The lowest rank of this site, or of all where there is one, that has an error; -1: none has. */
+static int first_failing(const World *world, const int *codes)
+{
+    for (int r = 0; r < world->size; r++)
+        if (!world_is_far(world, r) && codes[r] != EXIT_OK) return r;
+    return -1;
+}
+
 bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
 {
     int mine = diagnostics->errors ? diagnostics->exit_code : EXIT_OK, first = -1;
@@ -254,7 +295,9 @@ bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
     world_allgather(world, &mine, sizeof mine, all, "agreement");
     for (int r = world->size - 1; r >= 0; r--)
         if (all[r] != EXIT_OK) first = r;
-    if (world->rank == (first < 0 ? 0 : first)) diagnostics_print(diagnostics, stderr);
+    int speaker = first < 0 ? 0 : first_failing(world, all);
+    if (world->rank == speaker) diagnostics_print(diagnostics, stderr);
+    if (first >= 0 && world->sites) say_at_sites(world, diagnostics, speaker >= 0, first);
     if (first >= 0) *exit_code = all[first];
     free(all);
     diagnostics_free(diagnostics);

@@ -99,6 +99,12 @@ bool world_meet_sites(World *world, const SkyProgram *program, Diagnostics *diag
     return true;
 }
 
+int world_site(const World *world) { return world->sites ? world->sites->site : -1; }
+
+const char *world_site_name(const World *world, int site) { return world->sites ? world->sites->names[site] : NULL; }
+
+bool world_speaks(const World *world) { return world->sites ? world_leads(world) : world->rank == 0; }
+
 void world_note(World *world, bool evaluation, int64_t number, uint32_t microbatches)
 {
     if (world_leads(world)) world->sites->bridge->note(world, evaluation, number, microbatches);

@@ -448,6 +448,40 @@ def test_killed():
     assert "site c began anew" in text and "resuming after step" in text, text
 
 
+def say_where(name, sites, options_of, expected):
+    """All sites end badly, and each says what is expected of it, with the name of the site at fault."""
+    for _ in range(ATTEMPTS):
+        forget(name, sites)
+        set_addresses(name, sites)
+        processes = {site: start(name, site, options_of(site)) for site in sorted(set(sites))}
+        codes = {site: end(name, site, process) for site, process in processes.items()}
+        if None not in codes.values():
+            break
+    for site, code in codes.items():
+        text = output_of(name, site)
+        assert code == expected[0], f"{name}: {site} ends with {code}: {text}"
+        assert all(word in text for word in expected[1]), f"{name}: {site} does not say {expected[1]}: {text}"
+
+
+def test_reasons():
+    """What ends a run is said at every site, and every site shows its progress."""
+    steps = ["--steps", "4", "--schedule-steps", "12", "--checkpoint-every", "4"]
+    safetensors_files.write("other", {name: tensor[:ROWS // 2].copy() for name, tensor in safetensors_files.read("data").items()})
+    say_where("two", "aabb", lambda site: [*steps, "--data", "none"] if site == "b" else steps, (1, ["none", "2 b"]))
+    assert "site b ended the run: rank" in output_of("two", "a"), output_of("two", "a")
+    say_where("two", "aabb", lambda site: [*steps, "--data", "other"] if site == "b" else steps,
+              (1, [f"has {ROWS} rows for rank 0, but {ROWS // 2} for rank", "2 b"]))
+
+    forget("two", "aabb")
+    set_addresses("two", "aabb")
+    processes = {site: start("two", site, ["--steps", "100000", "--checkpoint-every", "100000"]) for site in "ab"}
+    wait_for(lambda: "b: step 1/100000" in output_of("two", "b"), "the progress of site b")
+    processes["b"].terminate()
+    for site, process in processes.items():
+        code, text = process.wait(PATIENCE), output_of("two", site)
+        assert code == 143 and "ended by SIGTERM at site b" in text, f"{site} ends with {code}: {text}"
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="sites-") as folder:
         os.chdir(folder)
@@ -463,6 +497,7 @@ def main():
         test_packed()
         test_cut()
         test_killed()
+        test_reasons()
         print("sites: three schedules, a cut and a killed site gave the same bits as one site")
 
 
