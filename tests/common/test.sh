@@ -34,7 +34,7 @@ never_ending_input() {
 # hint names. Of other programs than skycc nothing is known here.
 hints_fit() {
     local hints option word message=$1
-    [ "$(basename "$2")" = skycc ] || return
+    [ "$(basename "$2")" = skycc ] || return 0
     hints=$(sed -n 's/^    hint: //p' <<<"$message")
     for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); do
         [ "$option" = --help ] && continue
