@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/input_files.h"
 #include "base/pending.h"
 
 static const char list_head[] = "skycc output/1\n";
@@ -50,6 +51,7 @@ static char *read_list(const char *directory)
         if (file.size >= strlen(list_head) && memcmp(file.bytes, list_head, strlen(list_head)) == 0)
             text = strndup((const char *)file.bytes, file.size);
         file_unmap(&file);
+        input_files_release_path(path);
     }
     diagnostics_free(&ignored);
     free(path);
@@ -134,18 +136,39 @@ static char *without_trailing_slashes(const char *path)
     return copy;
 }
 
+/* Whether nothing that this process has read is among what a new output takes away. */
+static bool spare_inputs(const Entries *entries, const char *directory, const char *called, Diagnostics *diagnostics)
+{
+    bool ok = true;
+    for (size_t i = 0; i < entries->count && ok; i++) {
+        const Entry *entry = &entries->items[i];
+        char *path = directory_join(directory, entry->name);
+        const char *input = entry->own ? input_file_at(path) : NULL;
+        if (input)
+            ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(called), "name another directory",
+                                   "would replace '%s', which this command reads", input);
+        Entries inner = {0};
+        if (entry->nested && list_entries(path, &inner)) ok = spare_inputs(&inner, path, called, diagnostics);
+        entries_free(&inner);
+        free(path);
+    }
+    return ok;
+}
+
 /* Reports why `name` may not be replaced, if so. */
 static bool check_replaceable(const OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
     struct stat status;
     Entries entries;
     if (lstat(name, &status) != 0 && errno == ENOENT) return true;
+    if (!input_files_spare(name, diagnostics)) return false;
     if (!list_entries(name, &entries)) return file_error(diagnostics, directory->path, "cannot be replaced");
     char *stranger = first_stranger(&entries, name);
     bool ok = !stranger || directory->keep_others ||
               diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory->path),
                                 "name another directory; with --force, what is there stays beside the output",
                                 "exists and holds what was not written by skycc: '%s'", stranger);
+    ok = ok && spare_inputs(&entries, name, directory->path, diagnostics);
     free(stranger);
     entries_free(&entries);
     return ok;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
 #include "base/pending.h"
 
 char *file_program_directory(void)
@@ -154,7 +155,10 @@ static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagno
 bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
 {
     *file = (MappedFile){0};
-    if (strcmp(path, "-") == 0) return read_stream(file, stdin, "standard input", diagnostics);
+    if (strcmp(path, "-") == 0) {
+        input_files_note(STDIN_FILENO, "standard input");
+        return read_stream(file, stdin, "standard input", diagnostics);
+    }
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (descriptor < 0) return file_error(diagnostics, path, "cannot open");
     struct stat status;
@@ -171,6 +175,7 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
         else
             *file = (MappedFile){bytes, (size_t)status.st_size, false};
     }
+    if (ok) input_files_note(descriptor, path);
     close(descriptor);
     if (file->bytes) remember_mapping(file, path);
     return ok;
@@ -206,6 +211,7 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
+    if (!input_files_spare(path, diagnostics)) return false;
     /* Devices and pipes are written to: a file in their place would be another thing. */
     bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
     int descriptor;
@@ -213,6 +219,7 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
         descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     else
         file->temporary = pending_create(path, create_file, &descriptor);
+    if (file->temporary) input_files_release(descriptor);
     if (in_place ? descriptor < 0 : !file->temporary) return file_error(diagnostics, path, "cannot create");
     file->stream = fdopen(descriptor, "wb");
     if (!file->stream) memory_exhausted();
@@ -262,7 +269,7 @@ bool file_commit(OutputFile *file, Diagnostics *diagnostics)
     errno = saved;
     bool ok = written || file_error(diagnostics, file->path, "cannot write");
     if (!file->temporary) return ok;
-    ok = ok &&
+    ok = ok && input_files_spare(file->path, diagnostics) && /* it may have been read since it was created */
          (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));
     if (ok)
         sync_parent(file->path);
@@ -286,6 +293,7 @@ bool file_write_part(const char *path, const void *bytes, size_t size, Diagnosti
     int descriptor = create_file(path);
     FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (!stream) return file_error(diagnostics, path, "cannot create");
+    input_files_release(descriptor);
     bool written = fwrite(bytes, 1, size, stream) == size;
     int saved = errno;
     if (fclose(stream) != 0 && written) saved = errno, written = false;

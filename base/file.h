@@ -27,9 +27,10 @@ const char *file_mapped_at(const void *address);
 /* The directory that this program lies in, without a slash at the end; "." if the system does not tell. free() it. */
 char *file_program_directory(void);
 
-/* A file being written beside its final name, under a name that nobody had; file_commit makes it durable and renames
- * it, anything else removes it. Files left open when the process exits are removed too. "-" as path writes to standard output.
- * What is there and is no regular file, such as /dev/null or a pipe, is written to and stays what it is. */
+/* A file being written next to its final name, under a name that nobody had; file_commit makes it durable and renames
+ * it, anything else removes it. Files left open when the process exits are removed too. "-" as path writes to standard
+ * output. An output that would replace what this process has read is refused (input_files.h). What is there and is no
+ * regular file, such as /dev/null or a pipe, is written to and stays what it is. */
 typedef struct OutputFile {
     FILE *stream;
     const char *path;

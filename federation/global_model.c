@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/input_files.h"
 #include "base/safetensors.h"
 
 static const char momentum_prefix[] = "momentum/";
@@ -91,6 +92,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
         const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
         safetensors_writer_add(writer, name, DTYPE_F32, &tensor->shape, model->momentum + tensor->first);
     }
+    input_files_release_path(path); /* state that was read is gone on with */
     bool ok = safetensors_write(writer, path, diagnostics);
     arena_free(&names);
     return ok;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "federation/connect/serve.h"
@@ -58,6 +59,7 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
     const char *path = coordinate->options->csv;
     struct stat status;
     if (!path) return true;
+    if (!input_files_spare(path, diagnostics)) return false;
     FILE *log = coordinate->log = fopen(path, "a+e");
     bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);
     off_t kept = is_file ? whole_rounds(coordinate, log) : 0;

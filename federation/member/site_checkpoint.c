@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
 
@@ -179,6 +180,7 @@ static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *
     }
     name_file(entry, number, model->round);
     const char *path = file_path(checkpoint, entry->name);
+    input_files_release_path(path); /* of a round that begins anew */
     bool ok = safetensors_write(writer, path, diagnostics) && note_file(entry, path, diagnostics);
     arena_free(&copies);
     return ok;
@@ -247,6 +249,7 @@ bool site_checkpoint_begin(const char *directory, const Federation *federation, 
     name_file(&file, 0, model->round);
     char *step = checkpoint_path(directory, 0);
     const char *path = arena_format(&arena, "%s/%s", step, file.name);
+    input_files_release_path(path);
     start.optimizer = (uint32_t)compiled->optimizer;
     start.file_count = 1;
     start.files = &file;

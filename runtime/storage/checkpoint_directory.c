@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/directory.h"
+#include "base/input_files.h"
 
 /* ---- Names ---- */
 
@@ -95,6 +96,20 @@ static void empty_step(const char *path)
             free(inside);
         }
     if (stream) closedir(stream);
+}
+
+bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics)
+{
+    size_t count;
+    bool ok = true;
+    int64_t *steps = list_steps(directory, &count);
+    for (size_t i = 0; i < count && ok; i++) {
+        char *path = checkpoint_path(directory, steps[i]);
+        ok = input_files_spare_in(path, diagnostics);
+        free(path);
+    }
+    free(steps);
+    return ok;
 }
 
 static bool make_directory(const char *path, Diagnostics *diagnostics)

@@ -29,6 +29,9 @@ typedef enum CheckpointLock { CHECKPOINT_LOCKED, CHECKPOINT_LOCK_HELD, CHECKPOIN
 CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics);
 /* Creates the directory and that of the step, if they are missing. */
 bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics);
+/* Reports if a file that this process reads lies where the checkpoints of `directory` are written and removed. To be asked
+ * before a checkpoint is read. */
+bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics);
 /* Makes room for a step: creates its directory, or empties what an interrupted run left there. */
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/input_files.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
 
@@ -120,6 +121,7 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
     char *in = checkpoint_path(directory, step);
     snprintf(file->name, sizeof file->name, "rank-%02d.safetensors", rank);
     char *path = directory_join(in, file->name);
+    input_files_release_path(path); /* a step may be saved again after its checkpoint was read */
     bool ok = checkpoint_make_step(directory, step, diagnostics) && safetensors_write(writer, path, diagnostics) &&
               hash_file(path, file, diagnostics);
     free(path);

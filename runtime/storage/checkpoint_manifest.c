@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/input_files.h"
 #include "base/json.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/dataset.h"
@@ -88,6 +89,7 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
     buffer_print(&text, "\n ]");
     checkpoint_seal_manifest(&text);
     char *path = checkpoint_manifest_path(directory, manifest->step);
+    input_files_release_path(path); /* a step may be saved again after its checkpoint was read */
     bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
     free(path);
     buffer_free(&text);

@@ -9,6 +9,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/input_files.h"
 #include "base/text.h"
 
 static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,tokens,tokens_valid,eval_loss,"
@@ -59,6 +60,7 @@ static bool keep_lines(Buffer *kept, const char *path, int64_t first_step)
 static FILE *open_log(const char *path, int64_t first_step, Diagnostics *diagnostics)
 {
     Buffer kept = {0};
+    if (!input_files_spare(path, diagnostics)) return NULL;
     if (!keep_lines(&kept, path, first_step)) {
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
                           "is no log with the columns that this run writes");

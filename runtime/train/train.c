@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/input_files.h"
 #include "runtime/program/parallel.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
@@ -443,11 +444,21 @@ static void run_steps(Training *t)
     interrupts_close(&t->interrupts);
 }
 
-/* What is written only after hours must not fail then for a misspelt directory. */
-static void check_outputs(const TrainingOptions *options, Diagnostics *diagnostics)
+/* Nothing that any rank has opened may be replaced, and what is written only after hours must not fail then for a
+ * misspelt directory. */
+static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
+    const TrainingOptions *options = t->options;
+    const char *const outputs[] = {options->log, options->trace, options->audit};
     OutputFile trace;
-    if (options->trace && file_create(&trace, options->trace, diagnostics)) file_abandon(&trace);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if (outputs[i]) input_files_spare(outputs[i], diagnostics);
+    if (options->checkpoint) checkpoints_spare_inputs(options->checkpoint, diagnostics);
+    if (t->best_directory) checkpoints_spare_inputs(t->best_directory, diagnostics);
+    if (t->world->rank == 0 && options->trace && !diagnostics->errors &&
+        file_create(&trace, options->trace, diagnostics))
+        file_abandon(&trace);
+    return world_agree(t->world, diagnostics, exit_code);
 }
 
 /* The first line: what is done without having been asked for, too. */
@@ -501,13 +512,12 @@ static bool run(Training *t, const char *directory, int *exit_code)
     if (t->options->checkpoint &&
         !checkpoint_lock_directory(t->world, t->program, t->options->checkpoint, &diagnostics, exit_code))
         return false;
-    if (!open_evaluation(t, &diagnostics, exit_code)) return false;
+    if (!open_evaluation(t, &diagnostics, exit_code) || !check_outputs(t, &diagnostics, exit_code)) return false;
     open_schedule(t);
     if (!resume(t, &diagnostics, exit_code)) return false;
     find_loss_rank(t);
     handshake_warm_up(t->world, t->program);
     bool writes = t->world->rank == 0;
-    if (writes) check_outputs(t->options, &diagnostics);
     int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = t->options->stop_after;
     if (stop && (!last || stop < last)) last = stop;
     t->speaks = world_speaks(t->world);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/input_files.h"
 #include "runtime/program/message_tags.h"
 #include "runtime/wire/gateway_parts.h"
 
@@ -172,6 +173,7 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
                                  "is no regular file, so no audit can be kept there");
     if (is_there) {
         if (!go_on(audit, diagnostics)) return false;
+        input_files_release_path(path);
         audit->device = status.st_dev;
         audit->file = status.st_ino;
     }

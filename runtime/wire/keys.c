@@ -8,6 +8,7 @@
 #include <zmq.h>
 
 #include "base/file.h"
+#include "base/input_files.h"
 
 enum { KEY_BYTES = 32 };
 
@@ -82,6 +83,7 @@ bool wire_keys_read(WireKeys *keys, const char *path, Diagnostics *diagnostics)
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     *keys = (WireKeys){.public_key = ""};
     if (descriptor < 0) return file_error(diagnostics, path, "cannot read");
+    input_files_note(descriptor, path);
     bool ok = read_secret(keys, descriptor, path, diagnostics);
     close(descriptor);
     if (!ok) wire_keys_forget(keys);

@@ -232,6 +232,63 @@ static void what_killed_processes_left_is_removed(void **state)
     assert_int_equal(unlink("model"), 0);
 }
 
+static void expect_spared(const char *output)
+{
+    Diagnostics diagnostics = {0};
+    assert_false(file_write_all(output, "x", 1, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_USAGE, "would replace 'input', which this command reads");
+}
+
+static void inputs_are_not_replaced(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    MappedFile file;
+    OutputFile late;
+    must_run(
+        "printf precious >input && touch other && mkdir below && ln -s ../input below/link && ln input below/hard");
+    assert_true(file_create(&late, "input", &diagnostics)); /* before it is read */
+    assert_true(file_map(&file, "input", &diagnostics));
+    file_unmap(&file); /* what was read stays an input */
+    expect_spared("input");
+    expect_spared("./below/../input");
+    expect_spared("below/link");
+    expect_spared("below/hard");
+    assert_false(file_commit(&late, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_USAGE, "input: error: would replace 'input', which this command reads");
+    assert_holds("below/hard", "precious");
+    must_run("! ls -A | grep input.partial");
+    must_run("rm -r below");
+    /* What this process wrote may be read and written again. */
+    for (int i = 0; i < 3; i++) {
+        assert_true(file_write_all("other", "x", 1, &diagnostics));
+        assert_true(file_map(&file, "other", &diagnostics));
+        file_unmap(&file);
+    }
+}
+
+static void directories_with_inputs_are_not_replaced(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    MappedFile file;
+    must_run("rm -rf out");
+    assert_true(write_output("old", "1", false, &diagnostics));
+    must_run("cp out/old copy && mv copy out/old"); /* made by another process */
+    assert_true(file_map(&file, "out/old", &diagnostics));
+    file_unmap(&file);
+    assert_false(write_output("new", "2", true, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_USAGE, "out/: error: would replace 'out/old', which this command reads");
+    assert_holds("out/old", "1");
+    must_run("echo dear diary >mine");
+    assert_true(file_map(&file, "mine", &diagnostics));
+    file_unmap(&file);
+    OutputDirectory output;
+    assert_false(directory_create(&output, "mine", true, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_USAGE, "mine: error: would replace 'mine', which this command reads");
+    must_run("rm -r out");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +300,8 @@ int main(void)
         cmocka_unit_test(devices_and_pipes_are_written_to),
         cmocka_unit_test(temporary_files_do_not_follow_links),
         cmocka_unit_test(what_killed_processes_left_is_removed),
+        cmocka_unit_test(inputs_are_not_replaced),
+        cmocka_unit_test(directories_with_inputs_are_not_replaced),
     };
     return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);
 }

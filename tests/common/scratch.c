@@ -9,6 +9,7 @@
 #include <ftw.h>
 
 #include "base/file.h"
+#include "base/input_files.h"
 
 #define PATTERN "/tmp/skycc-test-XXXXXX"
 
@@ -49,6 +50,7 @@ void write_bytes(const char *path, const void *bytes, size_t size)
 {
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(bytes, 1, size, file) != size || fclose(file) != 0) fail_msg("%s cannot be written", path);
+    input_files_release_path(path); /* tests write over what the code under test has read */
 }
 
 void write_text(const char *path, const char *text) { write_bytes(path, text, strlen(text)); }
@@ -73,6 +75,7 @@ char *read_text(const char *path)
     map(&file, path);
     char *text = file.size ? strndup((const char *)file.bytes, file.size) : strdup("");
     file_unmap(&file);
+    input_files_release_path(path);
     assert_non_null(text);
     return text;
 }

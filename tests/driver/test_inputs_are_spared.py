@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""No command replaces what it reads: every output option is tried against every input of its command, also through links.
+
+    tests/driver/test_inputs_are_spared.py SKYCC DATA
+
+DATA is tests/data.
+"""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require, run  # noqa: E402
+import safetensors_files  # noqa: E402
+
+skycc, data = map(os.path.abspath, sys.argv[1:3])
+CLUSTER = "devices: [{name: a, memory: 1GiB, gflops: 10}, {name: b, memory: 1GiB, gflops: 10}]\n"
+DIMENSIONS = ("--dim", "batch=2", "--dim", "seq=6", "--microbatches", "2")
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def forms(path):
+    """The same file under other names."""
+    for kind, make in (("link", os.symlink), ("hard", os.link)):
+        name = f"{kind}-{os.path.basename(path)}"
+        if not os.path.lexists(name):
+            make(os.path.realpath(path) if kind == "link" else path, name)
+        yield name
+
+
+def refused(path, output, *command, environment=None):
+    before = content(path)
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
+    require(content(path) == before and os.path.isfile(path), command, "replaces", path)
+    require(result.returncode == 2, command, "gives", result.returncode, result.stderr)
+    require("which this command reads" in result.stderr and output in result.stderr, command, "says", result.stderr)
+    require(os.path.islink(output) == os.path.basename(output).startswith("link-"), command, "replaces the link", output)
+
+
+def attack(inputs, options, *command):
+    """Every one of `options`, that the command writes, against every one of `inputs`."""
+    for path in inputs:
+        for option in options:
+            other = [] if option == "-o" else ["-o", "fresh"]
+            refused(path, path, skycc, *command, *other, option, path)
+            shutil.rmtree("fresh", ignore_errors=True)
+    for output in forms(inputs[0]):
+        other = [] if options[0] == "-o" else ["-o", "fresh"]
+        refused(inputs[0], output, skycc, *command, *other, options[0], output)
+        os.remove(output)
+
+
+def prepare():
+    for name in ("config.json", "model.safetensors"):
+        os.makedirs("folder", exist_ok=True)
+        shutil.copy(f"{data}/huggingface/bert/{name}", "folder")
+    with open("folder/vocab.txt", "w") as file:
+        file.write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(5, 61))]) + "\n")
+    with open("t.tsv", "w") as file:
+        file.write("sentence\tlabel\nw5 w6\tno\nw7\tyes\nw9 w10\tno\nw11\tyes\n")
+    with open("c.yaml", "w") as file:
+        file.write(CLUSTER)
+    shutil.copy(f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "m.onnx")
+    shutil.copy(f"{data}/bert/seqcls.ref.safetensors", "x.safetensors")
+    run(skycc, "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv", "-o", "d.safetensors", "--max-length", "6",
+        "-q")
+    run(skycc, "probe", "m.onnx", "-d", "c.yaml", "-o", "profile.json", *DIMENSIONS[:4])
+    run(skycc, "plan", "m.onnx", "-d", "c.yaml", "--profile", "profile.json", *DIMENSIONS, "-o", "plan.json")
+    run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--emit=costs", "-o", "costs.json")
+    with open("log.csv", "w") as file:
+        file.write("step,loss\n1,0.5\n2,0.25\n")
+    run(skycc, "import", "folder", "-o", "imported.onnx")
+
+
+def commands():
+    model = ("m.onnx", "-d", "c.yaml", *DIMENSIONS)
+    attack(["m.onnx", "c.yaml", "profile.json"], ["-o", "--report", "--depfile"], "compile", *model, "--profile", "profile.json")
+    attack(["m.onnx", "c.yaml"], ["-o"], "compile", *model, "--emit=graph")
+    attack(["m.onnx", "c.yaml", "profile.json"], ["-o"], "plan", *model, "--profile", "profile.json")
+    attack(["costs.json"], ["-o"], "plan", "--costs", "costs.json")
+    attack(["m.onnx", "c.yaml"], ["-o"], "probe", *model[:-2])
+    attack(["m.onnx", "x.safetensors"], ["-o"], "run", "m.onnx", "--inputs", "x.safetensors")
+    attack(["t.tsv", "folder/vocab.txt"], ["-o"], "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv",
+           "--max-length", "8", "-q")
+    attack(["folder/config.json", "folder/model.safetensors"], ["-o"], "import", "folder")
+    attack(["imported.onnx", "t.tsv"], ["-o"], "predict", "imported.onnx", "--data", "t.tsv", "--text", "sentence", "--tokenizer", "folder/vocab.txt")
+    attack(["log.csv"], ["-o"], "plot", "log.csv")
+    with open("folder/config.json") as file:
+        config = json.load(file)
+    config["architectures"] = ["BertModel"]
+    with open("folder/config.json", "w") as file:
+        json.dump(config, file)
+    run(skycc, "import", "folder", "-o", "encoder.onnx")
+    attack(["encoder.onnx"], ["-o"], "head", "encoder.onnx", "--head", "seqcls:2")
+
+
+def trains():
+    environment = {**os.environ, "MPIEXEC_TIMEOUT": "100"}
+    run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--allocate", "even", "-o", "job", "-q")
+    shutil.copy("d.safetensors", "e.safetensors")
+    train = ("job/train", "--data", "d.safetensors", "--eval-data", "e.safetensors", "--steps", "2", "--quiet")
+    run(*train, "--checkpoint", "kept", "--log", "run.csv", "--trace", "trace.json")
+    run(*train, "--checkpoint", "kept", "--resume", "--log", "run.csv", "--trace", "trace.json")  # in place, as documented
+    weights = [f"job/{name}" for name in sorted(os.listdir("job")) if name.endswith(".safetensors")] or ["m.onnx"]
+    for path in ("d.safetensors", "e.safetensors", *weights):
+        for option in ("--log", "--trace"):
+            refused(path, path, *train, option, path, environment=environment)
+    for output in forms("d.safetensors"):
+        refused("d.safetensors", output, *train, "--log", output, environment=environment)
+        os.remove(output)
+    # Data that lies where a checkpoint will be written.
+    shutil.copy("d.safetensors", "kept/step-00000002/rank-77.safetensors")
+    path = "kept/step-00000002/rank-77.safetensors"
+    refused(path, path, "job/train", "--data", path, "--steps", "2", "--quiet", "--checkpoint", "kept", environment=environment)
+    run(skycc, "export", "m.onnx", "kept", "-o", "trained.onnx")
+    step = "kept/step-00000002"
+    attack(["m.onnx", f"{step}/MANIFEST.json", f"{step}/rank-00.safetensors"], ["-o"], "export", "m.onnx", "kept")
+    # A directory of skycc's own that holds an input, and one in whose place an input is.
+    run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", "job", "-q")  # again: nothing of it is read
+    before = content("job/plan.json")
+    with open("job/d.yaml", "w") as file:
+        file.write(CLUSTER)
+    with open("job/.skycc-files", "a") as file:
+        file.write("d.yaml\n")
+    for force in ((), ("--force",)):
+        refused("job/d.yaml", "job", skycc, "compile", "m.onnx", "-d", "job/d.yaml", *DIMENSIONS, "-o", "job", "-q", *force)
+    require(content("job/plan.json") == before, "job was replaced")
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.chdir(scratch)
+    prepare()
+    commands()
+    trains()
+sys.exit(failed())
