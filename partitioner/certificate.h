@@ -62,7 +62,8 @@ struct Certificate {
     int price_count; /* devices */
 };
 
-void certificate_print(const Certificate *certificate, Buffer *buffer);
+/* The member "certificate" of a plan; null where there is none. */
+void certificate_print(const Certificate *certificate, JsonWriter *json);
 /* Reads the member of a plan; everything belongs to `arena`. Checks structure: indices, that the nodes form trees. */
 bool certificate_read(Certificate *certificate, const json_t *object, Arena *arena, JsonReader reader);
 

@@ -33,6 +33,7 @@
 #include "base/codec.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
+#include "base/json_writer.h"
 #include "profiler/costs/costs.h"
 #include "runtime/program/norm_round.h"
 #include "runtime/program/program.h"
@@ -173,6 +174,7 @@ typedef struct Plan {
     PlanAllocator allocator;
     PlanObjective objective;
     PlanSchedule schedule;
+    bool schedule_forced; /* it was asked for, not chosen */
     PlanRecompute recompute;
     int microbatches; /* of a step, at most */
     RowSamples rows;  /* how many steps have; no samples: all as many */
@@ -232,9 +234,9 @@ int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the obj
 
 /* The deterministic text of plan.json. */
 void plan_print(const Plan *plan, Buffer *buffer);
-/* Members of a JSON object, each behind a comma, that reports have in common with plans. */
-void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds);
-void plan_print_times(Buffer *buffer, const Plan *plan); /* period_s ... timed_out */
+/* Members that reports have in common with plans. */
+void plan_add_seconds(JsonWriter *json, const char *key, int64_t nanoseconds);
+void plan_add_times(JsonWriter *json, const Plan *plan); /* period_s ... timed_out */
 /* Reads and checks the structure of a plan.json: ranges of every index, stages that cover the layers in order, ranks
  * that own what their instructions use. Whether its numbers are right is for verify.h. On failure *plan is freed. */
 bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics);

@@ -1,244 +1,216 @@
 /* plan.json, written. */
-#include <string.h>
-
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 #include "partitioner/plan_norm.h"
 #include "partitioner/site_crossings.h"
 
-void plan_print_seconds(Buffer *buffer, const char *key, int64_t nanoseconds)
+void plan_add_seconds(JsonWriter *json, const char *key, int64_t nanoseconds)
 {
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_number(buffer, (double)nanoseconds / 1e9);
+    json_add_number(json, key, (double)nanoseconds / 1e9);
 }
 
-void plan_print_times(Buffer *buffer, const Plan *plan)
+void plan_add_times(JsonWriter *json, const Plan *plan)
 {
-    plan_print_seconds(buffer, "period_s", plan->period_ns);
-    plan_print_seconds(buffer, "step_s", plan->step_ns);
+    plan_add_seconds(json, "period_s", plan->period_ns);
+    plan_add_seconds(json, "step_s", plan->step_ns);
     if (plan->rows.microbatch_kinds) {
-        plan_print_seconds(buffer, "worst_step_s", plan->worst_step_ns);
-        plan_print_seconds(buffer, "padded_step_s", plan->padded_step_ns);
+        plan_add_seconds(json, "worst_step_s", plan->worst_step_ns);
+        plan_add_seconds(json, "padded_step_s", plan->padded_step_ns);
     }
-    plan_print_seconds(buffer, "simulated_step_s", plan->simulated_step_ns);
-    buffer_print(buffer, ",\"bubble\":");
-    json_print_number(buffer, plan->bubble);
-    plan_print_seconds(buffer, "lower_bound_s", plan->lower_bound_ns);
-    buffer_print(buffer, ",\"gap\":");
-    json_print_number(buffer, plan->gap);
-    buffer_print(buffer, ",\"proven_optimal\":%s,\"timed_out\":%s", plan->proven_optimal ? "true" : "false",
-                 plan->timed_out ? "true" : "false");
+    plan_add_seconds(json, "simulated_step_s", plan->simulated_step_ns);
+    json_add_number(json, "bubble", plan->bubble);
+    plan_add_seconds(json, "lower_bound_s", plan->lower_bound_ns);
+    json_add_number(json, "gap", plan->gap);
+    json_add_bool(json, "proven_optimal", plan->proven_optimal);
+    json_add_bool(json, "timed_out", plan->timed_out);
 }
 
-static void print_stage(Buffer *buffer, const PlanStage *stage)
+static void add_stage(JsonWriter *json, const PlanStage *stage)
 {
-    buffer_print(buffer, "{\"device\":");
-    json_print_string(buffer, stage->device);
-    buffer_print(buffer, ",\"rank\":%d,\"first_layer\":%d,\"last_layer\":%d", stage->rank, stage->first_layer,
-                 stage->last_layer);
-    plan_print_seconds(buffer, "forward_s", stage->forward_ns);
-    plan_print_seconds(buffer, "backward_s", stage->backward_ns);
-    plan_print_seconds(buffer, "update_s", stage->update_ns);
-    if (stage->weight_gradient_ns > 0) plan_print_seconds(buffer, "weight_gradient_s", stage->weight_gradient_ns);
-    if (stage->recompute) buffer_print(buffer, ",\"recompute\":true");
-    buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)stage->memory_bytes);
+    json_open(json, NULL, '{');
+    json_add_string(json, "device", stage->device);
+    json_add_integer(json, "rank", stage->rank);
+    json_add_integer(json, "first_layer", stage->first_layer);
+    json_add_integer(json, "last_layer", stage->last_layer);
+    plan_add_seconds(json, "forward_s", stage->forward_ns);
+    plan_add_seconds(json, "backward_s", stage->backward_ns);
+    plan_add_seconds(json, "update_s", stage->update_ns);
+    if (stage->weight_gradient_ns > 0) plan_add_seconds(json, "weight_gradient_s", stage->weight_gradient_ns);
+    if (stage->recompute) json_add_bool(json, "recompute", true);
+    json_add_integer(json, "memory_bytes", stage->memory_bytes);
     if (stage->memory_limit_bytes != COSTS_NO_LIMIT)
-        buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)stage->memory_limit_bytes);
-    buffer_print(buffer, ",\"in_flight\":%d}", stage->in_flight);
+        json_add_integer(json, "memory_limit_bytes", stage->memory_limit_bytes);
+    json_add_integer(json, "in_flight", stage->in_flight);
+    json_close(json, '}');
 }
 
 /* Of both directions, in one where they agree. */
-static void print_bytes(Buffer *buffer, const char *key, const int64_t bytes[2])
+static void add_bytes(JsonWriter *json, const char *key, const int64_t bytes[2])
 {
     if (bytes[0] == bytes[1])
-        buffer_print(buffer, ",\"%s\":%lld", key, (long long)bytes[0]);
+        json_add_integer(json, key, bytes[0]);
     else
-        buffer_print(buffer, ",\"%s\":[%lld,%lld]", key, (long long)bytes[0], (long long)bytes[1]);
+        json_add_raw(json, key, "[%lld,%lld]", (long long)bytes[0], (long long)bytes[1]);
 }
 
-static void print_link(Buffer *buffer, const PlanLink *link)
+static void add_link(JsonWriter *json, const PlanLink *link)
 {
-    buffer_print(buffer, "{\"from\":%d,\"to\":%d", link->from, link->to);
-    print_bytes(buffer, "logical_bytes", link->logical_bytes);
-    print_bytes(buffer, "wire_bytes", link->wire_bytes);
-    buffer_print(buffer, ",\"dtype\":\"%s\",\"codec\":", dtype_name(link->dtype));
-    if (plan_link_is_coded(link))
-        buffer_print(buffer, "[\"%s\",\"%s\"]", codec_name(link->codecs[0]), codec_name(link->codecs[1]));
+    bool coded = plan_link_is_coded(link);
+    json_open(json, NULL, '{');
+    json_add_integer(json, "from", link->from);
+    json_add_integer(json, "to", link->to);
+    add_bytes(json, "logical_bytes", link->logical_bytes);
+    add_bytes(json, "wire_bytes", link->wire_bytes);
+    json_add_string(json, "dtype", dtype_name(link->dtype));
+    if (coded)
+        json_add_strings(json, "codec", (const char *const[]){codec_name(link->codecs[0]), codec_name(link->codecs[1])},
+                         2);
     else
-        buffer_print(buffer, "\"identity\"");
-    plan_print_seconds(buffer, "latency_s", link->latency_ns[0]);
-    plan_print_seconds(buffer, "seconds", link->transfer_ns[0]);
-    plan_print_seconds(buffer, "backward_latency_s", link->latency_ns[1]);
-    plan_print_seconds(buffer, "backward_seconds", link->transfer_ns[1]);
-    if (plan_link_is_coded(link)) {
-        plan_print_seconds(buffer, "encode_s", link->coding_ns[0][0]);
-        plan_print_seconds(buffer, "decode_s", link->coding_ns[0][1]);
-        plan_print_seconds(buffer, "backward_encode_s", link->coding_ns[1][0]);
-        plan_print_seconds(buffer, "backward_decode_s", link->coding_ns[1][1]);
-    }
-    if (link->half_duplex) buffer_print(buffer, ",\"duplex\":\"half\"");
-    buffer_print(buffer, "}");
+        json_add_string(json, "codec", "identity");
+    plan_add_seconds(json, "latency_s", link->latency_ns[0]);
+    plan_add_seconds(json, "seconds", link->transfer_ns[0]);
+    plan_add_seconds(json, "backward_latency_s", link->latency_ns[1]);
+    plan_add_seconds(json, "backward_seconds", link->transfer_ns[1]);
+    static const char *const coding[] = {"encode_s", "decode_s", "backward_encode_s", "backward_decode_s"};
+    for (int i = 0; i < 4 && coded; i++) plan_add_seconds(json, coding[i], link->coding_ns[i / 2][i % 2]);
+    if (link->half_duplex) json_add_string(json, "duplex", "half");
+    json_close(json, '}');
 }
 
-static void print_crossing(Buffer *buffer, const PlanCrossing *crossing)
+static void add_crossing(JsonWriter *json, const PlanCrossing *crossing)
 {
-    buffer_print(buffer, "{\"tensor\":");
-    json_print_string(buffer, crossing->tensor);
-    buffer_print(buffer, ",\"bytes\":%lld,\"raw\":%s", (long long)crossing->bytes, crossing->raw ? "true" : "false");
-    if (!crossing->raw) buffer_print(buffer, ",\"from_stage\":%d", crossing->from_stage);
-    buffer_print(buffer, ",\"to_stage\":%d,\"from_region\":", crossing->to_stage);
-    json_print_string(buffer, crossing->from_region);
-    buffer_print(buffer, ",\"to_region\":");
-    json_print_string(buffer, crossing->to_region);
-    buffer_print(buffer, "}");
+    json_open(json, NULL, '{');
+    json_add_string(json, "tensor", crossing->tensor);
+    json_add_integer(json, "bytes", crossing->bytes);
+    json_add_bool(json, "raw", crossing->raw);
+    if (!crossing->raw) json_add_integer(json, "from_stage", crossing->from_stage);
+    json_add_integer(json, "to_stage", crossing->to_stage);
+    json_add_string(json, "from_region", crossing->from_region);
+    json_add_string(json, "to_region", crossing->to_region);
+    json_close(json, '}');
 }
 
-static void print_rank(Buffer *buffer, const PlanRank *rank)
+static void add_rank(JsonWriter *json, const PlanRank *rank)
 {
-    buffer_print(buffer, "{\"device\":");
-    json_print_string(buffer, rank->device);
-    buffer_print(buffer, ",\"replica\":%d,\"stages\":[", rank->replica);
-    for (int k = 0; k < rank->stage_count; k++) buffer_print(buffer, "%s%d", k ? "," : "", rank->stages[k]);
-    buffer_print(buffer, "]");
-    if (rank->process_bytes > 0) buffer_print(buffer, ",\"process_bytes\":%lld", (long long)rank->process_bytes);
-    buffer_print(buffer, "}");
+    json_open(json, NULL, '{');
+    json_add_string(json, "device", rank->device);
+    json_add_integer(json, "replica", rank->replica);
+    json_open(json, "stages", '[');
+    for (int k = 0; k < rank->stage_count; k++) json_add_integer(json, NULL, rank->stages[k]);
+    json_close(json, ']');
+    if (rank->process_bytes > 0) json_add_integer(json, "process_bytes", rank->process_bytes);
+    json_close(json, '}');
 }
 
-static char *put_text(char *at, const char *text)
+static void add_schedule(JsonWriter *json, const PlanRank *rank)
 {
-    size_t length = strlen(text);
-    memcpy(at, text, length);
-    return at + length;
-}
-
-static char *put_int(char *at, int value)
-{
-    char digits[12];
-    int count = 0;
-    int64_t rest = value < 0 ? -(int64_t)value : value;
-    do digits[count++] = (char)('0' + rest % 10);
-    while (rest /= 10);
-    if (value < 0) *at++ = '-';
-    while (count > 0) *at++ = digits[--count];
-    return at;
-}
-
-/* By hand: printf takes longer for the lists of a large plan than all but the search. */
-static void print_schedule(Buffer *buffer, const PlanRank *rank)
-{
-    buffer_print(buffer, "[");
+    json_open(json, NULL, '[');
     for (int k = 0; k < rank->instruction_count; k++) {
         const PlanInstruction *i = &rank->instructions[k];
-        char text[128], *at = put_text(put_text(text, k ? ",[\"" : "[\""), plan_op_name(i->op));
-        at = put_int(put_text(at, "\","), i->stage);
-        at = put_int(put_text(at, ","), i->microbatch);
-        at = put_text(put_int(put_text(at, ","), i->slot), "]");
-        buffer_append(buffer, text, (size_t)(at - text));
+        json_open(json, NULL, '[');
+        json_add_string(json, NULL, plan_op_name(i->op));
+        json_add_integer(json, NULL, i->stage);
+        json_add_integer(json, NULL, i->microbatch);
+        json_add_integer(json, NULL, i->slot);
+        json_close(json, ']');
     }
-    buffer_print(buffer, "]");
+    json_close(json, ']');
 }
 
-static void print_compared(Buffer *buffer, const Plan *plan)
+static void add_compared(JsonWriter *json, const Plan *plan)
 {
-    buffer_print(buffer, ",\n \"compared\":{");
+    json_break(json, "\n ");
+    json_open(json, "compared", '{');
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
-        buffer_print(buffer, "%s\"%s\":", a ? "," : "", plan_allocator_name((PlanAllocator)a));
+        const char *key = plan_allocator_name((PlanAllocator)a);
         if (!c->known) {
-            buffer_print(buffer, "null");
+            json_add_null(json, key);
             continue;
         }
-        buffer_print(buffer, "{\"fits\":%s", c->fits ? "true" : "false");
-        plan_print_seconds(buffer, "period_s", c->period_ns);
-        plan_print_seconds(buffer, "step_s", c->step_ns);
-        buffer_print(buffer, "}");
+        json_open(json, key, '{');
+        json_add_bool(json, "fits", c->fits);
+        plan_add_seconds(json, "period_s", c->period_ns);
+        plan_add_seconds(json, "step_s", c->step_ns);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "}");
+    json_close(json, '}');
 }
 
-static void print_head(Buffer *buffer, const Plan *plan)
+static void add_head(JsonWriter *json, const Plan *plan)
 {
-    buffer_print(buffer, "{\"format\":\"skycc.plan/1\", \"name\":");
-    json_print_string(buffer, plan->name);
-    buffer_print(buffer, ",\n \"model_hash\":");
-    json_print_string(buffer, plan->model_hash);
-    buffer_print(buffer, ",\"costs_hash\":");
-    json_print_string(buffer, plan->costs_hash);
-    buffer_print(buffer,
-                 ",\n "
-                 "\"allocate\":\"%s\",\"objective\":\"%s\",\"schedule_kind\":\"%s\",\"recompute\":\"%s\","
-                 "\"microbatches\":%d,\"layers\":%d",
-                 plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
-                 plan_schedule_name(plan->schedule), plan_recompute_name(plan->recompute), plan->microbatches,
-                 plan->layer_count);
-    if (plan->microbatches_gain != 0) {
-        buffer_print(buffer, ",\"microbatches_gain\":");
-        json_print_number(buffer, plan->microbatches_gain);
-    }
     char codecs[16];
-    if (plan->codecs & ~CODECS_LOSSLESS) buffer_print(buffer, ",\"codecs\":\"%s\"", codecs_print(plan->codecs, codecs));
-    if (plan->in_flight_limit > 0) buffer_print(buffer, ",\"in_flight_limit\":%d", plan->in_flight_limit);
-    plan_print_times(buffer, plan);
-    if (plan->infeasible) buffer_print(buffer, ",\"infeasible\":true");
-    row_samples_print(&plan->rows, buffer);
+    json_add_string(json, "format", "skycc.plan/1");
+    json_break(json, " ");
+    json_add_string(json, "name", plan->name);
+    json_break(json, "\n ");
+    json_add_string(json, "model_hash", plan->model_hash);
+    json_add_string(json, "costs_hash", plan->costs_hash);
+    json_break(json, "\n ");
+    json_add_string(json, "allocate", plan_allocator_name(plan->allocator));
+    json_add_string(json, "objective", plan_objective_name(plan->objective));
+    json_add_string(json, "schedule_kind", plan_schedule_name(plan->schedule));
+    json_add_string(json, "recompute", plan_recompute_name(plan->recompute));
+    json_add_integer(json, "microbatches", plan->microbatches);
+    json_add_integer(json, "layers", plan->layer_count);
+    if (plan->microbatches_gain != 0) json_add_number(json, "microbatches_gain", plan->microbatches_gain);
+    if (plan->codecs & ~CODECS_LOSSLESS) json_add_string(json, "codecs", codecs_print(plan->codecs, codecs));
+    if (plan->schedule_forced) json_add_bool(json, "schedule_forced", true);
+    if (plan->in_flight_limit > 0) json_add_integer(json, "in_flight_limit", plan->in_flight_limit);
+    plan_add_times(json, plan);
+    if (plan->infeasible) json_add_bool(json, "infeasible", true);
+    row_samples_print(&plan->rows, json->buffer);
 }
 
-static void print_requests(Buffer *buffer, const Plan *plan)
+static void add_requests(JsonWriter *json, const Plan *plan)
 {
-    buffer_print(buffer, ",\n \"without\":[");
-    for (int i = 0; i < plan->without_count; i++) {
-        if (i) buffer_print(buffer, ",");
-        json_print_string(buffer, plan->without[i]);
-    }
-    buffer_print(buffer, "],\"pins\":[");
+    json_break(json, "\n ");
+    json_add_strings(json, "without", plan->without, (size_t)plan->without_count);
+    json_open(json, "pins", '[');
     for (int i = 0; i < plan->pin_count; i++) {
-        const PlanPin *pin = &plan->pins[i];
-        buffer_print(buffer, "%s{\"first_layer\":%d,\"last_layer\":%d,\"device\":", i ? "," : "", pin->first_layer,
-                     pin->last_layer);
-        json_print_string(buffer, pin->device);
-        buffer_print(buffer, "}");
+        json_open(json, NULL, '{');
+        json_add_integer(json, "first_layer", plan->pins[i].first_layer);
+        json_add_integer(json, "last_layer", plan->pins[i].last_layer);
+        json_add_string(json, "device", plan->pins[i].device);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "]");
+    json_close(json, ']');
 }
+
+static void open_list(JsonWriter *json, const char *key)
+{
+    json_break(json, "\n ");
+    json_open(json, key, '[');
+}
+
+/* A list whose items have lines of their own. */
+#define ADD_LIST(json, key, add, items, count)                                                                         \
+    do {                                                                                                               \
+        open_list(json, key);                                                                                          \
+        for (int item = 0; item < (count); item++) {                                                                   \
+            json_break(json, "\n  ");                                                                                  \
+            add(json, &(items)[item]);                                                                                 \
+        }                                                                                                              \
+        json_close(json, ']');                                                                                         \
+    } while (0)
 
 void plan_print(const Plan *plan, Buffer *buffer)
 {
-    print_head(buffer, plan);
-    print_requests(buffer, plan);
-    print_compared(buffer, plan);
-    buffer_print(buffer, ",\n \"stages\":[");
-    for (int k = 0; k < plan->stage_count; k++) {
-        buffer_print(buffer, k ? ",\n  " : "\n  ");
-        print_stage(buffer, &plan->stages[k]);
-    }
-    buffer_print(buffer, "],\n \"links\":[");
-    for (int k = 0; k < plan->link_count; k++) {
-        buffer_print(buffer, k ? ",\n  " : "\n  ");
-        print_link(buffer, &plan->links[k]);
-    }
-    buffer_print(buffer, "],\n \"crossings\":[");
-    for (int k = 0; k < plan->crossing_count; k++) {
-        buffer_print(buffer, k ? ",\n  " : "\n  ");
-        print_crossing(buffer, &plan->crossings[k]);
-    }
-    buffer_print(buffer, "]");
-    site_crossings_print(plan, buffer);
-    plan_norm_print(plan, buffer);
-    buffer_print(buffer, ",\n \"ranks\":[");
-    for (int r = 0; r < plan->rank_count; r++) {
-        buffer_print(buffer, r ? ",\n  " : "\n  ");
-        print_rank(buffer, &plan->ranks[r]);
-    }
-    buffer_print(buffer, "],\n \"schedule\":[");
-    for (int r = 0; r < plan->rank_count; r++) {
-        buffer_print(buffer, r ? ",\n  " : "\n  ");
-        print_schedule(buffer, &plan->ranks[r]);
-    }
-    buffer_print(buffer, "],\n \"certificate\":");
-    if (plan->certificate)
-        certificate_print(plan->certificate, buffer);
-    else
-        buffer_print(buffer, "null");
-    buffer_print(buffer, "}\n");
+    JsonWriter json = {.buffer = buffer};
+    json_open(&json, NULL, '{');
+    add_head(&json, plan);
+    add_requests(&json, plan);
+    add_compared(&json, plan);
+    ADD_LIST(&json, "stages", add_stage, plan->stages, plan->stage_count);
+    ADD_LIST(&json, "links", add_link, plan->links, plan->link_count);
+    ADD_LIST(&json, "crossings", add_crossing, plan->crossings, plan->crossing_count);
+    site_crossings_print(plan, &json);
+    plan_norm_print(plan, &json);
+    ADD_LIST(&json, "ranks", add_rank, plan->ranks, plan->rank_count);
+    ADD_LIST(&json, "schedule", add_schedule, plan->ranks, plan->rank_count);
+    json_break(&json, "\n ");
+    certificate_print(plan->certificate, &json);
+    json_close(&json, '}');
+    buffer_print(buffer, "\n");
 }

@@ -75,27 +75,27 @@ int64_t plan_norm_alone_ns(const Plan *plan)
 
 /* ---- plan.json ---- */
 
-static void print_numbers(Buffer *buffer, const char *key, const uint32_t *numbers, uint32_t count)
+static void add_numbers(JsonWriter *json, const char *key, const uint32_t *numbers, uint32_t count)
 {
-    buffer_print(buffer, ",\"%s\":[", key);
-    for (uint32_t i = 0; i < count; i++) buffer_print(buffer, "%s%u", i ? "," : "", numbers[i]);
-    buffer_print(buffer, "]");
+    json_open(json, key, '[');
+    for (uint32_t i = 0; i < count; i++) json_add_integer(json, NULL, numbers[i]);
+    json_close(json, ']');
 }
 
-void plan_norm_print(const Plan *plan, Buffer *buffer)
+void plan_norm_print(const Plan *plan, JsonWriter *json)
 {
     const SkyNormRound *norm = plan->norm;
     if (!norm) return;
-    buffer_print(buffer, ",\n \"norm\":{\"bytes\":%lld", (long long)plan->norm_bytes);
-    plan_print_seconds(buffer, "seconds", plan->norm_ns);
-    print_numbers(buffer, "zones", norm->zones, norm->rank_count);
-    if (norm->sites) print_numbers(buffer, "sites", norm->sites, norm->rank_count);
-    buffer_print(buffer, ",\"message_s\":[");
-    for (uint32_t i = 0; i < norm->pair_count; i++) {
-        buffer_print(buffer, "%s", i ? "," : "");
-        json_print_number(buffer, (double)norm->message_ns[i] / 1e9);
-    }
-    buffer_print(buffer, "]}");
+    json_break(json, "\n ");
+    json_open(json, "norm", '{');
+    json_add_integer(json, "bytes", plan->norm_bytes);
+    plan_add_seconds(json, "seconds", plan->norm_ns);
+    add_numbers(json, "zones", norm->zones, norm->rank_count);
+    if (norm->sites) add_numbers(json, "sites", norm->sites, norm->rank_count);
+    json_open(json, "message_s", '[');
+    for (uint32_t i = 0; i < norm->pair_count; i++) plan_add_seconds(json, NULL, norm->message_ns[i]);
+    json_close(json, ']');
+    json_close(json, '}');
 }
 
 /* Of every rank a number below `limit`. */

@@ -12,7 +12,7 @@ void plan_norm_set(Plan *plan, const Costs *costs);
 int64_t plan_norm_alone_ns(const Plan *plan);
 
 /* The member "norm" of plan.json. */
-void plan_norm_print(const Plan *plan, Buffer *buffer);
+void plan_norm_print(const Plan *plan, JsonWriter *json);
 bool plan_norm_read(Plan *plan, JsonReader json, const json_t *root);
 
 #endif

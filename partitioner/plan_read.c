@@ -382,6 +382,8 @@ static bool read_head(const PlanReading *r, const json_t *root)
            get_truth(r, root, "proven_optimal", &plan->proven_optimal) &&
            get_truth(r, root, "timed_out", &plan->timed_out) &&
            (!json_object_get(root, "infeasible") || get_truth(r, root, "infeasible", &plan->infeasible)) &&
+           (!json_object_get(root, "schedule_forced") ||
+            get_truth(r, root, "schedule_forced", &plan->schedule_forced)) &&
            read_requests(r, root);
 }
 

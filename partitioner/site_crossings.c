@@ -143,26 +143,32 @@ void site_crossings_fill(Plan *plan, const Costs *costs)
 
 /* ---- in plan.json ---- */
 
-void site_crossings_print(const Plan *plan, Buffer *buffer)
+static void add_one(JsonWriter *json, const PlanSiteCrossing *crossing)
+{
+    json_open(json, NULL, '{');
+    cost_tensor_print(&crossing->tensor, json->buffer);
+    json->follows = true; /* the members of the tensor */
+    json_add_string(json, "kind", kind_names[crossing->kind]);
+    json_add_string(json, "codec", codec_name(crossing->codec));
+    json_add_integer(json, "wire_bytes", crossing->wire_bytes);
+    json_add_integer(json, "per_step", crossing->per_step);
+    if (crossing->from_stage >= 0) json_add_integer(json, "from_stage", crossing->from_stage);
+    if (crossing->to_stage >= 0) json_add_integer(json, "to_stage", crossing->to_stage);
+    json_add_string(json, "from_site", crossing->from_site);
+    json_add_string(json, "to_site", crossing->to_site);
+    json_close(json, '}');
+}
+
+void site_crossings_print(const Plan *plan, JsonWriter *json)
 {
     if (!plan->has_sites) return;
-    buffer_print(buffer, ",\n \"crossings_between_sites\":[");
+    json_break(json, "\n ");
+    json_open(json, "crossings_between_sites", '[');
     for (int i = 0; i < plan->site_crossing_count; i++) {
-        const PlanSiteCrossing *crossing = &plan->site_crossings[i];
-        buffer_print(buffer, i ? ",\n  {" : "\n  {");
-        cost_tensor_print(&crossing->tensor, buffer);
-        buffer_print(buffer, ",\"kind\":\"%s\",\"codec\":\"%s\",\"wire_bytes\":%lld,\"per_step\":%lld",
-                     kind_names[crossing->kind], codec_name(crossing->codec), (long long)crossing->wire_bytes,
-                     (long long)crossing->per_step);
-        if (crossing->from_stage >= 0) buffer_print(buffer, ",\"from_stage\":%d", crossing->from_stage);
-        if (crossing->to_stage >= 0) buffer_print(buffer, ",\"to_stage\":%d", crossing->to_stage);
-        buffer_print(buffer, ",\"from_site\":");
-        json_print_string(buffer, crossing->from_site);
-        buffer_print(buffer, ",\"to_site\":");
-        json_print_string(buffer, crossing->to_site);
-        buffer_print(buffer, "}");
+        json_break(json, "\n  ");
+        add_one(json, &plan->site_crossings[i]);
     }
-    buffer_print(buffer, "]");
+    json_close(json, ']');
 }
 
 static bool read_stage(JsonReader reader, const Plan *plan, const json_t *object, const char *path, const char *key,

@@ -14,8 +14,8 @@ void site_crossings_fill(Plan *plan, const Costs *costs);
 int64_t site_crossing_bytes(const CostTensor *tensor, Codec codec);
 const char *site_crossing_kind_name(PlanCrossingKind kind);
 
-/* The member "crossings_between_sites" of plan.json, with a comma before it; nothing where the plan knows no sites. */
-void site_crossings_print(const Plan *plan, Buffer *buffer);
+/* The member "crossings_between_sites" of plan.json; nothing where the plan knows no sites. */
+void site_crossings_print(const Plan *plan, JsonWriter *json);
 bool site_crossings_read(Plan *plan, JsonReader reader, const json_t *root);
 
 #endif

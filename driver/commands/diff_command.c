@@ -43,8 +43,8 @@ static void print_question(const Plan *before, const Plan *after)
 
 static void print_proof(const char *what, const Plan *plan)
 {
-    char text[256];
-    text_print(stdout, "%-15s %s\n", what, report_proof(plan, text));
+    char text[REPORT_SENTENCE];
+    text_print(stdout, "%-15s %s\n", what, report_proof(&(Report){plan, NULL, NULL}, text));
 }
 
 /* ---- layers ---- */
@@ -116,7 +116,7 @@ static int64_t sent(const PlanLink *link) { return link->wire_bytes[plan_link_bu
 static void print_link(const char *sign, const PlanLink *link, const char *from, const char *to)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
-    text_print(stdout, "%s link %s to %s: %s, busy %s a micro-batch\n", sign, from, to, report_bytes(sent(link), a),
+    text_print(stdout, "%s link %s to %s: %s, busy %s per micro-batch\n", sign, from, to, report_bytes(sent(link), a),
                report_seconds(busy(link), b));
 }
 
@@ -167,7 +167,7 @@ static void print_diff(const Plan *before, const Plan *after)
     print_devices(before, after);
     print_links(before, after);
     if (crossing_bytes(before) != crossing_bytes(after))
-        text_print(stdout, "between regions: %s -> %s a micro-batch\n", report_bytes(crossing_bytes(before), a),
+        text_print(stdout, "between regions: %s -> %s per micro-batch\n", report_bytes(crossing_bytes(before), a),
                    report_bytes(crossing_bytes(after), b));
 }
 

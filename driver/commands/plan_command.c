@@ -75,6 +75,7 @@ static bool check_federation(const Options *options, Diagnostics *diagnostics)
                    {options->output, "--output"},
                    {!isinf(options->fail_above), "--fail-above"},
                    {options->report && strcmp(options->report, "html") == 0, "--report html"},
+                   {options->report && strcmp(options->report, "svg") == 0, "--report svg"},
                    {options->plan.request.microbatches == PLAN_MICROBATCHES_AUTO, "--microbatches auto"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].given)

@@ -9,38 +9,50 @@
 #include "partitioner/verify/verify_audit.h"
 #include "profiler/costs/added_devices.h"
 
-static void print_verdict(const Plan *plan, const Verified *verified)
+/* What the certificate proves, and about which plans: it names everything that was asked for. */
+static void print_certified(const Report *report, const Verified *verified)
 {
-    char value[REPORT_TEXT], bound[REPORT_TEXT];
-    const char *objective = plan_objective_name(plan->objective);
-    if (plan->infeasible) {
-        text_print(stdout, "certified: nothing fits (%d %s)\n", verified->leaves,
-                   verified->leaves == 1 ? "leaf" : "leaves");
-        return;
-    }
-    text_print(stdout, "the plan is as it says: %s %s on %d devices\n", objective,
-               report_seconds(plan_value_ns(plan), value), plan->rank_count);
-    if (verified->certified_ns == plan_value_ns(plan))
-        text_print(stdout, "certified optimal: no plan has a smaller %s (%d %s)\n", objective, verified->leaves,
-                   verified->leaves == 1 ? "leaf" : "leaves");
+    const Plan *plan = report->plan;
+    int64_t value = plan_value_ns(plan);
+    const char *objective = plan_objective_name(plan->objective), *leaves = verified->leaves == 1 ? "leaf" : "leaves";
+    char bound[REPORT_TEXT], subject[REPORT_SENTENCE];
+    report_subject(report, subject);
+    if (plan->infeasible)
+        text_print(stdout, "certified: no %s fits (certificate of %d %s)\n", subject, verified->leaves, leaves);
+    else if (verified->certified_ns == value)
+        text_print(stdout, "certified optimal: no %s has a smaller %s (certificate of %d %s)\n", subject, objective,
+                   verified->leaves, leaves);
     else if (verified->certified_ns > 0)
-        text_print(stdout, "certified: no plan has a %s below %s, %.3g%% less (%d %s)\n", objective,
-                   report_seconds(verified->certified_ns, bound),
-                   100.0 * (double)(plan_value_ns(plan) - verified->certified_ns) / (double)plan_value_ns(plan),
-                   verified->leaves, verified->leaves == 1 ? "leaf" : "leaves");
+        text_print(stdout, "certified: no %s has a %s below %s, %.3g%% less (certificate of %d %s)\n", subject,
+                   objective, report_seconds(verified->certified_ns, bound),
+                   100.0 * (double)(value - verified->certified_ns) / (double)value, verified->leaves, leaves);
     else
         text_print(stdout, "no lower bound is certified\n");
-    if (plan->proven_optimal && plan->lower_bound_ns > verified->certified_ns)
-        text_print(stdout, "accepted as asked: the plan calls itself proven optimal without the proof\n");
-    if (plan->lower_bound_ns > verified->certified_ns)
-        text_print(stdout, "not certified: the rest of the plan's own bound, %s, which rests on the solver's search\n",
-                   report_seconds(plan->lower_bound_ns, bound));
 }
 
-/* Of what crossed, beside the tensors: how much of which class, both ways together. */
+static void print_verdict(const Report *report, const Verified *verified)
+{
+    const Plan *plan = report->plan;
+    char text[REPORT_TEXT];
+    if (!plan->infeasible)
+        text_print(stdout, "the plan is as it says: %s %s on %d devices\n", plan_objective_name(plan->objective),
+                   report_seconds(plan_value_ns(plan), text), plan->rank_count);
+    print_certified(report, verified);
+    if (plan->infeasible) return;
+    if (plan->objective == PLAN_OBJECTIVE_PERIOD && verified->certified_ns > 0)
+        text_print(stdout, "the proof is about the period: another plan may have a shorter step\n");
+    if (plan->proven_optimal && plan->lower_bound_ns > verified->certified_ns)
+        text_print(stdout,
+                   "accepted because of --allow-unproven: the plan calls itself proven optimal without a proof\n");
+    if (plan->lower_bound_ns > verified->certified_ns)
+        text_print(stdout, "not certified: the plan's own bound, %s, rests on the solver's search\n",
+                   report_seconds(plan->lower_bound_ns, text));
+}
+
+/* What crossed in addition to tensors: how much of which class, both ways together. */
 static void print_others(const WireAudit *audit)
 {
-    const char *separator = "beside them: ";
+    const char *separator = "other messages: ";
     for (WireClass what = WIRE_CLASS_TENSOR + 1; what < WIRE_CLASS_COUNT; ++what) {
         int64_t messages = 0, bytes = 0;
         for (size_t i = 0; i < audit->crossing_count; i++) {
@@ -74,15 +86,14 @@ static void print_audit(const WireAudit *audit)
     text_print(stdout, "\n");
     print_others(audit);
     if (loose)
-        text_print(stdout,
-                   "%lld of %lld starts did not come to a good end: counts were allowed to be off by %lld steps%s\n",
+        text_print(stdout, "%lld of %lld starts did not end cleanly, so counts may be off by %lld steps%s\n",
                    (long long)loose, (long long)audit->starts, (long long)(AUDIT_LOOSE_STEPS * loose),
-                   audit->evaluated_batches ? ", those of activations by evaluations, too" : "");
+                   audit->evaluated_batches ? ", and those of activations by the length of an evaluation" : "");
     if (audit->cut_short)
-        text_print(stdout, "%lld starts were cut short: what crossed in their last seconds is not counted\n",
+        text_print(stdout, "%lld starts were cut short: messages of their last seconds are not counted\n",
                    (long long)audit->cut_short);
     if (audit->running)
-        text_print(stdout, "the run has not ended, or was cut short: what crosses from now on is not counted here\n");
+        text_print(stdout, "the run has not ended, or was cut short: later messages are not counted here\n");
 }
 
 static bool verify_audits(const Options *options, const Plan *plan, Diagnostics *diagnostics)
@@ -110,7 +121,7 @@ static bool verify(const Options *options, Diagnostics *diagnostics)
     if (ok) {
         ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
-        if (ok && !options->quiet) print_verdict(&plan, &verified);
+        if (ok && !options->quiet) print_verdict(&(Report){&plan, &costs, NULL}, &verified);
         ok = ok && verify_audits(options, &plan, diagnostics);
         costs_free(&costs);
     }

@@ -215,6 +215,7 @@ static void fill_wishes(const Planner *planner, Plan *plan)
 {
     char text[33];
     plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(planner->asked), text));
+    plan->schedule_forced = planner->request->schedule != PLAN_AUTO;
     plan->without_count = planner->request->without_count;
     plan->without = arena_new_array(&plan->arena, const char *, (size_t)plan->without_count);
     for (int i = 0; i < plan->without_count; i++)

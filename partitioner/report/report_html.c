@@ -1,26 +1,10 @@
-#include "partitioner/report/report_html.h"
-
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
-
-static void html_bytes(Buffer *buffer, const char *text, size_t size)
-{
-    Buffer clean = {0};
-    text_append(&clean, text, size);
-    for (const char *c = buffer_text(&clean); *c; c++) {
-        switch (*c) {
-        case '<': buffer_print(buffer, "&lt;"); break;
-        case '>': buffer_print(buffer, "&gt;"); break;
-        case '&': buffer_print(buffer, "&amp;"); break;
-        case '"': buffer_print(buffer, "&quot;"); break;
-        default: buffer_append(buffer, c, 1);
-        }
-    }
-    buffer_free(&clean);
-}
-
-void html_text(Buffer *buffer, const char *text) { html_bytes(buffer, text, strlen(text)); }
+#include "partitioner/report/report.h"
+#include "partitioner/report/report_drawing.h"
+#include "partitioner/report/report_style.h"
 
 /* A name that may go on in the next line after its punctuation. */
 static void html_name(Buffer *buffer, const char *name)
@@ -28,7 +12,7 @@ static void html_name(Buffer *buffer, const char *name)
     for (size_t size; *name; name += size) {
         size = strcspn(name, "./_+:");
         size += name[size] != '\0';
-        html_bytes(buffer, name, size);
+        drawing_bytes(buffer, name, size);
         if (name[size]) buffer_print(buffer, "<wbr>");
     }
 }
@@ -64,6 +48,15 @@ static void print_bar(Buffer *buffer, double first, const char *class, double se
     buffer_print(buffer, "</span>");
 }
 
+/* A paragraph, or nothing. `class` may be "". */
+static void print_paragraph(Buffer *buffer, const char *class, const char *text)
+{
+    if (!*text) return;
+    buffer_print(buffer, *class ? "<p class=\"%s\">" : "<p>", class);
+    drawing_text(buffer, text);
+    buffer_print(buffer, "</p>\n");
+}
+
 static double share_of(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
 
 /* ---- the parts of the page ---- */
@@ -78,56 +71,58 @@ static void print_head(const Report *report, Buffer *buffer)
     const Plan *plan = report->plan;
     buffer_print(buffer, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
                          "content=\"width=device-width,initial-scale=1\">\n<title>skycc plan: ");
-    html_text(buffer, plan->name);
+    drawing_text(buffer, plan->name);
     buffer_print(buffer, "</title>\n<style>\n");
-    buffer_print(buffer, "%s", html_style);
+    buffer_print(buffer, "%s%s", drawing_colours, html_style);
     buffer_print(buffer, "</style>\n</head>\n<body>\n<main>\n<h1>");
-    html_text(buffer, plan->name);
-    buffer_print(
-        buffer,
-        "</h1>\n<p class=soft>%d layers in %d stages on %d of %d devices &middot; %s%d micro-batches &middot; %s "
-        "&middot; %s allocation &middot; objective: %s</p>\n",
-        plan->layer_count, plan->stage_count, plan->rank_count, report->costs->device_count,
-        plan->rows.microbatch_kinds ? "at most " : "", plan->microbatches, plan_schedule_name(plan->schedule),
-        plan_allocator_name(plan->allocator), plan_objective_name(plan->objective));
+    drawing_text(buffer, plan->name);
     char running[REPORT_SENTENCE];
-    if (*report_running(plan, running)) buffer_print(buffer, "<p class=soft>%s</p>\n", running);
+    buffer_print(buffer, "</h1>\n<p class=soft>%s, %s allocation</p>\n", report_head(report, running),
+                 plan_allocator_name(plan->allocator));
+    print_paragraph(buffer, "soft", report_running(plan, running));
+}
+
+static void print_proof(const Report *report, Buffer *buffer)
+{
+    const Plan *plan = report->plan;
+    char sentence[REPORT_SENTENCE];
+    buffer_print(buffer, "<p class=\"proof%s\">%s", plan->proven_optimal ? "" : " open",
+                 plan->proven_optimal ? "" : "<strong>Not proven optimal:</strong> ");
+    report_proof(report, sentence);
+    if (plan->proven_optimal) *sentence = (char)toupper((unsigned char)*sentence);
+    drawing_text(buffer, sentence);
+    buffer_print(buffer, ".</p>\n");
+    print_paragraph(buffer, "", report_certificate(plan, sentence));
+    print_paragraph(buffer, "", report_unproven(plan, sentence));
 }
 
 static void print_summary(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    char text[REPORT_TEXT], proof[256], sentence[REPORT_SENTENCE];
+    char text[REPORT_TEXT], sentence[REPORT_SENTENCE];
+    bool samples = plan->rows.microbatch_kinds > 0, step = plan->objective == PLAN_OBJECTIVE_STEP;
     buffer_print(buffer, "<dl>\n");
-    bool samples = plan->rows.microbatch_kinds > 0;
-    print_fact(buffer, samples ? "expected step" : "step", report_seconds(plan->step_ns, text));
+    print_fact(buffer, "step time (simulated)", report_seconds(plan->simulated_step_ns, text));
+    print_fact(buffer, step ? "objective: step" : "step", report_seconds(plan->step_ns, text));
     if (samples) print_fact(buffer, "worst sampled step", report_seconds(plan->worst_step_ns, text));
-    print_fact(buffer, "simulated step", report_seconds(plan->simulated_step_ns, text));
-    print_fact(buffer, "period", report_seconds(plan->period_ns, text));
+    print_fact(buffer, step ? "period" : "objective: period", report_seconds(plan->period_ns, text));
     snprintf(text, sizeof text, "%.1f %%", 100 * plan->bubble);
     print_fact(buffer, "devices idle", text);
     print_fact(buffer, "lower bound", plan->lower_bound_ns > 0 ? report_seconds(plan->lower_bound_ns, text) : "none");
-    buffer_print(buffer, "</dl>\n<p class=\"proof%s\"><strong>%s</strong> %s%s.</p>\n",
-                 plan->proven_optimal ? "" : " open", plan->proven_optimal ? "Proven optimal:" : "Not proven optimal:",
-                 plan->proven_optimal ? "no plan for these devices has a smaller " : report_proof(plan, proof),
-                 plan->proven_optimal ? plan_objective_name(plan->objective) : "");
-    if (plan->certificate) buffer_print(buffer, "<p>%s</p>\n", report_certificate(plan, proof));
-    if (*report_unproven(report, sentence)) {
-        buffer_print(buffer, "<p>");
-        html_text(buffer, sentence);
-        buffer_print(buffer, "</p>\n");
-    }
+    buffer_print(buffer, "</dl>\n");
+    print_proof(report, buffer);
+    print_paragraph(buffer, "", report_bottleneck(plan, sentence));
+    buffer_print(buffer,
+                 "<p class=soft>The step is a sum: every stage once, every link there and back, one period per further "
+                 "micro-batch, the longest update. The proof is about the %s. The step time comes from a simulation of "
+                 "the schedule, so it differs from that sum.</p>\n",
+                 plan_objective_name(plan->objective));
     buffer_print(
         buffer,
-        "<p class=soft>The step is the sum that planners compare: every stage once, every link there and back, "
-        "one period for each further micro-batch, the longest update. The simulated step is what the %s "
-        "schedule makes of it; the bound is one of the %s.</p>\n",
-        plan_schedule_name(plan->schedule), plan_objective_name(plan->objective));
-    buffer_print(buffer,
-                 "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a><a href=\"#allocators\">"
-                 "Allocators</a><a href=\"#time-line\">Time line</a>%s%s</nav>\n",
-                 samples ? "<a href=\"#rows\">Rows</a>" : "", plan->link_count ? "<a href=\"#links\">Links</a>" : "",
-                 report->advice && report->advice->given ? "<a href=\"#advice\">What if</a>" : "");
+        "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a>%s<a href=\"#time-line\">Time line</a>%s"
+        "<a href=\"#allocators\">Other allocations</a></nav>\n",
+        samples ? "<a href=\"#rows\">Rows</a>" : "", plan->link_count ? "<a href=\"#links\">Links</a>" : "",
+        report->advice && report->advice->given ? "<a href=\"#advice\">What to change</a>" : "");
 }
 
 static void print_memory(const PlanStage *stage, Buffer *buffer)
@@ -151,7 +146,7 @@ static void print_stage(const Report *report, int k, Buffer *buffer)
     char text[REPORT_TEXT];
     int64_t work = stage->forward_ns + stage->backward_ns;
     buffer_print(buffer, "<tr><td class=n>%d<th scope=row>", k);
-    html_text(buffer, stage->device);
+    drawing_text(buffer, stage->device);
     buffer_print(buffer, "<td>");
     print_bar(buffer, share_of(stage->forward_ns, plan->period_ns), "fb", share_of(stage->backward_ns, plan->period_ns),
               "bb");
@@ -169,12 +164,12 @@ static void print_shared_ranks(const Plan *plan, Buffer *buffer)
     for (int r = 0; r < plan->rank_count; r++) {
         if (plan->ranks[r].stage_count == 1) continue;
         buffer_print(buffer, "<p>");
-        html_text(buffer, plan->ranks[r].device);
+        drawing_text(buffer, plan->ranks[r].device);
         buffer_print(buffer, " runs stages");
         for (int k = 0; k < plan->ranks[r].stage_count; k++)
             buffer_print(buffer, "%s %d", k ? " and" : "", plan->ranks[r].stages[k]);
-        buffer_print(buffer, ": together %s a micro-batch", report_seconds(plan_rank_work(plan, r), text));
-        buffer_print(buffer, " and %s of memory.</p>\n", report_bytes(plan_rank_memory(plan, r), text));
+        buffer_print(buffer, ": %s per micro-batch", report_seconds(plan_rank_work(plan, r), text));
+        buffer_print(buffer, " and %s of memory for both.</p>\n", report_bytes(plan_rank_memory(plan, r), text));
     }
 }
 
@@ -187,7 +182,7 @@ static void print_unused(const Report *report, Buffer *buffer)
         if (plan_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
         if (unused++ >= MOST) continue;
         buffer_print(buffer, unused > 1 ? ", " : "<p>Not used: ");
-        html_text(buffer, costs->devices[d].name);
+        drawing_text(buffer, costs->devices[d].name);
     }
     if (unused > MOST) buffer_print(buffer, " and %d more", unused - MOST);
     if (unused) buffer_print(buffer, ".</p>\n");
@@ -197,21 +192,17 @@ static void print_stages(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     char strays[REPORT_SENTENCE];
-    buffer_print(
-        buffer,
-        "<h2 id=stages>Stages</h2>\n<p class=key><span class=fb></span>forward<span class=bb></span>"
-        "backward<span class=mb></span>memory</p>\n<p class=soft>A full bar is the period, or the device's memory "
-        "limit.</p>\n");
+    buffer_print(buffer, "<h2 id=stages>Stages</h2>\n<p class=key><span class=fb></span>forward<span class=bb></span>"
+                         "backward<span class=mb></span>memory</p>\n<p class=soft>A full load bar is the period; a "
+                         "full memory bar is the device's "
+                         "limit.</p>\n");
     OPEN_TABLE(buffer, "Load and memory of every stage", plan->stage_count, "#stage", "device", "load", "memory",
                "#in flight", "#layers", "first layer");
     for (int k = 0; k < plan->stage_count; k++) print_stage(report, k, buffer);
     close_table(buffer);
     print_shared_ranks(plan, buffer);
     print_unused(report, buffer);
-    if (!*report_strays(report, strays)) return;
-    buffer_print(buffer, "<p class=over>");
-    html_text(buffer, strays);
-    buffer_print(buffer, "</p>\n");
+    print_paragraph(buffer, "over", report_strays(report, strays));
 }
 
 static void print_rows(const Plan *plan, Buffer *buffer)
@@ -221,10 +212,12 @@ static void print_rows(const Plan *plan, Buffer *buffer)
     int count = report_lengths(plan, bins);
     double most = 0;
     if (count == 0) return;
-    buffer_print(buffer, "<h2 id=rows>Rows</h2>\n<p>%s</p>\n", report_rows(plan, text));
+    buffer_print(buffer, "<h2 id=rows>Rows</h2>\n");
+    print_paragraph(buffer, "", report_rows(plan, text));
     for (int i = 0; i < count; i++)
         if (bins[i].share > most) most = bins[i].share;
-    OPEN_TABLE(buffer, "How long the rows of the sampled steps are", 0, "#tokens", "share of rows");
+    OPEN_TABLE(buffer, "One row of this table: how many of the sampled rows have so many tokens", 0, "#tokens",
+               "share of rows");
     for (int i = 0; i < count; i++) {
         buffer_print(buffer, "<tr><th scope=row class=n>%d&ndash;%d<td>", bins[i].first, bins[i].last);
         print_bar(buffer, bins[i].share / most, "fb", 0, "");
@@ -242,9 +235,9 @@ static void print_comparison(const Plan *plan, Buffer *buffer)
         int64_t value = step ? plan->compared[a].step_ns : plan->compared[a].period_ns;
         if (plan->compared[a].known && value > most) most = value;
     }
-    buffer_print(buffer, "<h2 id=allocators>Allocators</h2>\n");
-    OPEN_TABLE(buffer, "The same layers and devices, allocated in four ways", 0, "allocator", step ? "step" : "period",
-               "#against this plan", step ? "#period" : "#step", "memory");
+    buffer_print(buffer, "<h2 id=allocators>Other allocations</h2>\n");
+    OPEN_TABLE(buffer, "One row per allocator, for the same layers and devices; less is better", 0, "allocator",
+               step ? "step" : "period", "#compared with this plan", step ? "#period" : "#step", "memory");
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
         int64_t value = step ? c->step_ns : c->period_ns;
@@ -275,10 +268,10 @@ static void print_end(const Report *report, int stage, Buffer *buffer)
 {
     const char *device = report->plan->stages[stage].device, *region = region_of(report, device);
     buffer_print(buffer, "<td class=ends>%d ", stage);
-    html_text(buffer, device);
+    drawing_text(buffer, device);
     if (*region) {
         buffer_print(buffer, " <span class=soft>");
-        html_text(buffer, region);
+        drawing_text(buffer, region);
         buffer_print(buffer, "</span>");
     }
 }
@@ -299,16 +292,16 @@ static void print_links(const Report *report, Buffer *buffer)
     if (plan->link_count == 0) return;
     buffer_print(buffer, "<h2 id=links>Links</h2>\n");
     if (report->costs->region_count == 0) {
-        buffer_print(buffer, "<p>The costs name no links: communication is taken to be free.</p>\n");
+        buffer_print(buffer, "<p>The costs name no links, so communication counts as free.</p>\n");
         return;
     }
     buffer_print(buffer, "<p class=soft>A full bar is the period.</p>\n");
     if (coded)
-        OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
-                   "#bytes there, and back", "#latency", "#codecs", "#bytes before coding");
+        OPEN_TABLE(buffer, "One row per link: what a micro-batch sends each way", plan->link_count, "from", "to",
+                   "busy", "#bytes (forward, backward)", "#latency", "#codecs", "#bytes before coding");
     else
-        OPEN_TABLE(buffer, "What one micro-batch sends each way", plan->link_count, "from", "to", "busy",
-                   "#bytes there, and back", "#latency");
+        OPEN_TABLE(buffer, "One row per link: what a micro-batch sends each way", plan->link_count, "from", "to",
+                   "busy", "#bytes (forward, backward)", "#latency");
     for (int k = 0; k < plan->link_count; k++) {
         const PlanLink *link = &plan->links[k];
         buffer_print(buffer, "<tr>");
@@ -333,16 +326,16 @@ static void print_crossings(const Plan *plan, Buffer *buffer)
     char text[REPORT_TEXT];
     if (plan->crossing_count == 0) return;
     buffer_print(buffer, "<h3>What leaves a region</h3>\n");
-    OPEN_TABLE(buffer, "Every tensor that crosses between regions, per micro-batch", plan->crossing_count, "tensor",
-               "from", "to", "#bytes", "#stages");
+    OPEN_TABLE(buffer, "One row per tensor that crosses between regions, for each micro-batch", plan->crossing_count,
+               "tensor", "from", "to", "#bytes", "#stages");
     for (int i = 0; i < plan->crossing_count; i++) {
         const PlanCrossing *crossing = &plan->crossings[i];
         buffer_print(buffer, "<tr><th scope=row class=name>");
         html_name(buffer, crossing->tensor);
         buffer_print(buffer, "<td>");
-        html_text(buffer, crossing->from_region);
+        drawing_text(buffer, crossing->from_region);
         buffer_print(buffer, "<td>");
-        html_text(buffer, crossing->to_region);
+        drawing_text(buffer, crossing->to_region);
         buffer_print(buffer, "<td class=n>%s<td class=n>", report_bytes(crossing->bytes, text));
         if (crossing->raw)
             buffer_print(buffer, "raw, read by %d</tr>\n", crossing->to_stage);
@@ -357,11 +350,11 @@ static void print_without(const Report *report, Buffer *buffer)
     const Advice *advice = report->advice;
     char text[REPORT_SENTENCE];
     buffer_print(buffer, "<h3>Why not one device fewer?</h3>\n");
-    OPEN_TABLE(buffer, "Planned again without one device", advice->without_count, "without",
-               report->plan->objective == PLAN_OBJECTIVE_STEP ? "step" : "period", "#such devices in use");
+    OPEN_TABLE(buffer, "One row per kind of device: the best plan without one of them", advice->without_count,
+               "without", report->plan->objective == PLAN_OBJECTIVE_STEP ? "step" : "period", "#such devices in use");
     for (int i = 0; i < advice->without_count; i++) {
         buffer_print(buffer, "<tr><th scope=row>");
-        html_text(buffer, advice->without[i].device);
+        drawing_text(buffer, advice->without[i].device);
         buffer_print(buffer, "<td>%s<td class=n>%d</tr>\n",
                      report_replanned(report->plan, &advice->without[i].plan, text), advice->without[i].alike);
     }
@@ -375,20 +368,21 @@ static void print_advice(const Report *report, Buffer *buffer)
     char text[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
     buffer_print(buffer,
-                 "<h2 id=advice>What if</h2>\n<p class=soft>Every line is a plan of its own. &ldquo;At "
-                 "most&rdquo; marks the best that a fixed amount of search found; the others are optima.</p>\n");
+                 "<h2 id=advice>What to change</h2>\n<p class=soft>Every line is a plan of its own. &ldquo;At "
+                 "most&rdquo;: the best plan that a fixed amount of search found. All other lines are optima.</p>\n");
     if (advice->without_count > 0) print_without(report, buffer);
     buffer_print(buffer, "<h3>What would help most?</h3>\n");
     if (advice->tried == 0)
-        buffer_print(buffer, "<p>No change of a device or link was tried: there was no time left for it.</p>\n");
+        buffer_print(buffer, "<p>No change of a device or link was tried: no time was left.</p>\n");
     else if (advice->change_count == 0)
-        buffer_print(buffer, "<p>None of %d changes of one device or link that were tried shortens the %s.</p>\n",
+        buffer_print(buffer, "<p>None of the %d changes of one device or link that were tried shortens the %s.</p>\n",
                      advice->tried, objective);
     else
-        buffer_print(buffer, "<p>Of %d changes of one device or link that were tried:</p>\n<ol>\n", advice->tried);
+        buffer_print(buffer, "<p>The best of %d changes of one device or link that were tried:</p>\n<ol>\n",
+                     advice->tried);
     for (int i = 0; i < advice->change_count; i++) {
         buffer_print(buffer, "<li>");
-        html_text(buffer, report_change(&advice->changes[i], text));
+        drawing_text(buffer, report_change(&advice->changes[i], text));
         buffer_print(buffer, ": the %s is %s</li>\n", objective,
                      report_replanned(report->plan, &advice->changes[i].plan, text));
     }
@@ -399,14 +393,38 @@ static void print_foot(const Plan *plan, Buffer *buffer)
 {
     buffer_print(buffer,
                  "<h2>Check it</h2>\n<p><code>skycc verify plan.json --costs costs.json</code> recomputes "
-                 "every number of this plan%s, independently of the solver.</p>\n<p class=soft>Costs <code>%s</code>",
+                 "every number of this plan%s. It does not use the solver.</p>\n<p class=soft>Costs <code>%s</code>",
                  plan->certificate ? " and checks the certificate of its bound" : "", plan->costs_hash);
     if (plan->model_hash[0]) {
         buffer_print(buffer, ", model <code>");
-        html_text(buffer, plan->model_hash);
+        drawing_text(buffer, plan->model_hash);
         buffer_print(buffer, "</code>");
     }
     buffer_print(buffer, "</p>\n</main>\n</body>\n</html>\n");
+}
+
+static void print_time_line(const Plan *plan, Buffer *buffer)
+{
+    enum { LEFT = 120, RIGHT = 1000, MOST_ROWS = 80 };
+    StepDrawing step;
+    char text[REPORT_TEXT], rest[REPORT_SENTENCE];
+    if (!step_drawing_create(&step, plan, LEFT, RIGHT, MOST_ROWS)) return;
+    buffer_print(buffer, "<h2 id=time-line>Time line</h2>\n<p>One simulated step with the %s schedule: %s",
+                 plan_schedule_name(plan->schedule), report_seconds(step.simulation.step_ns, text));
+    if (plan->rows.microbatch_kinds)
+        buffer_print(buffer, " with %d micro-batches, the median of the sampled steps", step.of);
+    buffer_print(buffer,
+                 ".</p>\n<p class=key><span class=fb></span>forward<span class=bb></span>backward%s<span "
+                 "class=ub></span>update</p>\n",
+                 step_drawing_splits(plan) ? "<span class=wb></span>gradient of the weights" : "");
+    print_paragraph(buffer, "soft", step_drawing_rest(&step, rest));
+    buffer_print(buffer,
+                 "<div class=wide tabindex=0 role=region aria-label=\"Time line\"><svg viewBox=\"0 0 %d %d\" role=img "
+                 "aria-label=\"What each device does over time, %s in all\">\n",
+                 RIGHT + 4, step_drawing_height(&step), text);
+    step_drawing_print(&step, buffer);
+    buffer_print(buffer, "</svg></div>\n");
+    step_drawing_free(&step);
 }
 
 void report_html(const Report *report, Buffer *buffer)
@@ -415,10 +433,10 @@ void report_html(const Report *report, Buffer *buffer)
     print_summary(report, buffer);
     print_rows(report->plan, buffer);
     print_stages(report, buffer);
-    print_comparison(report->plan, buffer);
-    html_time_line(buffer, report->plan);
     print_links(report, buffer);
     print_crossings(report->plan, buffer);
+    print_time_line(report->plan, buffer);
     print_advice(report, buffer);
+    print_comparison(report->plan, buffer);
     print_foot(report->plan, buffer);
 }

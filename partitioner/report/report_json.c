@@ -1,155 +1,171 @@
+#include "base/json_writer.h"
 #include "partitioner/report/report.h"
 
-#include <string.h>
-
-#include "base/json.h"
-
-static void print_name(Buffer *buffer, const char *key, const char *name)
-{
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_string(buffer, name);
-}
-
-static const char *truth(bool value) { return value ? "true" : "false"; }
-
-static void print_device(Buffer *buffer, const Plan *plan, const DeviceCost *device)
+static void add_device(JsonWriter *json, const Plan *plan, const DeviceCost *device)
 {
     int rank = plan_rank_of(plan, device->name);
-    buffer_print(buffer, "{\"used\":%s", truth(rank >= 0));
-    print_name(buffer, "name", device->name);
-    buffer_print(buffer, ",\"stages\":[");
+    json_open(json, NULL, '{');
+    json_add_bool(json, "used", rank >= 0);
+    json_add_string(json, "name", device->name);
+    json_open(json, "stages", '[');
     for (int k = 0; rank >= 0 && k < plan->ranks[rank].stage_count; k++) {
         const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[k]];
-        buffer_print(buffer, "%s{\"stage\":%d,\"first_layer\":%d,\"last_layer\":%d,\"in_flight\":%d,\"recompute\":%s}",
-                     k ? "," : "", plan->ranks[rank].stages[k], stage->first_layer, stage->last_layer, stage->in_flight,
-                     truth(stage->recompute));
+        json_open(json, NULL, '{');
+        json_add_integer(json, "stage", plan->ranks[rank].stages[k]);
+        json_add_integer(json, "first_layer", stage->first_layer);
+        json_add_integer(json, "last_layer", stage->last_layer);
+        json_add_integer(json, "in_flight", stage->in_flight);
+        json_add_bool(json, "recompute", stage->recompute);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "]");
-    plan_print_seconds(buffer, "load_s", rank >= 0 ? plan_rank_work(plan, rank) : 0);
-    buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)(rank >= 0 ? plan_rank_memory(plan, rank) : 0));
-    buffer_print(buffer, ",\"process_bytes\":%lld", (long long)(rank >= 0 ? plan_rank_process(plan, rank) : 0));
-    if (device->memory_bytes != COSTS_NO_LIMIT)
-        buffer_print(buffer, ",\"memory_limit_bytes\":%lld", (long long)device->memory_bytes);
-    buffer_print(buffer, "}");
+    json_close(json, ']');
+    plan_add_seconds(json, "load_s", rank >= 0 ? plan_rank_work(plan, rank) : 0);
+    json_add_integer(json, "memory_bytes", rank >= 0 ? plan_rank_memory(plan, rank) : 0);
+    json_add_integer(json, "process_bytes", rank >= 0 ? plan_rank_process(plan, rank) : 0);
+    if (device->memory_bytes != COSTS_NO_LIMIT) json_add_integer(json, "memory_limit_bytes", device->memory_bytes);
+    json_close(json, '}');
 }
 
-static void print_link(Buffer *buffer, const Plan *plan, const PlanLink *link)
+static void add_bytes(JsonWriter *json, const char *key, const int64_t bytes[2])
 {
-    buffer_print(buffer, "{\"from\":%d,\"to\":%d", link->from, link->to);
-    print_name(buffer, "from_device", plan->stages[link->from].device);
-    print_name(buffer, "to_device", plan->stages[link->to].device);
-    buffer_print(buffer, ",\"bytes\":%lld", (long long)link->wire_bytes[plan_link_busy(link)]);
-    plan_print_seconds(buffer, "busy_s", plan_link_period(link));
-    plan_print_seconds(buffer, "latency_s", link->latency_ns[plan_link_busy(link)]);
+    json_open(json, key, '[');
+    for (int d = 0; d < 2; d++) json_add_integer(json, NULL, bytes[d]);
+    json_close(json, ']');
+}
+
+static void add_link(JsonWriter *json, const Plan *plan, const PlanLink *link)
+{
+    int64_t coding = link->coding_ns[0][0] + link->coding_ns[0][1] + link->coding_ns[1][0] + link->coding_ns[1][1];
+    json_open(json, NULL, '{');
+    json_add_integer(json, "from", link->from);
+    json_add_integer(json, "to", link->to);
+    json_add_string(json, "from_device", plan->stages[link->from].device);
+    json_add_string(json, "to_device", plan->stages[link->to].device);
+    json_add_integer(json, "bytes", link->wire_bytes[plan_link_busy(link)]);
+    plan_add_seconds(json, "busy_s", plan_link_period(link));
+    plan_add_seconds(json, "latency_s", link->latency_ns[plan_link_busy(link)]);
     if (plan_link_is_coded(link)) {
-        buffer_print(buffer, ",\"codec\":[\"%s\",\"%s\"],\"logical_bytes\":[%lld,%lld],\"wire_bytes\":[%lld,%lld]",
-                     codec_name(link->codecs[0]), codec_name(link->codecs[1]), (long long)link->logical_bytes[0],
-                     (long long)link->logical_bytes[1], (long long)link->wire_bytes[0], (long long)link->wire_bytes[1]);
-        plan_print_seconds(buffer, "coding_s",
-                           link->coding_ns[0][0] + link->coding_ns[0][1] + link->coding_ns[1][0] +
-                               link->coding_ns[1][1]);
+        json_add_strings(json, "codec", (const char *const[]){codec_name(link->codecs[0]), codec_name(link->codecs[1])},
+                         2);
+        add_bytes(json, "logical_bytes", link->logical_bytes);
+        add_bytes(json, "wire_bytes", link->wire_bytes);
+        plan_add_seconds(json, "coding_s", coding);
     }
-    buffer_print(buffer, "}");
+    json_close(json, '}');
 }
 
-static void print_compared(Buffer *buffer, const Plan *plan)
+static void add_compared(JsonWriter *json, const Plan *plan)
 {
-    buffer_print(buffer, ",\n \"compared\":{");
+    json_break(json, "\n ");
+    json_open(json, "compared", '{');
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
-        buffer_print(buffer, "%s\"%s\":{\"found\":%s,\"fits\":%s", a ? "," : "", plan_allocator_name((PlanAllocator)a),
-                     truth(c->known), truth(c->known && c->fits));
+        json_open(json, plan_allocator_name((PlanAllocator)a), '{');
+        json_add_bool(json, "found", c->known);
+        json_add_bool(json, "fits", c->known && c->fits);
         if (c->known) {
-            plan_print_seconds(buffer, "period_s", c->period_ns);
-            plan_print_seconds(buffer, "step_s", c->step_ns);
+            plan_add_seconds(json, "period_s", c->period_ns);
+            plan_add_seconds(json, "step_s", c->step_ns);
         }
-        buffer_print(buffer, "}");
+        json_close(json, '}');
     }
-    buffer_print(buffer, "}");
+    json_close(json, '}');
 }
 
-static void print_replanned(Buffer *buffer, const Plan *plan, const Replanned *replanned)
+static void add_replanned(JsonWriter *json, const Plan *plan, const Replanned *replanned)
 {
-    buffer_print(buffer, ",\"found\":%s,\"exact\":%s", truth(replanned->found), truth(replanned->exact));
+    json_add_bool(json, "found", replanned->found);
+    json_add_bool(json, "exact", replanned->exact);
     if (!replanned->found) return;
-    buffer_print(buffer, ",\"%s_s\":", plan_objective_name(plan->objective));
-    json_print_number(buffer, (double)replanned->value_ns / 1e9);
+    plan_add_seconds(json, plan->objective == PLAN_OBJECTIVE_STEP ? "step_s" : "period_s", replanned->value_ns);
 }
 
-static void print_advice(Buffer *buffer, const Report *report)
+static void add_advice(JsonWriter *json, const Report *report)
 {
     static const char *const kinds[ADVICE_KIND_COUNT] = {"memory", "speed", "device", "bandwidth", "latency"};
     const Advice *advice = report->advice;
     char text[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
-    buffer_print(buffer, ",\n \"without_one_device\":[");
+    json_break(json, "\n ");
+    json_open(json, "without_one_device", '[');
     for (int i = 0; i < advice->without_count; i++) {
-        buffer_print(buffer, "%s\n  {\"alike\":%d", i ? "," : "", advice->without[i].alike);
-        print_name(buffer, "device", advice->without[i].device);
-        print_replanned(buffer, report->plan, &advice->without[i].plan);
-        buffer_print(buffer, "}");
+        json_break(json, "\n  ");
+        json_open(json, NULL, '{');
+        json_add_integer(json, "alike", advice->without[i].alike);
+        json_add_string(json, "device", advice->without[i].device);
+        add_replanned(json, report->plan, &advice->without[i].plan);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "],\n \"changes_that_help\":[");
+    json_close(json, ']');
+    json_break(json, "\n ");
+    json_open(json, "changes_that_help", '[');
     for (int i = 0; i < advice->change_count; i++) {
         const AdviceChange *change = &advice->changes[i];
-        buffer_print(buffer, "%s\n  {\"kind\":\"%s\"", i ? "," : "", kinds[change->kind]);
-        print_name(buffer, "change", report_change(change, text));
-        if (change->device) print_name(buffer, "device", change->device);
-        if (change->from) print_name(buffer, "from_region", change->from);
-        if (change->to) print_name(buffer, "to_region", change->to);
-        if (change->kind == ADVICE_MEMORY)
-            buffer_print(buffer, ",\"memory_bytes\":%lld", (long long)change->memory_bytes);
-        print_replanned(buffer, report->plan, &change->plan);
-        plan_print_seconds(buffer, "gain_s", change->gain_ns);
-        buffer_print(buffer, "}");
+        json_break(json, "\n  ");
+        json_open(json, NULL, '{');
+        json_add_string(json, "kind", kinds[change->kind]);
+        json_add_string(json, "change", report_change(change, text));
+        if (change->device) json_add_string(json, "device", change->device);
+        if (change->from) json_add_string(json, "from_region", change->from);
+        if (change->to) json_add_string(json, "to_region", change->to);
+        if (change->kind == ADVICE_MEMORY) json_add_integer(json, "memory_bytes", change->memory_bytes);
+        add_replanned(json, report->plan, &change->plan);
+        plan_add_seconds(json, "gain_s", change->gain_ns);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "]");
+    json_close(json, ']');
 }
 
-static void print_rows(Buffer *buffer, const Plan *plan)
+static void add_rows(JsonWriter *json, const RowSamples *rows)
 {
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"expected_microbatches", row_samples_mean(&plan->rows)},
-                   {"padding", row_samples_padding(&plan->rows)},
-                   {"padding_if_padded", row_samples_padded(&plan->rows)}};
-    if (!plan->rows.microbatch_kinds) return;
-    row_samples_print(&plan->rows, buffer);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        buffer_print(buffer, ",\"%s\":", numbers[i].key);
-        json_print_number(buffer, numbers[i].value);
-    }
+    if (!rows->microbatch_kinds) return;
+    row_samples_print(rows, json->buffer);
+    json_add_number(json, "expected_microbatches", row_samples_mean(rows));
+    json_add_number(json, "padding", row_samples_padding(rows));
+    json_add_number(json, "padding_if_padded", row_samples_padded(rows));
+}
+
+static void add_sentences(JsonWriter *json, const Report *report)
+{
+    char sentence[REPORT_SENTENCE];
+    json_add_string(json, "proof", report_proof(report, sentence));
+    json_add_string(json, "certificate", report_certificate(report->plan, sentence));
+    json_add_string(json, "unproven", report_unproven(report->plan, sentence));
+    json_add_string(json, "kept_data_read_elsewhere", report_strays(report, sentence));
 }
 
 void report_json(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     const Costs *costs = report->costs;
-    char proof[256], sentence[REPORT_SENTENCE];
-    buffer_print(buffer, "{\"format\":\"skycc.report/1\"");
-    print_name(buffer, "name", plan->name);
-    buffer_print(buffer, ",\n \"allocate\":\"%s\",\"objective\":\"%s\",\"schedule\":\"%s\",\"microbatches\":%d",
-                 plan_allocator_name(plan->allocator), plan_objective_name(plan->objective),
-                 plan_schedule_name(plan->schedule), plan->microbatches);
-    plan_print_times(buffer, plan);
-    print_rows(buffer, plan);
-    print_name(buffer, "proof", report_proof(plan, proof));
-    print_name(buffer, "certificate", report_certificate(plan, proof));
-    print_name(buffer, "unproven", report_unproven(report, sentence));
-    print_name(buffer, "kept_data_read_elsewhere", report_strays(report, sentence));
-    print_compared(buffer, plan);
-    buffer_print(buffer, ",\n \"devices\":[");
+    JsonWriter json = {.buffer = buffer};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", "skycc.report/1");
+    json_add_string(&json, "name", plan->name);
+    json_break(&json, "\n ");
+    json_add_string(&json, "allocate", plan_allocator_name(plan->allocator));
+    json_add_string(&json, "objective", plan_objective_name(plan->objective));
+    json_add_string(&json, "schedule", plan_schedule_name(plan->schedule));
+    json_add_integer(&json, "microbatches", plan->microbatches);
+    plan_add_times(&json, plan);
+    add_rows(&json, &plan->rows);
+    add_sentences(&json, report);
+    add_compared(&json, plan);
+    json_break(&json, "\n ");
+    json_open(&json, "devices", '[');
     for (int d = 0; d < costs->device_count; d++) {
-        buffer_print(buffer, d ? ",\n  " : "\n  ");
-        print_device(buffer, plan, &costs->devices[d]);
+        json_break(&json, "\n  ");
+        add_device(&json, plan, &costs->devices[d]);
     }
-    buffer_print(buffer, "],\n \"links\":[");
+    json_close(&json, ']');
+    json_break(&json, "\n ");
+    json_open(&json, "links", '[');
     for (int k = 0; k < plan->link_count; k++) {
-        buffer_print(buffer, k ? ",\n  " : "\n  ");
-        print_link(buffer, plan, &plan->links[k]);
+        json_break(&json, "\n  ");
+        add_link(&json, plan, &plan->links[k]);
     }
-    buffer_print(buffer, "]");
-    print_advice(buffer, report);
-    buffer_print(buffer, "}\n");
+    json_close(&json, ']');
+    add_advice(&json, report);
+    json_close(&json, '}');
+    buffer_print(buffer, "\n");
 }

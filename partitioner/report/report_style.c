@@ -1,16 +1,20 @@
-/* The style sheet of the HTML report: light, dark, narrow, in print, and in colours that the reader's system forces. */
-#include "partitioner/report/report_html.h"
+/* Light, dark, narrow, in print, and in colours that the reader's system forces. */
+#include "partitioner/report/report_style.h"
 
 /* Colours of light pages, and of print. Forward is dark, backward light: they differ without colour, too. */
 #define LIGHT                                                                                                          \
     "--ink:#1c2430;--soft:#535d6b;--line:#d5dae1;--back:#fff;--panel:#f3f5f8;--forward:#1f559b;--backward:#c77f12;"    \
     "--weights:#8a5fb5;--update:#4c8b48;--memory:#5b6f8f;--over:#b3362b;--good:#2e7031"
 
-const char html_style[] =
+const char drawing_colours[] =
     ":root{color-scheme:light dark;" LIGHT "}\n"
     "@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--soft:#a3adbb;--line:#39424f;--back:#14181e;"
     "--panel:#1d232c;--forward:#5b93d8;--backward:#edbf76;--weights:#b894dd;--update:#84c07f;--memory:#93a5c2;"
     "--over:#ee7b70;--good:#84c07f}}\n"
+    ".f{fill:var(--forward)}.b{fill:var(--backward)}.w{fill:var(--weights)}.u{fill:var(--update)}"
+    ".r{stroke:var(--line);stroke-width:.7}\n";
+
+const char html_style[] =
     "*{box-sizing:border-box}body{margin:0 auto;max-width:74rem;padding:2rem 1.5rem 3rem;background:var(--back);"
     "color:var(--ink);font:15px/1.5 system-ui,sans-serif}\n"
     "h1{font-size:1.6rem;line-height:1.2;margin:0 0 .25rem;overflow-wrap:anywhere}"
@@ -33,9 +37,8 @@ const char html_style[] =
     "min-width:8rem}\n"
     ".bar{display:inline-flex;vertical-align:middle;width:8rem;height:.75rem;background:var(--line);border-radius:3px;"
     "overflow:hidden;margin-right:.6rem}.bar i{height:100%}.over{color:var(--over);font-weight:600}\n"
-    "svg{display:block;width:100%;min-width:44rem;height:auto}svg text{fill:var(--soft);font:11px system-ui,sans-serif}"
-    ".f{fill:var(--forward)}.b{fill:var(--backward)}.w{fill:var(--weights)}.u{fill:var(--update)}"
-    ".r{stroke:var(--line);stroke-width:.7}\n"
+    "svg{display:block;width:100%;min-width:44rem;height:auto}svg text{fill:var(--soft);font:11px "
+    "system-ui,sans-serif}\n"
     ".fb{background:var(--forward)}.bb{background:var(--backward)}.wb{background:var(--weights)}"
     ".ub{background:var(--update)}.mb{background:var(--memory)}.ob{background:var(--over)}\n"
     ".key span{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .4rem 0 1.2rem;"

@@ -80,7 +80,8 @@ def test_plan(lengths):
             for key in ("seconds", "latency_s", "backward_seconds", "backward_latency_s")]
     require(once == sum(work) + sum(ways) + update, "the sum of a step")
     require(plan["proven_optimal"] and mean < most, "proven, for fewer micro-batches than padded rows need")
-    for said in (f"{mean:.1f} micro-batches", f"{100 * padding:.1f}% is padding", f"if every row had {LONGEST} tokens", "tokens #"):
+    for said in (f"{mean:.1f} micro-batches", f"Padding: {100 * padding:.1f}% of the tokens computed", f"if every row had {LONGEST} tokens",
+                 "tokens #"):
         require(said in text, f"'{said}' is not in:\n{text}")
     report = json.loads(run("plan", "--costs", "costs.json", "--report", "json"))
     require(report["rows"] == rows and abs(report["padding"] - padding) < 1e-12, "the JSON report")

@@ -63,7 +63,7 @@ def close(a, b):
 
 def compile_packed(directory, form):
     said = compile_model(directory, 1, f"auto:{LONGEST}", "--dropout", "0.2", "--optimizer", "sgd:lr=1")
-    require(f"Rows share lines: {form} tokens a micro-batch" in said, said)
+    require(f"Packing: each micro-batch holds {form} tokens" in said, said)
 
 
 def compare_losses(packed_program, lengths, lines=1):
@@ -81,7 +81,7 @@ def compare_losses(packed_program, lengths, lines=1):
 
 def test_padded_and_packed(lengths):
     """One step of plain descent shows the gradient."""
-    compile_packed("packed", "3 lines of 16")
+    compile_packed("packed", "3 packed sequences of 16")
     compile_model("padded", 1, str(LONGEST), "--dropout", "0.2", "--optimizer", "sgd:lr=1")
     for directory in "padded", "packed":
         train(directory, "--checkpoint", f"{directory}.ckpt", steps=1)
@@ -102,7 +102,7 @@ def test_one_long_line():
     """Of short rows a micro-batch is one line, longer than the longest of them."""
     data, lengths = make_data(longest=6, full=2)
     write("data.safetensors", data)
-    compile_packed("long", "1 line of 24")
+    compile_packed("long", "1 packed sequence of 24")
     os.remove("padded.csv")
     compare_losses("long", lengths)
 

@@ -258,15 +258,17 @@ static void crossings_are_listed(void **state)
     memcpy(inputs, "\"inputs\":[{\"name\":\"mask\",\"bytes\":77777}],", 41);
     write_text("kept.json", text);
     ASSERT_RAN(SKYCC("plan --costs kept.json --pin 3=b --objective period"), 0, "a runs stages 0 and 2",
-               "stages in other regions than their home's read raw tensors 1 time (crossings in the plan)",
-               "mask does not stay on a: 1 other device reads it.\nEach needs it in its own copy of the data.\n",
-               "what would help most");
+               "Raw inputs read outside their home region: 1",
+               "mask leaves its home a: 1 other device reads it.\nEach needs it in its own copy of the data.\n",
+               "What would help most");
     ASSERT_RAN(SKYCC("plan --costs kept.json --pin 3=b --objective period --report json"), 0,
-               "\"kept_data_read_elsewhere\":\"mask does not stay on a: 1 other device reads it.");
+               "\"kept_data_read_elsewhere\":\"mask leaves its home a: 1 other device reads it.");
     ASSERT_RAN(SKYCC("plan --costs kept.json --pin 3=b -o kept-plan.json --report html"), 0, "What leaves a region",
-               "raw, read by 1", "<p class=over>mask does not stay on a", "The certificate refutes every step",
+               "raw, read by 1", "<p class=\"over\">mask leaves its home a", "rule out every step below",
                "recomputes every number of this plan and checks the certificate of its bound");
-    ASSERT_RAN(SKYCC("verify kept-plan.json --costs kept.json"), 0, "the plan is as it says", "certified optimal");
+    ASSERT_RAN(
+        SKYCC("verify kept-plan.json --costs kept.json"), 0, "the plan is as it says",
+        "certified optimal: no plan asked for (layer 3 on b; inputs kept on a; labels kept on a) has a smaller step");
     free(kept);
 }
 
@@ -351,10 +353,60 @@ static void reports_tell_what_was_asked(void **state)
 {
     (void)state;
     write_text("costs.json", costs_text);
-    ASSERT_RAN(SKYCC(PLAN "--without b"), 0, "left out, as asked: b\n");
-    assert_null(strstr(printed, "not used: b"));
-    ASSERT_RAN(SKYCC(PLAN "--allocate even"), 0, "no bound was searched for", "not searched for");
+    ASSERT_RAN(SKYCC(PLAN "--without b"), 0, "Left out as asked: b\n");
+    assert_null(strstr(printed, "Not used: b"));
+    ASSERT_RAN(SKYCC(PLAN "--allocate even"), 0, "no bound is known: none was searched for", "not searched for");
     ASSERT_RAN(SKYCC(PLAN "--allocate even --time-limit 10"), 0, "above the optimum");
+}
+
+/* What a proof is about is named, in every form and by verify: whatever was asked for beyond the costs. */
+static void restrictions_are_named(void **state)
+{
+    static const struct {
+        const char *asked, *named;
+    } cases[] = {
+        {"", "no plan for these devices has a smaller step"},
+        {"--without b", "no plan asked for (a alone) has a smaller step"},
+        {"--add name=c,like=a --add name=d,like=b --without b", "no plan asked for (without b) has"},
+        {"--pin 0-5=a", "no plan asked for (all layers pinned) has"},
+        {"--pin 0-1=a --pin 4=b", "no plan asked for (layers 0-1 on a; layer 4 on b) has"},
+        {"--schedule gpipe", "no plan asked for (schedule gpipe) has"},
+        {"--schedule 1f1b --recompute never", "no plan asked for (schedule 1f1b; recompute never) has"},
+        {"--codec auto:q6", "no plan asked for (codecs auto:q6) has"},
+        {"--objective period", "no plan for these devices has a smaller period"},
+        {"--objective period --schedule zb", "no plan asked for (schedule zb) has a smaller period"},
+    };
+    static const char *const forms[] = {"text", "json", "html", "svg"};
+    (void)state;
+    write_text("costs.json", costs_text);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        for (int form = 0; form < 4; form++) {
+            must_run(SKYCC_PROGRAM " plan --costs costs.json %s -o asked.json --report %s", cases[k].asked,
+                     forms[form]);
+            assert_printed(cases[k].named);
+        }
+        const char *with = strncmp(cases[k].asked, "--add", 5) == 0 ? "--add name=c,like=a --add name=d,like=b" : "";
+        must_run(SKYCC_PROGRAM " verify asked.json --costs costs.json %s", with);
+        assert_printed(cases[k].named);
+    }
+    assert_printed("another plan may have a shorter step");
+}
+
+/* A picture stands alone, and needs no costs. */
+static void plans_are_drawn(void **state)
+{
+    (void)state;
+    write_text("costs.json", costs_text);
+    must_run(SKYCC_PROGRAM " plan --costs costs.json -o drawn.json --report svg");
+    assert_int_equal(strncmp(printed, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", 48), 0);
+    assert_printed("stage 0, layers 0\u20133</text>");
+    assert_printed("0.98 KiB</text>");
+    assert_printed("</svg>\n");
+    assert_null(strstr(printed, "href"));
+    must_run(SKYCC_PROGRAM " explain drawn.json --report svg");
+    assert_printed("stage 0, layers 0\u20133</text>");
+    ASSERT_RAN(SKYCC("explain drawn.json --report svg --trace trace.json"), 2, "not what --trace measured");
+    ASSERT_RAN(SKYCC("explain drawn.json --report html"), 2, "--report takes text or svg, not 'html'");
 }
 
 /* A plan of as many stages, on devices of their own: the table of stages in the report for browsers. */
@@ -412,7 +464,7 @@ static void differences_are_told(void **state)
     ASSERT_RAN(SKYCC("diff one.json two.json"), 0, "period          1.200 s -> 1.800 s (+50.00%)", "layers 3-3: a -> b",
                "1 of 6 layers moved", "a: load 1.200 s -> 900.0 ms", "b: memory 2.00 MiB -> 3.00 MiB");
     ASSERT_RAN(SKYCC("diff one.json three.json"), 0, "devices used    2 -> 1", "b: no longer used", "- link a to b",
-               "between regions: 1.95 KiB -> 0 B");
+               "between regions: 1.95 KiB -> 0 B per micro-batch");
     ASSERT_RAN(SKYCC("diff one.json two.json --fail-above 2"), 0, "moved");
     ASSERT_RAN(SKYCC("diff one.json two.json --fail-above 1.5"), 1, "moved",
                "the new plan's period takes 1.8 s, more than the 1.5 s allowed");
@@ -441,6 +493,8 @@ int main(void)
         cmocka_unit_test(layers_are_pinned),
         cmocka_unit_test(steps_last_from_update_to_update),
         cmocka_unit_test(reports_tell_what_was_asked),
+        cmocka_unit_test(restrictions_are_named),
+        cmocka_unit_test(plans_are_drawn),
         cmocka_unit_test(all_stages_are_in_the_page),
         cmocka_unit_test(differences_are_told),
         cmocka_unit_test(crossings_are_listed),

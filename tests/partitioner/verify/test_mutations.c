@@ -26,6 +26,7 @@ static const struct {
     {"objective", "a question: named in every sentence, and the proof holds for it"},
     {"rows.longest", "absent means as long as a line"},
     {"schedule_kind", "a name for the instructions, which are checked one by one"},
+    {"schedule_forced", "gpipe is named without it, and all other schedules answer one question"},
     {"allocate", "another allocator that reached the same: its row is checked"},
     {"recompute", "a question, as well"},
     {"codecs", "a question, as well"},

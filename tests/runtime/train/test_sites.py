@@ -375,7 +375,7 @@ def test_audit_goes_on():
             json.dump(audit, open("forged.audit", "w"))
             code, text = verify("two", "forged.audit")
             assert code == (0 if accepted else 1), text
-            assert "did not come to a good end" in text if accepted else "even with those that were broken off" in text, text
+            assert "did not end cleanly" in text if accepted else "even with those that were broken off" in text, text
 
 
 def test_schedules():

@@ -1,0 +1,401 @@
+#include "partitioner/report/report_words.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "partitioner/certificate.h"
+#include "partitioner/crossings.h"
+
+/* Appends to a sentence; what does not fit is left out. */
+static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char text[static REPORT_SENTENCE], const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, REPORT_SENTENCE - used, format, arguments);
+    va_end(arguments);
+}
+
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+/* ---- numbers ---- */
+
+const char *report_seconds(int64_t nanoseconds, char text[static REPORT_TEXT])
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    double value = (double)nanoseconds;
+    int unit = 0;
+    while (unit < 3 && value >= 999.5) value /= 1000, unit++;
+    int decimals = unit == 0 || value >= 999.5 ? 0 : value >= 99.95 ? 1 : value >= 9.995 ? 2 : 3;
+    snprintf(text, REPORT_TEXT, "%.*f %s", decimals, value, units[unit]);
+    return text;
+}
+
+const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    if (bytes == COSTS_NO_LIMIT) return strcpy(text, "-");
+    while (unit < 4 && value >= 1000) value /= 1024, unit++;
+    int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(text, REPORT_TEXT, "%.*f %s", decimals, value, units[unit]);
+    return text;
+}
+
+/* ---- what the proof is about ---- */
+
+enum { MOST_NAMES = 4 };
+
+static void add_item(char text[static REPORT_SENTENCE], const char *item)
+{
+    add(text, "%s%s", *text ? "; " : "", item);
+}
+
+/* "without a, b and 3 more"; or, where that is shorter, the devices that are left. */
+static void add_devices(char text[static REPORT_SENTENCE], const Report *report)
+{
+    const Plan *plan = report->plan;
+    const Costs *costs = report->costs;
+    int left = costs ? costs->device_count - plan->without_count : INT32_MAX, named = 0;
+    if (plan->without_count == 0) return;
+    bool alone = left <= plan->without_count && left <= MOST_NAMES;
+    add_item(text, alone ? "" : "without ");
+    for (int d = 0; alone && d < costs->device_count; d++)
+        if (!plan_leaves_out(plan, costs->devices[d].name))
+            add(text, "%s%.60s", named++ ? ", " : "", costs->devices[d].name);
+    if (alone) add(text, " alone");
+    for (int i = 0; !alone && i < plan->without_count && i < MOST_NAMES; i++)
+        add(text, "%s%.60s", i ? ", " : "", plan->without[i]);
+    if (!alone && plan->without_count > MOST_NAMES) add(text, " and %d more", plan->without_count - MOST_NAMES);
+}
+
+static bool is_kept(const Costs *costs, const PlanPin *pin, int layer, const char *home)
+{
+    return costs && home && pin->first_layer == layer && pin->last_layer == layer && strcmp(pin->device, home) == 0;
+}
+
+static bool is_pinned(const Plan *plan, int layer)
+{
+    int i = 0;
+    while (i < plan->pin_count && !(plan->pins[i].first_layer <= layer && layer <= plan->pins[i].last_layer)) i++;
+    return i < plan->pin_count;
+}
+
+static void add_pins(char text[static REPORT_SENTENCE], const Report *report)
+{
+    const Plan *plan = report->plan;
+    const Costs *costs = report->costs;
+    int pinned = 0, named = 0;
+    for (int l = 0; l < plan->layer_count; l++) pinned += is_pinned(plan, l);
+    if (pinned == plan->layer_count) {
+        add_item(text, "all layers pinned");
+        return;
+    }
+    for (int i = 0; i < plan->pin_count; i++) {
+        const PlanPin *pin = &plan->pins[i];
+        if (is_kept(costs, pin, 0, costs ? costs->keep_inputs : NULL) ||
+            is_kept(costs, pin, plan->layer_count - 1, costs ? costs->keep_labels : NULL))
+            continue;
+        if (named++ >= MOST_NAMES) continue;
+        add_item(text, "layer");
+        if (pin->last_layer > pin->first_layer)
+            add(text, "s %d-%d on %.60s", pin->first_layer, pin->last_layer, pin->device);
+        else
+            add(text, " %d on %.60s", pin->first_layer, pin->device);
+    }
+    if (named > MOST_NAMES) add(text, " and %d more pins", named - MOST_NAMES);
+}
+
+static void add_homes(char text[static REPORT_SENTENCE], const Costs *costs)
+{
+    if (!costs) return;
+    const SiteCosts *sites = &costs->sites;
+    const struct {
+        const char *what, *device;
+        int site;
+    } homes[] = {{"inputs", costs->keep_inputs, sites->keep_inputs},
+                 {"labels", costs->keep_labels, sites->keep_labels}};
+    for (int i = 0; i < 2; i++) {
+        bool at_site = !homes[i].device && sites->count > 0 && homes[i].site >= 0;
+        if (!homes[i].device && !at_site) continue;
+        add_item(text, homes[i].what);
+        add(text, " kept %s %.60s", at_site ? "at site" : "on",
+            at_site ? sites->names[homes[i].site] : homes[i].device);
+    }
+}
+
+const char *report_subject(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const Plan *plan = report->plan;
+    char asked[REPORT_SENTENCE] = "", codecs[16];
+    add_devices(asked, report);
+    add_pins(asked, report);
+    add_homes(asked, report->costs);
+    if (plan->schedule_forced || plan_schedule_traits(plan->schedule).holds_all) {
+        add_item(asked, "schedule ");
+        add(asked, "%s", plan_schedule_name(plan->schedule));
+    }
+    if (plan->in_flight_limit > 0) {
+        add_item(asked, "room for ");
+        add(asked, "%d micro-batch%s in flight", plan->in_flight_limit, plan->in_flight_limit == 1 ? "" : "es");
+    }
+    if (plan->recompute != PLAN_RECOMPUTE_AUTO) {
+        add_item(asked, "recompute ");
+        add(asked, "%s", plan_recompute_name(plan->recompute));
+    }
+    if (plan->codecs & ~CODECS_LOSSLESS) {
+        add_item(asked, "codecs ");
+        add(asked, "%s", codecs_print(plan->codecs, codecs));
+    }
+    text[0] = '\0';
+    if (*asked)
+        add(text, "plan asked for (%s)", asked);
+    else
+        add(text, "plan for these devices");
+    return text;
+}
+
+const char *report_proof(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const Plan *plan = report->plan;
+    char bound[REPORT_TEXT], subject[REPORT_SENTENCE];
+    const char *objective = plan_objective_name(plan->objective);
+    int64_t value = plan_value_ns(plan);
+    text[0] = '\0';
+    report_subject(report, subject);
+    if (plan->lower_bound_ns == 0 && !plan->proven_optimal)
+        add(text, "no bound is known: %s",
+            plan->compared[PLAN_OPTIMAL].known || plan->allocator == PLAN_OPTIMAL
+                ? "the search ended before it found one"
+                : "none was searched for (--time-limit asks for one)");
+    else if (plan->proven_optimal)
+        add(text, "proven optimal: no %s has a smaller %s", subject, objective);
+    else if (plan->lower_bound_ns == value)
+        add(text, "optimal according to the solver's search: it left no %s with a smaller %s", subject, objective);
+    else
+        add(text, "no %s has a %s below %s: this plan is at most %.3g%% above the optimum%s", subject, objective,
+            report_seconds(plan->lower_bound_ns, bound),
+            100.0 * (double)(value - plan->lower_bound_ns) / (double)plan->lower_bound_ns,
+            plan->timed_out ? " (the time limit ended the search; another run may find another plan)" : "");
+    if (plan->lower_bound_ns > 0 && plan->objective == PLAN_OBJECTIVE_PERIOD)
+        add(text, "; the period is the objective, so another plan may have a shorter step");
+    return text;
+}
+
+const char *report_unknown(PlanAllocator allocator)
+{
+    return allocator == PLAN_OPTIMAL ? "not searched for, or not found" : "finds nothing that fits";
+}
+
+const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    const Certificate *c = plan->certificate;
+    char bound[REPORT_TEXT];
+    int leaves = 0;
+    *text = '\0';
+    if (!c) return text;
+    for (int i = 0; i < c->node_count; i++) leaves += c->nodes[i].leaf;
+    add(text,
+        "Certificate: %d set%s of device prices over %d range%s of periods rule%s out every %s below %s. Check it with "
+        "skycc verify.",
+        leaves, plural(leaves), c->interval_count, plural(c->interval_count), leaves == 1 ? "s" : "",
+        plan_objective_name(plan->objective), report_seconds(c->bound_ns, bound));
+    return text;
+}
+
+const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
+    char bound[REPORT_TEXT], from[REPORT_TEXT];
+    text[0] = '\0';
+    if (plan->lower_bound_ns > certified && plan->certificate)
+        add(text, "The certificate proves the bound up to %s. From there to %s it rests on the solver's search.",
+            report_seconds(certified, from), report_seconds(plan->lower_bound_ns, bound));
+    else if (plan->lower_bound_ns > certified)
+        add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
+    return text;
+}
+
+/* ---- how it runs ---- */
+
+const char *report_head(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const Plan *plan = report->plan;
+    text[0] = '\0';
+    add(text, "%d layer%s in %d stage%s on %d of %d devices, %s%d micro-batch%s per step", plan->layer_count,
+        plural(plan->layer_count), plan->stage_count, plural(plan->stage_count), plan->rank_count,
+        report->costs ? report->costs->device_count : plan->rank_count, plan->rows.microbatch_kinds ? "at most " : "",
+        plan->microbatches, plan->microbatches == 1 ? "" : "es");
+    return text;
+}
+
+const char *report_strays(const Report *report, char text[static REPORT_SENTENCE])
+{
+    StrayInput strays[MOST_NAMES];
+    int count = report->costs ? crossings_strays(report->plan, report->costs, strays, MOST_NAMES) : 0;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++)
+        add(text, "%.60s leaves its home %.60s: %d other device%s it. ", strays[i].name, strays[i].home,
+            strays[i].devices, strays[i].devices > 1 ? "s read" : " reads");
+    if (count > 0) add(text, "Each needs it in its own copy of the data.");
+    return text;
+}
+
+bool report_has_limit(const PlanStage *stage) { return stage->memory_limit_bytes < (int64_t)1 << 50; }
+
+static void add_processes(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    int largest = 0;
+    char more[REPORT_TEXT], all[REPORT_TEXT];
+    for (int r = 1; r < plan->rank_count; r++)
+        if (plan_rank_process(plan, r) > plan_rank_process(plan, largest)) largest = r;
+    if (plan->rank_count == 0 || plan->ranks[largest].process_bytes == 0) return;
+    add(text, "Peak memory: at most %s per process, including %s for the program and MPI. ",
+        report_bytes(plan_rank_process(plan, largest), all), report_bytes(plan->ranks[largest].process_bytes, more));
+}
+
+/* Of a step: micro-batches or, where these depend on how long rows are, rows. */
+static void add_chosen(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    double gain = plan->microbatches_gain;
+    bool packed = plan->rows.microbatch_kinds > 0;
+    if (gain == 0) return;
+    add(text, "%s: %d per step, chosen automatically (", packed ? "Rows" : "Micro-batches",
+        packed ? (int)plan->rows.packing.rows : plan->microbatches);
+    if (gain <= -1)
+        add(text, "no plan was found for twice as many). ");
+    else
+        add(text, "twice as many would train %.1f%% %s rows per second). ", 100 * fabs(gain),
+            gain < 0 ? "fewer" : "more");
+}
+
+static void add_schedule(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    int split = 0;
+    for (int k = 0; k < plan->stage_count; k++) split += plan->stages[k].weight_gradient_ns > 0;
+    switch (plan->schedule) {
+    case PLAN_GPIPE: add(text, "Schedule: GPipe (all forwards, then all backwards). "); break;
+    case PLAN_ZB:
+        add(text, "Schedule: zero-bubble (backward split on %d of %d stages). ", split, plan->stage_count);
+        break;
+    case PLAN_SEARCHED: add(text, "Schedule: searched (the quickest order of micro-batches in simulation). "); break;
+    default: add(text, "Schedule: 1F1B (one forward, one backward in turn). ");
+    }
+}
+
+const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    int recomputing = 0;
+    text[0] = '\0';
+    for (int k = 0; k < plan->stage_count; k++) recomputing += plan->stages[k].recompute;
+    add_schedule(text, plan);
+    add_chosen(text, plan);
+    if (plan->in_flight_limit > 0)
+        add(text, "Memory limit: nothing fits unless stages get by with %d micro-batch%s in flight. ",
+            plan->in_flight_limit, plan->in_flight_limit > 1 ? "es" : "");
+    if (recomputing > 0)
+        add(text, "Recomputation: %d of %d stages run%s forward again instead of keeping its results. ", recomputing,
+            plan->stage_count, recomputing == 1 ? "s" : "");
+    add_processes(text, plan);
+    text[strlen(text) - 1] = '\0';
+    return text;
+}
+
+const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    char step[REPORT_TEXT], worst[REPORT_TEXT], padded[REPORT_TEXT];
+    const RowSamples *rows = &plan->rows;
+    text[0] = '\0';
+    if (!rows->microbatch_kinds) return text;
+    add(text,
+        "Packing: each micro-batch holds %u packed sequence%s of %u tokens. A step of %u rows takes %.1f micro-batches "
+        "on average (%d-%d in %d sampled steps, never more than %d). ",
+        rows->packing.lines, plural(rows->packing.lines), rows->packing.length, rows->packing.rows,
+        row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), row_samples_steps(rows),
+        plan->microbatches);
+    if (!plan->infeasible)
+        add(text, "Expected step time: %s (worst of %d sampled steps: %s; if every row had %u tokens: %s). ",
+            report_seconds(plan->step_ns, step), row_samples_steps(rows), report_seconds(plan->worst_step_ns, worst),
+            rows->packing.longest, report_seconds(plan->padded_step_ns, padded));
+    add(text, "Padding: %.1f%% of the tokens computed (%.1f%% without packing).", 100 * row_samples_padding(rows),
+        100 * row_samples_padded(rows));
+    return text;
+}
+
+const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    char period[REPORT_TEXT];
+    text[0] = '\0';
+    report_seconds(plan->period_ns, period);
+    for (int r = 0; r < plan->rank_count; r++)
+        if (plan_rank_work(plan, r) == plan->period_ns) {
+            add(text, "Bottleneck: device %.60s, which computes %s per micro-batch.", plan->ranks[r].device, period);
+            return text;
+        }
+    for (int k = 0; k < plan->link_count; k++)
+        if (plan_link_period(&plan->links[k]) == plan->period_ns) {
+            add(text, "Bottleneck: the link from stage %d to %d, busy %s per micro-batch.", k, k + 1, period);
+            return text;
+        }
+    return text;
+}
+
+int report_lengths(const Plan *plan, ReportBin bins[static REPORT_BINS])
+{
+    const RowSamples *rows = &plan->rows;
+    int longest = (int)rows->packing.longest, count = longest < REPORT_BINS ? longest : REPORT_BINS, bin = 0;
+    int64_t all = (int64_t)row_samples_steps(rows) * rows->packing.rows;
+    if (!rows->length_kinds) return 0;
+    for (int i = 0; i < count; i++)
+        bins[i] = (ReportBin){i ? bins[i - 1].last + 1 : 0, (int)((int64_t)longest * (i + 1) / count), 0};
+    for (int i = 0; i < rows->length_kinds; i++) {
+        while (bins[bin].last < rows->lengths[i].value) bin++;
+        bins[bin].share += (double)rows->lengths[i].times / (double)all;
+    }
+    return count;
+}
+
+/* ---- what would change it ---- */
+
+const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE])
+{
+    char value[REPORT_TEXT];
+    int64_t now = plan_value_ns(plan);
+    if (!replanned->found) return strcpy(text, replanned->exact ? "nothing would fit" : "nothing that fits was found");
+    double percent = now > 0 ? 100 * ((double)replanned->value_ns / (double)now - 1) : 0;
+    text[0] = '\0';
+    add(text, "%s%s ", replanned->exact ? "" : "at most ", report_seconds(replanned->value_ns, value));
+    if (replanned->value_ns == now)
+        add(text, "(no change)");
+    else
+        add(text, "(%+.*f%%)", percent > -0.1 && percent < 0.1 ? 3 : 1, percent);
+    return text;
+}
+
+const char *report_change(const AdviceChange *change, char text[static REPORT_SENTENCE])
+{
+    char needed[REPORT_TEXT], limit[REPORT_TEXT];
+    bool inside = change->from && strcmp(change->from, change->to) == 0;
+    const char *from = change->from && *change->from ? change->from : "devices without region",
+               *to = change->to && *change->to ? change->to : "devices without region";
+    text[0] = '\0';
+    switch (change->kind) {
+    case ADVICE_MEMORY:
+        add(text, "%s of memory on %.200s instead of %s", report_bytes(change->memory_bytes, needed), change->device,
+            report_bytes(change->limit_bytes, limit));
+        break;
+    case ADVICE_SPEED: add(text, "%.200s twice as fast", change->device); break;
+    case ADVICE_DEVICE: add(text, "one more device like %.200s", change->device); break;
+    case ADVICE_BANDWIDTH:
+    case ADVICE_LATENCY:
+        add(text, "%s %s %.100s%s%.100s", change->kind == ADVICE_LATENCY ? "half the latency" : "twice the bandwidth",
+            inside ? "inside" : "between", from, inside ? "" : " and ", inside ? "" : to);
+        break;
+    case ADVICE_KIND_COUNT: break;
+    }
+    return text;
+}
