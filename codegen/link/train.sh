@@ -42,8 +42,9 @@ done
 case $retries in *[!0-9]* | '') retries=0 ;; esac
 
 # On one host the first program starts the others, and nothing listens on any port. Other hosts need mpiexec, which
-# listens on all addresses of this one; MPIEXEC names another one, to be used in any case.
-mpiexec=${MPIEXEC:-} hosts='' bind=''
+# listens on all addresses of this one; the first program sees to it that only hosts of the run can connect there. MPIEXEC
+# names another launcher, to be used in any case and as it is.
+mpiexec=${MPIEXEC:-} hosts='' bind='' peers=''
 #@ if elsewhere
 for host in @HOSTS@; do
     case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") ;; *) hosts='@HOST_LIST@' ;; esac
@@ -91,6 +92,12 @@ fi
 own_address=$(ip -o -4 address show @INTERFACE_IS@ @INTERFACE@ 2>/dev/null | sed -n '1s/.* inet \([0-9.]*\).*/\1/p')
 if [ -n "$own_address" ] && [ -n "$hosts" ]; then bind="-localhost $own_address"; fi
 #@ end
+# Who may connect to mpiexec: the hosts of the cluster file, by their addresses as this host knows them. The guard adds the
+# subnet where one of them is not in it.
+if [ -n "$hosts" ] && [ -z "${MPIEXEC:-}" ]; then
+    peers="127.0.0.0/8 ${SKYCC_PEERS:-}"
+    for host in @HOSTS@; do peers="$peers $(addresses_of "$host")"; done
+fi
 #@ if apart
 # Where the other hosts reach the gateway, which runs next to this script.
 for host in @HOSTS@; do
@@ -142,6 +149,7 @@ apart=''
 command -v setsid >/dev/null && apart=setsid
 setpriv --pdeathsig TERM true 2>/dev/null && apart="setpriv --pdeathsig TERM $apart"
 start() {
+    if [ -n "$peers" ]; then exec @FIRST@ --guard "$peers" "${SKYCC_SUBNET:-}" "$mpiexec" "$@"; fi
     if [ -n "$mpiexec" ]; then exec $apart "$mpiexec" "$@"; fi
     exec @FIRST@ --launch "$@"
 }
@@ -207,7 +215,9 @@ insist() {
     pass TERM
     if [ -z "$mpiexec" ] || [ -n "$insisting" ] || [ -z "$running" ]; then return; fi
     while sleep 2 && kill -TERM "$running"; do
-        for proxy in $(pgrep -P "$running"); do pkill -TERM -P "$proxy"; done
+        launcher=$running
+        if [ -n "$peers" ]; then launcher=$(pgrep -P "$running"); fi
+        for proxy in $(pgrep -P "$launcher"); do pkill -TERM -P "$proxy"; done
     done >/dev/null 2>&1 8<&- 9<&- &
     insisting=$!
 }

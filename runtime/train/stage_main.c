@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "runtime/launch/guard.h"
 #include "runtime/launch/launch.h"
 #include "runtime/train/handshake.h"
 #include "runtime/train/interface.h"
@@ -36,6 +37,8 @@ int main(int argument_count, char **arguments)
     setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines: others print too */
     if (argument_count > 1 && strcmp(arguments[1], "--launch") == 0)
         return launch_ranks(argument_count - 2, arguments + 2);
+    if (argument_count > 1 && strcmp(arguments[1], "--guard") == 0)
+        return guard_launcher(argument_count - 2, arguments + 2);
     RunState *state = supervise(&sky_program);
     Diagnostics diagnostics = {0};
     Arena arena = {0};

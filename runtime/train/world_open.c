@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "runtime/launch/peers.h"
 #include "runtime/train/world_parts.h"
 
 static World *failing_world; /* MPI error handlers carry no context */
@@ -42,10 +43,32 @@ void world_open(World *world, const SkyProgram *program, double timeout, volatil
 
 /* ---- Hosts ---- */
 
+enum { MOST_ADDRESSES = 16 };
+
 typedef struct RankPlace {
     char host[64], bells[DOORBELL_NAME];
     int threads;
+    uint32_t addresses[MOST_ADDRESSES]; /* of its host, IPv4; 0: none */
 } RankPlace;
+
+static void note_addresses(RankPlace *place)
+{
+    Peers own = {.count = 0};
+    peers_add_own(&own);
+    for (size_t a = 0; a < own.count && a < MOST_ADDRESSES; a++) place->addresses[a] = own.subnets[a].address;
+}
+
+/* From now on only hosts of this run connect to this process. MPI refuses what is no message of its own, but it is better
+ * not to be asked. */
+static void keep_strangers_out(const World *world, const RankPlace *places)
+{
+    Peers peers = {.count = 0};
+    bool all = true;
+    for (int r = 0; r < world->size; r++)
+        for (int a = 0; a < MOST_ADDRESSES && places[r].addresses[a] && !world_is_far(world, r); a++)
+            all = peers_add_subnet(&peers, (Subnet){places[r].addresses[a], UINT32_MAX}) && all;
+    if (all) peers_guard_all(&peers);
+}
 
 /* Whether `mine` holds on all ranks of this host. */
 static bool all_near(World *world, bool mine)
@@ -78,6 +101,7 @@ void world_meet_hosts(World *world, int threads)
     RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
     doorbell_name(mine.bells);
+    note_addresses(&mine);
     world_allgather(world, &mine, sizeof mine, all, "hosts");
     long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
     world->one_host = true;
@@ -92,6 +116,7 @@ void world_meet_hosts(World *world, int threads)
     /* Messages of other sites are long on their way: whoever waits for them leaves the cores to others. */
     world->shares_cores = here > cores || world->sites;
     hang_bells(world, all);
+    keep_strangers_out(world, all);
     free(all);
 }
 

@@ -1,5 +1,7 @@
 """Runs on hosts of one site: mpiexec over ssh, between namespaces."""
 import os
+import subprocess
+import time
 
 import numpy as np
 
@@ -107,3 +109,38 @@ def public(bench):
         expect(done.returncode == 1 and "93.184.215.14" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
         done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", "--insecure", *TRAINING, env={**os.environ, "MPIEXEC": "echo"})
         expect(done.returncode == 0 and "-hosts one:1,two:1" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
+
+
+SCAN = """
+import socket, sys
+for port in list(range(1, 1024)) + list(range(20000, 21000)) + list(range(32768, 61000)):
+    with socket.socket() as probe:
+        probe.settimeout(0.3)
+        try:
+            opened = probe.connect_ex((sys.argv[1], port)) == 0
+        except TimeoutError:
+            opened = False
+        if opened:
+            print(port)
+"""
+
+
+@case("mpi: a host that is not of the run reaches no port of it", quick=True)
+def stranger(bench):
+    """It connects to all ports of both hosts, and hangs up, while they train; only ssh listens to it."""
+    with bench.network(["one", "two", "three"], Link()) as net:
+        environment = {**os.environ, "PATH": f"{net.serve_ssh()}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive"}
+        for interface in ("eth0", "10.77.0.0/16"):
+            folder = compile_nano(bench, net, CLUSTER % interface, f"to-{interface[:4]}")
+            log = f"{folder}.csv"
+            train = net["one"].start(f"{folder}/train", "--data", f"{net.folder}/data", "--steps", "100000000", "--schedule-steps", "1000",
+                                     "--quiet", "--log", log, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+            limit = time.monotonic() + 120
+            while train.poll() is None and time.monotonic() < limit and not (os.path.exists(log) and len(losses(log)) > 3):
+                time.sleep(0.05)
+            for host in "one", "two":
+                found = net["three"].check("/usr/bin/python3", "-c", SCAN, net[host].address).split()
+                expect(found == ["22"], f"{host} listens to strangers on {found}")
+                expect(train.poll() is None, f"a scan of {host} ended the run with {train.poll()}")
+            net["one"].check("pkill", "-TERM", "-x", "train")
+            expect(train.wait(120) == 143, f"exit code {train.returncode}")
