@@ -19,7 +19,7 @@
 #include "bench/peak.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/packed_model.h"
-#include "graph/passes/pack_rows.h"
+#include "partitioner/planner/packing.h"
 #include "runtime/storage/packed_batch.h"
 #include "runtime/storage/row_lengths.h"
 
@@ -200,22 +200,37 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     return true;
 }
 
+/* Imports the model, and chooses options->packing. */
+static bool choose_packing(TrainingModel *model, const char *path, ModelOptions *options, Arena *arena,
+                           Diagnostics *diagnostics)
+{
+    RowLengths lengths;
+    if (!packed_model_import(model, path, options, diagnostics) ||
+        !packed_lengths_read(&lengths, &options->lengths, diagnostics))
+        return false;
+    const PackingWish wish = {.lengths = lengths.lengths,
+                              .count = lengths.rows,
+                              .longest = (uint32_t)options->lengths.list[options->lengths.count - 1],
+                              .rows = model->imported.batch_size};
+    options->packing = packing_choose(&wish, 1, false, arena).packing;
+    row_lengths_free(&lengths);
+    return true;
+}
+
 static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostics)
 {
     TrainingModel model = {0};
     Arena arena = {0};
-    RowSamples samples;
     SkyPacking form = options->packing;
     const char *data = options->lengths.data;
-    if (data && !packed_model_prepare(options, &samples, path, 1, &arena, diagnostics)) return false;
+    if (data && !choose_packing(&model, path, options, &arena, diagnostics)) return false;
     if (form.lines) {
         options->packing.lines = form.lines;
         options->packing.length = form.length;
-        for (size_t i = 0; i < options->import.dimension_count; i++)
-            if (strcmp(options->import.dimensions[i].name, options->lengths.batch) == 0)
-                ((DimensionBinding *)options->import.dimensions)[i].value = PACKING_GRAPH_ROWS;
     }
-    if (!training_model_load(&model, path, options, diagnostics)) return false;
+    if (!(data ? training_model_make(&model, options, diagnostics)
+               : training_model_load(&model, path, options, diagnostics)))
+        return false;
     StageCode code;
     LocalProgram program;
     Execution execution;

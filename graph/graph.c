@@ -12,6 +12,34 @@ void graph_init(Graph *graph, const char *file)
     array_push(graph->nodes, graph->node_count, graph->node_capacity, (Node){0});
 }
 
+static void *copied(const void *array, size_t count, size_t size)
+{
+    void *copy = memory_allocate(count * size);
+    if (count) memcpy(copy, array, count * size);
+    return copy;
+}
+
+void graph_copy(Graph *to, const Graph *from)
+{
+    *to = *from;
+    to->arena = (Arena){0};
+    to->values = copied(from->values, from->value_count, sizeof *from->values);
+    to->nodes = copied(from->nodes, from->node_count, sizeof *from->nodes);
+    to->inputs = copied(from->inputs, from->input_count, sizeof *from->inputs);
+    to->outputs = copied(from->outputs, from->output_count, sizeof *from->outputs);
+    to->value_capacity = to->value_count;
+    to->node_capacity = to->node_count;
+    to->input_capacity = to->input_count;
+    to->output_capacity = to->output_count;
+    for (NodeId n = 1; n < to->node_count; n++) {
+        Node *node = graph_node(to, n);
+        node->inputs = arena_copy(&to->arena, node->inputs, (size_t)node->input_count * sizeof *node->inputs);
+        node->outputs = arena_copy(&to->arena, node->outputs, (size_t)node->output_count * sizeof *node->outputs);
+        node->attributes =
+            arena_copy(&to->arena, node->attributes, (size_t)node->attribute_count * sizeof *node->attributes);
+    }
+}
+
 Node *graph_take_nodes(Graph *graph, size_t *count)
 {
     Node *nodes = graph->nodes;

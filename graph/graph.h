@@ -147,6 +147,8 @@ typedef struct Graph {
 
 void graph_init(Graph *graph, const char *file);
 void graph_free(Graph *graph);
+/* An imported graph again, to run passes on. It points into `from`, which must live longer; arrays that passes change are its own. */
+void graph_copy(Graph *to, const Graph *from);
 /* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes.
  */
 Node *graph_take_nodes(Graph *graph, size_t *count);

@@ -10,9 +10,16 @@
 #include "runtime/program/step.h"
 #include "runtime/storage/packed_batch.h"
 
-/* Rows of lengths s, s/2 (twice), s/3 (twice) and s/4 fill three lines, at most three a line; below three tokens they do
- * not. As many padded rows are a micro-batch, so that most kernels of both models are the same. */
-enum { LINES = 3, MICROBATCHES = 2, ROWS = MICROBATCHES * LINES, SLOTS = 3, LENGTH = 12, LEAST_LENGTH = 3 };
+/* One row of length s fills a line, three others the second. As many padded rows are a micro-batch, so that most kernels
+ * of both models are the same. */
+enum {
+    LINES = PACKING_GRAPH_ROWS,
+    MICROBATCHES = 2,
+    ROWS = MICROBATCHES * LINES,
+    SLOTS = 3,
+    LENGTH = 12,
+    LEAST_LENGTH = 3
+};
 
 /* What stands behind the end of a row. Models without a mask of their own take a certain token for padding. */
 typedef enum Padding { PADDING_ZEROS, PADDING_ONES, PADDING_DRAWN, PADDING_COUNT } Padding;
@@ -24,7 +31,7 @@ typedef struct Trial {
     StageCode code;
     LocalProgram program;
     Execution execution;
-    bool loaded, built, opened;
+    bool built, opened;
 } Trial;
 
 typedef struct Check {
@@ -32,7 +39,8 @@ typedef struct Check {
     const char *path;
     int64_t length, line_length;
     int32_t lengths[ROWS];
-    Trial padded, packed;
+    Trial padded, packed; /* models of one import: of `packed`, only the graph is its own */
+    bool loaded;
     Dataset data;
     uint32_t rows[ROWS];
     PackedBatch batch;
@@ -42,8 +50,8 @@ typedef struct Check {
 
 /* ---- Setting up ---- */
 
-/* What there is to say about the model is said where it is loaded as a whole. */
-static bool load_trial(Check *check, Trial *trial, const ModelOptions *load, SkyPacking packing)
+/* Both graphs, of one import. What there is to say about the model is said where it is loaded as a whole. */
+static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packing)
 {
     Diagnostics ignored = {0};
     ModelOptions options = *load;
@@ -51,18 +59,23 @@ static bool load_trial(Check *check, Trial *trial, const ModelOptions *load, Sky
     for (size_t i = 0; i < options.import.dimension_count; i++) {
         all[i] = options.import.dimensions[i];
         if (strcmp(all[i].name, load->lengths.dimension) == 0) all[i].value = check->length;
-        if (strcmp(all[i].name, load->lengths.batch) == 0) all[i].value = packing.slots ? PACKING_GRAPH_ROWS : LINES;
     }
     options.import.dimensions = all;
     options.import.dropout_given = false;
     options.import.dropout_off = true;
-    options.packing = packing;
+    options.packing = (SkyPacking){0};
     options.want_loss = true;
     options.train = options.differentiate = options.bf16 = false;
     options.last_pass = NULL;
-    trial->microbatches = packing.slots ? 1 : MICROBATCHES;
-    trial->loaded = true;
-    bool ok = training_model_load(&trial->model, check->path, &options, &ignored);
+    check->padded.microbatches = MICROBATCHES;
+    check->packed.microbatches = 1;
+    check->loaded = true;
+    bool ok = packed_model_import(&check->padded.model, check->path, &options, &ignored) &&
+              training_model_make(&check->padded.model, &options, &ignored);
+    options.packing = packing;
+    check->packed.model = check->padded.model;
+    check->packed.model.graph = (Graph){0};
+    ok = ok && training_model_make(&check->packed.model, &options, &ignored);
     diagnostics_free(&ignored);
     return ok;
 }
@@ -115,8 +128,6 @@ static void close_trial(Trial *trial)
         local_program_free(&trial->program);
         stage_free(&trial->code);
     }
-    if (trial->loaded) training_model_free(&trial->model);
-    *trial = (Trial){0};
 }
 
 /* ---- Data ---- */
@@ -290,13 +301,10 @@ static void choose_rows(Check *check, const ModelOptions *load)
     int64_t longest = packing->longest;
     check->length = longest < LEAST_LENGTH ? LEAST_LENGTH : longest < LENGTH ? longest : LENGTH;
     check->line_length = check->length + (packing->length > packing->longest ? check->length / 2 : 0);
-    const int64_t parts[ROWS] = {check->length,     check->length - check->length / 2,
-                                 check->length / 2, check->length / 3,
-                                 check->length / 3, check->length / 4};
-    for (int i = 0; i < ROWS; i++) {
-        check->lengths[i] = parts[i] > 1 ? (int32_t)parts[i] : 1;
-        check->rows[i] = (uint32_t)i;
-    }
+    int32_t part = check->length >= 8 ? (int32_t)check->length / 4 : 1;
+    const int32_t lengths[ROWS] = {(int32_t)check->length, (int32_t)check->length - 2 * part, part, part};
+    memcpy(check->lengths, lengths, sizeof lengths);
+    for (uint32_t i = 0; i < ROWS; i++) check->rows[i] = i;
 }
 
 static bool not_tried(const Check *check, const char *why, Diagnostics *diagnostics)
@@ -313,7 +321,7 @@ static bool run_check(Check *check, const ModelOptions *load, Diagnostics *diagn
     const SkyPacking packing = {LINES, (uint32_t)check->line_length, SLOTS, ROWS, (uint32_t)check->length};
     double least = INFINITY;
     const char *worst = NULL;
-    if (!load_trial(check, &check->padded, load, (SkyPacking){0}) || !load_trial(check, &check->packed, load, packing))
+    if (!load_trials(check, load, packing))
         return not_tried(check, "the model takes no rows as short as were to be tried", diagnostics);
     if (count_parameters(&check->padded.model.graph) > CHECK_MOST_PARAMETERS)
         return not_tried(check, "the model is too large for that", diagnostics);
@@ -345,6 +353,8 @@ bool packed_model_check(const ModelOptions *load, const char *path, Diagnostics 
     packed_batch_close(&check.batch);
     close_trial(&check.padded);
     close_trial(&check.packed);
+    if (check.packed.model.graph.values) graph_free(&check.packed.model.graph);
+    if (check.loaded) training_model_free(&check.padded.model);
     arena_free(&check.arena);
     return ok;
 }

@@ -1,21 +1,16 @@
-/* Rows of several lengths (--dim seq=auto:128 --lengths DATA): what a micro-batch of packed rows looks like. */
+/* Models of which rows of several lengths are packed (--dim seq=auto:128 --lengths DATA). */
 #ifndef DRIVER_COMPILE_PACKED_MODEL_H
 #define DRIVER_COMPILE_PACKED_MODEL_H
 
 #include "driver/compile/training_model.h"
-#include "profiler/costs/row_samples.h"
+#include "runtime/storage/row_lengths.h"
 
-/* Decides how long lines are, how many a micro-batch has, and how many rows a line has room for, for batches of `rows`
- * rows: the form that costs the least, padding, attention over longer lines and what every micro-batch costs anew weighed
- * against each other, of those by which a batch takes at least `microbatches` on average, if there are any; room for rows
- * such that it hardly ever makes a further line necessary. `samples`: what 64 batches of such rows, drawn by a fixed seed
- * and packed as the runtime does, come to. Reads options->lengths.data. Errors: EXIT_BAD_INPUT, EXIT_USAGE. */
-bool packing_choose(RowSamples *samples, const LengthOptions *options, int64_t rows, int microbatches, Arena *arena,
-                    Diagnostics *diagnostics);
+/* How long rows are, by the data set of the options or by their list, whose lengths are equally frequent then. Errors:
+ * EXIT_BAD_INPUT, EXIT_USAGE. Free with row_lengths_free in any case. */
+bool packed_lengths_read(RowLengths *lengths, const LengthOptions *options, Diagnostics *diagnostics);
 
-/* Fills load->packing, and binds the batch dimension to the lines of a micro-batch, for batches of
- * `microbatches` times what --dim binds it to now. The bindings and samples are made in the arena. */
-bool packed_model_prepare(ModelOptions *load, RowSamples *samples, const char *path, int microbatches, Arena *arena,
-                          Diagnostics *diagnostics);
+/* Imports the model for training_model_make with any packing; model->imported.batch_size are the rows that --dim gives a
+ * micro-batch. */
+bool packed_model_import(TrainingModel *model, const char *path, const ModelOptions *load, Diagnostics *diagnostics);
 
 #endif

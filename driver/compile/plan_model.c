@@ -13,6 +13,7 @@
 #include "graph/analysis/layer_work.h"
 #include "graph/passes/loss.h"
 #include "partitioner/planner/microbatches.h"
+#include "partitioner/planner/packing.h"
 #include "partitioner/problem.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/added_devices.h"
@@ -28,73 +29,6 @@ bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *opt
 }
 
 /* ---- Rows of several lengths ---- */
-
-/* Rows that a nanosecond trains with `microbatches` times the rows of a micro-batch in a step; 0: no plan was found. As
- * where rows have one length, of the heuristic allocation. What is wrong with the model is said when it is loaded. */
-static double train_rows(const PlanModelOptions *options, const char *path, const ModelOptions *load, int microbatches)
-{
-    PlannedModel trial = {0};
-    PlanModelOptions trying = *options;
-    Diagnostics ignored = {0};
-    trying.request.microbatches = microbatches;
-    trying.request.allocate = PLAN_HEURISTIC;
-    trying.request.watch = NULL;
-    bool ok = planned_model_load(&trial, &trying, path, load, &ignored) &&
-              planned_model_costs(&trial, &trying, &ignored) && planned_model_plan(&trial, &trying, &ignored);
-    double rows = ok ? (double)trial.costs.rows.packing.rows / (double)trial.plan.step_ns : 0;
-    planned_model_free(&trial);
-    diagnostics_free(&ignored);
-    return rows;
-}
-
-/* --microbatches auto, by the rule of partitioner/planner/microbatches.h. The form of micro-batches, and so the costs,
- * change with the rows of a step: each number of rows is planned with its own. */
-static int choose_rows(const PlanModelOptions *options, const char *path, const ModelOptions *load, double *gain)
-{
-    int microbatches = 1;
-    double rows = train_rows(options, path, load, microbatches);
-    for (*gain = -1; microbatches < MICROBATCHES_MOST && rows > 0; microbatches *= 2) {
-        double twice = train_rows(options, path, load, 2 * microbatches);
-        *gain = twice / rows - 1;
-        if (*gain < MICROBATCHES_GAIN) break;
-        rows = twice;
-    }
-    return microbatches;
-}
-
-/* --dim with several lengths. */
-static bool prepare_packing(PlannedModel *planned, const PlanModelOptions *options, ModelOptions *training,
-                            Diagnostics *diagnostics)
-{
-    int microbatches = options->request.microbatches ? options->request.microbatches : DEFAULT_MICROBATCHES;
-    if (!training->lengths.dimension)
-        return !training->lengths.data ||
-               diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "add for instance --dim seq=auto:128",
-                                 "--lengths says how long rows are, but no --dim has several lengths");
-    if (microbatches == PLAN_MICROBATCHES_AUTO)
-        microbatches = choose_rows(options, planned->path, training, &planned->rows_gain);
-    if (!packed_model_prepare(training, &planned->rows, planned->path, microbatches, &planned->arena, diagnostics))
-        return false;
-    planned->most_microbatches = (int)packing_most_microbatches(&training->packing);
-    return planned->most_microbatches <= COSTS_MAX_MICROBATCHES ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give fewer --microbatches",
-                             "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
-                             COSTS_MAX_MICROBATCHES);
-}
-
-void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
-{
-    const SkyPacking *packing = &planned->model.graph.packing;
-    const RowSamples *rows = &planned->rows;
-    if (!packing->slots || quiet) return;
-    text_print(stderr,
-               "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
-               "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
-               "every row were padded)\n",
-               packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
-               row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
-               100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
-}
 
 /* Whether the last micro-batch of a step may have fewer lines than the others. */
 static bool lines_vary(TrainingModel *model)
@@ -112,42 +46,115 @@ static bool lines_vary(TrainingModel *model)
     return vary;
 }
 
-/* Where all lines of a micro-batch have to be computed, another form costs the least. What there is to say of the model is
- * said already. */
-static bool pack_whole_lines(PlannedModel *planned, const PlanModelOptions *options, const ModelOptions *load,
-                             Diagnostics *diagnostics)
+/* What packing a model needs: the model is imported once, its graph is made for every form that is tried. */
+typedef struct Packing {
+    PlannedModel *planned;
+    const PlanModelOptions *options;
+    PackingWish wish;
+} Packing;
+
+/* Makes the graph for the form that packing_choose chooses. */
+static bool make_form(Packing *packing, int microbatches, bool whole, Diagnostics *diagnostics)
 {
+    PlannedModel *planned = packing->planned;
+    planned->rows = packing_choose(&packing->wish, microbatches, whole, &planned->arena);
+    planned->packed.packing = planned->rows.packing;
+    planned->most_microbatches = (int)packing_most_microbatches(&planned->packed.packing);
+    if (planned->most_microbatches > COSTS_MAX_MICROBATCHES)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give fewer --microbatches",
+                                 "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
+                                 COSTS_MAX_MICROBATCHES);
+    return training_model_make(&planned->model, &planned->packed, diagnostics);
+}
+
+/* Where all lines of a micro-batch have to be computed, another form costs the least. What there is to say of the model is
+ * said already then. */
+static bool pack(Packing *packing, int microbatches, Diagnostics *diagnostics)
+{
+    const ModelOptions *load = &packing->planned->packed;
+    if (!make_form(packing, microbatches, false, diagnostics)) return false;
+    if (load->packing.lines < 2 || !load->train || load->last_pass || lines_vary(&packing->planned->model)) return true;
     Diagnostics ignored = {0};
-    ModelOptions training = *load;
-    training.want_loss = training.lengths.whole = true;
-    if (!prepare_packing(planned, options, &training, diagnostics)) return false;
-    training_model_free(&planned->model);
-    if (!training_model_load(&planned->model, planned->path, &training, &ignored))
-        bug("%s was loaded for other lines, but not for these", planned->path);
-    planned->packed = training;
+    bool ok = make_form(packing, microbatches, true, &ignored);
     diagnostics_free(&ignored);
-    return true;
+    return ok;
+}
+
+/* MicrobatchRate: of the heuristic allocation, as where rows have one length. What is wrong with the model is said when it
+ * is packed for good. */
+static double train_rows(void *context, int microbatches)
+{
+    Packing *packing = context;
+    PlannedModel *planned = packing->planned;
+    PlanModelOptions trying = *packing->options;
+    Diagnostics ignored = {0};
+    trying.request.microbatches = microbatches;
+    trying.request.allocate = PLAN_HEURISTIC;
+    trying.request.watch = NULL;
+    bool ok = pack(packing, microbatches, &ignored) && planned_model_costs(planned, &trying, &ignored) &&
+              planned_model_plan(planned, &trying, &ignored);
+    double rows = ok ? (double)planned->costs.rows.packing.rows / (double)planned->plan.step_ns : 0;
+    plan_free(&planned->plan);
+    costs_free(&planned->costs);
+    profile_free(&planned->profile);
+    diagnostics_free(&ignored);
+    return rows;
+}
+
+static bool load_packed(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
+{
+    const LengthOptions *lengths = &planned->packed.lengths;
+    Packing packing = {.planned = planned, .options = options};
+    RowLengths rows = {0};
+    int microbatches = options->request.microbatches ? options->request.microbatches : DEFAULT_MICROBATCHES;
+    if (strcmp(planned->path, "-") == 0)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write the model to a file",
+                                 "with several lengths the model is read twice, which standard input cannot be");
+    bool ok = packed_model_import(&planned->model, planned->path, &planned->packed, diagnostics) &&
+              packed_lengths_read(&rows, lengths, diagnostics);
+    packing.wish = (PackingWish){.lengths = rows.lengths,
+                                 .count = rows.rows,
+                                 .longest = (uint32_t)lengths->list[lengths->count - 1],
+                                 .rows = planned->model.imported.batch_size};
+    if (ok && microbatches == PLAN_MICROBATCHES_AUTO)
+        microbatches = microbatches_choose_by_rate(train_rows, &packing, &planned->rows_gain);
+    ok = ok && pack(&packing, microbatches, diagnostics);
+    row_lengths_free(&rows);
+    return ok;
+}
+
+void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
+{
+    const SkyPacking *packing = &planned->model.graph.packing;
+    const RowSamples *rows = &planned->rows;
+    if (!packing->slots || quiet) return;
+    text_print(stderr,
+               "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
+               "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
+               "every row were padded)\n",
+               packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
+               row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+               100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
 }
 
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
                         const ModelOptions *load, Diagnostics *diagnostics)
 {
-    ModelOptions training = *load;
-    training.want_loss = true;
     planned->path = path;
+    planned->packed = *load;
+    planned->packed.want_loss = true;
     if (!cluster_read_with(&planned->cluster, options->cluster, options->added.items, (int)options->added.count,
-                           diagnostics) ||
-        !prepare_packing(planned, options, &training, diagnostics))
+                           diagnostics))
         return false;
-    planned->packed = training;
-    if (!training_model_load(&planned->model, path, &training, diagnostics)) return false;
-    bool may_vary = training.packing.slots && training.packing.lines > 1 && load->train && !load->last_pass;
-    if (may_vary && !lines_vary(&planned->model) && !pack_whole_lines(planned, options, load, diagnostics))
-        return false;
-    return !loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
-                             "--loss %s compares the rows of a batch, which several micro-batches would part",
-                             load->loss);
+    if (!load->lengths.dimension && load->lengths.data)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "add for instance --dim seq=auto:128",
+                                 "--lengths says how long rows are, but no --dim has several lengths");
+    bool ok = load->lengths.dimension ? load_packed(planned, options, diagnostics)
+                                      : training_model_load(&planned->model, path, &planned->packed, diagnostics);
+    return ok && (!loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
+                  diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
+                                    "--loss %s compares the rows of a batch, which several micro-batches would part",
+                                    load->loss));
 }
 
 const char *planned_model_name(Arena *arena, const char *path)

@@ -22,7 +22,7 @@ static const ImportedParameter *find_parameter(const ImportedModel *model, const
 /* --no-gradient-row NAME=INDEX */
 static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *diagnostics)
 {
-    Graph *graph = &model->graph;
+    Graph *graph = &model->source;
     const char *equals = strrchr(text, '='), *problem = NULL;
     char *end = NULL;
     long long row = equals ? strtoll(equals + 1, &end, 10) : 0;
@@ -68,38 +68,55 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
     return settings;
 }
 
-bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
+                           Diagnostics *diagnostics)
 {
     *model = (TrainingModel){.bf16_products = options->bf16, .low_rank_text = options->low_rank.text};
-    graph_init(&model->graph, path);
-    model->settings = describe_settings(&model->graph.arena, options);
+    Graph *source = &model->source;
+    graph_init(source, path);
+    model->settings = describe_settings(&source->arena, options);
     if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics) ||
-        !import_onnx(&model->graph, &model->imported, path, &options->import, diagnostics))
+        !import_onnx(source, &model->imported, path, &options->import, diagnostics))
         return false;
-    graph_verify(&model->graph);
+    graph_verify(source);
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
-    if (!options->import.untie) warn_of_untied_decoders(&model->graph, diagnostics);
-    const LowRankSpec *low_rank = &options->low_rank;
-    if (low_rank->rank &&
-        !low_rank_choose(&model->low_rank, low_rank, options->seed, &model->graph, &model->imported, diagnostics))
-        return false;
+    if (!options->import.untie) warn_of_untied_decoders(source, diagnostics);
+    model->imported_parameters = model->imported.parameter_count;
+    return !options->low_rank.rank ||
+           low_rank_choose(&model->low_rank, &options->low_rank, options->seed, source, &model->imported, diagnostics);
+}
+
+bool training_model_make(TrainingModel *model, const ModelOptions *options, Diagnostics *diagnostics)
+{
     bool differentiates = options->differentiate || options->train;
     const PassOptions wanted = {.want_loss = options->want_loss || differentiates,
                                 .loss = options->loss,
                                 .packing = options->packing,
                                 .dropout = options->import.dropout_given ? options->import.dropout : 0,
-                                .low_rank = low_rank->rank ? &model->low_rank : NULL,
+                                .low_rank = options->low_rank.rank ? &model->low_rank : NULL,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
                                 .optimizer = options->train ? &model->optimizer : NULL};
-    if (!passes_run(&model->graph, &wanted, options->last_pass, &model->imported.folding, diagnostics)) return false;
+    Folding folding = model->imported.folding;
+    if (model->graph.values) graph_free(&model->graph);
+    graph_copy(&model->graph, &model->source);
+    for (size_t i = 0; i < model->low_rank.count; i++)
+        model->low_rank.branches[i].a = model->low_rank.branches[i].b = 0;
+    model->imported.parameter_count = model->imported_parameters;
+    if (!passes_run(&model->graph, &wanted, options->last_pass, &folding, diagnostics)) return false;
     low_rank_list_parameters(&model->low_rank, &model->imported, &model->graph);
     return true;
 }
 
+bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics)
+{
+    return training_model_import(model, path, options, diagnostics) && training_model_make(model, options, diagnostics);
+}
+
 void training_model_free(TrainingModel *model)
 {
-    graph_free(&model->graph);
+    if (model->graph.values) graph_free(&model->graph);
+    graph_free(&model->source);
     imported_model_free(&model->imported);
 }

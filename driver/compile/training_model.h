@@ -11,11 +11,9 @@
 /* Rows of several lengths: --dim NAME=16,32,64 or NAME=auto:64, and --lengths. */
 typedef struct LengthOptions {
     const char *dimension; /* NULL: all rows have one length */
-    const char *batch;     /* the dimension that counts rows, as packed_model.h finds it */
     const int64_t *list;   /* ascending; `auto` has the longest alone */
     size_t count;
     const char *data; /* a data set with such lengths; NULL: those of the list are equally frequent */
-    bool whole;       /* the model computes all lines of a micro-batch, though the last one of a step may need fewer */
 } LengthOptions;
 
 typedef struct ModelOptions {
@@ -23,7 +21,7 @@ typedef struct ModelOptions {
     LowRankSpec low_rank;      /* --lora */
     uint64_t seed;             /* of the initial values of low-rank branches */
     LengthOptions lengths;     /* the dimension is bound to the longest */
-    SkyPacking packing;        /* what was made of them (packed_model.h); slots 0: rows are padded */
+    SkyPacking packing;        /* what was made of them (partitioner/planner/packing.h); slots 0: rows are padded */
     const char *loss;          /* --loss; NULL: the default */
     TextList no_gradient_rows; /* --no-gradient-row: NAME=INDEX each */
     const char *optimizer;     /* --optimizer; NULL: adamw */
@@ -36,8 +34,10 @@ typedef struct ModelOptions {
 } ModelOptions;
 
 typedef struct TrainingModel {
-    Graph graph;
+    Graph source; /* as it was imported; `graph` points into it */
+    Graph graph;  /* what the passes made of it */
     ImportedModel imported;
+    size_t imported_parameters; /* of its list; those of low-rank branches come after them */
     OptimizerSpec optimizer;
     LowRank low_rank;          /* of --lora; else without branches */
     const char *low_rank_text; /* --lora; NULL: not given */
@@ -45,7 +45,11 @@ typedef struct TrainingModel {
     const char *settings;      /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 
-/* Free with training_model_free in any case. */
+/* Imports the model; then makes the training graph, as often as there are options to try, each time from what was imported.
+ * training_model_load does both. Free with training_model_free in any case. */
+bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
+                           Diagnostics *diagnostics);
+bool training_model_make(TrainingModel *model, const ModelOptions *options, Diagnostics *diagnostics);
 bool training_model_load(TrainingModel *model, const char *path, const ModelOptions *options, Diagnostics *diagnostics);
 void training_model_free(TrainingModel *model);
 

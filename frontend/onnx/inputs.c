@@ -59,6 +59,11 @@ static int64_t bind_dimension(InputBinder *binder, const char *name, const char 
         buffer_print(&binder->assumed, "%s%s=%lld", binder->assumed.size ? ", " : "", name, (long long)value);
     }
     if (value < 0) buffer_print(&binder->unbound, " --dim %s=8", name);
+    if (axis == 0 && importer->graph->input_count == 0) {
+        model->batch_dimension = arena_string(&model->arena, name);
+        model->batch_size = value;
+        if (value >= 0 && options->batch_rows) value = options->batch_rows;
+    }
     DimensionBinding binding = {arena_string(&model->arena, name), value};
     array_push(model->dimensions, model->dimension_count, model->dimension_capacity, binding);
     return value;
@@ -80,8 +85,6 @@ static bool read_shape(InputBinder *binder, const char *input, const Onnx__Tenso
             dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ? dim->dim_param : "";
         if (!*name) name = arena_format(&importer->arena, "%s.%d", input, i);
         shape->dim[i] = bind_dimension(binder, name, input, shape->rank, i);
-        if (i == 0 && importer->graph->input_count == 0)
-            importer->model->batch_dimension = arena_string(&importer->model->arena, name);
         bound = bound && shape->dim[i] >= 0;
     }
     if (bound && onnx_shape_volume(shape) < 0) return refuse(importer, input, NULL, "has too many elements");

@@ -1,6 +1,6 @@
 /* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of PACKING_GRAPH_ROWS
  * rows of `longest` tokens becomes one of `lines` lines of `length` tokens, in which every line holds up to `slots` rows,
- * one behind the other.
+ * one after the other.
  *
  * What is computed token by token stays as it is. Only where tokens meet does something change:
  *   - softmax and products over pairs of tokens see pairs of one row alone (tokens without a row: of those),
@@ -12,9 +12,9 @@
  * What else mixes tokens or rows is refused, by its node (EXIT_BAD_INPUT): then rows have to be padded.
  *
  * That padding has no influence on the result cannot be seen from the graph alone: sums over the sequence are taken to
- * be masked. driver/compile/packed_model.h compares packed and padded rows.
+ * be masked. driver/compile/packed_check.h compares packed and padded rows.
  *
- * For the forward graph with its loss, behind dropout and pruning, before layers. Nodes are renumbered. */
+ * For the forward graph with its loss, after dropout and pruning, before layers. Nodes are renumbered. */
 #ifndef GRAPH_PASSES_PACK_ROWS_H
 #define GRAPH_PASSES_PACK_ROWS_H
 
@@ -25,7 +25,7 @@
 enum { PACKING_GRAPH_ROWS = 2 };
 
 /* Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
- * does what is computed of them. Sets graph->packing and what fills each input. `rows`: of a batch. */
+ * does what is computed of them. Sets graph->packing, what fills each input, and which dimension of each value counts lines. */
 bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics);
 
 #endif

@@ -31,3 +31,16 @@ int microbatches_choose(const Problem *problem, double *gain)
     }
     return n;
 }
+
+int microbatches_choose_by_rate(MicrobatchRate *rate, void *context, double *gain)
+{
+    int n = 1;
+    double rows = rate(context, n);
+    for (*gain = -1; n < MICROBATCHES_MOST && rows > 0; n *= 2) {
+        double twice = rate(context, 2 * n);
+        *gain = twice / rows - 1;
+        if (*gain < MICROBATCHES_GAIN) return n;
+        rows = twice;
+    }
+    return n;
+}

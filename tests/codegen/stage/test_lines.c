@@ -33,7 +33,7 @@ static void load_model(TrainingModel *model, const char *path)
     DimensionBinding dimensions[] = {{"batch", PACKING_GRAPH_ROWS}, {"seq", LONGEST}};
     const int64_t longest = LONGEST;
     const ModelOptions options = {.import = {.dimensions = dimensions, .dimension_count = 2},
-                                  .lengths = {.dimension = "seq", .batch = "batch", .list = &longest, .count = 1},
+                                  .lengths = {.dimension = "seq", .list = &longest, .count = 1},
                                   .packing = packing,
                                   .loss = strstr(path, "-qa-") ? "cross-entropy:start_logits" : NULL,
                                   .want_loss = true,
