@@ -91,10 +91,10 @@
         broadcast to x, an element stands `row` times that further on, whatever the micro-batch */ \
     /* cross_entropy.c: logits [rows, classes], integer labels [rows], constant weights [classes] or []; ignore_index, \
        labels: number of the label input */ \
-    OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2, cross_entropy, IS_LOSS) /* logits, labels, scalars -> scaled sum, log-sum-exp [rows] */ \
+    OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2, cross_entropy, IS_LOSS) /* logits, labels, scalars -> scaled sum, log-sum-exp [rows, 2] */ \
     OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1, cross_entropy, 0) /* logits, labels, log-sum-exp, scalars -> dlogits */ \
     OPERATOR(WeightedCrossEntropy, weighted_cross_entropy, 4, 4, 3, cross_entropy, IS_LOSS) /* logits, labels, scalars, weights -> scaled sum, \
-        log-sum-exp [rows], loss of each row; smoothing */ \
+        log-sum-exp [rows, 2], loss of each row; smoothing */ \
     OPERATOR(WeightedCrossEntropyGradient, weighted_cross_entropy_gradient, 5, 5, 1, cross_entropy, 0) /* logits, labels, log-sum-exp, \
         scalars, weights -> dlogits */ \
     OPERATOR(ScaleLoss, scale_loss, 2, 2, 1, scale_loss, 0) /* x, scalars -> x / micro-batches; with labels: x / what those weigh */ \

@@ -1,5 +1,6 @@
 /* Binary cross-entropy of logits x and probabilities y, element by element: -y log(s) - (1 - y) log(1 - s) with the
- * sigmoid s of x, in the form max(x, 0) - x y + log(1 + exp(-|x|)), which overflows nowhere. */
+ * sigmoid s of x, in the form |x| w + log(1 + exp(-|x|)), where w is 1 - y of positive x and y of others: it overflows
+ * nowhere, and nothing large is taken from something as large. */
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -50,11 +51,12 @@ void lower_binary_cross_entropy(Lowering *lowering, NodeId id)
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
     Register x = lower_load(lowering, &logits), y = lower_load(lowering, &probabilities);
     DType type = kernel_type(kernel, x);
-    Register positive = kernel_binary(kernel, KERNEL_MAXIMUM, x, kernel_constant(kernel, type, 0));
+    Register positive = kernel_binary(kernel, KERNEL_LESS, kernel_constant(kernel, type, 0), x);
     Register magnitude = kernel_unary(kernel, KERNEL_ABSOLUTE, x);
     Register decay = kernel_unary(kernel, KERNEL_EXP, kernel_unary(kernel, KERNEL_NEGATE, magnitude));
-    Register product = kernel_binary(kernel, KERNEL_MULTIPLY, x, y);
-    Register linear = kernel_binary(kernel, KERNEL_SUBTRACT, positive, product);
+    Register other = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_constant(kernel, type, 1), y);
+    Register wrong = kernel_select(kernel, positive, other, y);
+    Register linear = kernel_binary(kernel, KERNEL_MULTIPLY, magnitude, wrong);
     Register value = kernel_binary(kernel, KERNEL_ADD, linear, log_of_one_and(kernel, decay, type));
     kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
     lower_end(lowering);

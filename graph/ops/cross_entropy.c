@@ -2,6 +2,10 @@
  * `ignore_index` and scaled by the loss scale of the step that belongs to label input number `labels`. Labels are
  * checked by the runtime; here a label outside the classes only must not reach foreign memory.
  *
+ * The second output has, of each row, the largest logit m and the logarithm of the sum of exp(x - m). They are kept apart:
+ * m + log is rounded to m where m is large, but (m - x) + log, the loss of a row whose label has the logit x, is not.
+ * Losses of rows are computed in double precision, in which no difference of float32 overflows.
+ *
  * The weighted one is that of torch.nn.CrossEntropyLoss with class weights w and label smoothing e: of a row with label
  * y, with p = log-softmax, (1 - e) w_y (-p_y) + e / classes * the sum over c of w_c (-p_c). */
 #include "graph/ops/lower.h"
@@ -34,7 +38,7 @@ bool infer_cross_entropy(InferContext *context)
     const Value *logits = infer_input(context, 0);
     context->dtype[0] = context->dtype[1] = logits->dtype;
     context->shape[0] = (Shape){0};
-    context->shape[1] = (Shape){1, {logits->shape.dim[0]}};
+    context->shape[1] = (Shape){2, {logits->shape.dim[0], 2}};
     return true;
 }
 
@@ -98,19 +102,62 @@ static Register load_scale(Lowering *lowering, ValueId scalars, int element, DTy
     return kernel_convert(lowering->kernel, type, scale);
 }
 
-/* log(sum(exp(row))) of every row. */
+/* The column of a value [rows, 2]. */
+static View column_of(const View *pairs, int column)
+{
+    View view = *pairs;
+    view.shape.rank = 1;
+    view.offset += column * pairs->stride[1];
+    return view;
+}
+
+/* The largest element of every row, and log(sum(exp(row - it))). */
 static void lower_log_sum_exp(Lowering *lowering, const View *logits, const View *output)
 {
     Kernel *kernel = lower_begin(lowering, "LogSumExp", 2, logits->shape.dim);
+    const View largest = column_of(output, 0), logarithm = column_of(output, 1);
+    int64_t stride[2] = {largest.stride[0], 0};
     int x = lower_operand(lowering, logits, logits->stride);
     Register maximum = kernel_reduce(kernel, KERNEL_MAXIMUM_OF, kernel_load(kernel, x));
     kernel_begin_phase(kernel, true);
     Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), maximum);
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_unary(kernel, KERNEL_EXP, shifted));
     kernel_begin_phase(kernel, false);
-    Register total = kernel_binary(kernel, KERNEL_ADD, maximum, kernel_unary(kernel, KERNEL_LOG, sum));
-    kernel_store(kernel, lower_operand(lowering, output, (int64_t[]){1, 0}), total);
+    kernel_store(kernel, lower_operand(lowering, &largest, stride), maximum);
+    kernel_store(kernel, lower_operand(lowering, &logarithm, stride), kernel_unary(kernel, KERNEL_LOG, sum));
     lower_end(lowering);
+}
+
+/* Both of a row, along axis 0 of the kernel, as registers of a type. */
+typedef struct LogSum {
+    Register maximum, logarithm;
+} LogSum;
+
+static LogSum load_log_sum(Lowering *lowering, const View *pairs, DType type)
+{
+    Register loaded[2];
+    for (int i = 0; i < 2; i++) {
+        const View column = column_of(pairs, i);
+        int operand = lower_operand(lowering, &column, (int64_t[KERNEL_MAX_AXES]){column.stride[0]});
+        loaded[i] = kernel_load(lowering->kernel, operand);
+        loaded[i] = kernel_convert(lowering->kernel, type, loaded[i]);
+    }
+    return (LogSum){loaded[0], loaded[1]};
+}
+
+/* -log of the probability of the class with this logit. */
+static Register missed(Kernel *kernel, const LogSum *log_sum, Register logit)
+{
+    Register below = kernel_convert(kernel, DTYPE_F64, logit);
+    below = kernel_binary(kernel, KERNEL_SUBTRACT, log_sum->maximum, below);
+    return kernel_binary(kernel, KERNEL_ADD, below, log_sum->logarithm);
+}
+
+/* The probability of the class with this logit. */
+static Register probability_of(Kernel *kernel, const LogSum *log_sum, Register logit)
+{
+    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, logit, log_sum->maximum);
+    return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, shifted, log_sum->logarithm));
 }
 
 void lower_cross_entropy(Lowering *lowering, NodeId id)
@@ -122,21 +169,20 @@ void lower_cross_entropy(Lowering *lowering, NodeId id)
 
     int64_t rows = logits.shape.dim[0], classes = logits.shape.dim[1], elements;
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 1, &rows);
-    DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
-    Register value = kernel_constant(kernel, type, 0);
+    Register value = kernel_constant(kernel, DTYPE_F64, 0);
     if (rows > 0) {
         int x = lower_operand_indexed(lowering, &logits, &logits.stride[0], &elements);
         Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
         Register class = lower_index(kernel, label, classes);
         Register offset = lower_scaled(kernel, class, logits.stride[1], logits.offset);
         Register chosen = kernel_load_at(kernel, x, offset, elements);
-        Register total = kernel_load(kernel, lower_operand(lowering, &log_sum, log_sum.stride));
-        Register row = kernel_binary(kernel, KERNEL_SUBTRACT, total, chosen);
+        const LogSum known = load_log_sum(lowering, &log_sum, DTYPE_F64);
+        Register row = missed(kernel, &known, chosen);
         value = kernel_select(kernel, valid, row, value);
     }
     Register sum = kernel_reduce(kernel, KERNEL_SUM, value);
     kernel_begin_phase(kernel, false);
-    Register scale = load_scale(lowering, node->inputs[2], scale_element(node), type);
+    Register scale = load_scale(lowering, node->inputs[2], scale_element(node), DTYPE_F64);
     Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
     kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
     lower_end(lowering);
@@ -145,14 +191,15 @@ void lower_cross_entropy(Lowering *lowering, NodeId id)
 bool infer_cross_entropy_gradient(InferContext *context)
 {
     if (!infer_labels(context) || !infer_scalars(context, 3)) return false;
-    if (!shape_equal(&infer_input(context, 2)->shape, &infer_input(context, 1)->shape))
-        return operator_error(context, NULL, "there must be one log-sum-exp for each row");
+    const Shape *log_sum = &infer_input(context, 2)->shape;
+    if (log_sum->rank != 2 || log_sum->dim[0] != infer_input(context, 1)->shape.dim[0] || log_sum->dim[1] != 2)
+        return operator_error(context, NULL, "there must be two numbers for the log-sum-exp of each row");
     return infer_same(context);
 }
 
 NOT_DIFFERENTIABLE(cross_entropy_gradient)
 
-/* (exp(x - log-sum-exp) - [the label is this class]) * scale, or 0 in ignored rows. */
+/* (probability - [the label is this class]) * scale, or 0 in ignored rows. */
 void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
@@ -163,12 +210,11 @@ void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
     DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
     kernel_begin_phase(kernel, false);
     Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
-    Register total = kernel_load(kernel, lower_operand(lowering, &log_sum, (int64_t[]){log_sum.stride[0], 0}));
+    const LogSum known = load_log_sum(lowering, &log_sum, type);
     Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
 
     kernel_begin_phase(kernel, true);
-    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), total);
-    Register probability = kernel_unary(kernel, KERNEL_EXP, shifted);
+    Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
     Register slope = kernel_binary(kernel, KERNEL_SUBTRACT, probability, kernel_convert(kernel, type, hit));
     Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, slope, scale), zero = kernel_constant(kernel, type, 0);
@@ -194,7 +240,7 @@ bool infer_weighted_cross_entropy(InferContext *context)
 {
     if (!infer_cross_entropy(context) || !infer_weights(context, 3)) return false;
     context->dtype[2] = context->dtype[1];
-    context->shape[2] = context->shape[1];
+    context->shape[2] = infer_input(context, 1)->shape;
     return true;
 }
 
@@ -242,21 +288,21 @@ static void lower_row_losses(Lowering *lowering, const Node *node, const View *l
     int64_t classes = logits->shape.dim[1], elements;
     double share = smoothing_share(node, classes);
     Kernel *kernel = lower_begin(lowering, "RowLoss", 2, logits->shape.dim);
-    DType type = kernel_register_type(graph_value(lowering->graph, logits->base)->dtype);
+    const DType type = DTYPE_F64;
     kernel_begin_phase(kernel, false);
     int x = lower_operand_indexed(lowering, logits, (int64_t[]){logits->stride[0], 0}, &elements);
     Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
     Register class = lower_index(kernel, label, classes);
     Register offset = lower_scaled(kernel, class, logits->stride[1], logits->offset);
     Register chosen = kernel_load_at(kernel, x, offset, elements);
-    Register total = kernel_load(kernel, lower_operand(lowering, log_sum, (int64_t[]){log_sum->stride[0], 0}));
-    Register missed = kernel_binary(kernel, KERNEL_SUBTRACT, total, chosen);
+    const LogSum known = load_log_sum(lowering, log_sum, type);
+    Register of_label = missed(kernel, &known, chosen);
     Register factor = label_factor(lowering, node, node->inputs[3], class, type);
-    Register row = kernel_binary(kernel, KERNEL_MULTIPLY, missed, factor);
+    Register row = kernel_binary(kernel, KERNEL_MULTIPLY, of_label, factor);
     if (share > 0) {
         kernel_begin_phase(kernel, true);
         Register each = kernel_load(kernel, lower_operand(lowering, logits, logits->stride));
-        Register below = kernel_binary(kernel, KERNEL_SUBTRACT, total, each);
+        Register below = missed(kernel, &known, each);
         Register weight = load_weight(lowering, node->inputs[3], 0, type);
         Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, below, weight));
         kernel_begin_phase(kernel, false);
@@ -278,6 +324,7 @@ void lower_weighted_cross_entropy(Lowering *lowering, NodeId id)
 
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 1, logits.shape.dim);
     Register each = kernel_load(kernel, lower_operand(lowering, &rows, (int64_t[]){1}));
+    each = kernel_convert(kernel, DTYPE_F64, each);
     Register sum = kernel_reduce(kernel, KERNEL_SUM, each);
     kernel_begin_phase(kernel, false);
     Register scale = load_scale(lowering, node->inputs[2], scale_element(node), kernel_type(kernel, each));
@@ -316,15 +363,15 @@ void lower_weighted_cross_entropy_gradient(Lowering *lowering, NodeId id)
     DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
     kernel_begin_phase(kernel, false);
     Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
-    Register total = kernel_load(kernel, lower_operand(lowering, &log_sum, (int64_t[]){log_sum.stride[0], 0}));
+    const LogSum known = load_log_sum(lowering, &log_sum, type);
     Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
     Register factor = label_factor(lowering, node, node->inputs[4], lower_index(kernel, label, classes), type);
     Register spread = kernel_constant(kernel, type, share * sum_of_weights(lowering->graph, node->inputs[4], classes));
     Register whole = kernel_binary(kernel, KERNEL_ADD, factor, spread);
 
     kernel_begin_phase(kernel, true);
-    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), total);
-    Register probability = kernel_unary(kernel, KERNEL_EXP, shifted), zero = kernel_constant(kernel, type, 0);
+    Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
+    Register zero = kernel_constant(kernel, type, 0);
     Register slope = kernel_binary(kernel, KERNEL_MULTIPLY, probability, whole);
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
     Register aimed = kernel_select(kernel, hit, factor, zero);

@@ -117,10 +117,11 @@ void lower_log_softmax(Lowering *lowering, NodeId node)
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
     kernel_begin_phase(rows.kernel, false);
     Register logarithm = kernel_unary(rows.kernel, KERNEL_LOG, sum);
-    Register total = kernel_binary(rows.kernel, KERNEL_ADD, maximum, logarithm);
     kernel_begin_phase(rows.kernel, true);
-    Register x = kernel_load(rows.kernel, rows.input[0]);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, x, total));
+    /* In this order: maximum + logarithm is rounded to the maximum where that is large. */
+    Register shifted = kernel_load(rows.kernel, rows.input[0]);
+    shifted = kernel_binary(rows.kernel, KERNEL_SUBTRACT, shifted, maximum);
+    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, shifted, logarithm));
     lower_end(lowering);
 }
 

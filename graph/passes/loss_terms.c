@@ -265,12 +265,15 @@ static bool find_directions(Graph *graph, const LossTerm *term, ValueId directio
         if (value->shape.rank != 2 || (i && !shape_equal(&value->shape, &graph_value(graph, directions[0])->shape)))
             return loss_refuse(graph, diagnostics, EXIT_BAD_INPUT,
                                "--loss %s needs two outputs of one shape [rows, elements]", term->text);
-        ValueId least = graph_constant_scalar(graph, value->dtype, 1e-12); /* PyTorch's, for rows of zeros */
+        const DType dtype = value->dtype;
+        ValueId least = graph_constant_scalar(graph, DTYPE_F64, 1e-12); /* PyTorch's, for rows of zeros */
+        a = append_cast(graph, a, DTYPE_F64, diagnostics);              /* the square of a large float32 is none */
         ValueId squares = append_binary(graph, OP_Mul, a, a, diagnostics);
         ValueId length = append_unary(
             graph, OP_Sqrt, loss_append(graph, OP_ReduceSum, &squares, 1, along, 2, diagnostics), diagnostics);
         directions[i] =
             append_binary(graph, OP_Div, a, append_binary(graph, OP_Max, length, least, diagnostics), diagnostics);
+        directions[i] = append_cast(graph, directions[i], dtype, diagnostics);
     }
     return true;
 }

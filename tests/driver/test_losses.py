@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 import numpy as np
+from onnx import load, numpy_helper, save
 import torch
 from torch.nn import functional
 
@@ -136,12 +137,12 @@ def cosine(a, b, labels):
     return functional.mse_loss(functional.cosine_similarity(a, b), tensor(labels).double())
 
 
-def check_embeddings(spec, loss):
+def check_embeddings(spec, loss, model=QA):
     """Of two outputs [rows, elements], behind which stands a bias of two numbers."""
     inputs = {"input_ids": integers(200, (BATCH, LENGTH)), "attention_mask": np.ones((BATCH, LENGTH), "i8"),
               "token_type_ids": integers(2, (BATCH, LENGTH)), "labels": numbers(BATCH)}
     write("inputs.safetensors", inputs)
-    subprocess.run([SKYCC, "run", QA, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--loss", spec, "--grad"],
+    subprocess.run([SKYCC, "run", model, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--loss", spec, "--grad"],
                    check=True)
     results = read("out.safetensors")
     a, b = (torch.from_numpy(results[f"out/{name}_logits"].astype("f8")).requires_grad_() for name in ("start", "end"))
@@ -150,6 +151,35 @@ def check_embeddings(spec, loss):
     gradient = next(value for name, value in results.items() if name.startswith("grad/") and name.endswith("qa_outputs.bias"))
     close(spec, results["loss"], expected.detach().numpy(), 1e-5)
     close(spec + ", gradient", gradient, np.array([a.grad.sum(), b.grad.sum()]), 1e-4)
+
+
+def with_bias(model, bias, values):
+    """The model with so large a bias behind its output that nothing else is left of it."""
+    large = load(model)
+    for tensor in large.graph.initializer:
+        if tensor.name.endswith(bias):
+            tensor.CopyFrom(numpy_helper.from_array(np.array(values, "f4"), tensor.name))
+    save(large, "large.onnx")
+    return "large.onnx"
+
+
+def check_large():
+    """Logits beside which the logarithm of a sum is nothing in float32, as the classes' loss is then."""
+    nearly = np.nextafter(np.float32(1), np.float32(0))
+    for top in 1e30, 3e38:
+        for values in (top, top, top), (top, top, -top), (-top, -top, -top):
+            model = with_bias(SEQCLS, "classifier.bias", values)
+            labels = integers(2, BATCH)
+            for options, loss in (("", cross_entropy()), (",smoothing=0.1", cross_entropy(label_smoothing=0.1)),
+                                  (",weights=0.25/1/0", cross_entropy(weight=weights(0.25, 1, 0))),
+                                  (",weights=1/2/0,smoothing=0.1", cross_entropy(weight=weights(1, 2, 0), label_smoothing=0.1))):
+                if not (top > 1e38 and "1" in options and values[2] != values[0]):  # some row's loss is no float32
+                    check("large", model, "logits", "classifier.bias", "cross-entropy" + options, labels, loss)
+            if top < 1e38:
+                check("large", model, "logits", "classifier.bias", "bce", np.full((BATCH, 3), nearly), bce)
+    model = with_bias(QA, "qa_outputs.bias", (1e30, -1e30))
+    check_embeddings("contrastive:start_logits:end_logits", contrastive(0.05), model)
+    check_embeddings("cosine:start_logits:end_logits", cosine, model)
 
 
 def check_one_microbatch():
@@ -255,6 +285,7 @@ with tempfile.TemporaryDirectory() as folder:
     check_embeddings("contrastive:start_logits:end_logits", contrastive(0.05))
     check_embeddings("contrastive:start_logits:end_logits:0.5", contrastive(0.5))
     check_embeddings("cosine:start_logits:end_logits", cosine)
+    check_large()
     check_one_microbatch()
     os.chdir("/")
 sys.exit(failures > 0)

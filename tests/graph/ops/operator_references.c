@@ -262,11 +262,13 @@ void reference_softmax(const Case *test, const Tensor *input, Tensor *output)
 {
     int64_t width = input->shape.dim[input->shape.rank - 1], count = shape_elements(&input->shape);
     for (int64_t row = 0; row < count; row += width) {
-        double sum = 0;
-        for (int64_t i = 0; i < width; i++) sum += exp(input->data[row + i]);
-        for (int64_t i = 0; i < width; i++)
-            output->data[row + i] =
-                test->op == OP_Softmax ? exp(input->data[row + i]) / sum : input->data[row + i] - log(sum);
+        double sum = 0, largest = input->data[row];
+        for (int64_t i = 0; i < width; i++) largest = fmax(largest, input->data[row + i]);
+        for (int64_t i = 0; i < width; i++) sum += exp(input->data[row + i] - largest);
+        for (int64_t i = 0; i < width; i++) {
+            double below = input->data[row + i] - largest;
+            output->data[row + i] = test->op == OP_Softmax ? exp(below) / sum : below - log(sum);
+        }
     }
 }
 
@@ -304,14 +306,17 @@ void reference_cross_entropy(const Case *test, const Tensor *input, Tensor *outp
     bool weighted = test->op == OP_WeightedCrossEntropy;
     output[0].data[0] = 0;
     for (int64_t row = 0; row < rows; row++) {
-        double sum = 0, loss = 0;
-        for (int64_t i = 0; i < classes; i++) sum += exp(input->data[row * classes + i]);
-        output[1].data[row] = log(sum);
+        const double *logits = input->data + row * classes;
+        double sum = 0, loss = 0, largest = logits[0];
+        for (int64_t i = 1; i < classes; i++) largest = fmax(largest, logits[i]);
+        for (int64_t i = 0; i < classes; i++) sum += exp(logits[i] - largest);
+        output[1].data[2 * row] = largest;
+        output[1].data[2 * row + 1] = log(sum);
         int64_t label = (int64_t)input[1].data[row];
         for (int64_t i = 0; i < classes; i++) {
             double part = (i == label ? 1 - smoothing : 0) + smoothing / (double)classes;
             if (weighted) part *= input[3].data[input[3].shape.rank ? i : 0];
-            loss += part * (log(sum) - input->data[row * classes + i]);
+            loss += part * (largest - logits[i] + log(sum));
         }
         if (label == ignored) loss = 0;
         if (weighted) output[2].data[row] = loss;
