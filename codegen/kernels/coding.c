@@ -1,8 +1,8 @@
 #include "codegen/kernels/coding.h"
 
+#include "base/codec_rows.h"
 #include "base/random.h"
 #include "codegen/kernels/body_emit.h"
-#include "base/codec_rows.h"
 
 enum { LANES = CODEC_TILE };
 

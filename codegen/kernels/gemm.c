@@ -1,7 +1,7 @@
 /* Emission of matrix products as planned: units and blocks of k. */
 #include "codegen/kernels/gemm.h"
 
-#include "codegen/kernels/gemm_pack.h"
+#include "codegen/kernels/gemm_reorder.h"
 #include "codegen/kernels/gemm_tile.h"
 
 /* Blocks of k: the first, those between, the last; full and ragged panels of each. */
@@ -42,7 +42,7 @@ static void emit_panels(GemmEmitter *gemm, const char *symbol)
             int64_t next_panel = plan->panel_columns * b->stride[plan->match.column_axis];
             bool several = plan->unit_columns > plan->panel_columns;
             panel->next_a = depths * gemm->kernel->operands[plan->match.a].stride[inner];
-            if (position == LAST && plan->unit_columns >= plan->columns && plan->pack_a)
+            if (position == LAST && plan->unit_columns >= plan->columns && plan->reorder_a)
                 panel->next_a += plan->unit_rows;
             panel->next_source = several ? next_panel : depths * b->stride[inner];
             if (position == LAST && !several) panel->next_source += next_panel;
@@ -99,12 +99,12 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
     if (plan->b != GEMM_B_DIRECT) {
         PanelShape shape = {panel->vectors, panel->tail, panel->depth};
         b = emit_scratch_at(gemm->emit, 0);
-        if (!plan->packs_b_in_tile) gemm_pack_b(emit, gemm->kernel, plan, &shape, source, b);
+        if (!plan->reorders_b_in_tile) gemm_reorder_b(emit, gemm->kernel, plan, &shape, source, b);
     }
     Ir arguments[PANEL_BATCH + KERNEL_MAX_AXES];
     arguments[PANEL_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
-    arguments[PANEL_A] =
-        plan->pack_a ? emit_scratch_at(gemm->emit, plan->b_bytes) : element_address(gemm, plan->match.a, NULL, NULL, k);
+    arguments[PANEL_A] = plan->reorder_a ? emit_scratch_at(gemm->emit, plan->b_bytes)
+                                         : element_address(gemm, plan->match.a, NULL, NULL, k);
     arguments[PANEL_A_SOURCE] = element_address(gemm, plan->match.a, begin, NULL, k);
     arguments[PANEL_B] = b;
     arguments[PANEL_SOURCE] = source;
@@ -126,11 +126,11 @@ static void emit_block(GemmEmitter *gemm, int position, Ir k)
     const GemmPlan *plan = gemm->plan;
     Ir first = gemm->index[plan->match.column_axis];
     int64_t whole = plan->columns / plan->panel_columns * plan->panel_columns;
-    if (plan->pack_a) {
+    if (plan->reorder_a) {
         Ir rows = LLVMBuildSub(builder, gemm->row_end, unit_begin(gemm), "");
-        gemm_pack_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
-                    element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k),
-                    emit_scratch_at(gemm->emit, plan->b_bytes));
+        gemm_reorder_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
+                       element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k),
+                       emit_scratch_at(gemm->emit, plan->b_bytes));
     }
     if (gemm->function[position][0]) {
         Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
@@ -158,7 +158,7 @@ static void emit_unit(GemmEmitter *gemm)
     int axis = plan->match.row_axis;
     gemm->row_end = emit_i64(emit, plan->rows);
     if (axis >= 0) {
-        Ir limit = plan->pack_a ? gemm->row_end : units_emit_limit(emit, &plan->units, axis, plan->rows);
+        Ir limit = plan->reorder_a ? gemm->row_end : units_emit_limit(emit, &plan->units, axis, plan->rows);
         gemm->row_end = emit_least(emit, emit_add(emit, gemm->index[axis], emit_i64(emit, plan->unit_rows)), limit);
     }
     int64_t blocks = block_count(plan);

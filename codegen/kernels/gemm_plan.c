@@ -39,7 +39,7 @@ static void choose_tile(GemmPlan *plan, bool by_columns, const Target *target)
 
 int gemm_tile_rows(const GemmPlan *plan, int vectors)
 {
-    if (plan->pack_a) vectors = plan->vectors; /* one height for all panels */
+    if (plan->reorder_a) vectors = plan->vectors; /* one height for all panels */
     int rows = plan->accumulators / vectors;
     return rows > 12 ? 12 : rows;
 }
@@ -48,7 +48,7 @@ int gemm_tile_rows(const GemmPlan *plan, int vectors)
  * other out. */
 static bool rows_collide(int64_t stride_bytes) { return stride_bytes % 1024 == 0; }
 
-static void choose_packing(GemmPlan *plan, const Kernel *kernel, const Target *target)
+static void choose_reordering(GemmPlan *plan, const Kernel *kernel, const Target *target)
 {
     const KernelOperand *b = &kernel->operands[plan->match.b];
     int64_t along_n = stride_of(kernel, plan->match.b, plan->match.column_axis);
@@ -70,13 +70,14 @@ static void choose_a(GemmPlan *plan, const Kernel *kernel)
     const KernelOperand *a = &kernel->operands[plan->match.a];
     bool columns =
         stride_of(kernel, plan->match.a, plan->match.row_axis) == 1 && a->stride[kernel->axis_count - 1] != 1;
-    plan->pack_a = columns && a->dtype == plan->type && plan->sums_in_place && plan->depth >= GEMM_LEAST_DEPTH_PACKED &&
-                   (plan->columns >= GEMM_LEAST_SIDE_PACKED || plan->rows >= GEMM_LEAST_SIDE_PACKED);
+    plan->reorder_a = columns && a->dtype == plan->type && plan->sums_in_place &&
+                      plan->depth >= GEMM_LEAST_DEPTH_REORDERED &&
+                      (plan->columns >= GEMM_LEAST_SIDE_REORDERED || plan->rows >= GEMM_LEAST_SIDE_REORDERED);
 }
 
 static void choose_depth(GemmPlan *plan, bool by_columns)
 {
-    int64_t most = plan->pack_a              ? GEMM_MOST_DEPTH_PACKED
+    int64_t most = plan->reorder_a           ? GEMM_MOST_DEPTH_REORDERED
                    : by_columns              ? GEMM_MOST_DEPTH_BY_COLUMNS
                    : plan->type == DTYPE_F64 ? GEMM_MOST_DEPTH / 2
                                              : GEMM_MOST_DEPTH;
@@ -90,12 +91,12 @@ static void choose_units(GemmPlan *plan, const Kernel *kernel)
     int64_t batches = units_init_batches(&plan->units, kernel, &plan->match);
     plan->panel_columns = (int64_t)plan->vectors * plan->lanes;
     int64_t panels = (plan->columns + plan->panel_columns - 1) / plan->panel_columns, per_unit = 1, chunks;
-    if (plan->pack_a) {
-        chunks = (plan->rows + GEMM_PACKED_ROWS - 1) / GEMM_PACKED_ROWS;
-        per_unit = panels < GEMM_PACKED_PANELS ? panels : GEMM_PACKED_PANELS;
+    if (plan->reorder_a) {
+        chunks = (plan->rows + GEMM_REORDERED_ROWS - 1) / GEMM_REORDERED_ROWS;
+        per_unit = panels < GEMM_REORDERED_PANELS ? panels : GEMM_REORDERED_PANELS;
         for (int64_t units; per_unit > 1; per_unit = (per_unit + 1) / 2) {
             units = batches * chunks * ((panels + per_unit - 1) / per_unit);
-            if (units >= GEMM_WANTED_PACKED_UNITS || (units > 1 && per_unit <= GEMM_FEW_PANELS)) break;
+            if (units >= GEMM_WANTED_REORDERED_UNITS || (units > 1 && per_unit <= GEMM_FEW_PANELS)) break;
         }
     } else {
         chunks = (plan->rows + GEMM_WANTED_ROWS - 1) / GEMM_WANTED_ROWS;
@@ -109,7 +110,7 @@ static void choose_units(GemmPlan *plan, const Kernel *kernel)
 }
 
 /* Every unit must start with a whole tile, of any panel's height. */
-static bool tile_can_pack_b(const GemmPlan *plan, const Kernel *kernel)
+static bool tile_can_reorder_b(const GemmPlan *plan, const Kernel *kernel)
 {
     int64_t last_unit = plan->rows % plan->unit_rows, ragged = plan->columns % plan->panel_columns;
     int vectors = (int)((ragged + plan->lanes - 1) / plan->lanes);
@@ -136,14 +137,14 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     plan->rounds_b = plan->match.bf16 && kernel->operands[plan->match.b].dtype != DTYPE_BF16;
     find_epilogue(plan, kernel);
     choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
-    choose_packing(plan, kernel, target);
+    choose_reordering(plan, kernel, target);
     choose_a(plan, kernel);
     choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
     choose_units(plan, kernel);
-    plan->packs_b_in_tile = tile_can_pack_b(plan, kernel);
+    plan->reorders_b_in_tile = tile_can_reorder_b(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
     if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;
-    if (plan->pack_a) plan->a_bytes = (size_t)(plan->unit_rows * plan->depth_block + plan->lanes) * size;
+    if (plan->reorder_a) plan->a_bytes = (size_t)(plan->unit_rows * plan->depth_block + plan->lanes) * size;
     if (plan->depth > plan->depth_block && !plan->sums_in_place) {
         plan->sum_bytes = (size_t)plan->unit_rows * width * size;
     }

@@ -6,9 +6,9 @@
 #include "graph/kernel/kernel.h"
 
 typedef enum GemmB {
-    GEMM_B_DIRECT,    /* read in place: contiguous along n, and not worth packing */
-    GEMM_B_COPIED,    /* packed from rows that are contiguous along n */
-    GEMM_B_TRANSPOSED /* packed from columns, contiguous along k or not */
+    GEMM_B_DIRECT,    /* read in place: contiguous along n, and not worth reordering */
+    GEMM_B_COPIED,    /* reordered from rows that are contiguous along n */
+    GEMM_B_TRANSPOSED /* reordered from columns, contiguous along k or not */
 } GemmB;
 
 typedef struct GemmPlan {
@@ -20,14 +20,15 @@ typedef struct GemmPlan {
     int accumulators; /* registers that a tile may take */
     GemmB b;
     bool rounds_a, rounds_b; /* to bf16, where they are not already */
-    bool packs_b_in_tile;    /* COPIED: the first tile of a panel does, and nobody waits for it */
-    bool pack_a;             /* into tiles: where consecutive k would walk through too many cache lines */
+    bool reorders_b_in_tile; /* COPIED: the first tile of a panel does, and nobody waits for it */
+    bool reorder_a;          /* into tiles: where consecutive k would walk through too many cache lines */
     int64_t depth_block;     /* of k; the last block may be shorter */
     int64_t panel_columns;   /* vectors * lanes */
     int64_t unit_rows, unit_columns;
-    bool accumulates;                   /* the epilogue is C += sum alone: C is where the sum starts */
-    bool sums_in_place;                 /* the epilogue is a plain store of the sum: blocks of k accumulate in C */
-    size_t b_bytes, a_bytes, sum_bytes; /* of the thread's scratch: packed B, packed A, sums between blocks of k */
+    bool accumulates;   /* the epilogue is C += sum alone: C is where the sum starts */
+    bool sums_in_place; /* the epilogue is a plain store of the sum: blocks of k accumulate in C */
+    size_t b_bytes, a_bytes,
+        sum_bytes; /* of the thread's scratch: reordered B, reordered A, sums between blocks of k */
     Units units;
     int64_t nanoseconds; /* rough */
 } GemmPlan;

@@ -21,7 +21,7 @@ typedef struct Tile {
     LLVMTypeRef element, vector;
     DType a_type;
     int64_t a_row, a_depth, b_depth; /* strides in elements */
-    bool packs;                      /* the tile reads the panel's source and writes the packed panel as it goes */
+    bool reorders;                   /* the tile reads the panel's source and writes the reordered panel as it goes */
     int rows;
     Ir row; /* the tile's first */
     Ir sum[MAX_ACCUMULATORS];
@@ -94,40 +94,40 @@ static void keep_sums(Tile *tile)
 
 /* ---- The sum over k ---- */
 
-/* Elements of a row of the packed panel. */
-static int64_t packed_width(const Tile *tile) { return (int64_t)tile->panel->vectors * tile->plan->lanes; }
+/* Elements of a row of the reordered panel. */
+static int64_t reordered_width(const Tile *tile) { return (int64_t)tile->panel->vectors * tile->plan->lanes; }
 
-/* Row k of the panel, from `b` on. `packed`: where row 0 goes, if the tile packs. */
-static void load_row_of_b(Tile *tile, Ir b, Ir packed, int64_t k, Ir *vector)
+/* Row k of the panel, from `b` on. `reordered`: where row 0 goes, if the tile reorders. */
+static void load_row_of_b(Tile *tile, Ir b, Ir reordered, int64_t k, Ir *vector)
 {
     Emit *emit = tile->emit;
     int lanes = tile->plan->lanes;
     unsigned alignment = (unsigned)dtype_size(tile->plan->type), whole = alignment * (unsigned)lanes;
-    bool in_place = tile->packs || tile->plan->b == GEMM_B_DIRECT;
+    bool in_place = tile->reorders || tile->plan->b == GEMM_B_DIRECT;
     for (int v = 0; v < tile->panel->vectors; v++) {
         Ir address = offset_address(tile, b, k * tile->b_depth + (int64_t)v * lanes);
         Ir mask = in_place ? vector_mask(tile, v) : NULL;
         vector[v] = emit_load(emit, tile->vector, address, mask, in_place ? alignment : whole);
-        if (!tile->packs) continue;
+        if (!tile->reorders) continue;
         if (tile->plan->rounds_b) vector[v] = arithmetic_round_bf16(emit, vector[v]);
-        Ir to = offset_address(tile, packed, k * packed_width(tile) + (int64_t)v * lanes);
+        Ir to = offset_address(tile, reordered, k * reordered_width(tile) + (int64_t)v * lanes);
         emit_store(emit, vector[v], to, NULL, whole);
     }
 }
 
 /* One k: a row of B times one element of A per row of the tile. */
-static void multiply_step(Tile *tile, Ir a, Ir b, Ir packed, int64_t k)
+static void multiply_step(Tile *tile, Ir a, Ir b, Ir reordered, int64_t k)
 {
     Emit *emit = tile->emit;
     int lanes = tile->plan->lanes;
     Ir vector[8];
-    load_row_of_b(tile, b, packed, k, vector);
+    load_row_of_b(tile, b, reordered, k, vector);
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     for (int r = 0; r < tile->rows; r++) {
         Ir address = emit_address(emit, a_memory, a, emit_i64(emit, r * tile->a_row + k * tile->a_depth));
         Ir element = emit_load(emit, a_memory, address, NULL, (unsigned)dtype_size(tile->a_type));
         element = arithmetic_widen(emit, tile->a_type, element);
-        if (tile->plan->rounds_a && !tile->plan->pack_a) element = arithmetic_round_bf16(emit, element);
+        if (tile->plan->rounds_a && !tile->plan->reorder_a) element = arithmetic_round_bf16(emit, element);
         Ir factor = emit_broadcast(emit, element, lanes);
         for (int v = 0; v < tile->panel->vectors; v++) {
             *sum_at(tile, r, v) = emit_fma(emit, factor, vector[v], *sum_at(tile, r, v));
@@ -209,9 +209,9 @@ static void prefetch_column(Tile *tile, Ir a, int64_t k)
     emit_prefetch(emit, emit_address(emit, type, a, next), PREFETCH_LEVEL2);
 }
 
-/* The lines of A that will be packed next, into the second-level cache: panels take turns at rows of A in memory, tiles
+/* The lines of A that will be reordered next, into the second-level cache: panels take turns at rows of A in memory, tiles
  * at the lines of a row. */
-static void prefetch_unpacked_a(Tile *tile, Ir k)
+static void prefetch_a_in_place(Tile *tile, Ir k)
 {
     Emit *emit = tile->emit;
     LLVMBuilderRef builder = emit->builder;
@@ -233,7 +233,7 @@ static void prefetch_unpacked_a(Tile *tile, Ir k)
     }
 }
 
-/* What will be packed next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the
+/* What will be reordered next, into the second-level cache: in every round of UNROLL steps the tiles take turns at the
  * lines of UNROLL rows of the source, or of a few of its columns. */
 static void prefetch_source(Tile *tile, Ir b_here, Ir k)
 {
@@ -266,7 +266,7 @@ static bool streams_b(const Tile *tile)
 {
     const Target *target = tile->emit->target;
     size_t row = (size_t)tile->panel->vectors * (size_t)target->vector_bytes;
-    if (tile->packs) return true;
+    if (tile->reorders) return true;
     return tile->plan->b == GEMM_B_DIRECT && (size_t)tile->panel->depth * row > target->level1_bytes / 2;
 }
 
@@ -278,23 +278,23 @@ static void prefetch_b(Tile *tile, Ir b, int64_t k)
     }
 }
 
-static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir packed, Ir k)
+static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir reordered, Ir k)
 {
     Emit *emit = tile->emit;
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     Ir a_here = emit_address(emit, a_memory, a, emit_mul(emit, k, tile->a_depth));
     Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, k, tile->b_depth));
-    Ir packed_here = emit_address(emit, tile->element, packed, emit_mul(emit, k, packed_width(tile)));
-    if (tile->plan->pack_a)
-        prefetch_unpacked_a(tile, k);
+    Ir reordered_here = emit_address(emit, tile->element, reordered, emit_mul(emit, k, reordered_width(tile)));
+    if (tile->plan->reorder_a)
+        prefetch_a_in_place(tile, k);
     else if (tile->a_depth == 1)
         prefetch_rows(tile, a, k);
-    if (tile->plan->b != GEMM_B_DIRECT && !tile->packs) prefetch_source(tile, b_here, k);
+    if (tile->plan->b != GEMM_B_DIRECT && !tile->reorders) prefetch_source(tile, b_here, k);
     if (tile->panel->last || tile->plan->sums_in_place) prefetch_streams(tile, k);
     for (int u = 0; u < UNROLL; u++) {
-        if (tile->a_depth != 1 && !tile->plan->pack_a) prefetch_column(tile, a_here, u);
+        if (tile->a_depth != 1 && !tile->plan->reorder_a) prefetch_column(tile, a_here, u);
         if (streams_b(tile)) prefetch_b(tile, b_here, u);
-        multiply_step(tile, a_here, b_here, packed_here, u);
+        multiply_step(tile, a_here, b_here, reordered_here, u);
     }
 }
 
@@ -304,25 +304,25 @@ static void multiply(Tile *tile)
     int count = tile->rows * tile->panel->vectors;
     int64_t whole = tile->panel->depth / UNROLL * UNROLL;
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
-    Ir a_offset = tile->plan->pack_a ? emit_mul(emit, row_in_unit(tile), tile->panel->depth)
-                                     : emit_mul(emit, tile->row, tile->a_row);
+    Ir a_offset = tile->plan->reorder_a ? emit_mul(emit, row_in_unit(tile), tile->panel->depth)
+                                        : emit_mul(emit, tile->row, tile->a_row);
     Ir a = emit_address(emit, a_memory, LLVMGetParam(tile->function, PANEL_A), a_offset);
-    Ir packed = LLVMGetParam(tile->function, PANEL_B);
-    Ir b = tile->packs ? LLVMGetParam(tile->function, PANEL_SOURCE) : packed;
+    Ir reordered = LLVMGetParam(tile->function, PANEL_B);
+    Ir b = tile->reorders ? LLVMGetParam(tile->function, PANEL_SOURCE) : reordered;
     if (tile->plan->match.row_axis >= 0) tile->body.index[tile->plan->match.row_axis] = tile->row;
     body_set_base(&tile->body);
     if (whole) {
         EmitLoop loop;
         emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), UNROLL, count, tile->sum);
         for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
-        multiply_unrolled(tile, a, b, packed, loop.index);
+        multiply_unrolled(tile, a, b, reordered, loop.index);
         emit_loop_end(emit, &loop, tile->sum);
         for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
     }
     Ir a_rest = emit_address(emit, a_memory, a, emit_i64(emit, whole * tile->a_depth));
     Ir b_rest = offset_address(tile, b, whole * tile->b_depth);
-    Ir packed_rest = offset_address(tile, packed, whole * packed_width(tile));
-    for (int64_t k = 0; k < tile->panel->depth - whole; k++) multiply_step(tile, a_rest, b_rest, packed_rest, k);
+    Ir reordered_rest = offset_address(tile, reordered, whole * reordered_width(tile));
+    for (int64_t k = 0; k < tile->panel->depth - whole; k++) multiply_step(tile, a_rest, b_rest, reordered_rest, k);
 }
 
 /* ---- Epilogue ---- */
@@ -415,10 +415,10 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
     tile.function = emit_function(emit, name, gemm_panel_type(emit, kernel), true);
     tile.element = emit_register_type(emit, plan->type);
     tile.vector = emit_vector_type(tile.element, plan->lanes);
-    tile.a_row = plan->pack_a ? 1 : plan->match.row_axis < 0 ? 0 : a->stride[plan->match.row_axis];
-    tile.a_depth = plan->pack_a ? gemm_tile_rows(plan, panel->vectors) : a->stride[inner];
+    tile.a_row = plan->reorder_a ? 1 : plan->match.row_axis < 0 ? 0 : a->stride[plan->match.row_axis];
+    tile.a_depth = plan->reorder_a ? gemm_tile_rows(plan, panel->vectors) : a->stride[inner];
     tile.b_depth = plan->b == GEMM_B_DIRECT ? b->stride[inner] : (int64_t)panel->vectors * plan->lanes;
-    int64_t packed_b_depth = tile.b_depth, rows = gemm_tile_rows(plan, panel->vectors), rest = plan->rows % rows;
+    int64_t reordered_b_depth = tile.b_depth, rows = gemm_tile_rows(plan, panel->vectors), rest = plan->rows % rows;
     tile.spill = LLVMBuildArrayAlloca(emit->builder, tile.vector, emit_i32(emit, (int)rows * panel->vectors), "");
     LLVMSetAlignment(tile.spill, (unsigned)emit->target->vector_bytes);
     prepare_body(&tile);
@@ -427,12 +427,12 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
     if (plan->rows >= rows) {
         Ir limit = emit_i64(emit, plan->rows - rest);
         Ir below = LLVMBuildICmp(emit->builder, LLVMIntSLT, end, limit, "");
-        if (plan->packs_b_in_tile) {
-            tile.packs = true;
+        if (plan->reorders_b_in_tile) {
+            tile.reorders = true;
             tile.b_depth = b->stride[inner];
             emit_tile(&tile, begin, (int)rows);
-            tile.packs = false;
-            tile.b_depth = packed_b_depth;
+            tile.reorders = false;
+            tile.b_depth = reordered_b_depth;
             begin = emit_add(emit, begin, emit_i64(emit, rows));
         }
         EmitLoop loop;

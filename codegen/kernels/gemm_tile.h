@@ -1,4 +1,4 @@
-/* The innermost part of a matrix product: a panel function, which multiplies some rows of A with one packed panel. */
+/* The innermost part of a matrix product: a panel function, which multiplies some rows of A with one reordered panel. */
 #ifndef CODEGEN_KERNELS_GEMM_TILE_H
 #define CODEGEN_KERNELS_GEMM_TILE_H
 
@@ -14,10 +14,10 @@ typedef struct Panel {
 
 enum {
     PANEL_OPERANDS, /* the kernel's operand array */
-    PANEL_A,        /* row 0 of A, or the packed row `begin`, at the block's first k */
+    PANEL_A,        /* row 0 of A, or the reordered row `begin`, at the block's first k */
     PANEL_A_SOURCE, /* row `begin` of A in place */
-    PANEL_B,        /* the panel, packed or in place */
-    PANEL_SOURCE,   /* where the panel was packed from */
+    PANEL_B,        /* the panel, reordered or in place */
+    PANEL_SOURCE,   /* where the panel was reordered from */
     PANEL_SUMS,     /* where sums are kept between blocks: the panel's first element of row `begin` */
     PANEL_BEGIN,    /* rows begin ... end - 1 */
     PANEL_END,

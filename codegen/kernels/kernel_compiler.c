@@ -7,21 +7,21 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "codegen/kernels/amx_gemm.h"
 #include "codegen/kernels/cache.h"
 #include "codegen/kernels/coding.h"
 #include "codegen/kernels/emit.h"
 #include "codegen/kernels/gemm.h"
 #include "codegen/kernels/loop.h"
-#include "codegen/kernels/packed_gemm.h"
 #include "codegen/kernels/pair_gemm.h"
 #include "runtime/program/parallel.h"
 
 /* ---- One kernel ---- */
 
 typedef struct KernelPlan {
-    enum { PLAN_LOOP, PLAN_GEMM, PLAN_PACKED, PLAN_PAIRS, PLAN_CODING } kind;
+    enum { PLAN_LOOP, PLAN_GEMM, PLAN_AMX, PLAN_PAIRS, PLAN_CODING } kind;
     GemmPlan gemm;
-    PackedPlan packed;
+    AmxPlan reordered;
     PairPlan pairs;
     CodingPlan coding;
     LoopPlan loop;
@@ -42,12 +42,13 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
         plan->kind = PLAN_CODING;
         set_units(compiled, &plan->coding.units);
         compiled->nanoseconds = plan->coding.nanoseconds;
-    } else if (packed_plan(&plan->packed, kernel, target)) {
-        const PackedPlan *packed = &plan->packed;
-        plan->kind = PLAN_PACKED;
-        set_units(compiled, &packed->units);
-        compiled->nanoseconds = packed->nanoseconds;
-        compiled->scratch_bytes = packed->a_bytes + packed->b_bytes + packed->sum_bytes + packed->tile_bytes;
+    } else if (amx_plan(&plan->reordered, kernel, target)) {
+        const AmxPlan *reordered = &plan->reordered;
+        plan->kind = PLAN_AMX;
+        set_units(compiled, &reordered->units);
+        compiled->nanoseconds = reordered->nanoseconds;
+        compiled->scratch_bytes =
+            reordered->a_bytes + reordered->b_bytes + reordered->sum_bytes + reordered->tile_bytes;
         compiled->uses_tiles = true;
     } else if (pair_plan(&plan->pairs, kernel, target)) {
         plan->kind = PLAN_PAIRS;
@@ -86,7 +87,7 @@ static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan
     switch (plan->kind) {
     case PLAN_LOOP: loop_emit(emit, kernel, &plan->loop, compiled->symbol); break;
     case PLAN_GEMM: gemm_emit(emit, kernel, &plan->gemm, compiled->symbol); break;
-    case PLAN_PACKED: packed_emit(emit, kernel, &plan->packed, compiled->symbol); break;
+    case PLAN_AMX: amx_emit(emit, kernel, &plan->reordered, compiled->symbol); break;
     case PLAN_CODING: coding_emit(emit, kernel, &plan->coding, compiled->symbol); break;
     case PLAN_PAIRS: pair_emit(emit, kernel, &plan->pairs, compiled->symbol); break;
     }

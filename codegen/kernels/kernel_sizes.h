@@ -8,15 +8,15 @@
 enum {
     GEMM_MOST_DEPTH = 1536,           /* of a block of k: a panel of B stays in the second-level cache */
     GEMM_MOST_DEPTH_BY_COLUMNS = 256, /* where every k takes another line of A: they must stay in the cache */
-    GEMM_MOST_DEPTH_PACKED = 192,     /* where A is packed: unit_rows of it stay in the second-level cache */
-    GEMM_LEAST_DEPTH_PACKED = 64,     /* shorter sums read A in place: packing would not pay */
-    GEMM_LEAST_SIDE_PACKED = 256,     /* and so do products of which neither side is as long */
-    GEMM_PACKED_ROWS = 384,           /* of a unit whose A is packed */
-    GEMM_PACKED_PANELS = 24,          /* packed A is used for so many panels */
+    GEMM_MOST_DEPTH_REORDERED = 192,  /* where A is reordered: unit_rows of it stay in the second-level cache */
+    GEMM_LEAST_DEPTH_REORDERED = 64,  /* shorter sums read A in place: reordering would not pay */
+    GEMM_LEAST_SIDE_REORDERED = 256,  /* and so do products of which neither side is as long */
+    GEMM_REORDERED_ROWS = 384,        /* of a unit whose A is reordered */
+    GEMM_REORDERED_PANELS = 24,       /* reordered A is used for so many panels */
     GEMM_FEW_PANELS = 8,              /* fewer only for the sake of a second thread */
-    GEMM_WANTED_PACKED_UNITS = 4,     /* for several threads */
+    GEMM_WANTED_REORDERED_UNITS = 4,  /* for several threads */
     GEMM_ROW_GRANULE = 24,            /* a multiple of every tile's height: units begin with a whole tile */
-    GEMM_WANTED_ROWS = 1024,          /* of a unit: packing a panel of B is paid once for so many rows */
+    GEMM_WANTED_ROWS = 1024,          /* of a unit: reordering a panel of B is paid once for so many rows */
     GEMM_LEAST_ROWS = 384,            /* of a unit that is cut for the sake of parallelism */
     GEMM_WANTED_UNITS = 16,
     GEMM_DIRECT_ROWS = 256,         /* as few rows read a panel of B in place, if it stays in the nearest cache */
@@ -25,19 +25,19 @@ enum {
     GEMM_DIRECT_EPILOGUE = 4        /* instructions of an epilogue that is unrolled over the tile in registers */
 };
 
-/* Products over packed blocks, on AMX tiles (packed_gemm_plan.c). */
+/* Products over reordered blocks, on AMX tiles (amx_gemm_plan.c). */
 enum {
-    PACKED_TILE_ROWS = 32, /* two tiles by two */
-    PACKED_TILE_VECTORS = 2,
-    PACKED_MOST_DEPTH = 1024,      /* of a block of k */
-    PACKED_MOST_DEPTH_SPLIT = 256, /* where factors are split, and take three times the room */
-    PACKED_LEAST_REUSE = 60,       /* products per element that pay for splitting it; else fused multiply-adds */
-    PACKED_LEAST_DEPTH_SPLIT = 64, /* and per sum */
-    PACKED_MOST_ROWS = 768,        /* of a unit: B is packed once for so many */
-    PACKED_LEAST_ROWS = 128,       /* even where the second-level cache has room for fewer */
-    PACKED_LEAST_PANELS = 8,       /* of a unit: A is packed once for so many */
-    PACKED_LEAST_PANELS_SPLIT = 16,
-    PACKED_WANTED_UNITS = 4
+    AMX_TILE_ROWS = 32, /* two tiles by two */
+    AMX_TILE_VECTORS = 2,
+    AMX_MOST_DEPTH = 1024,      /* of a block of k */
+    AMX_MOST_DEPTH_SPLIT = 256, /* where factors are split, and take three times the room */
+    AMX_LEAST_REUSE = 60,       /* products per element that pay for splitting it; else fused multiply-adds */
+    AMX_LEAST_DEPTH_SPLIT = 64, /* and per sum */
+    AMX_MOST_ROWS = 768,        /* of a unit: B is reordered once for so many */
+    AMX_LEAST_ROWS = 128,       /* even where the second-level cache has room for fewer */
+    AMX_LEAST_PANELS = 8,       /* of a unit: A is reordered once for so many */
+    AMX_LEAST_PANELS_SPLIT = 16,
+    AMX_WANTED_UNITS = 4
 };
 
 /* Products by VDPBF16PS (pair_gemm_plan.c). */
@@ -45,9 +45,9 @@ enum {
     PAIR_SUMS_IN_REGISTERS = 24, /* beside four vectors of B and a pair of A */
     PAIR_MOST_DEPTH = 1536,      /* of a block of k: two panels of B stay in the second-level cache */
     PAIR_BAD_PITCH = 512,        /* rows of A whose pitch is a multiple share places in the nearest cache */
-    PAIR_MOST_A_BYTES = 4 << 20, /* packed rows of a unit: they stay in the last cache */
+    PAIR_MOST_A_BYTES = 4 << 20, /* reordered rows of a unit: they stay in the last cache */
     PAIR_LEAST_ROWS = 384,       /* of a unit, even if they take more */
-    PAIR_LEAST_PANELS = 6,       /* of a unit: several threads pack A for so many */
+    PAIR_LEAST_PANELS = 6,       /* of a unit: several threads reorder A for so many */
     PAIR_WANTED_UNITS = 4
 };
 

@@ -1,6 +1,7 @@
 /* Emission of loop kernels as planned. */
 #include "codegen/kernels/body_emit.h"
 #include "codegen/kernels/loop.h"
+#include "codegen/kernels/loop_columns.h"
 
 enum { CACHE_LINE = 64, PREFETCH_BYTES = 2048 };
 

@@ -1,10 +1,6 @@
-/* Column sums over rows that lie one behind the other: the gradients of biases and gains.
- *
- * Summing some columns from top to bottom reads a piece of every row, which no processor foresees once rows are long.
- * Here a few rows at a time are read from left to right, as that many streams, and the sums of all columns stand in the
- * nearest cache. Every column still adds its rows in order. */
+#include "codegen/kernels/loop_columns.h"
+
 #include "codegen/kernels/body_emit.h"
-#include "codegen/kernels/loop.h"
 
 typedef struct ColumnSum {
     Body *body;

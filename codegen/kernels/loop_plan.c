@@ -1,6 +1,6 @@
 /* How a loop kernel is vectorised. */
 #include "codegen/kernels/kernel_sizes.h"
-#include "codegen/kernels/loop.h"
+#include "codegen/kernels/loop_plan.h"
 
 #include <float.h>
 

@@ -3,12 +3,14 @@
 
 #include <string.h>
 
+#include "codegen/kernels/pair_gemm_tile.h"
+
 typedef struct PairEmitter {
     Emit *emit;
     const Kernel *kernel;
     const PairPlan *plan;
-    LLVMValueRef pack_a, pack_b, panel, ragged; /* functions; no `panel` where all columns are fewer, no `ragged` where
-                                                   panels divide them */
+    /* Functions; no `panel` where all columns are fewer, no `ragged` where panels divide them. */
+    LLVMValueRef reorder_a, reorder_b, panel, ragged;
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the units */
     Ir begin, end;             /* their rows */
@@ -26,31 +28,31 @@ static void emit_parts(PairEmitter *gemm, const char *symbol)
     const PairPlan *plan = gemm->plan;
     Emit *emit = gemm->emit;
     int64_t width = pair_panel_columns(plan), rest = plan->columns % width;
-    PackedLayout rows = {.parts = 1,
-                         .line_pitch = plan->row_pitch,
-                         .step_pitch = PACKED_LINE_BYTES,
-                         .side_pitch = plan->row_pitch * PACKED_BLOCK};
-    PackedLayout panels = {.parts = 1,
-                           .line_pitch = plan->vectors * PACKED_LINE_BYTES,
-                           .step_pitch = plan->vectors * PACKED_BLOCK_BYTES,
-                           .side_pitch = PACKED_LINE_BYTES,
-                           .in_cache = true};
+    BlockLayout rows = {.parts = 1,
+                        .line_pitch = plan->row_pitch,
+                        .step_pitch = BLOCK_LINE_BYTES,
+                        .side_pitch = plan->row_pitch * BLOCK_SIDE};
+    BlockLayout panels = {.parts = 1,
+                          .line_pitch = plan->vectors * BLOCK_LINE_BYTES,
+                          .step_pitch = plan->vectors * BLOCK_BYTES,
+                          .side_pitch = BLOCK_LINE_BYTES,
+                          .in_cache = true};
     char name[96];
-    snprintf(name, sizeof name, "%s.pack_a", symbol);
-    gemm->pack_a = packed_emit_pack(emit, gemm->kernel, &plan->match, &rows, false, name);
-    snprintf(name, sizeof name, "%s.pack_b", symbol);
-    gemm->pack_b = packed_emit_pack(emit, gemm->kernel, &plan->match, &panels, true, name);
+    snprintf(name, sizeof name, "%s.reorder_a", symbol);
+    gemm->reorder_a = blocks_emit_reorder(emit, gemm->kernel, &plan->match, &rows, false, name);
+    snprintf(name, sizeof name, "%s.reorder_b", symbol);
+    gemm->reorder_b = blocks_emit_reorder(emit, gemm->kernel, &plan->match, &panels, true, name);
     snprintf(name, sizeof name, "%s.panel", symbol);
     if (plan->columns >= width)
-        gemm->panel = pair_emit_panel(emit, gemm->kernel, plan, gemm->pack_b, plan->vectors, 0, name);
+        gemm->panel = pair_emit_panel(emit, gemm->kernel, plan, gemm->reorder_b, plan->vectors, 0, name);
     snprintf(name, sizeof name, "%s.ragged", symbol);
-    int vectors = (int)((rest + PACKED_BLOCK - 1) / PACKED_BLOCK), tail = (int)(rest % PACKED_BLOCK);
-    if (rest) gemm->ragged = pair_emit_panel(emit, gemm->kernel, plan, gemm->pack_b, vectors, tail, name);
+    int vectors = (int)((rest + BLOCK_SIDE - 1) / BLOCK_SIDE), tail = (int)(rest % BLOCK_SIDE);
+    if (rest) gemm->ragged = pair_emit_panel(emit, gemm->kernel, plan, gemm->reorder_b, vectors, tail, name);
 }
 
 static Ir factor_address(PairEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
 {
-    return packed_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
+    return blocks_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
                                  position, k);
 }
 
@@ -118,8 +120,8 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     arguments[PAIR_END] = gemm->end;
     arguments[PAIR_COLUMN] = column;
     Ir left = LLVMBuildSub(builder, emit_i64(emit, plan->depth), k, ""), block = emit_i64(emit, plan->depth_block);
-    Ir more = emit_add(emit, emit_least(emit, left, block), emit_i64(emit, PACKED_STEP - 1));
-    arguments[PAIR_STEPS] = LLVMBuildUDiv(builder, more, emit_i64(emit, PACKED_STEP), "");
+    Ir more = emit_add(emit, emit_least(emit, left, block), emit_i64(emit, BLOCK_DEPTH - 1));
+    arguments[PAIR_STEPS] = LLVMBuildUDiv(builder, more, emit_i64(emit, BLOCK_DEPTH), "");
     arguments[PAIR_FIRST] = LLVMBuildICmp(builder, LLVMIntEQ, k, emit_i64(emit, 0), "");
     arguments[PAIR_LAST] = LLVMBuildICmp(builder, LLVMIntSLE, left, block, "");
     for (int axis = 0; axis < gemm->kernel->axis_count - 1; axis++) arguments[PAIR_BATCH + axis] = gemm->index[axis];
@@ -128,7 +130,7 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     emit_store(emit, arguments[PAIR_B], gemm->buffers[1], NULL, 8);
 }
 
-/* Units of the same rows: those are packed, then the columns' first panel; each further one while the one before is
+/* Units of the same rows: those are reordered, then the columns' first panel; each further one while the one before is
  * used. */
 static void emit_units(PairEmitter *gemm)
 {
@@ -137,7 +139,8 @@ static void emit_units(PairEmitter *gemm)
     Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
     Ir rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
     Ir row_count = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
-    call(gemm, packed_pack_type(emit), gemm->pack_a, (Ir[]){rows, emit_scratch_at(gemm->emit, 0), row_count, depth}, 4);
+    call(gemm, blocks_reorder_type(emit), gemm->reorder_a,
+         (Ir[]){rows, emit_scratch_at(gemm->emit, 0), row_count, depth}, 4);
     for (int i = 0; i < 2; i++)
         emit_store(emit, emit_scratch_at(gemm->emit, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL,
                    8);
@@ -145,7 +148,7 @@ static void emit_units(PairEmitter *gemm)
     Ir extent = LLVMBuildSub(emit->builder, gemm->columns_end, gemm->columns_begin, "");
     extent = emit_least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
     Ir first_depth = emit_least(emit, depth, emit_i64(emit, plan->depth_block));
-    call(gemm, packed_pack_type(emit), gemm->pack_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
+    call(gemm, blocks_reorder_type(emit), gemm->reorder_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
     EmitLoop panels, blocks;
     emit_loop_begin(emit, &panels, gemm->columns_begin, gemm->columns_end, pair_panel_columns(plan), 0, NULL);
     emit_loop_begin(emit, &blocks, zero, depth, plan->depth_block, 0, NULL);

@@ -1,6 +1,6 @@
 /* Tile, block and unit sizes of a matrix product by VDPBF16PS. */
 #include "codegen/kernels/kernel_sizes.h"
-#include "codegen/kernels/pair_gemm.h"
+#include "codegen/kernels/pair_gemm_plan.h"
 
 static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
 static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -8,7 +8,7 @@ static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / 
 
 static void choose_tile(PairPlan *plan)
 {
-    int64_t needed = divide_up(plan->columns, PACKED_BLOCK);
+    int64_t needed = divide_up(plan->columns, BLOCK_SIDE);
     plan->vectors = needed < PAIR_MAX_VECTORS ? (int)needed : PAIR_MAX_VECTORS;
     plan->tile_rows = PAIR_SUMS_IN_REGISTERS / plan->vectors;
 }
@@ -16,9 +16,9 @@ static void choose_tile(PairPlan *plan)
 /* Lines of rows whose pitch is a power of two would share too few places in the nearest cache. */
 static void choose_blocks(PairPlan *plan)
 {
-    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, PAIR_MOST_DEPTH)), PACKED_STEP);
-    plan->row_pitch = round_up(plan->depth * 2, PACKED_LINE_BYTES);
-    if (plan->row_pitch % PAIR_BAD_PITCH == 0) plan->row_pitch += PACKED_LINE_BYTES;
+    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, PAIR_MOST_DEPTH)), BLOCK_DEPTH);
+    plan->row_pitch = round_up(plan->depth * 2, BLOCK_LINE_BYTES);
+    if (plan->row_pitch % PAIR_BAD_PITCH == 0) plan->row_pitch += BLOCK_LINE_BYTES;
     int64_t most = PAIR_MOST_A_BYTES / plan->row_pitch;
     if (most < PAIR_LEAST_ROWS) most = PAIR_LEAST_ROWS;
     plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), plan->tile_rows);
@@ -30,7 +30,7 @@ static void choose_units(PairPlan *plan, const Kernel *kernel)
     int64_t panels = divide_up(plan->columns, width), pieces = 1;
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
     while (chunks * pieces < PAIR_WANTED_UNITS && panels / (pieces * 2) >= PAIR_LEAST_PANELS) pieces *= 2;
-    if (chunks * pieces == 1) { /* a second thread is worth packing the smaller factor twice */
+    if (chunks * pieces == 1) { /* a second thread is worth reordering the smaller factor twice */
         if (plan->rows < plan->columns)
             pieces = 2;
         else
@@ -43,8 +43,8 @@ static void choose_units(PairPlan *plan, const Kernel *kernel)
 
 static void choose_scratch(PairPlan *plan)
 {
-    int64_t line = (int64_t)plan->vectors * PACKED_LINE_BYTES;
-    plan->a_bytes = (size_t)(round_up(plan->unit_rows, PACKED_BLOCK) * plan->row_pitch);
+    int64_t line = (int64_t)plan->vectors * BLOCK_LINE_BYTES;
+    plan->a_bytes = (size_t)(round_up(plan->unit_rows, BLOCK_SIDE) * plan->row_pitch);
     plan->b_bytes = (size_t)(plan->depth_block / 2 * line);
     if (plan->depth > plan->depth_block) plan->sum_bytes = (size_t)(plan->unit_rows * line);
     plan->tile_bytes = (size_t)(plan->tile_rows * line);

@@ -1,25 +1,25 @@
-/* The innermost part of a matrix product by VDPBF16PS: the rows of a unit times one packed panel, and the packing of
+/* The innermost part of a matrix product by VDPBF16PS: the rows of a unit times one reordered panel, and the reordering of
  * the next one meanwhile. */
 #include "codegen/kernels/kernel_sizes.h"
-#include "codegen/kernels/pair_gemm.h"
+#include "codegen/kernels/pair_gemm_tile.h"
 #include "codegen/kernels/tile_epilogue.h"
 
 enum {
     UNROLL = 4, /* pairs of k */
     PAIR_BYTES = 4,
     TURN_BYTES = UNROLL * PAIR_BYTES, /* of a row of A in a turn of the loop */
-    TURNS_PER_LINE = PACKED_LINE_BYTES / TURN_BYTES,
-    TURNS_PER_STEP = PACKED_PAIRS / UNROLL
+    TURNS_PER_LINE = BLOCK_LINE_BYTES / TURN_BYTES,
+    TURNS_PER_STEP = BLOCK_PAIRS / UNROLL
 };
 
 typedef struct PairPanel {
     Emit *emit;
     const Kernel *kernel;
     const PairPlan *plan;
-    LLVMValueRef function, pack_b;
+    LLVMValueRef function, reorder_b;
     int vectors;
     int64_t steps; /* of k in a whole block */
-    int64_t share; /* steps of the next panel that a tile packs */
+    int64_t share; /* steps of the next panel that a tile reorders */
     int rows;      /* of the tile */
     Ir tile;       /* its number in the unit */
     Ir a;          /* its rows */
@@ -40,24 +40,24 @@ static Ir below(PairPanel *panel, Ir a, Ir b) { return LLVMBuildICmp(panel->emit
 
 static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-/* ---- Packing the next panel ---- */
+/* ---- Reordering the next panel ---- */
 
 static const KernelOperand *source(const PairPanel *panel) { return &panel->kernel->operands[panel->plan->match.b]; }
 static int64_t along_k(const PairPanel *panel) { return source(panel)->stride[panel->kernel->axis_count - 1]; }
 static int64_t along_n(const PairPanel *panel) { return source(panel)->stride[panel->plan->match.column_axis]; }
 
-/* The next panel's k from `k`, a multiple of PACKED_STEP, to `end`. */
-static void pack_next(PairPanel *panel, Ir k, Ir end)
+/* The next panel's k from `k`, a multiple of BLOCK_DEPTH, to `end`. */
+static void reorder_next(PairPanel *panel, Ir k, Ir end)
 {
     Emit *emit = panel->emit;
     EmitIf branch;
     emit_if(emit, &branch, below(panel, k, end));
     Ir from = bytes_behind(panel, parameter(panel, PAIR_NEXT_SOURCE),
                            emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
-    Ir to = emit_mul(emit, k, panel->plan->vectors * PACKED_LINE_BYTES / 2);
+    Ir to = emit_mul(emit, k, panel->plan->vectors * BLOCK_LINE_BYTES / 2);
     Ir arguments[] = {from, bytes_behind(panel, parameter(panel, PAIR_NEXT_B), to), parameter(panel, PAIR_NEXT_EXTENT),
                       LLVMBuildSub(emit->builder, end, k, "")};
-    LLVMBuildCall2(emit->builder, packed_pack_type(emit), panel->pack_b, arguments, 4, "");
+    LLVMBuildCall2(emit->builder, blocks_reorder_type(emit), panel->reorder_b, arguments, 4, "");
     emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
@@ -65,23 +65,23 @@ static void pack_next(PairPanel *panel, Ir k, Ir end)
 /* The first k of share number `share`, at most all. */
 static Ir share_begin(PairPanel *panel, Ir share)
 {
-    Ir k = emit_mul(panel->emit, share, panel->share * PACKED_STEP), all = parameter(panel, PAIR_NEXT_DEPTH);
+    Ir k = emit_mul(panel->emit, share, panel->share * BLOCK_DEPTH), all = parameter(panel, PAIR_NEXT_DEPTH);
     return LLVMBuildSelect(panel->emit->builder, below(panel, k, all), k, all, "");
 }
 
 /* The tile before has prefetched it. */
-static void pack_share(PairPanel *panel)
+static void reorder_share(PairPanel *panel)
 {
     Ir before = LLVMBuildSub(panel->emit->builder, panel->tile, emit_i64(panel->emit, 1), "");
     EmitIf branch;
     emit_if(panel->emit, &branch,
             LLVMBuildICmp(panel->emit->builder, LLVMIntSGE, before, emit_i64(panel->emit, 0), ""));
-    pack_next(panel, share_begin(panel, before), share_begin(panel, panel->tile));
+    reorder_next(panel, share_begin(panel, before), share_begin(panel, panel->tile));
     emit_else(panel->emit, &branch);
     emit_end_if(panel->emit, &branch);
 }
 
-/* The lines that the next tile will pack, into the second-level cache: some in every turn. `at_hand` is fetched where
+/* The lines that the next tile will reorder, into the second-level cache: some in every turn. `at_hand` is fetched where
  * there are none. */
 static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
 {
@@ -89,19 +89,19 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
     LLVMBuilderRef builder = emit->builder;
     bool by_rows = along_n(panel) == 1;
     if (!by_rows && along_k(panel) != 1) return;
-    int64_t k_lines = panel->share * PACKED_STEP * (int64_t)sizeof(float) / PACKED_LINE_BYTES;
+    int64_t k_lines = panel->share * BLOCK_DEPTH * (int64_t)sizeof(float) / BLOCK_LINE_BYTES;
     int64_t per_row = by_rows ? panel->plan->vectors : k_lines;
-    int64_t lines = per_row * (by_rows ? panel->share * PACKED_STEP : pair_panel_columns(panel->plan));
+    int64_t lines = per_row * (by_rows ? panel->share * BLOCK_DEPTH : pair_panel_columns(panel->plan));
     int64_t pitch = (by_rows ? along_k(panel) : along_n(panel)) * (int64_t)sizeof(float);
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
-    Ir k = emit_mul(emit, panel->tile, panel->share * PACKED_STEP);
+    Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
     Ir first = bytes_behind(panel, parameter(panel, PAIR_NEXT_SOURCE),
                             emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
     Ir k_left = LLVMBuildSub(builder, parameter(panel, PAIR_NEXT_DEPTH), k, "");
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);
         Ir row = LLVMBuildUDiv(builder, line, divisor, ""), within = LLVMBuildURem(builder, line, divisor, "");
-        Ir address = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, within, PACKED_LINE_BYTES));
+        Ir address = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, within, BLOCK_LINE_BYTES));
         Ir needed = below(panel, by_rows ? row : emit_i64(emit, 0), k_left);
         needed = LLVMBuildAnd(builder, needed, below(panel, line, emit_i64(emit, lines)), "");
         address = LLVMBuildSelect(builder, needed, bytes_behind(panel, first, address), at_hand, "");
@@ -114,12 +114,12 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
 /* A's lines a little later, at the end of its rows those of the next tile: a turn takes its part of the rows. */
 static void prefetch_a(PairPanel *panel, Ir turn, Ir bytes)
 {
-    enum { AHEAD = 2 * PACKED_LINE_BYTES };
+    enum { AHEAD = 2 * BLOCK_LINE_BYTES };
     Emit *emit = panel->emit;
     int64_t pitch = panel->plan->row_pitch, each = divide_up(panel->rows, TURNS_PER_LINE);
     Ir row = LLVMBuildAnd(emit->builder, turn, emit_i64(emit, TURNS_PER_LINE - 1), "");
     Ir ahead = emit_add(emit, bytes, emit_i64(emit, AHEAD));
-    Ir length = emit_mul(emit, parameter(panel, PAIR_STEPS), PACKED_LINE_BYTES);
+    Ir length = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_LINE_BYTES);
     Ir wrapped = LLVMBuildSub(emit->builder, emit_add(emit, ahead, emit_i64(emit, panel->rows * pitch)), length, "");
     ahead = LLVMBuildSelect(emit->builder, below(panel, ahead, length), ahead, wrapped, "");
     ahead = emit_add(emit, ahead, emit_mul(emit, row, each * pitch));
@@ -136,7 +136,7 @@ static void prefetch_streams(PairPanel *panel, Ir turn, Ir at_hand)
     const PairPlan *plan = panel->plan;
     int operands[KERNEL_MAX_OPERANDS], count = tile_epilogue_streams(&panel->epilogue, operands);
     if (count == 0) return;
-    int64_t last_steps = divide_up((plan->depth - 1) % plan->depth_block + 1, PACKED_STEP);
+    int64_t last_steps = divide_up((plan->depth - 1) % plan->depth_block + 1, BLOCK_DEPTH);
     int64_t each = divide_up((int64_t)panel->rows * panel->vectors, last_steps * TURNS_PER_STEP);
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i));
@@ -150,16 +150,16 @@ static void prefetch_streams(PairPanel *panel, Ir turn, Ir at_hand)
 static void multiply_pair(PairPanel *panel, Ir a, Ir b, Ir *sum)
 {
     Emit *emit = panel->emit;
-    LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(emit->context), 2 * PACKED_PAIRS);
+    LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(emit->context), 2 * BLOCK_PAIRS);
     Ir vector[PAIR_MAX_VECTORS];
     for (int v = 0; v < panel->vectors; v++) {
-        Ir address = bytes_behind(panel, b, emit_i64(emit, v * PACKED_LINE_BYTES));
-        vector[v] = emit_load(emit, pairs, address, NULL, PACKED_LINE_BYTES);
+        Ir address = bytes_behind(panel, b, emit_i64(emit, v * BLOCK_LINE_BYTES));
+        vector[v] = emit_load(emit, pairs, address, NULL, BLOCK_LINE_BYTES);
     }
     for (int r = 0; r < panel->rows; r++) {
         Ir address = bytes_behind(panel, a, emit_i64(emit, r * panel->plan->row_pitch));
         Ir pair = emit_load(emit, emit->i32, address, NULL, PAIR_BYTES);
-        Ir factor = LLVMBuildBitCast(emit->builder, emit_broadcast(emit, pair, PACKED_PAIRS), pairs, "");
+        Ir factor = LLVMBuildBitCast(emit->builder, emit_broadcast(emit, pair, BLOCK_PAIRS), pairs, "");
         for (int v = 0; v < panel->vectors; v++) {
             Ir *to = &sum[r * panel->vectors + v];
             *to = emit_intrinsic(emit, "llvm.x86.avx512bf16.dpbf16ps.512", NULL, 0, (Ir[]){*to, factor, vector[v]}, 3);
@@ -171,9 +171,9 @@ static void multiply(PairPanel *panel, Ir *sum)
 {
     Emit *emit = panel->emit;
     int count = panel->rows * panel->vectors;
-    int64_t line = panel->plan->vectors * PACKED_LINE_BYTES;
+    int64_t line = panel->plan->vectors * BLOCK_LINE_BYTES;
     EmitLoop loop;
-    Ir end = emit_mul(emit, parameter(panel, PAIR_STEPS), PACKED_PAIRS);
+    Ir end = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_PAIRS);
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), end, UNROLL, count, sum);
     for (int i = 0; i < count; i++) sum[i] = loop.carried[i];
     Ir bytes = emit_mul(emit, loop.index, PAIR_BYTES), a = bytes_behind(panel, panel->a, bytes);
@@ -191,23 +191,23 @@ static void multiply(PairPanel *panel, Ir *sum)
 
 static Ir sum_address(PairPanel *panel, Ir base, int number)
 {
-    return bytes_behind(panel, base, emit_i64(panel->emit, (int64_t)number * PACKED_LINE_BYTES));
+    return bytes_behind(panel, base, emit_i64(panel->emit, (int64_t)number * BLOCK_LINE_BYTES));
 }
 
 static void start_sums(PairPanel *panel, Ir kept, Ir *sum)
 {
     Emit *emit = panel->emit;
-    LLVMTypeRef vector = emit_vector_type(emit->f32, PACKED_BLOCK);
-    Ir later = LLVMBuildNot(emit->builder, emit_broadcast(emit, parameter(panel, PAIR_FIRST), PACKED_BLOCK), "");
+    LLVMTypeRef vector = emit_vector_type(emit->f32, BLOCK_SIDE);
+    Ir later = LLVMBuildNot(emit->builder, emit_broadcast(emit, parameter(panel, PAIR_FIRST), BLOCK_SIDE), "");
     for (int i = 0; i < panel->rows * panel->vectors; i++)
-        sum[i] = panel->plan->sum_bytes ? emit_load(emit, vector, sum_address(panel, kept, i), later, PACKED_LINE_BYTES)
+        sum[i] = panel->plan->sum_bytes ? emit_load(emit, vector, sum_address(panel, kept, i), later, BLOCK_LINE_BYTES)
                                         : LLVMConstNull(vector);
 }
 
 static void keep_sums(PairPanel *panel, Ir to, const Ir *sum)
 {
     for (int i = 0; i < panel->rows * panel->vectors; i++)
-        emit_store(panel->emit, sum[i], sum_address(panel, to, i), NULL, PACKED_LINE_BYTES);
+        emit_store(panel->emit, sum[i], sum_address(panel, to, i), NULL, BLOCK_LINE_BYTES);
 }
 
 /* The sums of `rows` rows from `row` on, and if they are complete what becomes of them. */
@@ -219,9 +219,9 @@ static void emit_tile(PairPanel *panel, Ir row, int rows)
     panel->rows = rows;
     panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, plan->tile_rows), "");
     panel->a = bytes_behind(panel, parameter(panel, PAIR_A), emit_mul(emit, in_unit, plan->row_pitch));
-    Ir at = emit_mul(emit, in_unit, panel->vectors * PACKED_LINE_BYTES);
+    Ir at = emit_mul(emit, in_unit, panel->vectors * BLOCK_LINE_BYTES);
     Ir kept = bytes_behind(panel, parameter(panel, PAIR_SUMS), at), finished = parameter(panel, PAIR_TILE);
-    pack_share(panel);
+    reorder_share(panel);
     tile_epilogue_move(&panel->epilogue, row);
     start_sums(panel, kept, sum);
     multiply(panel, sum);
@@ -258,15 +258,15 @@ static void emit_tiles(PairPanel *panel)
     emit_end_if(emit, &branch);
 }
 
-/* What no tile has packed. */
-static void pack_left(PairPanel *panel)
+/* What no tile has reordered. */
+static void reorder_left(PairPanel *panel)
 {
     Emit *emit = panel->emit;
     Ir rows = LLVMBuildSub(emit->builder, parameter(panel, PAIR_END), parameter(panel, PAIR_BEGIN), "");
     rows = emit_add(emit, rows, emit_i64(emit, panel->plan->tile_rows - 1));
     Ir tiles = LLVMBuildUDiv(emit->builder, rows, emit_i64(emit, panel->plan->tile_rows), "");
-    Ir packed = share_begin(panel, LLVMBuildSub(emit->builder, tiles, emit_i64(emit, 1), ""));
-    pack_next(panel, packed, parameter(panel, PAIR_NEXT_DEPTH));
+    Ir reordered = share_begin(panel, LLVMBuildSub(emit->builder, tiles, emit_i64(emit, 1), ""));
+    reorder_next(panel, reordered, parameter(panel, PAIR_NEXT_DEPTH));
 }
 
 LLVMTypeRef pair_panel_type(Emit *emit, const Kernel *kernel)
@@ -278,12 +278,12 @@ LLVMTypeRef pair_panel_type(Emit *emit, const Kernel *kernel)
     return LLVMFunctionType(emit->void_type, types, (unsigned)count, false);
 }
 
-LLVMValueRef pair_emit_panel(Emit *emit, const Kernel *kernel, const PairPlan *plan, LLVMValueRef pack_b, int vectors,
-                             int tail, const char *name)
+LLVMValueRef pair_emit_panel(Emit *emit, const Kernel *kernel, const PairPlan *plan, LLVMValueRef reorder_b,
+                             int vectors, int tail, const char *name)
 {
-    PairPanel panel = {.emit = emit, .kernel = kernel, .plan = plan, .pack_b = pack_b, .vectors = vectors};
+    PairPanel panel = {.emit = emit, .kernel = kernel, .plan = plan, .reorder_b = reorder_b, .vectors = vectors};
     int64_t tiles = divide_up(plan->unit_rows, plan->tile_rows);
-    panel.steps = divide_up(plan->depth < plan->depth_block ? plan->depth : plan->depth_block, PACKED_STEP);
+    panel.steps = divide_up(plan->depth < plan->depth_block ? plan->depth : plan->depth_block, BLOCK_DEPTH);
     panel.share = divide_up(panel.steps, tiles > 1 ? tiles - 1 : 1);
     panel.function = emit_function(emit, name, pair_panel_type(emit, kernel), true);
     panel.epilogue = (TileEpilogue){.match = &plan->match, .vectors = vectors};
@@ -293,7 +293,7 @@ LLVMValueRef pair_emit_panel(Emit *emit, const Kernel *kernel, const PairPlan *p
     tile_epilogue_prepare(&panel.epilogue, emit, kernel, parameter(&panel, PAIR_OPERANDS),
                           parameter(&panel, PAIR_COLUMN), batch, tail);
     emit_tiles(&panel);
-    pack_left(&panel);
+    reorder_left(&panel);
     LLVMBuildRetVoid(emit->builder);
     return panel.function;
 }

@@ -1,7 +1,7 @@
 #include "codegen/kernels/tile_epilogue.h"
 
+#include "codegen/kernels/bf16_blocks.h"
 #include "codegen/kernels/body_emit.h"
-#include "codegen/kernels/packed_blocks.h"
 
 void tile_epilogue_prepare(TileEpilogue *epilogue, Emit *emit, const Kernel *kernel, Ir operands, Ir column,
                            const Ir *batch, int tail)
@@ -11,11 +11,11 @@ void tile_epilogue_prepare(TileEpilogue *epilogue, Emit *emit, const Kernel *ker
     int inner = kernel->axis_count - 1;
     body->emit = emit;
     body->kernel = kernel;
-    body->lanes = PACKED_BLOCK;
+    body->lanes = BLOCK_SIDE;
     body->vector_axis = body->copy_axis = match->column_axis;
     body->copies = epilogue->vectors;
-    body->copy_step = PACKED_BLOCK;
-    if (tail) body->mask[epilogue->vectors - 1] = emit_lane_mask(emit, tail, PACKED_BLOCK);
+    body->copy_step = BLOCK_SIDE;
+    if (tail) body->mask[epilogue->vectors - 1] = emit_lane_mask(emit, tail, BLOCK_SIDE);
     body_analyse(body);
     body_load_operands(body, operands);
     for (int axis = 0; axis < inner; axis++) body->index[axis] = batch[axis];
@@ -36,15 +36,15 @@ void tile_epilogue_emit(TileEpilogue *epilogue, Ir row, Ir rows, Ir sums)
     Body *body = &epilogue->body;
     Emit *emit = body->emit;
     Register sum = epilogue->match->sum;
-    LLVMTypeRef vector = emit_vector_type(emit->f32, PACKED_BLOCK);
+    LLVMTypeRef vector = emit_vector_type(emit->f32, BLOCK_SIDE);
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), rows, 1, 0, NULL);
-    Ir here = emit_mul(emit, loop.index, (int64_t)epilogue->vectors * PACKED_LINE_BYTES);
+    Ir here = emit_mul(emit, loop.index, (int64_t)epilogue->vectors * BLOCK_LINE_BYTES);
     here = emit_address(emit, emit->i8, sums, here);
     tile_epilogue_move(epilogue, emit_add(emit, row, loop.index));
     for (int v = 0; v < epilogue->vectors; v++) {
-        Ir address = emit_address(emit, emit->i8, here, emit_i64(emit, (int64_t)v * PACKED_LINE_BYTES));
-        body->value[sum][v] = emit_load(emit, vector, address, NULL, PACKED_LINE_BYTES);
+        Ir address = emit_address(emit, emit->i8, here, emit_i64(emit, (int64_t)v * BLOCK_LINE_BYTES));
+        body->value[sum][v] = emit_load(emit, vector, address, NULL, BLOCK_LINE_BYTES);
     }
     for (int r = sum + 1; r <= body->kernel->instruction_count; r++) body_emit(body, (Register)r);
     emit_loop_end(emit, &loop, NULL);
@@ -73,7 +73,7 @@ void tile_epilogue_prefetch(TileEpilogue *epilogue, const int *operands, int cou
     for (int o = 0; o < count; o++) {
         const KernelOperand *operand = &body->kernel->operands[operands[o]];
         Ir at = emit_mul(emit, row, operand->stride[epilogue->match->row_axis]);
-        at = emit_add(emit, at, emit_mul(emit, vector, PACKED_BLOCK));
+        at = emit_add(emit, at, emit_mul(emit, vector, BLOCK_SIDE));
         Ir address = emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[operands[o]], at);
         if (when) address = LLVMBuildSelect(emit->builder, when, address, instead, "");
         emit_prefetch(emit, address, operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);

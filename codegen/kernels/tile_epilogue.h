@@ -7,7 +7,7 @@
 
 typedef struct TileEpilogue {
     const KernelGemm *match;
-    int vectors; /* of PACKED_BLOCK columns */
+    int vectors; /* of BLOCK_SIDE columns */
     Body body;
 } TileEpilogue;
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/kernels/packed_gemm.h"
+#include "codegen/kernels/amx_gemm.h"
 #include "tests/codegen/kernels/kernel_check.h"
 #include "tests/codegen/kernels/product.h"
 

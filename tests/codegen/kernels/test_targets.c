@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "codegen/kernels/packed_gemm.h"
+#include "codegen/kernels/amx_gemm.h"
 #include "codegen/kernels/pair_gemm.h"
 #include "tests/codegen/kernels/kernel_check.h"
 #include "tests/codegen/kernels/product.h"
@@ -25,10 +25,10 @@ static void test_units(void **state)
     assert_true(target_init(&pairs, (TargetOptions){.cpu = "znver4"}, &diagnostics));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         Product p = {1, shapes[i][0], shapes[i][1], shapes[i][2], false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
-        PackedPlan plan;
+        AmxPlan plan;
         build_product(&p);
-        assert_true(packed_plan(&plan, &kernel, &tiles));
-        assert_int_equal(plan.parts, PACKED_MAX_PARTS);
+        assert_true(amx_plan(&plan, &kernel, &tiles));
+        assert_int_equal(plan.parts, AMX_MAX_PARTS);
         assert_true(plan.units.total >= 2);
         PairPlan pair;
         assert_false(pair_plan(&pair, &kernel, &pairs)); /* of float32 */

@@ -1,40 +1,40 @@
 /* Tile, block and unit sizes of a matrix product on AMX tiles. */
+#include "codegen/kernels/amx_gemm_plan.h"
 #include "codegen/kernels/kernel_sizes.h"
-#include "codegen/kernels/packed_gemm.h"
 
 static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
 static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-static void choose_tile(PackedPlan *plan)
+static void choose_tile(AmxPlan *plan)
 {
-    plan->tile_rows = PACKED_TILE_ROWS;
-    plan->vectors = PACKED_TILE_VECTORS;
-    int64_t needed = divide_up(plan->columns, PACKED_BLOCK);
+    plan->tile_rows = AMX_TILE_ROWS;
+    plan->vectors = AMX_TILE_VECTORS;
+    int64_t needed = divide_up(plan->columns, BLOCK_SIDE);
     if (needed < plan->vectors) plan->vectors = (int)needed;
 }
 
-/* Packed A takes up to five eighths of the second-level cache. */
-static void choose_blocks(PackedPlan *plan, const Target *target)
+/* Reordered A takes up to five eighths of the second-level cache. */
+static void choose_blocks(AmxPlan *plan, const Target *target)
 {
-    int64_t deepest = plan->parts > 1 ? PACKED_MOST_DEPTH_SPLIT : PACKED_MOST_DEPTH;
-    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, deepest)), PACKED_STEP);
+    int64_t deepest = plan->parts > 1 ? AMX_MOST_DEPTH_SPLIT : AMX_MOST_DEPTH;
+    plan->depth_block = round_up(divide_up(plan->depth, divide_up(plan->depth, deepest)), BLOCK_DEPTH);
     int64_t granule = plan->tile_rows;
     int64_t most = (int64_t)target->level2_bytes * 5 / 8 / (plan->depth_block * 2 * plan->parts) / granule * granule;
-    if (most > PACKED_MOST_ROWS) most = PACKED_MOST_ROWS;
-    if (most < PACKED_LEAST_ROWS) most = PACKED_LEAST_ROWS;
+    if (most > AMX_MOST_ROWS) most = AMX_MOST_ROWS;
+    if (most < AMX_LEAST_ROWS) most = AMX_LEAST_ROWS;
     plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), granule);
 }
 
-static void choose_units(PackedPlan *plan, const Kernel *kernel)
+static void choose_units(AmxPlan *plan, const Kernel *kernel)
 {
-    int64_t batches = units_init_batches(&plan->units, kernel, &plan->match), width = packed_panel_columns(plan);
+    int64_t batches = units_init_batches(&plan->units, kernel, &plan->match), width = amx_panel_columns(plan);
     int64_t panels = divide_up(plan->columns, width), pieces = 1;
     int64_t chunks = batches * divide_up(plan->rows, plan->unit_rows);
-    int64_t least = plan->parts > 1 ? PACKED_LEAST_PANELS_SPLIT : PACKED_LEAST_PANELS;
-    while (chunks * pieces < PACKED_WANTED_UNITS && panels / (pieces * 2) >= least) pieces *= 2;
+    int64_t least = plan->parts > 1 ? AMX_LEAST_PANELS_SPLIT : AMX_LEAST_PANELS;
+    while (chunks * pieces < AMX_WANTED_UNITS && panels / (pieces * 2) >= least) pieces *= 2;
     bool single = chunks * pieces == 1;
-    if (single) { /* a second thread is worth packing the smaller factor twice */
+    if (single) { /* a second thread is worth reordering the smaller factor twice */
         if (plan->rows < plan->columns)
             pieces = 2;
         else
@@ -48,28 +48,28 @@ static void choose_units(PackedPlan *plan, const Kernel *kernel)
     plan->most_columns = plan->joins_units ? panels * width : plan->unit_columns;
 }
 
-static void choose_scratch(PackedPlan *plan)
+static void choose_scratch(AmxPlan *plan)
 {
-    size_t steps = (size_t)(plan->depth_block / PACKED_STEP), blocks = (size_t)(plan->most_rows / PACKED_BLOCK);
-    plan->a_bytes = blocks * steps * (size_t)packed_step_bytes(plan);
-    plan->b_bytes = (size_t)plan->vectors * steps * (size_t)packed_step_bytes(plan);
+    size_t steps = (size_t)(plan->depth_block / BLOCK_DEPTH), blocks = (size_t)(plan->most_rows / BLOCK_SIDE);
+    plan->a_bytes = blocks * steps * (size_t)amx_step_bytes(plan);
+    plan->b_bytes = (size_t)plan->vectors * steps * (size_t)amx_step_bytes(plan);
     if (plan->depth > plan->depth_block)
         plan->sum_bytes = (size_t)(plan->most_rows * plan->most_columns) * sizeof(float);
-    plan->tile_bytes = (size_t)(plan->tile_rows * packed_panel_columns(plan)) * sizeof(float);
+    plan->tile_bytes = (size_t)(plan->tile_rows * amx_panel_columns(plan)) * sizeof(float);
 }
 
-static bool splitting_pays(const PackedPlan *plan)
+static bool splitting_pays(const AmxPlan *plan)
 {
     if (plan->parts == 1) return true;
-    return plan->rows * plan->columns >= PACKED_LEAST_REUSE * (plan->rows + plan->columns) &&
-           plan->depth >= PACKED_LEAST_DEPTH_SPLIT;
+    return plan->rows * plan->columns >= AMX_LEAST_REUSE * (plan->rows + plan->columns) &&
+           plan->depth >= AMX_LEAST_DEPTH_SPLIT;
 }
 
-bool packed_plan(PackedPlan *plan, const Kernel *kernel, const Target *target)
+bool amx_plan(AmxPlan *plan, const Kernel *kernel, const Target *target)
 {
-    *plan = (PackedPlan){0};
+    *plan = (AmxPlan){0};
     if (target->bf16 != BF16_TILES || !kernel_match_gemm(kernel, &plan->match)) return false;
-    plan->parts = plan->match.bf16 ? 1 : PACKED_MAX_PARTS;
+    plan->parts = plan->match.bf16 ? 1 : AMX_MAX_PARTS;
     const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
     if (a->dtype != DTYPE_F32 || b->dtype != DTYPE_F32) return false;
     plan->rows = extent_of(kernel, plan->match.row_axis);

@@ -1,5 +1,5 @@
-/* The innermost part of a matrix product on AMX tiles: the rows of a unit times one packed panel. */
-#include "codegen/kernels/packed_gemm.h"
+/* The innermost part of a matrix product on AMX tiles: the rows of a unit times one reordered panel. */
+#include "codegen/kernels/amx_gemm_tile.h"
 #include "codegen/kernels/tile_epilogue.h"
 
 enum {
@@ -8,59 +8,56 @@ enum {
     FIRST_B = 6
 };
 
-typedef struct PackedPanel {
+typedef struct AmxPanel {
     Emit *emit;
     const Kernel *kernel;
-    const PackedPlan *plan;
+    const AmxPlan *plan;
     LLVMValueRef function;
     int vectors;
     Ir tile; /* number of the tile of rows in the unit */
     TileEpilogue epilogue;
-} PackedPanel;
+} AmxPanel;
 
-static Ir parameter(PackedPanel *panel, PackedPanelParameter which)
-{
-    return LLVMGetParam(panel->function, (unsigned)which);
-}
+static Ir parameter(AmxPanel *panel, AmxPanelParameter which) { return LLVMGetParam(panel->function, (unsigned)which); }
 
-static Ir bytes_behind(PackedPanel *panel, Ir base, Ir bytes)
+static Ir bytes_behind(AmxPanel *panel, Ir base, Ir bytes)
 {
     return emit_address(panel->emit, panel->emit->i8, base, bytes);
 }
 
-static int64_t sums_pitch(const PackedPanel *panel) { return panel->vectors * PACKED_LINE_BYTES; }
+static int64_t sums_pitch(const AmxPanel *panel) { return panel->vectors * BLOCK_LINE_BYTES; }
 
-static Ir sum_address(PackedPanel *panel, Ir base, int row, int vector)
+static Ir sum_address(AmxPanel *panel, Ir base, int row, int vector)
 {
-    return bytes_behind(panel, base, emit_i64(panel->emit, row * sums_pitch(panel) + vector * PACKED_LINE_BYTES));
+    return bytes_behind(panel, base, emit_i64(panel->emit, row * sums_pitch(panel) + vector * BLOCK_LINE_BYTES));
 }
 
-static Ir tile_number(PackedPanel *panel, int number) { return LLVMConstInt(panel->emit->i8, (unsigned)number, false); }
+static Ir tile_number(AmxPanel *panel, int number) { return LLVMConstInt(panel->emit->i8, (unsigned)number, false); }
 
-static void tile_move(PackedPanel *panel, const char *intrinsic, int number, Ir address, int64_t pitch)
+static void tile_move(AmxPanel *panel, const char *intrinsic, int number, Ir address, int64_t pitch)
 {
     Emit *emit = panel->emit;
     Ir arguments[] = {tile_number(panel, number), address, emit_i64(emit, pitch)};
     emit_intrinsic(emit, intrinsic, NULL, 0, arguments, 3);
 }
 
-static void tiles_each(PackedPanel *panel, const char *intrinsic, Ir base)
+static void tiles_each(AmxPanel *panel, const char *intrinsic, Ir base)
 {
     for (int i = 0; i < A_TILES; i++) {
         for (int v = 0; v < panel->vectors; v++) {
-            Ir address = sum_address(panel, base, i * PACKED_BLOCK, v);
+            Ir address = sum_address(panel, base, i * BLOCK_SIDE, v);
             tile_move(panel, intrinsic, i * A_TILES + v, address, sums_pitch(panel));
         }
     }
 }
 
 /* The blocks of A that the next step loads, into the first-level cache: a share of their lines with every product. */
-static void prefetch_a(PackedPanel *panel, Ir a, Ir offset, Ir line, int product, int products)
+static void prefetch_a(AmxPanel *panel, Ir a, Ir offset, Ir line, int product, int products)
 {
     Emit *emit = panel->emit;
-    int64_t step = packed_step_bytes(panel->plan), lines = A_TILES * step / PACKED_LINE_BYTES;
+    int64_t step = amx_step_bytes(panel->plan), lines = A_TILES * step / BLOCK_LINE_BYTES;
     for (int64_t i = lines * product / products; i < lines * (product + 1) / products; i++) {
-        int64_t tile = i * PACKED_LINE_BYTES / step, within = i * PACKED_LINE_BYTES % step;
+        int64_t tile = i * BLOCK_LINE_BYTES / step, within = i * BLOCK_LINE_BYTES % step;
         Ir address = emit_add(emit, offset, emit_mul(emit, line, tile));
         address = bytes_behind(panel, a, emit_add(emit, address, emit_i64(emit, step + within)));
         emit_prefetch(emit, address, PREFETCH_LEVEL1);
@@ -68,17 +65,17 @@ static void prefetch_a(PackedPanel *panel, Ir a, Ir offset, Ir line, int product
 }
 
 /* Loads the tiles of one part of one factor. */
-static void tiles_load(PackedPanel *panel, int first, int count, int part, Ir base, Ir offset, Ir line)
+static void tiles_load(AmxPanel *panel, int first, int count, int part, Ir base, Ir offset, Ir line)
 {
     Emit *emit = panel->emit;
     for (int i = 0; i < count; i++) {
         Ir address = emit_add(emit, offset, emit_mul(emit, line, i));
-        address = bytes_behind(panel, base, emit_add(emit, address, emit_i64(emit, part * PACKED_BLOCK_BYTES)));
-        tile_move(panel, "llvm.x86.tileloadd64", first + i, address, PACKED_LINE_BYTES);
+        address = bytes_behind(panel, base, emit_add(emit, address, emit_i64(emit, part * BLOCK_BYTES)));
+        tile_move(panel, "llvm.x86.tileloadd64", first + i, address, BLOCK_LINE_BYTES);
     }
 }
 
-static void tiles_product(PackedPanel *panel)
+static void tiles_product(AmxPanel *panel)
 {
     Emit *emit = panel->emit;
     for (int i = 0; i < A_TILES; i++) {
@@ -96,60 +93,60 @@ static const struct {
 } split_products[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
 
 /* The sums of the next tile of rows, which follow this one's: a share of their lines for every step of k. */
-static void prefetch_sums(PackedPanel *panel, Ir sums, Ir offset)
+static void prefetch_sums(AmxPanel *panel, Ir sums, Ir offset)
 {
     Emit *emit = panel->emit;
-    int64_t bytes = panel->plan->tile_rows * sums_pitch(panel), steps = panel->plan->depth_block / PACKED_STEP;
-    int64_t lines = (bytes / PACKED_LINE_BYTES + steps - 1) / steps;
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, packed_step_bytes(panel->plan)), "");
-    Ir next = emit_add(emit, emit_mul(emit, step, lines * PACKED_LINE_BYTES), emit_i64(emit, bytes));
+    int64_t bytes = panel->plan->tile_rows * sums_pitch(panel), steps = panel->plan->depth_block / BLOCK_DEPTH;
+    int64_t lines = (bytes / BLOCK_LINE_BYTES + steps - 1) / steps;
+    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(panel->plan)), "");
+    Ir next = emit_add(emit, emit_mul(emit, step, lines * BLOCK_LINE_BYTES), emit_i64(emit, bytes));
     for (int64_t i = 0; i < lines; i++) {
-        Ir line = bytes_behind(panel, sums, emit_add(emit, next, emit_i64(emit, i * PACKED_LINE_BYTES)));
+        Ir line = bytes_behind(panel, sums, emit_add(emit, next, emit_i64(emit, i * BLOCK_LINE_BYTES)));
         emit_prefetch(emit, line, PREFETCH_FOR_WRITING);
     }
 }
 
-/* The panel that will be packed next, into the second-level cache: a share of its lines with every step of k of every
+/* The panel that will be reordered next, into the second-level cache: a share of its lines with every step of k of every
  * tile. */
-static void prefetch_next_panel(PackedPanel *panel, Ir offset)
+static void prefetch_next_panel(AmxPanel *panel, Ir offset)
 {
     Emit *emit = panel->emit;
-    const PackedPlan *plan = panel->plan;
+    const AmxPlan *plan = panel->plan;
     const KernelOperand *operand = &panel->kernel->operands[plan->match.b];
     int64_t along_k = operand->stride[panel->kernel->axis_count - 1];
     int64_t along_n = operand->stride[plan->match.column_axis];
     if (along_k != 1 && along_n != 1) return;
-    int64_t columns = packed_panel_columns(plan),
+    int64_t columns = amx_panel_columns(plan),
             depth = plan->depth_block < plan->depth ? plan->depth_block : plan->depth;
     int64_t row_bytes = (along_k == 1 ? depth : columns) * (int64_t)sizeof(float);
-    int64_t row_lines = (row_bytes + PACKED_LINE_BYTES - 1) / PACKED_LINE_BYTES, rows = along_k == 1 ? columns : depth;
-    int64_t steps = (depth + PACKED_STEP - 1) / PACKED_STEP, turns = plan->unit_rows / plan->tile_rows * steps;
+    int64_t row_lines = (row_bytes + BLOCK_LINE_BYTES - 1) / BLOCK_LINE_BYTES, rows = along_k == 1 ? columns : depth;
+    int64_t steps = (depth + BLOCK_DEPTH - 1) / BLOCK_DEPTH, turns = plan->unit_rows / plan->tile_rows * steps;
     int64_t share = (row_lines * rows + turns - 1) / turns;
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, packed_step_bytes(plan)), "");
+    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(plan)), "");
     Ir first = emit_mul(emit, emit_add(emit, emit_mul(emit, panel->tile, steps), step), share);
     for (int64_t i = 0; i < share; i++) {
         Ir line = emit_add(emit, first, emit_i64(emit, i)), per_row = emit_i64(emit, row_lines);
         Ir row = LLVMBuildUDiv(emit->builder, line, per_row, "");
-        Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), PACKED_LINE_BYTES);
+        Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), BLOCK_LINE_BYTES);
         at = emit_add(emit, at, emit_mul(emit, row, (along_k == 1 ? along_n : along_k) * (int64_t)sizeof(float)));
-        emit_prefetch(emit, bytes_behind(panel, parameter(panel, PACKED_NEXT), at), PREFETCH_LEVEL2);
+        emit_prefetch(emit, bytes_behind(panel, parameter(panel, AMX_NEXT), at), PREFETCH_LEVEL2);
     }
 }
 
 /* The lines that the epilogue walks through for this tile, if its sums are complete after this block of k: a share with
  * every step. */
-static void prefetch_streams(PackedPanel *panel, Ir offset)
+static void prefetch_streams(AmxPanel *panel, Ir offset)
 {
     Emit *emit = panel->emit;
-    const PackedPlan *plan = panel->plan;
+    const AmxPlan *plan = panel->plan;
     int operands[KERNEL_MAX_OPERANDS], count = tile_epilogue_streams(&panel->epilogue, operands);
     if (count == 0) return;
     int64_t last_depth = (plan->depth - 1) % plan->depth_block + 1,
-            steps = (last_depth + PACKED_STEP - 1) / PACKED_STEP;
+            steps = (last_depth + BLOCK_DEPTH - 1) / BLOCK_DEPTH;
     int64_t share = (plan->tile_rows * panel->vectors + steps - 1) / steps;
     EmitIf branch;
-    emit_if(emit, &branch, parameter(panel, PACKED_LAST));
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, packed_step_bytes(plan)), "");
+    emit_if(emit, &branch, parameter(panel, AMX_LAST));
+    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(plan)), "");
     for (int64_t i = 0; i < share; i++) {
         Ir line = emit_add(emit, emit_mul(emit, step, share), emit_i64(emit, i));
         tile_epilogue_prefetch(&panel->epilogue, operands, count, line, NULL, NULL);
@@ -158,13 +155,13 @@ static void prefetch_streams(PackedPanel *panel, Ir offset)
     emit_end_if(emit, &branch);
 }
 
-static void tiles_multiply(PackedPanel *panel, Ir a, Ir b, Ir sums)
+static void tiles_multiply(AmxPanel *panel, Ir a, Ir b, Ir sums)
 {
     Emit *emit = panel->emit;
-    const PackedPlan *plan = panel->plan;
-    Ir line = emit_mul(emit, parameter(panel, PACKED_STEPS), packed_step_bytes(plan));
+    const AmxPlan *plan = panel->plan;
+    Ir line = emit_mul(emit, parameter(panel, AMX_STEPS), amx_step_bytes(plan));
     EmitLoop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), line, packed_step_bytes(plan), 0, NULL);
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), line, amx_step_bytes(plan), 0, NULL);
     if (plan->sum_bytes) prefetch_sums(panel, sums, loop.index);
     prefetch_next_panel(panel, loop.index);
     prefetch_streams(panel, loop.index);
@@ -180,11 +177,11 @@ static void tiles_multiply(PackedPanel *panel, Ir a, Ir b, Ir sums)
     emit_loop_end(emit, &loop, NULL);
 }
 
-static void sum_by_tiles(PackedPanel *panel, Ir a, Ir from, Ir to)
+static void sum_by_tiles(AmxPanel *panel, Ir a, Ir from, Ir to)
 {
     Emit *emit = panel->emit;
     EmitIf branch;
-    emit_if(emit, &branch, parameter(panel, PACKED_FIRST));
+    emit_if(emit, &branch, parameter(panel, AMX_FIRST));
     for (int i = 0; i < A_TILES; i++) {
         for (int v = 0; v < panel->vectors; v++) {
             Ir number = tile_number(panel, i * A_TILES + v);
@@ -194,60 +191,59 @@ static void sum_by_tiles(PackedPanel *panel, Ir a, Ir from, Ir to)
     emit_else(emit, &branch);
     tiles_each(panel, "llvm.x86.tileloadd64", from);
     emit_end_if(emit, &branch);
-    tiles_multiply(panel, a, parameter(panel, PACKED_B), from);
+    tiles_multiply(panel, a, parameter(panel, AMX_B), from);
     tiles_each(panel, "llvm.x86.tilestored64", to);
 }
 
-LLVMTypeRef packed_panel_type(Emit *emit, const Kernel *kernel)
+LLVMTypeRef amx_panel_type(Emit *emit, const Kernel *kernel)
 {
-    LLVMTypeRef types[PACKED_BATCH + KERNEL_MAX_AXES];
-    int count = PACKED_BATCH + kernel->axis_count - 1;
+    LLVMTypeRef types[AMX_BATCH + KERNEL_MAX_AXES];
+    int count = AMX_BATCH + kernel->axis_count - 1;
     for (int i = 0; i < count; i++)
-        types[i] = i < PACKED_BEGIN ? emit->pointer : i == PACKED_FIRST || i == PACKED_LAST ? emit->i1 : emit->i64;
+        types[i] = i < AMX_BEGIN ? emit->pointer : i == AMX_FIRST || i == AMX_LAST ? emit->i1 : emit->i64;
     return LLVMFunctionType(emit->void_type, types, (unsigned)count, false);
 }
 
 /* The sums of the tile at `row`, and if they are complete what becomes of them. */
-static void emit_tile(PackedPanel *panel, Ir row)
+static void emit_tile(AmxPanel *panel, Ir row)
 {
     Emit *emit = panel->emit;
-    Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, PACKED_BEGIN), "");
+    Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, AMX_BEGIN), "");
     panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, panel->plan->tile_rows), "");
-    Ir within = LLVMBuildAnd(emit->builder, in_unit, emit_i64(emit, PACKED_BLOCK - 1), "");
+    Ir within = LLVMBuildAnd(emit->builder, in_unit, emit_i64(emit, BLOCK_SIDE - 1), "");
     Ir block = LLVMBuildLShr(emit->builder, in_unit, emit_i64(emit, 4), "");
-    Ir offset = LLVMBuildMul(emit->builder, block, parameter(panel, PACKED_STEPS), "");
-    offset = emit_add(emit, emit_mul(emit, offset, packed_step_bytes(panel->plan)),
-                      emit_mul(emit, within, PACKED_LINE_BYTES));
-    Ir a = bytes_behind(panel, parameter(panel, PACKED_A), offset);
-    Ir kept = bytes_behind(panel, parameter(panel, PACKED_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
-    Ir to = LLVMBuildSelect(emit->builder, parameter(panel, PACKED_LAST), parameter(panel, PACKED_TILE), kept, "");
+    Ir offset = LLVMBuildMul(emit->builder, block, parameter(panel, AMX_STEPS), "");
+    offset =
+        emit_add(emit, emit_mul(emit, offset, amx_step_bytes(panel->plan)), emit_mul(emit, within, BLOCK_LINE_BYTES));
+    Ir a = bytes_behind(panel, parameter(panel, AMX_A), offset);
+    Ir kept = bytes_behind(panel, parameter(panel, AMX_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
+    Ir to = LLVMBuildSelect(emit->builder, parameter(panel, AMX_LAST), parameter(panel, AMX_TILE), kept, "");
     tile_epilogue_move(&panel->epilogue, row);
     sum_by_tiles(panel, a, kept, to);
     EmitIf branch;
-    emit_if(emit, &branch, parameter(panel, PACKED_LAST));
-    Ir left = LLVMBuildSub(emit->builder, parameter(panel, PACKED_END), row, "");
+    emit_if(emit, &branch, parameter(panel, AMX_LAST));
+    Ir left = LLVMBuildSub(emit->builder, parameter(panel, AMX_END), row, "");
     Ir height = emit_i64(emit, panel->plan->tile_rows),
        fewer = LLVMBuildICmp(emit->builder, LLVMIntSLT, left, height, "");
     Ir rows = LLVMBuildSelect(emit->builder, fewer, left, height, "");
-    tile_epilogue_emit(&panel->epilogue, row, rows, parameter(panel, PACKED_TILE));
+    tile_epilogue_emit(&panel->epilogue, row, rows, parameter(panel, AMX_TILE));
     emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
-LLVMValueRef packed_emit_panel(Emit *emit, const Kernel *kernel, const PackedPlan *plan, int vectors, int tail,
-                               const char *name)
+LLVMValueRef amx_emit_panel(Emit *emit, const Kernel *kernel, const AmxPlan *plan, int vectors, int tail,
+                            const char *name)
 {
-    PackedPanel panel = {.emit = emit, .kernel = kernel, .plan = plan, .vectors = vectors};
-    panel.function = emit_function(emit, name, packed_panel_type(emit, kernel), true);
+    AmxPanel panel = {.emit = emit, .kernel = kernel, .plan = plan, .vectors = vectors};
+    panel.function = emit_function(emit, name, amx_panel_type(emit, kernel), true);
     Ir batch[KERNEL_MAX_AXES];
     for (int axis = 0; axis < kernel->axis_count - 1; axis++)
-        batch[axis] = parameter(&panel, PACKED_BATCH + (unsigned)axis);
+        batch[axis] = parameter(&panel, AMX_BATCH + (unsigned)axis);
     panel.epilogue = (TileEpilogue){.match = &plan->match, .vectors = vectors};
-    tile_epilogue_prepare(&panel.epilogue, emit, kernel, parameter(&panel, PACKED_OPERANDS),
-                          parameter(&panel, PACKED_COLUMN), batch, tail);
+    tile_epilogue_prepare(&panel.epilogue, emit, kernel, parameter(&panel, AMX_OPERANDS), parameter(&panel, AMX_COLUMN),
+                          batch, tail);
     EmitLoop loop;
-    emit_loop_begin(emit, &loop, parameter(&panel, PACKED_BEGIN), parameter(&panel, PACKED_END), plan->tile_rows, 0,
-                    NULL);
+    emit_loop_begin(emit, &loop, parameter(&panel, AMX_BEGIN), parameter(&panel, AMX_END), plan->tile_rows, 0, NULL);
     emit_tile(&panel, loop.index);
     emit_loop_end(emit, &loop, NULL);
     LLVMBuildRetVoid(emit->builder);

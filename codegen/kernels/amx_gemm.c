@@ -1,14 +1,16 @@
 /* Emission of matrix products on AMX tiles as planned: units, blocks of k, panels. */
-#include "codegen/kernels/packed_gemm.h"
+#include "codegen/kernels/amx_gemm.h"
 
 #include <string.h>
 
-typedef struct PackedEmitter {
+#include "codegen/kernels/amx_gemm_tile.h"
+
+typedef struct AmxEmitter {
     Emit *emit;
     const Kernel *kernel;
-    const PackedPlan *plan;
-    LLVMValueRef pack_a, pack_b, panel, ragged; /* functions; no `panel` where all columns are fewer, no `ragged` where
-                                                   panels divide them */
+    const AmxPlan *plan;
+    /* Functions; no `panel` where all columns are fewer, no `ragged` where panels divide them. */
+    LLVMValueRef reorder_a, reorder_b, panel, ragged;
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the unit */
     Ir units;                  /* that it is made of: 1, or 2 joined */
@@ -17,60 +19,59 @@ typedef struct PackedEmitter {
     Ir k, depth;               /* the block of k */
     Ir first, last;            /* whether it is the first, and the last */
     Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
-} PackedEmitter;
+} AmxEmitter;
 
 /* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it that counts. */
-static Ir unit_end(PackedEmitter *gemm, int axis, int64_t step, Ir extent)
+static Ir unit_end(AmxEmitter *gemm, int axis, int64_t step, Ir extent)
 {
     Emit *emit = gemm->emit;
     Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
     return emit_least(emit, end, extent);
 }
 
-static void emit_parts(PackedEmitter *gemm, const char *symbol)
+static void emit_parts(AmxEmitter *gemm, const char *symbol)
 {
-    const PackedPlan *plan = gemm->plan;
-    PackedLayout layout = {
-        .parts = plan->parts, .line_pitch = PACKED_LINE_BYTES, .step_pitch = packed_step_bytes(plan)};
+    const AmxPlan *plan = gemm->plan;
+    BlockLayout layout = {.parts = plan->parts, .line_pitch = BLOCK_LINE_BYTES, .step_pitch = amx_step_bytes(plan)};
     char name[96];
-    snprintf(name, sizeof name, "%s.pack_a", symbol);
-    gemm->pack_a = packed_emit_pack(gemm->emit, gemm->kernel, &plan->match, &layout, false, name);
-    snprintf(name, sizeof name, "%s.pack_b", symbol);
-    gemm->pack_b = packed_emit_pack(gemm->emit, gemm->kernel, &plan->match, &layout, true, name);
-    int64_t width = packed_panel_columns(plan), rest = plan->columns % width;
+    snprintf(name, sizeof name, "%s.reorder_a", symbol);
+    gemm->reorder_a = blocks_emit_reorder(gemm->emit, gemm->kernel, &plan->match, &layout, false, name);
+    snprintf(name, sizeof name, "%s.reorder_b", symbol);
+    gemm->reorder_b = blocks_emit_reorder(gemm->emit, gemm->kernel, &plan->match, &layout, true, name);
+    int64_t width = amx_panel_columns(plan), rest = plan->columns % width;
     snprintf(name, sizeof name, "%s.panel", symbol);
-    if (plan->columns >= width) gemm->panel = packed_emit_panel(gemm->emit, gemm->kernel, plan, plan->vectors, 0, name);
+    if (plan->columns >= width) gemm->panel = amx_emit_panel(gemm->emit, gemm->kernel, plan, plan->vectors, 0, name);
     snprintf(name, sizeof name, "%s.ragged", symbol);
-    int vectors = (int)((rest + PACKED_BLOCK - 1) / PACKED_BLOCK), tail = (int)(rest % PACKED_BLOCK);
-    if (rest) gemm->ragged = packed_emit_panel(gemm->emit, gemm->kernel, plan, vectors, tail, name);
+    int vectors = (int)((rest + BLOCK_SIDE - 1) / BLOCK_SIDE), tail = (int)(rest % BLOCK_SIDE);
+    if (rest) gemm->ragged = amx_emit_panel(gemm->emit, gemm->kernel, plan, vectors, tail, name);
 }
 
-static Ir factor_address(PackedEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
+static Ir factor_address(AmxEmitter *gemm, int number, int moving_axis, Ir position, Ir k)
 {
-    return packed_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
+    return blocks_factor_address(gemm->emit, gemm->kernel, number, gemm->operand[number], gemm->index, moving_axis,
                                  position, k);
 }
 
-static void call(PackedEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
+static void call(AmxEmitter *gemm, LLVMTypeRef type, LLVMValueRef function, Ir *arguments, int count)
 {
     LLVMBuildCall2(gemm->emit->builder, type, function, arguments, (unsigned)count, "");
 }
 
-static void set_control(PackedEmitter *gemm, int which)
+static void set_control(AmxEmitter *gemm, int which)
 {
     if (gemm->plan->parts > 1) emit_intrinsic(gemm->emit, "llvm.x86.sse.ldmxcsr", NULL, 0, &gemm->control[which], 1);
 }
 
 /* What is left of a factor may be subnormal, which AMX takes for 0, but which the processor computes twenty times as
  * slowly as 0. */
-static void emit_pack_call(PackedEmitter *gemm, LLVMValueRef pack, Ir source, Ir packed, Ir extent)
+static void emit_reorder_call(AmxEmitter *gemm, LLVMValueRef reorder, Ir source, Ir reordered, Ir extent)
 {
     set_control(gemm, 1);
-    call(gemm, packed_pack_type(gemm->emit), pack, (Ir[]){source, packed, extent, gemm->depth}, 4);
+    call(gemm, blocks_reorder_type(gemm->emit), reorder, (Ir[]){source, reordered, extent, gemm->depth}, 4);
     set_control(gemm, 0);
 }
 
-static void prepare_control(PackedEmitter *gemm)
+static void prepare_control(AmxEmitter *gemm)
 {
     enum { FLUSH_SUBNORMALS = 0x8040 };
     Emit *emit = gemm->emit;
@@ -82,47 +83,47 @@ static void prepare_control(PackedEmitter *gemm)
                4);
 }
 
-static void emit_panel_call(PackedEmitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
+static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
 {
     Emit *emit = gemm->emit;
-    const PackedPlan *plan = gemm->plan;
-    Ir packed = emit_scratch_at(gemm->emit, plan->a_bytes);
+    const AmxPlan *plan = gemm->plan;
+    Ir reordered = emit_scratch_at(gemm->emit, plan->a_bytes);
     int axis = plan->match.column_axis;
     Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
-    emit_pack_call(gemm, gemm->pack_b, source, packed, columns);
+    emit_reorder_call(gemm, gemm->reorder_b, source, reordered, columns);
     Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
     Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
-    Ir arguments[PACKED_BATCH + KERNEL_MAX_AXES];
-    arguments[PACKED_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
-    arguments[PACKED_A] = emit_scratch_at(gemm->emit, 0);
-    arguments[PACKED_B] = packed;
-    arguments[PACKED_SUMS] =
+    Ir arguments[AMX_BATCH + KERNEL_MAX_AXES];
+    arguments[AMX_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
+    arguments[AMX_A] = emit_scratch_at(gemm->emit, 0);
+    arguments[AMX_B] = reordered;
+    arguments[AMX_SUMS] =
         emit_address(emit, emit->i8, emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes), kept);
-    arguments[PACKED_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
+    arguments[AMX_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
     Ir next_k = emit_add(emit, gemm->k, emit_i64(emit, plan->depth_block));
-    Ir next = emit_add(emit, column, emit_i64(emit, packed_panel_columns(plan)));
+    Ir next = emit_add(emit, column, emit_i64(emit, amx_panel_columns(plan)));
     Ir same = LLVMBuildICmp(emit->builder, LLVMIntSLT, next, gemm->columns_end, "");
     next = LLVMBuildSelect(emit->builder, same, next, first, "");
     next_k = LLVMBuildSelect(emit->builder, same, gemm->k, next_k, "");
-    arguments[PACKED_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
-    arguments[PACKED_BEGIN] = gemm->begin;
-    arguments[PACKED_END] = gemm->end;
-    arguments[PACKED_COLUMN] = column;
-    Ir more = emit_add(emit, gemm->depth, emit_i64(emit, PACKED_STEP - 1));
-    arguments[PACKED_STEPS] = LLVMBuildUDiv(emit->builder, more, emit_i64(emit, PACKED_STEP), "");
-    arguments[PACKED_FIRST] = gemm->first;
-    arguments[PACKED_LAST] = gemm->last;
-    int count = PACKED_BATCH + gemm->kernel->axis_count - 1;
-    for (int i = PACKED_BATCH; i < count; i++) arguments[i] = gemm->index[i - PACKED_BATCH];
-    call(gemm, packed_panel_type(emit, gemm->kernel), panel, arguments, count);
+    arguments[AMX_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
+    arguments[AMX_BEGIN] = gemm->begin;
+    arguments[AMX_END] = gemm->end;
+    arguments[AMX_COLUMN] = column;
+    Ir more = emit_add(emit, gemm->depth, emit_i64(emit, BLOCK_DEPTH - 1));
+    arguments[AMX_STEPS] = LLVMBuildUDiv(emit->builder, more, emit_i64(emit, BLOCK_DEPTH), "");
+    arguments[AMX_FIRST] = gemm->first;
+    arguments[AMX_LAST] = gemm->last;
+    int count = AMX_BATCH + gemm->kernel->axis_count - 1;
+    for (int i = AMX_BATCH; i < count; i++) arguments[i] = gemm->index[i - AMX_BATCH];
+    call(gemm, amx_panel_type(emit, gemm->kernel), panel, arguments, count);
 }
 
 /* The panels of a unit: full ones, then perhaps a ragged one at the end of the rows. */
-static void emit_panels(PackedEmitter *gemm)
+static void emit_panels(AmxEmitter *gemm)
 {
     Emit *emit = gemm->emit;
-    const PackedPlan *plan = gemm->plan;
-    int64_t width = packed_panel_columns(plan), whole = plan->columns / width * width;
+    const AmxPlan *plan = gemm->plan;
+    int64_t width = amx_panel_columns(plan), whole = plan->columns / width * width;
     Ir first = gemm->index[plan->match.column_axis];
     Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, emit_i64(emit, plan->columns));
     gemm->columns_end = end;
@@ -141,10 +142,10 @@ static void emit_panels(PackedEmitter *gemm)
     }
 }
 
-static void emit_unit(PackedEmitter *gemm)
+static void emit_unit(AmxEmitter *gemm)
 {
     Emit *emit = gemm->emit;
-    const PackedPlan *plan = gemm->plan;
+    const AmxPlan *plan = gemm->plan;
     Ir depth = emit_i64(emit, plan->depth);
     int axis = plan->match.row_axis;
     gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
@@ -160,13 +161,13 @@ static void emit_unit(PackedEmitter *gemm)
     gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
     Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
     Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
-    emit_pack_call(gemm, gemm->pack_a, source, emit_scratch_at(gemm->emit, 0), unit_rows);
+    emit_reorder_call(gemm, gemm->reorder_a, source, emit_scratch_at(gemm->emit, 0), unit_rows);
     emit_panels(gemm);
     emit_loop_end(emit, &loop, NULL);
 }
 
 /* Both units in one turn, or the one that the call is given. */
-static void emit_joined_units(PackedEmitter *gemm)
+static void emit_joined_units(AmxEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const Units *units = &gemm->plan->units;
@@ -181,7 +182,7 @@ static void emit_joined_units(PackedEmitter *gemm)
     emit_loop_end(emit, &loop, NULL);
 }
 
-static void emit_units(PackedEmitter *gemm)
+static void emit_units(AmxEmitter *gemm)
 {
     EmitLoop loop;
     gemm->units = emit_i64(gemm->emit, 1);
@@ -207,9 +208,9 @@ static Ir tile_configuration(Emit *emit)
     return global;
 }
 
-void packed_emit(Emit *emit, const Kernel *kernel, const PackedPlan *plan, const char *symbol)
+void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char *symbol)
 {
-    PackedEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
+    AmxEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_parts(&gemm, symbol);
     Ir function = emit_kernel_function(emit, symbol);
     for (int i = 0; i < kernel->operand_count; i++) {

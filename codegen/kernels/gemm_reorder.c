@@ -1,0 +1,173 @@
+#include "codegen/kernels/gemm_reorder.h"
+
+#include "codegen/kernels/arithmetic.h"
+
+typedef struct PanelReorder {
+    Emit *emit;
+    const GemmPlan *plan;
+    const PanelShape *panel;
+    DType dtype;
+    int64_t along_k, along_n; /* strides of B */
+    Ir source, reordered;
+    int width; /* lanes of a reordered row */
+} PanelReorder;
+
+static unsigned reordered_bytes(const PanelReorder *reorder) { return (unsigned)dtype_size(reorder->plan->type); }
+
+static Ir source_at(const PanelReorder *reorder, Ir k, int64_t more_k, int64_t n)
+{
+    Emit *emit = reorder->emit;
+    Ir offset = emit_mul(emit, k, reorder->along_k);
+    offset = emit_add(emit, offset, emit_i64(emit, more_k * reorder->along_k + n * reorder->along_n));
+    return emit_address(emit, emit_memory_type(emit, reorder->dtype), reorder->source, offset);
+}
+
+static Ir widened(const PanelReorder *reorder, Ir raw)
+{
+    Ir value = arithmetic_widen(reorder->emit, reorder->dtype, raw);
+    return reorder->plan->rounds_b ? arithmetic_round_bf16(reorder->emit, value) : value;
+}
+
+static void store_row(const PanelReorder *reorder, Ir k, int64_t more_k, int vector, Ir value)
+{
+    Emit *emit = reorder->emit;
+    Ir offset = emit_mul(emit, k, reorder->width);
+    offset = emit_add(emit, offset, emit_i64(emit, more_k * reorder->width + vector * reorder->plan->lanes));
+    Ir address = emit_address(emit, emit_register_type(emit, reorder->plan->type), reorder->reordered, offset);
+    emit_store(emit, value, address, NULL, reordered_bytes(reorder) * (unsigned)reorder->plan->lanes);
+}
+
+static int lanes_of_vector(const PanelReorder *reorder, int vector)
+{
+    bool ragged = reorder->panel->tail && vector == reorder->panel->vectors - 1;
+    return ragged ? reorder->panel->tail : reorder->plan->lanes;
+}
+
+/* Row k of the panel, contiguous in B or gathered. */
+static void reorder_row(const PanelReorder *reorder, Ir k)
+{
+    Emit *emit = reorder->emit;
+    int lanes = reorder->plan->lanes;
+    for (int v = 0; v < reorder->panel->vectors; v++) {
+        int active = lanes_of_vector(reorder, v);
+        Ir mask = active < lanes ? emit_lane_mask(emit, active, lanes) : NULL;
+        Ir address = source_at(reorder, k, 0, (int64_t)v * lanes);
+        LLVMTypeRef type = emit_memory_type(emit, reorder->dtype);
+        Ir raw =
+            reorder->along_n == 1
+                ? emit_load(emit, emit_vector_type(type, lanes), address, mask, (unsigned)dtype_size(reorder->dtype))
+                : emit_gather(emit, type, address, emit_iota(emit, reorder->along_n, lanes), mask);
+        store_row(reorder, k, 0, v, widened(reorder, raw));
+    }
+}
+
+/* `count` rows k, k + 1 ... of vector `v`, from columns of B that are contiguous along k. */
+static void reorder_block(const PanelReorder *reorder, Ir k, int count, int v)
+{
+    Emit *emit = reorder->emit;
+    int lanes = reorder->plan->lanes, active = lanes_of_vector(reorder, v);
+    LLVMTypeRef type = emit_vector_type(emit_memory_type(emit, reorder->dtype), lanes);
+    Ir mask = count < lanes ? emit_lane_mask(emit, count, lanes) : NULL;
+    Ir row[64];
+    for (int n = 0; n < lanes; n++) {
+        Ir raw = LLVMConstNull(type);
+        if (n < active) {
+            Ir address = source_at(reorder, k, 0, (int64_t)v * lanes + n);
+            raw = emit_load(emit, type, address, mask, (unsigned)dtype_size(reorder->dtype));
+        }
+        row[n] = widened(reorder, raw);
+    }
+    emit_transpose_square(emit, row, lanes);
+    for (int i = 0; i < count; i++) store_row(reorder, k, i, v, row[i]);
+}
+
+static void reorder_transposed(const PanelReorder *reorder)
+{
+    Emit *emit = reorder->emit;
+    int lanes = reorder->plan->lanes;
+    int64_t whole = reorder->panel->depth / lanes * lanes;
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), lanes, 0, NULL);
+    for (int v = 0; v < reorder->panel->vectors; v++) reorder_block(reorder, loop.index, lanes, v);
+    emit_loop_end(emit, &loop, NULL);
+    int rest = (int)(reorder->panel->depth - whole);
+    for (int v = 0; rest && v < reorder->panel->vectors; v++) reorder_block(reorder, emit_i64(emit, whole), rest, v);
+}
+
+void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PanelShape *panel, Ir source,
+                    Ir reordered)
+{
+    const KernelOperand *b = &kernel->operands[plan->match.b];
+    PanelReorder reorder = {
+        .emit = emit, .plan = plan, .panel = panel, .dtype = b->dtype, .source = source, .reordered = reordered};
+    reorder.along_k = b->stride[kernel->axis_count - 1];
+    reorder.along_n = b->stride[plan->match.column_axis];
+    reorder.width = plan->lanes * panel->vectors;
+    if (plan->b == GEMM_B_TRANSPOSED && reorder.along_k == 1) {
+        reorder_transposed(&reorder);
+        return;
+    }
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, panel->depth), 1, 0, NULL);
+    reorder_row(&reorder, loop.index);
+    emit_loop_end(emit, &loop, NULL);
+}
+
+/* ---- A ---- */
+
+enum { STEPS = 8 /* of k that are taken together, so that a line of A is read once */ };
+
+/* Elements k ... k + count - 1 of `rows` rows, which stand side by side in A. What a store writes beyond them is
+ * overwritten by the next one. */
+static void reorder_tile_steps(Emit *emit, LLVMTypeRef element, const GemmPlan *plan, int64_t a_depth, Ir source,
+                               Ir reordered, int rows, int count)
+{
+    int height = gemm_tile_rows(plan, plan->vectors), lanes = 1;
+    while (lanes < height) lanes *= 2;
+    unsigned alignment = (unsigned)dtype_size(plan->type);
+    Ir mask = rows < lanes ? emit_lane_mask(emit, rows, lanes) : NULL, value[STEPS];
+    for (int i = 0; i < count; i++) {
+        Ir from = emit_address(emit, element, source, emit_i64(emit, i * a_depth));
+        value[i] = emit_load(emit, emit_vector_type(element, lanes), from, mask, alignment);
+        if (plan->rounds_a) value[i] = arithmetic_round_bf16(emit, value[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        Ir to = emit_address(emit, element, reordered, emit_i64(emit, (int64_t)i * height));
+        emit_store(emit, value[i], to, i == count - 1 ? emit_lane_mask(emit, height, lanes) : NULL, alignment);
+    }
+}
+
+static void reorder_steps(Emit *emit, const GemmPlan *plan, int64_t a_depth, int64_t depth, Ir rows, Ir source,
+                          Ir reordered, Ir k, int count)
+{
+    LLVMTypeRef element = emit_register_type(emit, plan->type);
+    int height = gemm_tile_rows(plan, plan->vectors), rest = (int)(plan->rows % height);
+    Ir from = emit_address(emit, element, source, emit_mul(emit, k, a_depth));
+    Ir to = emit_address(emit, element, reordered, emit_mul(emit, k, height));
+    Ir extra = LLVMBuildURem(emit->builder, rows, emit_i64(emit, height), "");
+    Ir whole = LLVMBuildSub(emit->builder, rows, extra, "");
+    EmitLoop tiles;
+    emit_loop_begin(emit, &tiles, emit_i64(emit, 0), whole, height, 0, NULL);
+    reorder_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, tiles.index),
+                       emit_address(emit, element, to, emit_mul(emit, tiles.index, depth)), height, count);
+    emit_loop_end(emit, &tiles, NULL);
+    if (!rest) return;
+    EmitIf branch;
+    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntNE, extra, emit_i64(emit, 0), ""));
+    reorder_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, whole),
+                       emit_address(emit, element, to, emit_mul(emit, whole, depth)), rest, count);
+    emit_else(emit, &branch);
+    emit_end_if(emit, &branch);
+}
+
+void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source,
+                    Ir reordered)
+{
+    int64_t a_depth = kernel->operands[plan->match.a].stride[kernel->axis_count - 1], whole = depth / STEPS * STEPS;
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), STEPS, 0, NULL);
+    reorder_steps(emit, plan, a_depth, depth, rows, source, reordered, loop.index, STEPS);
+    emit_loop_end(emit, &loop, NULL);
+    int rest = (int)(depth - whole);
+    if (rest) reorder_steps(emit, plan, a_depth, depth, rows, source, reordered, emit_i64(emit, whole), rest);
+}
