@@ -505,6 +505,19 @@ static void say_ended(Training *t)
         progress_say(&t->progress, "ended by %s", signal);
 }
 
+/* Of rank 0, which writes the log, and of the first rank of every other site. */
+static void open_progress(Training *t, bool writes, Diagnostics *diagnostics)
+{
+    const TrainingOptions *options = t->options;
+    int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = options->stop_after;
+    if (stop && (!last || stop < last)) last = stop;
+    t->speaks = world_speaks(t->world);
+    if (t->speaks)
+        progress_open(&t->progress, options->quiet, writes ? options->log : NULL, t->step + 1, last, diagnostics);
+    if (!writes) t->progress.site = world_site_name(t->world, world_site(t->world));
+    t->progress.watched = options->keep_best;
+}
+
 static bool run(Training *t, const char *directory, int *exit_code)
 {
     Diagnostics diagnostics = {0};
@@ -518,14 +531,7 @@ static bool run(Training *t, const char *directory, int *exit_code)
     find_loss_rank(t);
     handshake_warm_up(t->world, t->program);
     bool writes = t->world->rank == 0;
-    int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = t->options->stop_after;
-    if (stop && (!last || stop < last)) last = stop;
-    t->speaks = world_speaks(t->world);
-    if (t->speaks)
-        progress_open(&t->progress, t->options->quiet, writes ? t->options->log : NULL, t->step + 1, last,
-                      &diagnostics);
-    if (!writes) t->progress.site = world_site_name(t->world, world_site(t->world));
-    t->progress.watched = t->options->keep_best;
+    open_progress(t, writes, &diagnostics);
     if (!world_agree(t->world, &diagnostics, exit_code)) return false;
     if (writes) say_recipe(t);
     if (writes && t->step > 0) progress_say(&t->progress, "resuming after step %lld", (long long)t->step);

@@ -26,6 +26,7 @@ typedef enum WireKind {
                          `sequence`: of the DATA that it expects next */
     WIRE_DATA,        /* `sequence`, from 0 on; a chunk of a message: `offset` of `total` bytes */
     WIRE_ACKNOWLEDGE, /* `sequence`: of the DATA that it expects next */
+    WIRE_TWICE,       /* `bound`: the incarnation of the other, which another start of its site was earlier than */
     /* Between a gateway and a rank. */
     WIRE_JOIN,    /* rank `from` is there; `tag`: ranks of the run, `to`: its site, for a check */
     WIRE_MESSAGE, /* either way, whole: `from`, `to`, `tag`, payload; `total` is its size */

@@ -1,6 +1,8 @@
 /* Counts what crosses, at the one place that all of it passes, and keeps the file of --audit. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/input_files.h"
@@ -137,12 +139,32 @@ static bool go_on(GatewayAudit *audit, Diagnostics *diagnostics)
     return true;
 }
 
+static void open_reserve(GatewayAudit *audit)
+{
+    for (int i = 0; i < AUDIT_RESERVE; i++)
+        if (audit->reserve[i] < 0) audit->reserve[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void close_reserve(GatewayAudit *audit)
+{
+    for (int i = 0; i < AUDIT_RESERVE; i++) {
+        if (audit->reserve[i] >= 0) close(audit->reserve[i]);
+        audit->reserve[i] = -1;
+    }
+}
+
+/* Whether the file is still the one that was written here last, or gone. */
+static bool is_own_file(const GatewayAudit *audit, Diagnostics *diagnostics)
+{
+    struct stat status;
+    return stat(audit->path, &status) != 0 || (status.st_dev == audit->device && status.st_ino == audit->file) ||
+           diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(audit->path), hint,
+                             "was written by somebody else while this site kept its audit there");
+}
+
 static bool write_now(GatewayAudit *audit, Diagnostics *diagnostics)
 {
     struct stat status;
-    if (stat(audit->path, &status) == 0 && (status.st_dev != audit->device || status.st_ino != audit->file))
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(audit->path), hint,
-                                 "was written by somebody else while this site kept its audit there");
     if (!wire_audit_write(&audit->counted, audit->path, diagnostics)) return false;
     if (stat(audit->path, &status) != 0) return file_error(diagnostics, audit->path, "cannot look at");
     audit->device = status.st_dev;
@@ -167,6 +189,7 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
     counted->plan = file->plan;
     counted->site = file->sites[file->site].name;
     audit->path = path;
+    memset(audit->reserve, -1, sizeof audit->reserve);
     bool is_there = stat(path, &status) == 0;
     if (strcmp(path, "-") == 0 || (is_there && !S_ISREG(status.st_mode)))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
@@ -179,10 +202,31 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
     }
     counted->starts++;
     counted->running = true;
+    open_reserve(audit);
     return write_now(audit, diagnostics);
 }
 
-void wire_gateway_audit_close(WireGateway *gateway) { wire_audit_free(&gateway->audit.counted); }
+void wire_gateway_audit_close(WireGateway *gateway)
+{
+    if (gateway->audit.path) close_reserve(&gateway->audit);
+    wire_audit_free(&gateway->audit.counted);
+}
+
+/* The run goes on without its audit where this cannot be written: it is tried again, and the file on disk says that it was
+ * not ended. */
+static void say_written(WireGateway *gateway, bool written, bool is_end, const Diagnostics *diagnostics)
+{
+    GatewayAudit *audit = &gateway->audit;
+    const char *why = diagnostics->first ? diagnostics->first->message : "";
+    if (written && audit->is_late)
+        wire_gateway_say(gateway, "the audit %s is written again: nothing is missing in it", audit->path);
+    else if (!written && is_end)
+        wire_gateway_say(gateway, "the audit %s lacks what crossed since it was written last: %s", audit->path, why);
+    else if (!written && !audit->is_late)
+        wire_gateway_say(gateway, "the audit %s cannot be written now (%s): the run goes on, and it is tried again",
+                         audit->path, why);
+    audit->is_late = !written;
+}
 
 bool wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
 {
@@ -194,8 +238,14 @@ bool wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
         audit->counted.broken_off += audit->began_steps && gateway->left_count < gateway->local_count;
     }
     audit->written = now;
-    bool ok = write_now(audit, &diagnostics);
-    diagnostics_print(&diagnostics, stderr);
+    bool is_own = is_own_file(audit, &diagnostics);
+    if (is_own) {
+        close_reserve(audit);
+        say_written(gateway, write_now(audit, &diagnostics), is_end, &diagnostics);
+        open_reserve(audit);
+    } else {
+        diagnostics_print(&diagnostics, stderr);
+    }
     diagnostics_free(&diagnostics);
-    return ok;
+    return is_own;
 }

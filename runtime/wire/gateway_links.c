@@ -11,6 +11,7 @@ enum {
         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH
 };
 static const double refusal_pause = 1; /* seconds; until the other site may know this one */
+static const double heard_since = 1;   /* seconds between a second start's greeting and a sign of the first */
 static const double life_sign_period = 2, greeting_period = 3, silence_limit = 10; /* seconds */
 
 static void change_state(Link *link, WireState state)
@@ -25,6 +26,7 @@ static void lose(Link *link, const char *how)
 {
     wire_peer_lost(&link->peer);
     link->route.size = 0;
+    link->rival_said = false;
     if (link->state != WIRE_UP) return;
     change_state(link, WIRE_DOWN);
     if (!link->finished) wire_gateway_say(link->gateway, "lost site %s (%s); waiting for it", link->site->name, how);
@@ -99,7 +101,11 @@ static void open_link(WireGateway *gateway, int site)
 static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnostics)
 {
     int other_address = wire_address_is_name(link->site->address) ? ZMQ_EVENT_CONNECT_RETRIED : 0;
-    link->socket = wire_socket(gateway->context, ZMQ_DEALER);
+    link->socket = wire_socket_try(gateway->context, ZMQ_DEALER);
+    link->watch = NULL;
+    if (!link->socket)
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "cannot connect to site %s: %s",
+                                 link->site->name, zmq_strerror(zmq_errno()));
     wire_socket_between_sites(link->socket);
     wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
     wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
@@ -188,6 +194,14 @@ static void react(Link *link, WireEvent event)
         wire_gateway_say(link->gateway, "site %s has started again: so must this one", name);
         change_state(link, WIRE_RETURNED);
     }
+    if (event == WIRE_TURNED_AWAY && link->state != WIRE_ENDED) {
+        const char *own = link->gateway->file->sites[link->gateway->file->site].name;
+        snprintf(link->why, sizeof link->why,
+                 "site %s runs in two places, and the one that came first stays: end this one", own);
+        link->end_code = EXIT_RUN_FAILED;
+        wire_gateway_say(link->gateway, "%s", link->why);
+        change_state(link, WIRE_ENDED);
+    }
     bool other_run = link->peer.counters.dropped[WIRE_DROP_RUN] > 0 && link->state == WIRE_NEVER_MET;
     if (other_run && !link->other_run)
         wire_gateway_say(link->gateway,
@@ -201,6 +215,37 @@ static int author(const WireGateway *gateway, WireMessage *message)
     const char *user = zmq_msg_gets(&message->body, "User-Id");
     int site = user && *user ? atoi(user) : -1;
     return site >= 0 && site < gateway->file->site_count && site != gateway->file->site ? site : -1;
+}
+
+/* A greeting of another start of a site that is here already. A site that was started again is let in: the connection of the
+ * first is gone then, or silent soon. */
+static bool is_rival(Link *link, const WireFrame *hello)
+{
+    WirePeer *peer = &link->peer;
+    bool other = peer->bound && hello->incarnation != peer->bound && hash_equal(hello->run, peer->place.run);
+    if (!other || !peer->up || peer->returned) return false;
+    wire_peer_acknowledge(peer, true); /* shows whether the first is still there */
+    return peer->up;
+}
+
+/* Once the first start has been heard of since the other one was, the other is turned away. */
+static void answer_rival(Link *link, const WireFrame *hello, const Route *route)
+{
+    WireGateway *gateway = link->gateway;
+    double now = monotonic_seconds();
+    if (link->rival != hello->incarnation) {
+        link->rival = hello->incarnation;
+        link->rival_since = now;
+    }
+    link->peer.counters.dropped[WIRE_DROP_INCARNATION]++;
+    if (link->heard - link->rival_since < heard_since) return;
+    const WireFrame frame = {
+        .kind = WIRE_TWICE, .run = hello->run, .incarnation = gateway->incarnation, .bound = hello->incarnation};
+    wire_socket_send(gateway->listener, route->bytes, route->size, wire_chunk_make(&frame));
+    if (!link->rival_said)
+        wire_gateway_say(gateway, "site %s runs in two places: the one that came first stays, the other is turned away",
+                         link->site->name);
+    link->rival_said = true;
 }
 
 static void take_at_listener(WireGateway *gateway, WireMessage *message)
@@ -218,6 +263,12 @@ static void take_at_listener(WireGateway *gateway, WireMessage *message)
     bool is_current = route_size == link->route.size && memcmp(route, link->route.bytes, route_size) == 0;
     if (!is_hello && !is_current) {
         link->peer.counters.dropped[WIRE_DROP_STALE]++;
+        return;
+    }
+    if (is_hello && is_rival(link, &frame)) {
+        Route other = {.size = route_size};
+        memcpy(other.bytes, route, route_size);
+        answer_rival(link, &frame, &other);
         return;
     }
     const Route before = link->route;
@@ -298,7 +349,7 @@ static void connect_again(Link *link)
 {
     Diagnostics ignored = {0};
     close_socket(link->socket, link->watch);
-    connect_link(link->gateway, link, &ignored);
+    if (!connect_link(link->gateway, link, &ignored)) link->refused = monotonic_seconds();
     link->gateway->sockets_changed = true;
     diagnostics_free(&ignored);
 }

@@ -104,7 +104,8 @@ static int list_sources(const WireGateway *gateway, int stop_descriptor, zmq_pol
     for (int s = 0; s < gateway->file->site_count; s++) {
         if (!gateway->links[s].socket) continue;
         items[count++] = (zmq_pollitem_t){.socket = gateway->links[s].socket, .events = ZMQ_POLLIN};
-        items[count++] = (zmq_pollitem_t){.socket = gateway->links[s].watch, .events = ZMQ_POLLIN};
+        if (gateway->links[s].watch)
+            items[count++] = (zmq_pollitem_t){.socket = gateway->links[s].watch, .events = ZMQ_POLLIN};
     }
     return count;
 }

@@ -8,7 +8,7 @@
 #include "runtime/wire/gateway.h"
 #include "runtime/wire/sockets.h"
 
-enum { WIRE_MOST_ROUTE = 256, WIRE_PLACE = 320 };
+enum { WIRE_MOST_ROUTE = 256, WIRE_PLACE = 320, AUDIT_RESERVE = 8 };
 
 /* Where a ROUTER sends to. */
 typedef struct Route {
@@ -33,7 +33,10 @@ typedef struct Link {
     int end_code;          /* WIRE_ENDED */
     bool finished;         /* its ranks are done */
     bool other_run;        /* it was said that it carries another run */
-    char why[512];         /* WIRE_ENDED: as its rank said */
+    uint64_t rival;        /* the incarnation of another start of that site, while the first is there; 0: none */
+    double rival_since;    /* when it was heard of first */
+    bool rival_said;
+    char why[512]; /* WIRE_ENDED: as its rank said */
 } Link;
 
 /* A rank of this site. */
@@ -48,10 +51,12 @@ typedef struct LocalRank {
 typedef struct GatewayAudit {
     WireAudit counted;
     const char *path;
-    bool is_new;      /* something was counted since the file was written */
-    bool began_steps; /* since the gateway started */
-    double written;   /* when */
-    dev_t device;     /* and the next: of the file as it was written last */
+    bool is_new;                /* something was counted since the file was written */
+    bool began_steps;           /* since the gateway started */
+    double written;             /* when */
+    bool is_late;               /* it was said that it cannot be written for now */
+    int reserve[AUDIT_RESERVE]; /* descriptors that strangers do not get: given up while it is written */
+    dev_t device;               /* and the next: of the file as it was written last */
     ino_t file;
 } GatewayAudit;
 

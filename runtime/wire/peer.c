@@ -228,9 +228,12 @@ static WireEvent take_data(WirePeer *peer, const WireFrame *chunk)
 WireEvent wire_peer_take(WirePeer *peer, const void *bytes, size_t size, bool answers)
 {
     WireFrame frame;
-    if (!wire_frame_read(&frame, bytes, size) || frame.kind > WIRE_ACKNOWLEDGE) return drop(peer, WIRE_DROP_MALFORMED);
+    if (!wire_frame_read(&frame, bytes, size) || frame.kind > WIRE_TWICE) return drop(peer, WIRE_DROP_MALFORMED);
     if (!hash_equal(frame.run, peer->place.run)) return drop(peer, WIRE_DROP_RUN);
     if (frame.kind == WIRE_HELLO) return take_hello(peer, &frame, answers);
+    if (frame.kind == WIRE_TWICE)
+        return !peer->up && frame.bound == peer->place.incarnation ? WIRE_TURNED_AWAY
+                                                                   : drop(peer, WIRE_DROP_INCARNATION);
     if (!peer->bound || frame.incarnation != peer->bound || peer->returned) return drop(peer, WIRE_DROP_INCARNATION);
     if (frame.kind == WIRE_DATA) return take_data(peer, &frame);
     if (!is_owed(peer, frame.sequence)) return drop(peer, WIRE_DROP_REPLAYED);

@@ -20,8 +20,15 @@ void wire_socket_option(void *socket, int option, int value)
 
 void *wire_socket(void *context, int type)
 {
-    void *socket = zmq_socket(context, type);
+    void *socket = wire_socket_try(context, type);
     if (!socket) bug("no socket: %s", zmq_strerror(zmq_errno()));
+    return socket;
+}
+
+void *wire_socket_try(void *context, int type)
+{
+    void *socket = zmq_socket(context, type);
+    if (!socket) return NULL;
     wire_socket_option(socket, ZMQ_LINGER, 0);
     wire_socket_option(socket, ZMQ_SNDHWM, 0);
     wire_socket_option(socket, ZMQ_RCVHWM, 0);
@@ -74,7 +81,11 @@ void *wire_socket_watch(void *context, void *socket, int events, int number)
     char place[40];
     snprintf(place, sizeof place, "inproc://watch-%d", number);
     if (zmq_socket_monitor(socket, place, events) != 0) return NULL;
-    void *watch = wire_socket(context, ZMQ_PAIR);
+    void *watch = wire_socket_try(context, ZMQ_PAIR);
+    if (!watch) {
+        zmq_socket_monitor(socket, NULL, 0);
+        return NULL;
+    }
     if (zmq_connect(watch, place) != 0) bug("no events: %s", zmq_strerror(zmq_errno()));
     return watch;
 }

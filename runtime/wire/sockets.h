@@ -12,6 +12,8 @@
 
 /* A socket of ZMQ_... `type` that queues without limit what it sends, and is closed without waiting. */
 void *wire_socket(void *context, int type);
+/* NULL, and see zmq_errno(), where descriptors have run out: the one above ends the process then. */
+void *wire_socket_try(void *context, int type);
 void wire_socket_option(void *socket, int option, int value);
 
 /* For links between sites, on either end: frames of at most WIRE_CHUNK, heartbeats, few seconds until a dead connection

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -19,7 +20,7 @@
 #include "tests/common/scratch.h"
 #include "tests/runtime/wire/relay.h"
 
-enum { SITES = 2, RANKS = 4 };
+enum { SITES = 2, RANKS = 4, SECOND = 2 };
 
 static const int site_of[RANKS] = {0, 1, 0, 1};
 static const double patience = 120; /* seconds, on the busiest machine */
@@ -36,8 +37,8 @@ typedef struct Machine {
     _Atomic bool good; /* what the gateway's run returned; true until then */
 } Machine;
 
-static Relay *relay; /* in front of site 0 */
-static Machine machines[SITES];
+static Relay *relay;                /* in front of site 0 */
+static Machine machines[SITES + 1]; /* and the second start of site 1 */
 static WireClient *clients[RANKS];
 
 static void write_site_file(const char *path, const char *run, int site)
@@ -323,6 +324,36 @@ static void test_a_gateway_started_again(void **state)
     end_all();
 }
 
+/* Two starts of site 1: the first goes on undisturbed, the second is told why it ends. */
+static void test_a_site_in_two_places(void **state)
+{
+    (void)state;
+    start_all();
+    WAIT_UNTIL(all_up());
+    WireClient *of_first = clients[1];
+    machines[SECOND].keys = machines[1].keys;
+    start_gateway(SECOND, "run", 0);
+    Diagnostics diagnostics = {0};
+    const WireClientOptions options = {machines[SECOND].local, NULL, 1, RANKS, 1, SITES};
+    clients[1] = wire_client_open(&options, &diagnostics);
+    assert_non_null(clients[1]);
+    WAIT_UNTIL(state_at(1) == WIRE_ENDED);
+    assert_int_equal(wire_client_state(clients[1], 0)->exit_code, EXIT_RUN_FAILED);
+    assert_non_null(strstr(wire_client_state(clients[1], 0)->why, "site b runs in two places"));
+    assert_true(state_at(0) == WIRE_UP && state_at(2) == WIRE_UP && state_at(3) == WIRE_UP);
+    wire_client_close(clients[1]);
+    stop_gateway(SECOND);
+    close_gateway(SECOND);
+    clients[1] = of_first;
+    int pending = 0;
+    char text[4] = "";
+    wire_client_receive(clients[0], 1, 1, text, 4, &pending);
+    wire_client_send(clients[1], 0, 1, "on", 4);
+    WAIT_UNTIL(pending == 0);
+    assert_string_equal(text, "on");
+    end_all();
+}
+
 /* A site whose key the other one has wrong is turned away, and let in once that is repaired. */
 static void test_a_site_known_later(void **state)
 {
@@ -447,6 +478,41 @@ static void test_audits(void **state)
     for (int s = 0; s < SITES; s++) machines[s].audit = NULL;
 }
 
+/* Without a descriptor for it the audit waits, and the run does not; afterwards nothing is missing. */
+static void test_an_audit_without_descriptors(void **state)
+{
+    (void)state;
+    enum { MOST = 4096 };
+    static int taken_up[MOST];
+    struct rlimit before, low;
+    int count = 0, next;
+    machines[0].audit = "a.audit";
+    start_all();
+    WAIT_UNTIL(all_up());
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    next = dup(0);
+    low = (struct rlimit){(rlim_t)next + 200, before.rlim_max};
+    close(next);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    Diagnostics diagnostics = {0};
+    WireAudit audit;
+    for (int sent = 0; sent < 3; sent++) { /* strangers take what is given up for the audit, too */
+        for (double end = monotonic_seconds() + 2.5; monotonic_seconds() < end; usleep(100))
+            while (count < MOST && (next = dup(0)) >= 0) taken_up[count++] = next;
+        wire_client_send(clients[0], 1, -77, "abc", 3);
+    }
+    WAIT_UNTIL(taken[1] == 3 * 77);
+    assert_true(machines[0].good && all_up());
+    while (count) close(taken_up[--count]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    end_all();
+    assert_true(machines[0].good);
+    assert_true(wire_audit_read(&audit, "a.audit", &diagnostics));
+    assert_int_equal(counted(&audit, WIRE_CLASS_UNKNOWN, "a")->messages, 3);
+    wire_audit_free(&audit);
+    machines[0].audit = NULL;
+}
+
 /* Who finds that somebody else keeps an audit in the same file stops: nothing may cross uncounted. */
 static void test_an_audit_that_is_taken(void **state)
 {
@@ -507,11 +573,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cuts, enter, leave),
         cmocka_unit_test_setup_teardown(test_strangers, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_gateway_started_again, enter, leave),
+        cmocka_unit_test_setup_teardown(test_a_site_in_two_places, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_site_known_later, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_rank_that_ends_the_run, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_site_that_never_comes, enter, leave),
         cmocka_unit_test_setup_teardown(test_sizes, enter, leave),
         cmocka_unit_test_setup_teardown(test_audits, enter, leave),
+        cmocka_unit_test_setup_teardown(test_an_audit_without_descriptors, enter, leave),
         cmocka_unit_test_setup_teardown(test_an_audit_that_is_taken, enter, leave),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_opened, enter, leave),
     };
