@@ -10,7 +10,7 @@
 #include "federation/member/own_model.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { LONGEST_PAUSE_MS = 1000, FAREWELLS = 2 };
+enum { FAREWELLS = 2 };
 
 /* ---- Opening ---- */
 
@@ -54,14 +54,9 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
         if (!said)
             member_say(member, "waiting for stage programs that were started before and still write to %s", directory);
         said = true;
-        usleep(1000 * LONGEST_PAUSE_MS / 10);
+        usleep(100000);
     }
     return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
-}
-
-const char *member_end_path(Member *member)
-{
-    return arena_format(&member->arena, "%s/end.safetensors", member->options->checkpoint);
 }
 
 /* Where a round ended whose result was not taken yet, if that is known. */
@@ -78,13 +73,6 @@ static bool open_end(Member *member, Diagnostics *diagnostics)
     global_model_free(&end);
     return ok;
 }
-
-bool member_has_end(const Member *member)
-{
-    return member->federation.overlap > 0 && member->end_round == member->start.round;
-}
-
-bool member_is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
 
 static const char *feedback_path(Member *member)
 {
@@ -143,12 +131,6 @@ void member_free(Member *member)
 }
 
 /* ---- Talking ---- */
-
-void member_pause(int *milliseconds)
-{
-    usleep((useconds_t)*milliseconds * 1000);
-    *milliseconds = *milliseconds * 2 < LONGEST_PAUSE_MS ? *milliseconds * 2 : LONGEST_PAUSE_MS;
-}
 
 /* One request and a reply that is one; false: there was none, and it is to be asked again. */
 static bool ask_once(Member *member, const Request *request, Buffer *bytes, Reply *reply)

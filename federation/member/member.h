@@ -59,13 +59,15 @@ void member_free(Member *member);
  * reported. */
 int member_run(Member *member, Diagnostics *diagnostics);
 
-/* Of member.c, for the other two. Where the round's local steps ended, beside the checkpoints, if that is known. */
+/* member_state.c: where the round's local steps ended, next to the checkpoints, if that is known. */
 const char *member_end_path(Member *member);
 bool member_has_end(const Member *member);
 bool member_is_coded(const Member *member);
 /* Waits; longer each time. */
 enum { MEMBER_FIRST_PAUSE_MS = 20 };
 void member_pause(int *milliseconds);
+/* On the console, with the site's name. */
+void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported), or
  * ended. */
@@ -86,8 +88,6 @@ int member_train_end(const Member *member, pid_t child, double deadline, Diagnos
 int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics);
 /* Whether they have been made already. */
 bool member_steps_are_made(Member *member, int64_t step, int64_t until);
-/* On the console, with the site's name. */
-void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The mean loss of steps behind `after` up to `until` in the log; false: it does not say. */
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss);
 

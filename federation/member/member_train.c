@@ -8,24 +8,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "federation/member/member.h"
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
 enum { FURTHER_ARGUMENTS = 12 };
-
-void member_say(const Member *member, const char *format, ...)
-{
-    const Federation *federation = &member->federation;
-    char text[512];
-    va_list arguments;
-    if (member->options->quiet) return;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    text_print(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
-}
 
 static bool is_passed(const MemberOptions *options, const char *name)
 {

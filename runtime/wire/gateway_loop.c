@@ -1,32 +1,15 @@
 #include "runtime/wire/gateway.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
 
 static const double tick_period = 0.5, last_patience = 10; /* seconds */
-
-void wire_gateway_say(const WireGateway *gateway, const char *format, ...)
-{
-    Buffer line = {0};
-    va_list arguments;
-    va_start(arguments, format);
-    text_format(&line, "skycc: site %s: ", gateway->file->sites[gateway->file->site].name);
-    text_format_va(&line, format, arguments);
-    va_end(arguments);
-    buffer_append(&line, "\n", 1);
-    if (write(STDERR_FILENO, line.bytes, line.size) < 0) errno = 0; /* nobody listens */
-    buffer_free(&line);
-}
 
 static uint64_t draw_incarnation(void)
 {
