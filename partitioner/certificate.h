@@ -10,14 +10,14 @@
  *
  * Period: path > total: more than the whole cluster is needed, no plan has a period <= high. There is one interval, of
  * all updates; its high is bound - 1. That nothing fits at all is the same with a high that no plan exceeds.
- * Step:   path - total + rounds * (low + 1) + (update_low + 1) >= bound, with what plan.h says of rounds. The intervals of a range of updates follow
- * each other from the longest stage or link possible down to 0, and so do the ranges.
+ * Step:   path - total + rounds * (low + 1) + (update_low + 1) >= bound; plan.h says what rounds are. The intervals of
+ * a range of updates follow each other from the longest stage or link possible down to 0, and so do the ranges.
  *
  * Where one device keeps inputs and labels it has the first stage and the last one, or a single one that holds all
  * layers, which is a plan to look at. Of the others each falls into one of the `branches` by where its first stage ends
  * and how many micro-batches that has in flight; each branch has intervals of its own. In a branch's chains the device
- * has exactly the first and the last stage (its price counts twice in `total`), the last stage has what is left beside
- * the least work, update and memory of a first stage of the branch, and splits on the device are about its last stage.
+ * has exactly the first and the last stage (its price counts twice in `total`), the last stage has what the least
+ * work, update and memory of a first stage of the branch leave, and splits on the device are about its last stage.
  * `path` may be less than the shortest chain costs. */
 #ifndef PARTITIONER_CERTIFICATE_H
 #define PARTITIONER_CERTIFICATE_H

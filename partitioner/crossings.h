@@ -8,8 +8,8 @@
  * regions, and, where `keep` names the home of raw inputs or labels, those that a stage in another region reads. */
 void crossings_fill(Plan *plan, const Costs *costs);
 
-/* A raw input or label that `keep` gives a home, a device or a site, and that others read as well: every stage takes what its layers
- * read from its own copy of the data. */
+/* A raw input or label that `keep` gives a home (a device or a site) and that others read as well: every stage reads
+ * what its layers need from its own copy of the data. */
 typedef struct StrayInput {
     const char *name, *home; /* the costs' */
     int devices;             /* that read it and are not its home, or not in it */

@@ -40,6 +40,11 @@ void plan_free(Plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
+void plan_add_seconds(JsonWriter *json, const char *key, int64_t nanoseconds)
+{
+    json_add_number(json, key, (double)nanoseconds / 1e9);
+}
+
 int64_t plan_rank_work(const Plan *plan, int rank)
 {
     int64_t work = 0;

@@ -75,8 +75,8 @@ typedef enum PlanRecompute {
  *   SEND_BACKWARD     stage s sends m's gradient to stage s-1
  *   WEIGHT_GRADIENT   the half of a split backward that only this stage needs (where weight_gradient_ns is not 0):
  *                     then it accumulates the parameter gradients, in micro-batch order, and frees the slot
- *   REDUCE            gradients of parameters that several stages or replicas share are summed, and all ranks agree on the
- *                     norm of the gradient where the plan has a round for that; once per stage and step
+ *   REDUCE            gradients of parameters that several stages share are summed, and all ranks agree on the norm of
+ *                     the gradient where the plan has a round for that; once per stage and step
  *   UPDATE            the optimiser; once per stage and step
  * Micro-batch and slot are -1 for REDUCE and UPDATE. Receives and sends between stages of one rank are left out: the
  * data is there already. Backwards of a stage run in micro-batch order 0 ... N-1 in every schedule, so that gradients
@@ -103,7 +103,7 @@ typedef struct PlanStage {
 typedef struct PlanRank {
     const char *device;
     int replica;
-    int64_t process_bytes; /* of memory, beside what its stages take; 0: not known */
+    int64_t process_bytes; /* of memory, in addition to what its stages take; 0: not known */
     int *stages;           /* ascending */
     int stage_count;
     PlanInstruction *instructions; /* of one step */
@@ -145,7 +145,7 @@ typedef struct PlanSiteCrossing {
     CostTensor tensor;
     PlanCrossingKind kind;
     Codec codec;
-    int64_t wire_bytes;       /* of one message, behind the codec */
+    int64_t wire_bytes;       /* of one message, coded */
     int64_t per_step;         /* messages; where rows share lines, at most */
     int from_stage, to_stage; /* -1: not between two stages */
     const char *from_site, *to_site;
@@ -178,8 +178,8 @@ typedef struct Plan {
     PlanRecompute recompute;
     int microbatches; /* of a step, at most */
     RowSamples rows;  /* how many steps have; no samples: all as many */
-    /* Where the number, or that of the rows to pack, was chosen: how many rows more per second twice as many would train,
-     * as a fraction; -1: they would not fit. 0 where it was given. */
+    /* Where the number, or that of the rows to pack, was chosen: the fraction by which twice as many would raise the
+     * rows trained per second; -1: no plan was found for twice as many. 0 where the number was given. */
     double microbatches_gain;
     /* 0, or: nothing fits with the micro-batches that 1F1B keeps in flight, and orders that keep so many at most were
      * looked for; memory and bound are about those. */

@@ -5,11 +5,6 @@
 #include "partitioner/plan_norm.h"
 #include "partitioner/site_crossings.h"
 
-void plan_add_seconds(JsonWriter *json, const char *key, int64_t nanoseconds)
-{
-    json_add_number(json, key, (double)nanoseconds / 1e9);
-}
-
 void plan_add_times(JsonWriter *json, const Plan *plan)
 {
     plan_add_seconds(json, "period_s", plan->period_ns);

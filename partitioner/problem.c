@@ -152,15 +152,15 @@ static int64_t most_bytes(const Problem *p)
     return most;
 }
 
-/* Of what crosses the cut behind the layer in either direction the more. */
+/* What crosses the cut after the layer, in the direction that carries more. */
 static int64_t wider_bytes(const LayerCost *layer)
 {
     int64_t forward = costs_output_bytes(layer, 0), backward = costs_output_bytes(layer, 1);
     return forward > backward ? forward : backward;
 }
 
-/* Where a link may use codecs, each micro-batch keeps what is coded there, of both directions, and what is coded or
- * decoded has room beside it once. */
+/* Where a link may use codecs, each micro-batch keeps what is coded there, in both directions. What is coded or decoded
+ * needs its own room once. */
 static void fill_coded(Problem *p)
 {
     int n = p->layer_count;
@@ -283,7 +283,7 @@ void problem_limit_in_flight(Problem *problem, int limit)
     if (limit > 0 && limit < problem->level_limit) problem->level_limit = limit;
 }
 
-/* State, boundaries and scratch, and in_flight times `each`; `once` beside them. */
+/* State, boundaries, scratch and `once`, and in_flight times `each`. */
 static int64_t sum_bytes(const Problem *problem, int start, int end, int in_flight, int64_t each, int64_t once)
 {
     int64_t fixed = problem->fixed_bytes[end] - problem->fixed_bytes[start], stash, total;

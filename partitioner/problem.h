@@ -78,7 +78,8 @@ typedef struct Problem {
 /* What a period adds to a step, ns: rounded up, as steps are whole. */
 static inline double problem_rounds(const Problem *problem, double period) { return ceil(problem->rounds * period); }
 
-/* `microbatches` 0: those of the costs, which is all there may be where these have samples of steps. Fails (reporting) when times are too large to be added in 64 bits. */
+/* `microbatches` 0: those of the costs, which is the only choice if these have samples of steps. Fails (reporting) when
+ * times are too large to be added in 64 bits. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
 /* The same with recomputation; `devices` (kept) with PLAN_RECOMPUTE_AUTO, or NULL. */

@@ -13,7 +13,7 @@ static int64_t nanoseconds(double seconds)
     return (int64_t)(time < MOST_NS ? time : MOST_NS);
 }
 
-/* Whether as much crosses the cuts behind the two layers. */
+/* Whether as much crosses the cuts after the two layers. */
 static bool same_width(const LayerCost *a, const LayerCost *b)
 {
     return a->output_bytes == b->output_bytes && costs_output_bytes(a, 1) == costs_output_bytes(b, 1) &&
@@ -64,8 +64,8 @@ static LinkCharge charge(const Way ways[2], const Codec codecs[2], bool half_dup
     return link;
 }
 
-/* The pair of codecs that adds least to what is minimised, and then to the other time; of equals that which loses least,
- * forward first. */
+/* The pair of codecs that adds least to what is minimised, then to the other time; of equal pairs the one that loses
+ * least, forward first. */
 static LinkCharge choose(const Way ways[2], unsigned codecs, bool half_duplex, int64_t latency, PlanObjective objective)
 {
     LinkCharge best = {.period = -1};

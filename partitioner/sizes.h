@@ -15,7 +15,7 @@ static inline bool size_is_tiny(const Problem *problem)
     return problem->device_count <= 5 && size_of(problem) <= 100;
 }
 
-/* Where memory depends on the stages behind, paths remember how many there are: above this size one neighbourhood alone
+/* Where memory depends on the stages that follow, paths remember their number: above this size one neighbourhood alone
  * takes a tenth of a second. */
 static inline bool size_has_quick_levels(const Problem *problem) { return size_of(problem) <= 2000; }
 

@@ -25,8 +25,8 @@ bool watch_passed(Watch *watch, double deadline);
 /* The moment at which `share` of what is left until the deadline has passed. */
 double watch_share(const Watch *watch, double deadline, double share);
 
-/* Steps that are counted, and about how many nanoseconds one takes: fitted to processor time on 30 problems of 40 to 2000
- * layers, each of which these explain to within a fifth. */
+/* What is counted, and about how many nanoseconds one takes: fitted to CPU time on 30 problems of 40 to 2000 layers,
+ * each of which they explain to within a fifth. */
 enum {
     WATCH_STAGE = 3,  /* a stage looked at by a shortest path */
     WATCH_LANE = 7,   /* the same of eight classes at a time */

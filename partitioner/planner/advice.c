@@ -81,7 +81,7 @@ static bool is_late(Adviser *a) { return watch_passed(&a->watch, a->deadline); }
 
 /* ---- why not one device fewer ---- */
 
-/* Plans again without stage `gone`'s device: its layers go to the stage before, the one behind, or `instead`. */
+/* Plans again without stage `gone`'s device: its layers go to the stage before, the one after, or `instead`. */
 static Replanned hand_over(Adviser *a, const Problem *problem, int gone, int to_stage, int instead, int effort)
 {
     Arena arena = {0};
@@ -130,7 +130,7 @@ static Replanned plan_without(Adviser *a, int device, int effort)
     } else {
         best.exact = fewer.device_count == 0;
     }
-    /* With fewer devices nothing is better than with all of them, so a plan at the bound for all of them is the optimum. */
+    /* Fewer devices make no better plans, so a plan at the bound for all devices is the optimum. */
     if (best.found && best.value_ns <= a->plan->lower_bound_ns) best.exact = true;
     arena_free(&arena);
     return best;

@@ -15,8 +15,9 @@ typedef struct PlanRequest {
     PlanSchedule schedule;
     PlanRecompute recompute;
     int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
-    /* For all of planning: then what is found depends on the machine, and plan->timed_out says whether it did. INFINITY:
-     * none, a fixed amount of work decides (partitioner/watch.h), and the same request gives the same plan anywhere. */
+    /* For all of planning; what is found then depends on the machine, and plan->timed_out says whether it did.
+     * INFINITY: no limit. A fixed amount of work decides (partitioner/watch.h), and the same request gives the same
+     * plan anywhere. */
     double time_limit_s;
     Watch *watch; /* that the limit is on; NULL: the clock, without a limit one that counts */
     /* Names of devices that must not be used, and layers that must be on a device. */

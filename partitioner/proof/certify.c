@@ -161,8 +161,8 @@ static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
 
 /* ---- what the solver knows ---- */
 
-/* A leaf with the item's prices: the least sum, or by how much the shortest path exceeds the prices. None, and less than
- * nothing, where the time is up. */
+/* Adds a leaf with the item's prices and returns the least sum, or by how much the shortest path exceeds the prices. No
+ * leaf, and less than nothing, where the time is up. */
 static double add_leaf(Certifier *c, const EvidenceItem *item, bool sums)
 {
     const Problem *p = c->problem;

@@ -88,7 +88,7 @@ static int skip_first_end(const Certificate *part, int node)
     return node;
 }
 
-/* The ends' prices, the first one's behind all others, are paid in any chain: they prove nothing. */
+/* The prices of the ends (the first end's comes last) are paid in any chain, so they prove nothing. */
 static void drop_ends(CertificateNode *leaf, int first, int last)
 {
     int64_t both = leaf->price[first] + leaf->price[last];

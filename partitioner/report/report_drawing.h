@@ -1,5 +1,5 @@
-/* What pages and pictures draw: text from strangers' files, bars, and one simulated step. It is well-formed XML, so that
- * a picture stands alone and a page can hold it. */
+/* What pages and pictures draw: text from strangers' files, bars, and one simulated step. It is well-formed XML, so
+ * that a picture stands alone and a page can hold it. */
 #ifndef PARTITIONER_REPORT_REPORT_DRAWING_H
 #define PARTITIONER_REPORT_REPORT_DRAWING_H
 
@@ -12,8 +12,8 @@ void drawing_text(Buffer *buffer, const char *text);
 /* As much of a name as there is room for, in characters; the whole of it as a <title> where it was cut. */
 void drawing_name(Buffer *buffer, const char *name, int room);
 
-/* One step as bars: a row per rank, forwards, backwards and updates over time. Of very many ranks and micro-batches some
- * are drawn. Names stand left of `left`, time goes from there to `right`; the first row is at y = 0. */
+/* One step as bars: a row per rank, forwards, backwards and updates over time. Of very many ranks and micro-batches
+ * some are drawn. Names stand left of `left`, time goes from there to `right`; the first row is at y = 0. */
 typedef struct StepDrawing {
     const Plan *plan;
     Simulation simulation;

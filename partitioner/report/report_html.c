@@ -37,7 +37,7 @@ static void open_table(Buffer *buffer, const char *caption, int rows, const char
 
 static void close_table(Buffer *buffer) { buffer_print(buffer, "</tbody></table></div>\n"); }
 
-/* Two parts, of which the second may be none; the numbers beside a bar say what it shows. */
+/* Two parts, of which the second may be none; the number next to a bar says what it shows. */
 static void print_bar(Buffer *buffer, double first, const char *class, double second, const char *second_class)
 {
     if (first > 1) first = 1;

@@ -18,10 +18,10 @@ typedef struct Simulation {
 
 /* Runs the plan's instruction lists: a rank does one instruction after the other; sends do not block, a link carries
  * one message at a time per direction (or in all, where they share it) and delivers it a latency after it left; a
- * receive waits for its message, and the first REDUCE of a rank for the norm of the gradient, where the plan has a round
- * for that. Sends begin with encoding and receives end with decoding, on the rank. Refuses
- * (false, reporting what and where) lists that deadlock, use a stash slot twice or out of range, run a backward without
- * its forward, or leave work undone. Needs only the plan. */
+ * receive waits for its message, and the first REDUCE of a rank for the norm of the gradient, where the plan has a
+ * round for that. Sends begin with encoding and receives end with decoding, on the rank. Refuses (false, reporting
+ * what and where) lists that deadlock, use a stash slot twice or out of range, run a backward without its forward, or
+ * leave work undone. Needs only the plan. */
 bool plan_simulate(Simulation *simulation, const Plan *plan, Diagnostics *diagnostics);
 /* A step with the first `microbatches` only: what is about others is left out. */
 bool plan_simulate_first(Simulation *simulation, const Plan *plan, int microbatches, Diagnostics *diagnostics);

@@ -263,9 +263,9 @@ static void start_in_proportion(Descent *s, const int *order)
     }
 }
 
-/* The longest stage of `type` that ends at `end`, has `behind` stages behind it, and keeps the period and its memory:
+/* The longest stage of `type` that ends at `end`, has `following` stages after it, and keeps the period and its memory:
  * its start; `end` if there is none. */
-static int longest_stage(const Problem *p, int type, int end, int behind, int64_t period)
+static int longest_stage(const Problem *p, int type, int end, int following, int64_t period)
 {
     int low = 0, high = end; /* high is within the period */
     while (low < high) {
@@ -275,7 +275,7 @@ static int longest_stage(const Problem *p, int type, int end, int behind, int64_
         else
             low = middle + 1;
     }
-    while (low < end && !problem_stage_fits(p, type, low, end, behind + 1)) low++;
+    while (low < end && !problem_stage_fits(p, type, low, end, following + 1)) low++;
     return low;
 }
 

@@ -12,7 +12,7 @@ typedef struct Backward {
 } Backward;
 
 /* Behind a stage in `zone` that ends at `end`, its link included. */
-static double behind(const Backward *b, int zone, int end)
+static double following(const Backward *b, int zone, int end)
 {
     const Relaxation *r = b->relaxation;
     size_t cuts = (size_t)r->problem->layer_count + 1;
@@ -65,12 +65,12 @@ static void consider_window(Reduction *x, int c, int end, double rest)
     }
 }
 
-/* Stages behind `end` were looked at before: every chain from there on is known. */
+/* Stages after `end` were looked at before, so every chain from there on is known. */
 static void consider_end(Reduction *x, int end, double *rest)
 {
     const Relaxation *r = x->backward.relaxation;
     if (r->closed && end < r->problem->layer_count && r->closed[end]) return;
-    for (int q = 0; q < r->zone_count; q++) rest[q] = behind(&x->backward, q, end);
+    for (int q = 0; q < r->zone_count; q++) rest[q] = following(&x->backward, q, end);
     if (!r->arcs) {
         for (int c = 0; c < r->class_count; c++)
             if (rest[r->class_zone[c]] < RELAXATION_INFINITY / 2) consider_window(x, c, end, rest[r->class_zone[c]]);

@@ -26,7 +26,7 @@ KeeperResult keeper_solve(const Problem *problem, int device, double seconds, Al
 /* The baselines alone: fills the allocations before PLAN_OPTIMAL, and `known` for them. */
 void keeper_baselines(const Problem *problem, int device, Allocation *allocations, bool *known);
 
-/* replan for problems that are not tiny: the first stage's end is moved as long as that helps, and the chain behind it
+/* replan for problems that are not tiny: the first stage's end is moved as long as that helps, and the chain after it
  * planned again. The same start, the same answers on every machine. */
 Replanned keeper_improve(const Problem *problem, int device, Allocation *allocation, int neighbourhoods,
                          double deadline);

@@ -4,9 +4,9 @@
 
 #include "partitioner/solve/keeper.h"
 
-/* keeper_solve for a problem with PLAN_RECOMPUTE_AUTO; the result's value is that of allocation_settle. The allocation is
- * the best of the relaxation's, whose bound holds for all plans (the trail proves it), and of the optima in which no
- * stage recomputes and in which every one does. */
+/* keeper_solve for a problem that leaves recomputation open; the result's value is that of allocation_settle. The
+ * allocation is the best of three: the relaxation's, whose bound holds for all plans (the trail proves it), the optimum
+ * in which no stage recomputes, and the one in which every stage does. */
 KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double seconds, Allocation *allocations,
                                       KeeperTrail *trail);
 

@@ -1,10 +1,10 @@
 /* Recomputation per stage: forward runs again before backward instead of keeping its stash (Chen et al. 2016, arXiv
  * 1604.06174).
  *
- * Which stages recompute follows from an allocation: those that do not fit otherwise, as it only costs time. What is
- * exact: the bound, which is that of the relaxation where recomputing takes no time (PLAN_RECOMPUTE_AUTO), so it holds for
- * every plan with any choice. What is not: the allocation is the best of the relaxation's, of the optimum without
- * recomputation, and of the optima with given sets of devices that recompute, which need not include the best one. */
+ * Which stages recompute follows from an allocation: those that do not fit otherwise, since it only costs time. The
+ * bound is exact: it is that of the relaxation in which recomputing takes no time, so it holds for every choice. The
+ * allocation is not: it is the best of the relaxation's, of the optimum without recomputation, and of optima with
+ * given sets of devices that recompute, which may miss the best set. */
 #ifndef PARTITIONER_SOLVE_RECOMPUTE_H
 #define PARTITIONER_SOLVE_RECOMPUTE_H
 

@@ -145,7 +145,7 @@ static void make_zones(Relaxation *r, const bool *open)
 /* ---- classes ---- */
 
 typedef struct Grouping {
-    int *type_of_row;   /* devices named by a split are rows of their own, behind the types */
+    int *type_of_row;   /* devices named by a split are rows of their own, after the types */
     int *device_of_row; /* -1: every device of the type that has no row of its own */
     int *size;
     int rows;

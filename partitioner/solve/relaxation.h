@@ -1,12 +1,13 @@
-/* Chains of stages under a period cap, with a price for every use of a device: the relaxation behind every lower bound.
+/* Chains of stages under a period cap, with a price for every use of a device: the relaxation that every lower bound
+ * comes from.
  *
  * Giving up "a device is used at most once" and charging a price for each use instead leaves a shortest-path problem
- * over cuts. Prices are not negative, and the total is what all devices of all classes cost together. Then the shortest
- * path less the total is a lower bound for any plan under the cap (Lagrange). In the feasibility form, where a stage
- * costs nothing but its price, a shortest path longer than the total proves that no plan has that period. Prices and
- * times are integers held in doubles below 2^53, so every sum is exact and every bound is a proof.
+ * over cuts. Prices are not negative, and the total is what all devices of all classes cost together. Then the
+ * shortest path less the total is a lower bound for any plan under the cap (Lagrange). In the feasibility form, where
+ * a stage costs nothing but its price, a shortest path longer than the total proves that no plan has that period.
+ * Prices and times are integers held in doubles below 2^53, so every sum is exact and every bound is a proof.
  *
- * Potentials run from the first cut to the last: what a stage may hold under 1F1B depends on the stages behind it. */
+ * Potentials run from the first cut to the last: what a stage may hold under 1F1B depends on the stages after it. */
 #ifndef PARTITIONER_SOLVE_RELAXATION_H
 #define PARTITIONER_SOLVE_RELAXATION_H
 
@@ -69,7 +70,7 @@ typedef struct Relaxation {
     double *link;                      /* [width class][zone][zone]: cost, or infinity where slower than the cap */
 
     double *potential; /* [level][zone][cut]: cheapest way to cover the layers before the cut, the link to a next
-                          stage in that zone included, with that many stages behind the cut */
+                          stage in that zone included, with that many stages after the cut */
     int *choice;       /* like potential: the class of the stage that ends there, CLASS_NONE or CLASS_FROZEN */
     int *low_by_cut;   /* [cut][class]; NULL unless stages are stretched and there is one zone and level */
 
@@ -95,7 +96,7 @@ typedef struct Relaxation {
 
     const Arc *arcs; /* all stages there are, by end; NULL: all within low and high. `choice` then holds arcs. */
     const int *first_arc, *arc_count; /* [end] */
-    /* Stages cost something besides prices: always with sums; in the feasibility form once prices became costs
+    /* Stages cost something in addition to prices: always with sums; in the feasibility form once prices became costs
      * (arcs_rebase). `base` are those [class], NULL before; a plan under the cap costs at most `allowance`. */
     bool costed;
     const double *base;
@@ -116,10 +117,10 @@ void relaxation_free(Relaxation *relaxation);
  * cap. */
 void relaxation_components(const Problem *problem, int64_t cap, int *component);
 
-/* How many stages stand behind the start of a stage whose end has `behind` stages behind it, as far as that matters. */
-static inline int relaxation_level(const Relaxation *r, int behind)
+/* The number of stages after the start of a stage whose end has `following` stages after it, as far as it matters. */
+static inline int relaxation_level(const Relaxation *r, int following)
 {
-    return behind < r->levels ? behind + 1 : r->levels;
+    return following < r->levels ? following + 1 : r->levels;
 }
 
 static inline const int *relaxation_low(const Relaxation *r, int own_level, int class_index)

@@ -77,9 +77,9 @@ static void solve_frozen_end(Relaxation *r, int end, int own)
 }
 
 /* Fills, by zone, the least cost of a stage that ends at `end` and its class. */
-static void solve_end(Relaxation *r, const double *price, int end, int behind)
+static void solve_end(Relaxation *r, const double *price, int end, int following)
 {
-    int own = relaxation_level(r, behind), zones = r->zone_count;
+    int own = relaxation_level(r, following), zones = r->zone_count;
     for (int q = 0; q < zones; q++) r->least[q] = RELAXATION_INFINITY, r->least_class[q] = CLASS_NONE;
     if (r->frozen_start && r->frozen_start[end] >= 0) {
         solve_frozen_end(r, end, own);
@@ -122,13 +122,13 @@ static void solve_stretched(Relaxation *r, const double *price)
     }
 }
 
-static void solve_cut(Relaxation *r, const double *price, int end, int behind)
+static void solve_cut(Relaxation *r, const double *price, int end, int following)
 {
     const Problem *p = r->problem;
     int zones = r->zone_count;
-    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)behind * (size_t)zones * cuts + (size_t)end;
+    size_t cuts = (size_t)p->layer_count + 1, row = (size_t)following * (size_t)zones * cuts + (size_t)end;
     bool closed = (r->closed && r->closed[end]) || (r->inside_frozen && r->inside_frozen[end]);
-    if (!closed) solve_end(r, price, end, behind);
+    if (!closed) solve_end(r, price, end, following);
     for (int to = 0; to < zones; to++, row += cuts) {
         double least = RELAXATION_INFINITY;
         int best = CLASS_NONE;
@@ -183,11 +183,11 @@ double shortest_solve(Relaxation *r, const double *price)
         memset(r->queues, 0, (size_t)(r->levels > 0 ? r->levels : 1) * (size_t)r->class_count * sizeof *r->queues);
     for (int end = 1; end < n; end++) {
         if (end % OFTEN == 0 && (r->late = watch_passed(p->watch, 0))) return RELAXATION_INFINITY;
-        for (int behind = r->levels > 0; behind <= r->levels; behind++) solve_cut(r, price, end, behind);
+        for (int following = r->levels > 0; following <= r->levels; following++) solve_cut(r, price, end, following);
     }
     solve_cut(r, price, n, 0);
     watch_count(p->watch, WATCH_STAGE, r->looked_at);
-    return r->potential[n]; /* behind the last cut there is no link: every zone's entry is the same */
+    return r->potential[n]; /* after the last cut there is no link: every zone's entry is the same */
 }
 
 /* Where the best stage of class c that ends at `end` starts. */
@@ -207,15 +207,15 @@ void shortest_path(const Relaxation *r, Path *path)
 {
     const Problem *p = r->problem;
     size_t cuts = (size_t)p->layer_count + 1;
-    int count = 0, behind = 0, next_zone = 0;
+    int count = 0, following = 0, next_zone = 0;
     path->cost = 0;
     for (int end = p->layer_count; end > 0;) {
-        int c = r->choice[((size_t)behind * (size_t)r->zone_count + (size_t)next_zone) * cuts + (size_t)end];
+        int c = r->choice[((size_t)following * (size_t)r->zone_count + (size_t)next_zone) * cuts + (size_t)end];
         if (c == CLASS_NONE) bug("no path back from cut %d", end);
         const Arc *arc = r->arcs ? &r->arcs[c] : NULL;
         if (arc) c = arc->class_index;
         bool frozen = c == CLASS_FROZEN;
-        int own = relaxation_level(r, behind);
+        int own = relaxation_level(r, following);
         int start = arc ? arc->start : frozen ? r->frozen_start[end] : best_start(r, c, end, own);
         int type = frozen ? p->type_of[r->frozen_device[end]] : r->class_type[c],
             zone = r->zone_of[p->type_region[type]];
@@ -229,7 +229,7 @@ void shortest_path(const Relaxation *r, Path *path)
             path->end[count++] = end;
         }
         next_zone = zone;
-        behind = own;
+        following = own;
         end = start;
     }
     path->stage_count = count;

@@ -1,4 +1,4 @@
-/* Shortest paths of a relaxation: the one question behind every bound. The way to the answer (stages listed as arcs,
+/* Shortest paths of a relaxation: the one question that every bound asks. The way to the answer (stages listed as arcs,
  * stretched as far as they go, in lanes, from queues) is chosen here, and changes nothing about it. */
 #ifndef PARTITIONER_SOLVE_SHORTEST_H
 #define PARTITIONER_SOLVE_SHORTEST_H

@@ -12,9 +12,10 @@ typedef struct Audited {
     Diagnostics *diagnostics;
 } Audited;
 
-static bool refuse(const Audited *x, const char *object, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static bool refuse_audit(const Audited *x, const char *object, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-static bool refuse(const Audited *x, const char *object, const char *format, ...)
+static bool refuse_audit(const Audited *x, const char *object, const char *format, ...)
 {
     Arena arena = {0};
     va_list arguments;
@@ -37,11 +38,11 @@ static bool check_plan(const Audited *x)
     buffer_free(&text);
     return strcmp(hash, x->audit->plan) == 0 ||
            diagnostics_error(x->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(x->path),
-                             "compare it with the plan.json that stands beside the folders of its sites",
+                             "compare it with the plan.json in the directory that holds the folders of its sites",
                              "is the audit of another plan");
 }
 
-/* Steps have as many micro-batches as the plan says; where rows share lines, at most. */
+/* Steps have as many micro-batches as the plan says; with packed sequences at most. */
 static bool check_steps(const Audited *x)
 {
     const WireAudit *audit = x->audit;
@@ -55,11 +56,11 @@ static bool check_steps(const Audited *x)
         bool packed = x->plan->rows.microbatch_kinds > 0;
         __int128 most = (__int128)both[i].count * each;
         if (both[i].microbatches > most || (!packed && both[i].microbatches < most))
-            return refuse(x, both[i].what, "%lld of them have %lld micro-batches, but the plan says %s%lld of each",
-                          (long long)both[i].count, (long long)both[i].microbatches, packed ? "at most " : "",
-                          (long long)each);
+            return refuse_audit(
+                x, both[i].what, "%lld of them have %lld micro-batches, but the plan says %s%lld of each",
+                (long long)both[i].count, (long long)both[i].microbatches, packed ? "at most " : "", (long long)each);
     }
-    return audit->repeated_steps <= audit->steps || refuse(x, "repeated_steps", "are more than there were steps");
+    return audit->repeated_steps <= audit->steps || refuse_audit(x, "repeated_steps", "are more than there were steps");
 }
 
 /* ---- Tensors ---- */
@@ -134,19 +135,19 @@ static bool check_count(const Audited *x, const WireCrossing *crossing, const Pl
     const char *object = describe(crossing, &arena);
     bool ok = true;
     if (crossing->messages > expected + loose || crossing->messages < expected - loose)
-        ok = refuse(x, object, "crossed %lld times, %s often than the %lld times that %lld steps%s need%s",
-                    (long long)crossing->messages, crossing->messages > expected ? "more" : "less", (long long)expected,
-                    (long long)audit->steps,
-                    is_evaluated
-                        ? arena_format(&arena, " and %lld evaluated batches", (long long)audit->evaluated_batches)
-                        : "",
-                    loose ? ", even with those that were broken off" : "");
+        ok = refuse_audit(x, object, "crossed %lld times, %s often than the %lld times that %lld steps%s need%s",
+                          (long long)crossing->messages, crossing->messages > expected ? "more" : "less",
+                          (long long)expected, (long long)audit->steps,
+                          is_evaluated
+                              ? arena_format(&arena, " and %lld evaluated batches", (long long)audit->evaluated_batches)
+                              : "",
+                          loose ? ", even with those that were broken off" : "");
     arena_free(&arena);
     return ok;
 }
 
-/* The least that a message of the tensor may have: where rows share lines, the last micro-batch of a step may have fewer
- * than the others. */
+/* The fewest bytes that a message of the tensor may have: with packed sequences the last micro-batch of a step may be
+ * shorter than the others. */
 static int64_t least_bytes(const Audited *x, const PlanSiteCrossing *planned)
 {
     const RowSamples *rows = &x->plan->rows;
@@ -165,11 +166,11 @@ static bool check_bytes(const Audited *x, const WireCrossing *crossing, const Pl
     bool ok = !messages || (sizes && (__int128)crossing->least * messages <= crossing->bytes &&
                             crossing->bytes <= (__int128)crossing->most * messages);
     if (!ok)
-        refuse(x, describe(crossing, &arena),
-               "%lld messages had %lld bytes, of %lld to %lld each, but the plan says %s%lld", (long long)messages,
-               (long long)crossing->bytes, (long long)crossing->least, (long long)crossing->most,
-               line < each ? arena_format(&arena, "whole lines of %lld, at most ", (long long)line) : "",
-               (long long)each);
+        refuse_audit(
+            x, describe(crossing, &arena),
+            "%lld messages had %lld bytes, of %lld to %lld each, but the plan says %s%lld", (long long)messages,
+            (long long)crossing->bytes, (long long)crossing->least, (long long)crossing->most,
+            line < each ? arena_format(&arena, "whole lines of %lld, at most ", (long long)line) : "", (long long)each);
     arena_free(&arena);
     return ok;
 }
@@ -180,8 +181,8 @@ static bool check_tensor(const Audited *x, const WireCrossing *crossing)
     Arena arena = {0};
     bool ok = planned != NULL;
     if (!ok)
-        refuse(x, describe(crossing, &arena), "crossed %lld times, %lld bytes in all, and is not in the plan",
-               (long long)crossing->messages, (long long)crossing->bytes);
+        refuse_audit(x, describe(crossing, &arena), "crossed %lld times, %lld bytes in all, and is not in the plan",
+                     (long long)crossing->messages, (long long)crossing->bytes);
     arena_free(&arena);
     if (!ok) return false;
     ok = check_count(x, crossing, planned);
@@ -233,12 +234,13 @@ static bool check_other(const Audited *x, const WireCrossing *crossing)
         arena_format(&arena, "%s, %s to %s", wire_class_name(crossing->what), crossing->from_site, crossing->to_site);
     bool ok = true;
     if (crossing->what == WIRE_CLASS_UNKNOWN)
-        ok = refuse(x, object,
-                    "%lld messages of %lld bytes are none that the programs of this plan send, the first with tag %d",
-                    (long long)crossing->messages, (long long)crossing->bytes, crossing->tag);
+        ok = refuse_audit(
+            x, object,
+            "%lld messages of %lld bytes are none that the programs of this plan send, the first with tag %d",
+            (long long)crossing->messages, (long long)crossing->bytes, crossing->tag);
     else if (crossing->most > most_bytes(crossing->what))
-        ok = refuse(x, object, "a message had %lld bytes: such carry %lld at most", (long long)crossing->most,
-                    (long long)most_bytes(crossing->what));
+        ok = refuse_audit(x, object, "a message had %lld bytes: such carry %lld at most", (long long)crossing->most,
+                          (long long)most_bytes(crossing->what));
     arena_free(&arena);
     return ok;
 }
@@ -246,9 +248,9 @@ static bool check_other(const Audited *x, const WireCrossing *crossing)
 static bool check_ends(const Audited *x, const WireCrossing *crossing)
 {
     bool from = strcmp(crossing->from_site, x->audit->site) == 0, to = strcmp(crossing->to_site, x->audit->site) == 0;
-    return from != to || refuse(x, crossing->tensor ? crossing->tensor : wire_class_name(crossing->what),
-                                "is said to have crossed from '%s' to '%s', which site '%s' cannot know",
-                                crossing->from_site, crossing->to_site, x->audit->site);
+    return from != to || refuse_audit(x, crossing->tensor ? crossing->tensor : wire_class_name(crossing->what),
+                                      "is said to have crossed from '%s' to '%s', which site '%s' cannot know",
+                                      crossing->from_site, crossing->to_site, x->audit->site);
 }
 
 bool plan_verify_audit(const Plan *plan, const WireAudit *audit, const char *path, Diagnostics *diagnostics)

@@ -10,10 +10,9 @@
  * back, the first stage may be at its end while the last one begins: of activations as many more. */
 enum { AUDIT_LOOSE_STEPS = 2 };
 
-/* False after reporting (EXIT_BAD_INPUT) everything that is not as it should be: another plan's audit, a message that is
- * none of the plan's tensors and nothing else that programs send, a tensor that was sent more often or less often than
- * the steps of the audit need, or with another size, a message that carries more than its class may. The plan has been
- * verified. */
+/* False after reporting everything wrong (EXIT_BAD_INPUT): another plan's audit, a message that programs of this plan
+ * do not send, a tensor sent more or less often than the steps need or with another size, a message that carries more
+ * than its class may. The plan has been verified. */
 bool plan_verify_audit(const Plan *plan, const WireAudit *audit, const char *path, Diagnostics *diagnostics);
 
 #endif

@@ -1,4 +1,4 @@
-/* Whether a certificate speaks about every plan: the checker's second half of the proof, beside its leaves. */
+/* Whether a certificate covers every plan: the second half of checking a proof; the first is its leaves. */
 #ifndef PARTITIONER_VERIFY_VERIFY_COVER_H
 #define PARTITIONER_VERIFY_VERIFY_COVER_H
 

@@ -9,12 +9,12 @@ static int expected_count(const Plan *plan, int stage, SkyInstructionOp op)
 {
     const PlanStage *s = &plan->stages[stage];
     bool before = stage > 0 && plan->stages[stage - 1].rank != s->rank;
-    bool behind = stage + 1 < plan->stage_count && plan->stages[stage + 1].rank != s->rank;
+    bool next = stage + 1 < plan->stage_count && plan->stages[stage + 1].rank != s->rank;
     switch (op) {
     case SKY_RECEIVE_FORWARD:
     case SKY_SEND_BACKWARD: return before ? plan->microbatches : 0;
     case SKY_SEND_FORWARD:
-    case SKY_RECEIVE_BACKWARD: return behind ? plan->microbatches : 0;
+    case SKY_RECEIVE_BACKWARD: return next ? plan->microbatches : 0;
     case SKY_FORWARD:
     case SKY_BACKWARD: return plan->microbatches;
     case SKY_WEIGHT_GRADIENT: return s->weight_gradient_ns > 0 ? plan->microbatches : 0;
@@ -99,8 +99,7 @@ static void expect(Crossings *x, PlanCrossing crossing)
                 strcmp(found->to_region, crossing.to_region) == 0;
 }
 
-/* Whether one of the layers first ... last reads the input. */
-static bool is_read(const Costs *costs, int first, int last, const char *input)
+bool verify_is_read(const Costs *costs, int first, int last, const char *input)
 {
     for (int l = first; l <= last; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++)
@@ -116,8 +115,8 @@ static void expect_inputs(Crossings *x, int k)
     for (int l = stage->first_layer; l <= stage->last_layer; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
-            bool label = !is_read(costs, 0, costs->layer_count - 2, input->name);
-            if (is_read(costs, stage->first_layer, l - 1, input->name)) continue;
+            bool label = !verify_is_read(costs, 0, costs->layer_count - 2, input->name);
+            if (verify_is_read(costs, stage->first_layer, l - 1, input->name)) continue;
             expect(x,
                    (PlanCrossing){.tensor = input->name,
                                   .bytes = input->bytes,

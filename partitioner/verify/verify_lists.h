@@ -5,13 +5,16 @@
 
 #include "partitioner/verify/verify_rules.h"
 
+/* Whether one of the layers first ... last reads the input. */
+bool verify_is_read(const Costs *costs, int first, int last, const char *input);
+
 /* Each returns false after reporting. The devices of the plan's stages are known to the costs by then. */
 bool verify_instructions(Rules *rules);
 bool verify_norm(Rules *rules); /* verify_norm.c */
 bool verify_crossings(Rules *rules);
 bool verify_site_crossings(Rules *rules); /* verify_sites.c */
-/* verify_compared.c: the plan's own allocator reached what the plan says, and none less than a bound that was proven; the
- * baselines, run again, find what the plan says of them. */
+/* verify_compared.c: the plan's own row is the plan, no row is below the certified bound, and the baselines, run again,
+ * find what the plan says of them. */
 bool verify_compared(Rules *rules, int64_t certified_ns);
 
 #endif

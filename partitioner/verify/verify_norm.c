@@ -19,8 +19,8 @@ static int64_t message_between(const Rules *r, int from, int to)
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* The rank that meets others as `number`: of the first pairs, of which there are as many as ranks beyond the power of two,
- * the second of each. */
+/* The rank that meets others as `number`. Ranks beyond the power of two form pairs with the first ones, and the
+ * second of each pair meets others. */
 static int meets_as(const NormSite *site, int number)
 {
     int pairs = site->count - site->power;

@@ -16,7 +16,7 @@ typedef struct Checker {
     int keeper;                          /* has the first stage and the last; -1: none */
     int64_t held;                        /* bytes that the keeper's first stage takes at least */
     bool step;                           /* stages and links cost their time; else only their prices */
-    int levels;                          /* numbers of stages behind a stage that its memory depends on, at least 1 */
+    int levels;                          /* how many numbers of following stages memory depends on, at least 1 */
     int64_t *path;                       /* [level][region][cut]: cheapest chain up to there */
     int64_t *least;                      /* [region]: cheapest chain whose last stage is in the region */
     int *part; /* [region]: the lowest region that links within the interval's periods join it to */
@@ -88,7 +88,7 @@ static void find_starts(const Checker *c, int d, int end, int *lowest, int *afte
         if (*lowest < 1) *lowest = 1;
     } else if (last) {
         if (*lowest < c->branch->end_low) *lowest = c->branch->end_low;
-    } else { /* the first stage; behind it another device goes on */
+    } else { /* the first stage; another device follows it */
         bool ends = end >= c->branch->end_low && end <= c->branch->end_high && c->rules->pinned[end] != d;
         *lowest = c->barrier[end];
         *after = ends && c->after[d] > 0 ? 1 : 0;
@@ -121,9 +121,9 @@ static void stages_of(Checker *c, const CertificateNode *leaf, int d, int end, i
     if (best < UNREACHABLE && best + leaf->price[d] < c->least[region]) c->least[region] = best + leaf->price[d];
 }
 
-static void stages_to(Checker *c, const CertificateNode *leaf, int end, int behind)
+static void stages_to(Checker *c, const CertificateNode *leaf, int end, int following)
 {
-    int own = behind + 1 < c->levels ? behind + 1 : c->levels - 1;
+    int own = following + 1 < c->levels ? following + 1 : c->levels - 1;
     bool closed = end < c->rules->layers && c->closed[end];
     for (int q = 0; q < c->rules->regions; q++) c->least[q] = UNREACHABLE;
     c->weighed = end;
@@ -143,10 +143,10 @@ static int64_t over_link(const Checker *c, int cut, int to)
     return best;
 }
 
-/* Whether a first stage may have so many stages behind its start. */
-static bool may_start(const Checker *c, int behind)
+/* Whether a first stage may have so many stages after its start. */
+static bool may_start(const Checker *c, int following)
 {
-    int flights = rules_in_flight(c->rules, behind);
+    int flights = rules_in_flight(c->rules, following);
     return !c->branch || c->levels == 1 || (flights >= c->branch->flights_low && flights <= c->branch->flights_high);
 }
 
@@ -157,13 +157,13 @@ static int64_t shortest(Checker *c, const CertificateNode *leaf)
     size_t cuts = (size_t)r->layers + 1;
     apply_splits(c);
     for (int end = 0; end < r->layers; end++)
-        for (int behind = c->levels > 1; behind < c->levels; behind++) {
-            if (end > 0) stages_to(c, leaf, end, behind);
+        for (int following = c->levels > 1; following < c->levels; following++) {
+            if (end > 0) stages_to(c, leaf, end, following);
             for (int to = 0; to < r->regions; to++)
-                c->path[((size_t)behind * (size_t)r->regions + (size_t)to) * cuts + (size_t)end] =
-                    end > 0                ? over_link(c, end, to)
-                    : may_start(c, behind) ? 0
-                                           : UNREACHABLE;
+                c->path[((size_t)following * (size_t)r->regions + (size_t)to) * cuts + (size_t)end] =
+                    end > 0                   ? over_link(c, end, to)
+                    : may_start(c, following) ? 0
+                                              : UNREACHABLE;
         }
     stages_to(c, leaf, r->layers, 0);
     int64_t best = UNREACHABLE;
@@ -267,7 +267,7 @@ bool verify_proof(Rules *r, int *leaves)
 {
     size_t cuts = (size_t)r->layers + 1, devices = (size_t)r->devices;
     const Certificate *proof = r->plan->certificate;
-    /* Memory depends on the number of stages behind a stage where each micro-batch in flight takes some. */
+    /* Memory depends on the number of following stages where each micro-batch in flight takes some. */
     bool stash = r->plan->recompute == PLAN_RECOMPUTE_ALWAYS || r->codecs != CODECS_LOSSLESS;
     if (proof->price_count != r->devices && proof->node_count > 0)
         return rules_refuse(r, "certificate", "must price %d devices", r->devices);

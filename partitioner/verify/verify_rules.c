@@ -137,7 +137,7 @@ static int64_t wider(const LayerCost *layer)
 
 static bool is_lossless(const Rules *r) { return r->codecs == CODECS_LOSSLESS; }
 
-/* Where a link may use codecs, what crosses stands beside what is coded: once, ... */
+/* Where a link may use codecs, what crosses needs room in addition to what is coded: once, ... */
 static int64_t coded_whole(const Rules *r, const LayerCost *layer)
 {
     return is_lossless(r) ? 0 : costs_output_bytes(layer, 0) + costs_output_bytes(layer, 1);

@@ -44,7 +44,7 @@ int64_t rules_bytes(const Rules *rules, const StageMemory *memory, int start, in
 /* The least memory that a plan may give the stage. */
 int64_t rules_least_bytes(const Rules *rules, const StageMemory *memory, int start, int end, int flights);
 
-/* What the micro-batches behind the first add to a step, on average over the sampled ones, where each takes `period`. */
+/* What the micro-batches after the first add to a step, on average over the sampled steps, if each takes `period`. */
 int64_t rules_rounds(const Rules *rules, int64_t period);
 /* What takes `expected` with as many lines as micro-batches have on average, with all of them. */
 int64_t rules_whole(const Rules *rules, int64_t expected);

@@ -94,14 +94,6 @@ static void expect_shared(Listing *x, const CostShared *shared)
                                          .to_site = r->costs->sites.names[pair % sites]});
 }
 
-static bool is_read(const Costs *costs, int first, int last, const char *input)
-{
-    for (int l = first; l <= last; l++)
-        for (int i = 0; i < costs->layers[l].input_count; i++)
-            if (strcmp(costs->layers[l].inputs[i].name, input) == 0) return true;
-    return false;
-}
-
 static void expect_inputs(Listing *x, int k)
 {
     const Costs *costs = x->rules->costs;
@@ -110,12 +102,13 @@ static void expect_inputs(Listing *x, int k)
     for (int l = stage->first_layer; l <= stage->last_layer; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
-            bool label = !is_read(costs, 0, costs->layer_count - 2, input->name);
+            bool label = !verify_is_read(costs, 0, costs->layer_count - 2, input->name);
             const char *device = label ? costs->keep_labels : costs->keep_inputs, *home = NULL;
             int site = label ? costs->sites.keep_labels : costs->sites.keep_inputs;
             if (site >= 0) home = costs->sites.names[site];
             if (device) home = site_with(x->rules, device);
-            if (!home || strcmp(home, here) == 0 || is_read(costs, stage->first_layer, l - 1, input->name)) continue;
+            if (!home || strcmp(home, here) == 0 || verify_is_read(costs, stage->first_layer, l - 1, input->name))
+                continue;
             expect(x, (PlanSiteCrossing){.tensor = {input->name, DTYPE_U8, {1, {input->bytes}}, input->bytes},
                                          .kind = PLAN_CROSSING_INPUT,
                                          .codec = CODEC_NONE,

@@ -146,8 +146,8 @@ static void long_logs_make_small_pictures(void **state)
     assert_true(fabs((losses->x[top] - left) / (right - left) - (double)HIGH / STEPS) < 0.002);
 }
 
-/* The log of a coordinator: a line for each site and one for the mean. Rounds that a site missed are gaps, and a round that
- * was begun anew counts once. */
+/* The log of a coordinator: a line for each site and one for the mean. Rounds that a site missed are gaps, and a
+ * round that was begun anew counts once. */
 static void sites_have_a_line_each(void **state)
 {
     static const int points[] = {4, 2}, pieces[] = {1, 2};

@@ -1,5 +1,5 @@
-/* Plans whose links may use codecs, against all plans with all codecs, straight from the words of partitioner/plan.h and
- * partitioner/problem.h; and the checker, which must accept them and nothing better. */
+/* Plans whose links may use codecs, against all plans with all codecs, straight from the words of partitioner/plan.h
+ * and partitioner/problem.h; and the checker, which must accept them and nothing better. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

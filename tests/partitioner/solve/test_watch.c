@@ -30,7 +30,8 @@ typedef struct Outcome {
     int64_t work;
 } Outcome;
 
-/* What a search finds that may take so many seconds of counted work; `keeper`: where device 0 keeps inputs and labels. */
+/* What a search finds that may take so many seconds of counted work; `keeper`: where device 0 keeps inputs and
+ * labels. */
 static Outcome search(const Costs *costs, PlanObjective objective, double seconds, bool keeper, Arena *arena)
 {
     Diagnostics diagnostics = {0};

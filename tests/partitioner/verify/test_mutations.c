@@ -86,17 +86,21 @@ static void try(Mutator *m, const char *path, const char *change)
     m->harmful++;
 }
 
+/* Names of devices, regions and sites, and words of every kind. Only some are tried in instructions, which are many. */
+static const char *const words[] = {"forward",  "backward", "send-forward", "update", "x",         "d0",
+                                    "d1",       "even",     "sky",          "step",   "heuristic", "period",
+                                    "zb",       "1f1b",     "gpipe",        "auto",   "never",     "searched",
+                                    "optimal",  "always",   "f32",          "bf16",   "q6",        "r0",
+                                    "identity", "lyon",     "gradient",     "r1",     "kyoto",     "activation"};
+
 /* What may stand in place of a value; NULL: no more. */
-static json_t *other_value(const json_t *value, int which)
+static json_t *other_value(const json_t *value, int which, const char *path)
 {
-    static const char *const words[] = {"x",        "d0",     "d1",    "even",     "sky",       "heuristic", "optimal",
-                                        "step",     "period", "gpipe", "zb",       "1f1b",      "auto",      "never",
-                                        "searched", "always", "f32",   "bf16",     "identity",  "q6",        "r0",
-                                        "r1",       "lyon",   "kyoto", "gradient", "activation"};
+    int most = strncmp(path, "schedule[", 9) == 0 ? 5 : (int)(sizeof words / sizeof *words);
     json_int_t integer = json_integer_value(value);
     double real = json_real_value(value);
     switch (json_typeof(value)) {
-    case JSON_STRING: return which < (int)(sizeof words / sizeof *words) ? json_string(words[which]) : NULL;
+    case JSON_STRING: return which < most ? json_string(words[which]) : NULL;
     case JSON_INTEGER:
         return which == 0   ? json_integer(integer + 1)
                : which == 1 ? json_integer(integer - 1)
@@ -129,7 +133,7 @@ static void mutate_object(Mutator *m, json_t *object, const char *path)
         value = json_incref(json_object_get(object, key));
         snprintf(there, sizeof there, "%s%s%s", path, *path ? "." : "", key);
         json_t *other;
-        for (int which = 0; (other = other_value(value, which)); which++) {
+        for (int which = 0; (other = other_value(value, which, there)); which++) {
             json_object_set_new(object, key, other);
             if (!json_equal(other, value)) try(m, there, "changed");
         }
@@ -149,7 +153,7 @@ static void mutate_array(Mutator *m, json_t *array, const char *path)
     snprintf(there, sizeof there, "%s[]", path);
     for (size_t i = 0; i < json_array_size(array); i++) {
         json_t *value = json_incref(json_array_get(array, i)), *other;
-        for (int which = 0; (other = other_value(value, which)); which++) {
+        for (int which = 0; (other = other_value(value, which, there)); which++) {
             json_array_set_new(array, i, other);
             if (!json_equal(other, value)) try(m, there, "changed");
         }

@@ -1,5 +1,5 @@
-/* The round on the norm of the gradient: what it takes, that only simulated steps count it, and that verify, which works
- * it out the other way round, agrees and refuses another one. */
+/* The round on the norm of the gradient: what it takes, that only simulated steps count it, and that verify, which
+ * works it out the other way round, agrees and refuses another one. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
