@@ -3,7 +3,7 @@
 
     tests/test_readmes.py SOURCE_DIRECTORY
 
-A file is named by a word in `backquotes`: its name, its stem, or a pattern such as `cost*.[ch]` or `{one,two}.c`. Source files
+A file is named by a word in `backquotes`: its name, its stem (a header and its source have one), or a pattern such as `cost*.[ch]` or `{one,two}.c`. Source files
 need a pattern that begins with at least four letters of theirs. Folders that hold only data need no README.
 """
 import fnmatch
@@ -14,38 +14,23 @@ import sys
 MOST_WITHOUT_README = 10
 SOURCE = re.compile(r"\.([ch]|py|sh)$")
 NOT_YET = {  # folders whose README is still to be written or completed
-    "driver/options",
     "base",
     "bench",
     "codegen/kernels",
-    "codegen/link",
     "codegen/stage",
-    "driver/commands",
-    "driver/compile",
+    "driver/options",
     "federation",
     "federation/member",
     "federation/planning",
-    "frontend/huggingface",
     "frontend/onnx",
     "frontend/text",
-    "graph/kernel",
-    "graph/ops",
     "graph/passes",
     "partitioner",
     "partitioner/verify",
-    "profiler/costs",
     "runtime/program",
     "runtime/storage",
     "runtime/train",
     "runtime/wire",
-    "tests/codegen/kernels",
-    "tests/common",
-    "tests/driver",
-    "tests/frontend/onnx",
-    "tests/fuzz",
-    "tests/network",
-    "tests/partitioner/solve",
-    "tests/runtime/train",
 }
 
 
@@ -60,7 +45,7 @@ def alternatives(word):
 
 def names(word, file):
     stem = os.path.splitext(file)[0]
-    if word in (file, stem):
+    if word in (file, stem) or re.sub(r"\.[ch]$", "", word) == stem:
         return True
     literal = re.match(r"[^*?\[]*", word)[0]
     loose = "*" in word and SOURCE.search(file) and len(literal) < 4

@@ -54,7 +54,7 @@ def main():
             pages += 1
             check_page(path, text, failures)
         for file in sorted(set(FILE.findall(text))):
-            if file.split("/")[0] in TOPS:
+            if file.split("/")[0] in TOPS and "NAME" not in file:
                 named += 1
                 here = os.path.join(os.path.dirname(path), file)
                 if not os.path.exists(file) and not os.path.exists(here):
