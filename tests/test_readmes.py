@@ -14,6 +14,7 @@ import sys
 MOST_WITHOUT_README = 10
 SOURCE = re.compile(r"\.([ch]|py|sh)$")
 NOT_YET = {  # folders whose README is still to be written or completed
+    "tests/driver",
     "base",
     "bench",
     "codegen/kernels",
