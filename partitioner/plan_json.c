@@ -155,7 +155,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
     if (plan->in_flight_limit > 0) json_add_integer(json, "in_flight_limit", plan->in_flight_limit);
     plan_add_times(json, plan);
     if (plan->infeasible) json_add_bool(json, "infeasible", true);
-    row_samples_print(&plan->rows, json->buffer);
+    row_samples_add(&plan->rows, json);
 }
 
 static void add_requests(JsonWriter *json, const Plan *plan)

@@ -146,8 +146,7 @@ void site_crossings_fill(Plan *plan, const Costs *costs)
 static void add_one(JsonWriter *json, const PlanSiteCrossing *crossing)
 {
     json_open(json, NULL, '{');
-    cost_tensor_print(&crossing->tensor, json->buffer);
-    json->follows = true; /* the members of the tensor */
+    cost_tensor_add(&crossing->tensor, json);
     json_add_string(json, "kind", kind_names[crossing->kind]);
     json_add_string(json, "codec", codec_name(crossing->codec));
     json_add_integer(json, "wire_bytes", crossing->wire_bytes);

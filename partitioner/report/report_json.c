@@ -119,7 +119,7 @@ static void add_advice(JsonWriter *json, const Report *report)
 static void add_rows(JsonWriter *json, const RowSamples *rows)
 {
     if (!rows->microbatch_kinds) return;
-    row_samples_print(rows, json->buffer);
+    row_samples_add(rows, json);
     json_add_number(json, "expected_microbatches", row_samples_mean(rows));
     json_add_number(json, "padding", row_samples_padding(rows));
     json_add_number(json, "padding_if_padded", row_samples_padded(rows));

@@ -8,55 +8,63 @@
 
 /* ---- Writing ---- */
 
-static void print_machine(Buffer *text, const MachineProfile *machine, const char *indent)
+/* `margin` and `inner` are the white space before its members, and before its kernels. */
+static void add_machine(JsonWriter *json, const MachineProfile *machine, const char *margin, const char *inner)
 {
-    buffer_print(text, "\"target\": ");
-    json_print_string(text, machine->target);
-    buffer_print(text, ",\n%s\"threads\": %d,\n%s\"gflops\": ", indent, machine->threads, indent);
-    json_print_number(text, machine->gflops);
-    buffer_print(text, ",\n%s\"bandwidth_Bps\": ", indent);
-    json_print_number(text, machine->bandwidth_Bps);
-    buffer_print(text, ",\n%s\"kernels\": {", indent);
+    json_break(json, margin);
+    json_add_string(json, "target", machine->target);
+    json_break(json, margin);
+    json_add_integer(json, "threads", machine->threads);
+    json_break(json, margin);
+    json_add_number(json, "gflops", machine->gflops);
+    json_break(json, margin);
+    json_add_number(json, "bandwidth_Bps", machine->bandwidth_Bps);
+    json_break(json, margin);
+    json_open(json, "kernels", '{');
     for (size_t i = 0; i < machine->kernel_count; i++) {
         char hash[33];
-        buffer_print(text, "%s\n%s  \"%s\": ", i ? "," : "", indent, hash_format(machine->kernels[i].kernel, hash));
-        json_print_number(text, machine->kernels[i].seconds);
+        json_break(json, inner);
+        json_add_number(json, hash_format(machine->kernels[i].kernel, hash), machine->kernels[i].seconds);
     }
-    buffer_print(text, "}");
+    json_close(json, '}');
 }
 
-static void print_link(Buffer *text, const LinkProfile *link)
+static void add_link(JsonWriter *json, const LinkProfile *link)
 {
-    buffer_print(text, "{\"between\": [");
-    json_print_string(text, link->between[0]);
-    buffer_print(text, ", ");
-    json_print_string(text, link->between[1]);
-    buffer_print(text, "], \"latency_s\": ");
-    json_print_number(text, link->latency_s);
-    buffer_print(text, ", \"bandwidth_Bps\": ");
-    json_print_number(text, link->bandwidth_Bps);
-    buffer_print(text, "}");
+    json_break(json, "\n    ");
+    json_open(json, NULL, '{');
+    json_add_strings(json, "between", link->between, 2);
+    json_add_number(json, "latency_s", link->latency_s);
+    json_add_number(json, "bandwidth_Bps", link->bandwidth_Bps);
+    json_close(json, '}');
 }
 
 bool profile_write(const Profile *profile, const char *path, Diagnostics *diagnostics)
 {
+    static const char margin[] = "\n  ";
     Buffer text = {0};
-    buffer_print(&text, "{\n  \"format\": \"skycc.profile/1\",\n  ");
-    print_machine(&text, &profile->reference, "  ");
-    buffer_print(&text, ",\n  \"devices\": [");
+    JsonWriter writer = {.buffer = &text, .spaced = true}, *json = &writer;
+    json_open(json, NULL, '{');
+    json_break(json, margin);
+    json_add_string(json, "format", "skycc.profile/1");
+    add_machine(json, &profile->reference, margin, "\n    ");
+    json_break(json, margin);
+    json_open(json, "devices", '[');
     for (size_t i = 0; i < profile->device_count; i++) {
-        buffer_print(&text, "%s\n    {\"device\": ", i ? "," : "");
-        json_print_string(&text, profile->devices[i].device);
-        buffer_print(&text, ",\n     ");
-        print_machine(&text, &profile->devices[i], "     ");
-        buffer_print(&text, "}");
+        json_break(json, "\n    ");
+        json_open(json, NULL, '{');
+        json_add_string(json, "device", profile->devices[i].device);
+        add_machine(json, &profile->devices[i], "\n     ", "\n       ");
+        json_close(json, '}');
     }
-    buffer_print(&text, "],\n  \"links\": [");
-    for (size_t i = 0; i < profile->link_count; i++) {
-        buffer_print(&text, "%s\n    ", i ? "," : "");
-        print_link(&text, &profile->links[i]);
-    }
-    buffer_print(&text, "]\n}\n");
+    json_close(json, ']');
+    json_break(json, margin);
+    json_open(json, "links", '[');
+    for (size_t i = 0; i < profile->link_count; i++) add_link(json, &profile->links[i]);
+    json_close(json, ']');
+    json_break(json, "\n");
+    json_close(json, '}');
+    buffer_print(&text, "\n");
     bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
     buffer_free(&text);
     return ok;
@@ -73,7 +81,7 @@ static bool parse_hash(const char *text, Hash *hash)
     return true;
 }
 
-static bool refuse(JsonReader reader, const char *path, const char *reason)
+static bool refuse_profile(JsonReader reader, const char *path, const char *reason)
 {
     return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), "skycc probe writes profiles",
                              "%s: %s", path, reason);
@@ -89,9 +97,9 @@ static bool read_kernels(MachineProfile *machine, Arena *arena, json_t *object, 
     json_object_foreach(kernels, key, member)
     {
         KernelTime *time = &machine->kernels[machine->kernel_count++];
-        if (!parse_hash(key, &time->kernel)) return refuse(reader, key, "not a kernel hash");
+        if (!parse_hash(key, &time->kernel)) return refuse_profile(reader, key, "not a kernel hash");
         if (!json_get_number(reader, kernels, "kernels", key, &time->seconds)) return false;
-        if (!(time->seconds >= 0 && time->seconds < 1e6)) return refuse(reader, key, "not a time in seconds");
+        if (!(time->seconds >= 0 && time->seconds < 1e6)) return refuse_profile(reader, key, "not a time in seconds");
     }
     machine_profile_sort(machine);
     return true;
@@ -106,10 +114,10 @@ static bool read_machine(MachineProfile *machine, Arena *arena, json_t *object, 
         !json_optional_number(reader, object, path, "gflops", &machine->gflops) ||
         !json_optional_number(reader, object, path, "bandwidth_Bps", &machine->bandwidth_Bps))
         return false;
-    if (threads < 1 || threads > 1 << 16) return refuse(reader, "threads", "not a number of threads");
-    if (!(machine->gflops >= 0 && machine->gflops < 1e9)) return refuse(reader, "gflops", "not a speed");
+    if (threads < 1 || threads > 1 << 16) return refuse_profile(reader, "threads", "not a number of threads");
+    if (!(machine->gflops >= 0 && machine->gflops < 1e9)) return refuse_profile(reader, "gflops", "not a speed");
     if (!(machine->bandwidth_Bps >= 0 && machine->bandwidth_Bps < 1e18))
-        return refuse(reader, "bandwidth_Bps", "not a bandwidth");
+        return refuse_profile(reader, "bandwidth_Bps", "not a bandwidth");
     machine->target = arena_string(arena, target);
     machine->threads = (int)threads;
     return read_kernels(machine, arena, object, path, reader);
@@ -118,36 +126,44 @@ static bool read_machine(MachineProfile *machine, Arena *arena, json_t *object, 
 static bool read_link(LinkProfile *link, Arena *arena, json_t *object, const char *path, JsonReader reader)
 {
     json_t *between;
-    if (!json_is_object(object)) return refuse(reader, path, "not an object");
     if (!json_get_array(reader, object, path, "between", &between) ||
         !json_get_number(reader, object, path, "latency_s", &link->latency_s) ||
         !json_get_number(reader, object, path, "bandwidth_Bps", &link->bandwidth_Bps))
         return false;
-    if (json_array_size(between) != 2) return refuse(reader, path, "a link is between two devices");
+    if (json_array_size(between) != 2) return refuse_profile(reader, path, "a link is between two devices");
     for (size_t i = 0; i < 2; i++) {
         const char *name = json_string_value(json_array_get(between, i));
-        if (!name) return refuse(reader, path, "a device is named by a string");
+        if (!name) return refuse_profile(reader, path, "a device is named by a string");
         link->between[i] = arena_string(arena, name);
     }
-    if (!(link->latency_s >= 0 && link->latency_s < 1e6)) return refuse(reader, path, "not a latency in seconds");
-    if (!(link->bandwidth_Bps > 0 && link->bandwidth_Bps <= 1e18)) return refuse(reader, path, "not a bandwidth");
+    if (!(link->latency_s >= 0 && link->latency_s < 1e6))
+        return refuse_profile(reader, path, "not a latency in seconds");
+    if (!(link->bandwidth_Bps > 0 && link->bandwidth_Bps <= 1e18))
+        return refuse_profile(reader, path, "not a bandwidth");
+    return true;
+}
+
+/* An optional array of objects; NULL and no items where it is absent. */
+static bool get_objects(json_t *root, const char *key, JsonReader reader, json_t **array, size_t *count)
+{
+    *array = json_object_get(root, key);
+    *count = json_array_size(*array);
+    if (*array && !json_is_array(*array)) return refuse_profile(reader, key, "not an array");
+    for (size_t i = 0; i < *count; i++)
+        if (!json_is_object(json_array_get(*array, i))) return refuse_profile(reader, key, "holds what is no object");
     return true;
 }
 
 static bool read_devices(Profile *profile, json_t *root, JsonReader reader)
 {
-    json_t *devices = json_object_get(root, "devices"), *device;
-    if (!devices) return true;
-    if (!json_is_array(devices)) return refuse(reader, "devices", "not an array");
-    profile->devices = arena_new_array(&profile->arena, MachineProfile, json_array_size(devices));
-    size_t i;
-    json_array_foreach(devices, i, device)
-    {
-        char path[32];
-        snprintf(path, sizeof path, "devices[%zu]", i);
+    json_t *devices;
+    size_t count;
+    if (!get_objects(root, "devices", reader, &devices, &count)) return false;
+    profile->devices = arena_new_array(&profile->arena, MachineProfile, count);
+    for (size_t i = 0; i < count; i++) {
+        json_t *device = json_array_get(devices, i);
+        const char *path = arena_format(&profile->arena, "devices[%zu]", i), *name;
         MachineProfile *machine = &profile->devices[profile->device_count++];
-        const char *name;
-        if (!json_is_object(device)) return refuse(reader, path, "not an object");
         if (!json_get_string(reader, device, path, "device", &name)) return false;
         machine->device = arena_string(&profile->arena, name);
         if (!read_machine(machine, &profile->arena, device, path, reader)) return false;
@@ -157,17 +173,14 @@ static bool read_devices(Profile *profile, json_t *root, JsonReader reader)
 
 static bool read_links(Profile *profile, json_t *root, JsonReader reader)
 {
-    json_t *links = json_object_get(root, "links"), *link;
-    if (!links) return true;
-    if (!json_is_array(links)) return refuse(reader, "links", "not an array");
-    profile->links = arena_new_array(&profile->arena, LinkProfile, json_array_size(links));
-    size_t i;
-    json_array_foreach(links, i, link)
-    {
-        char path[32];
-        snprintf(path, sizeof path, "links[%zu]", i);
-        if (!read_link(&profile->links[profile->link_count++], &profile->arena, link, path, reader)) return false;
-    }
+    json_t *links;
+    size_t count;
+    if (!get_objects(root, "links", reader, &links, &count)) return false;
+    profile->links = arena_new_array(&profile->arena, LinkProfile, count);
+    for (size_t i = 0; i < count; i++)
+        if (!read_link(&profile->links[profile->link_count++], &profile->arena, json_array_get(links, i),
+                       arena_format(&profile->arena, "links[%zu]", i), reader))
+            return false;
     return true;
 }
 

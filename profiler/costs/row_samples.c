@@ -156,23 +156,28 @@ const char *row_samples_fault(const RowSamples *samples, int microbatches)
 
 /* ---- files ---- */
 
-static void print_counts(Buffer *buffer, const char *key, const SampleCount *counts, int kinds)
+static void add_counts(JsonWriter *json, const char *key, const SampleCount *counts, int kinds)
 {
-    buffer_print(buffer, ",\"%s\":[", key);
-    for (int i = 0; i < kinds; i++) buffer_print(buffer, "%s[%d,%d]", i ? "," : "", counts[i].value, counts[i].times);
-    buffer_print(buffer, "]");
+    json_open(json, key, '[');
+    for (int i = 0; i < kinds; i++) json_add_raw(json, NULL, "[%d,%d]", counts[i].value, counts[i].times);
+    json_close(json, ']');
 }
 
-void row_samples_print(const RowSamples *samples, Buffer *buffer)
+void row_samples_add(const RowSamples *samples, JsonWriter *json)
 {
     const SkyPacking *packing = &samples->packing;
     if (!samples->microbatch_kinds) return;
-    buffer_print(buffer, ",\n \"rows\":{\"batch\":%u,\"lines\":%u,\"length\":%u,\"slots\":%u,\"longest\":%u",
-                 packing->rows, packing->lines, packing->length, packing->slots, packing->longest);
-    if (samples->lines_computed) buffer_print(buffer, ",\"lines_computed\":%lld", (long long)samples->lines_computed);
-    print_counts(buffer, "microbatches", samples->microbatches, samples->microbatch_kinds);
-    print_counts(buffer, "lengths", samples->lengths, samples->length_kinds);
-    buffer_print(buffer, "}");
+    json_break(json, "\n ");
+    json_open(json, "rows", '{');
+    json_add_integer(json, "batch", packing->rows);
+    json_add_integer(json, "lines", packing->lines);
+    json_add_integer(json, "length", packing->length);
+    json_add_integer(json, "slots", packing->slots);
+    json_add_integer(json, "longest", packing->longest);
+    if (samples->lines_computed) json_add_integer(json, "lines_computed", samples->lines_computed);
+    add_counts(json, "microbatches", samples->microbatches, samples->microbatch_kinds);
+    add_counts(json, "lengths", samples->lengths, samples->length_kinds);
+    json_close(json, '}');
 }
 
 static bool read_extent(JsonReader reader, const json_t *object, const char *key, uint32_t *extent)

@@ -49,8 +49,8 @@ bool row_samples_equal(const RowSamples *a, const RowSamples *b);
 RowSamples row_samples_copy(const RowSamples *samples, Arena *arena);
 /* NULL, or what is impossible about them where a step has room for so many micro-batches. */
 const char *row_samples_fault(const RowSamples *samples, int microbatches);
-/* The member "rows" with a comma before it; nothing without samples. */
-void row_samples_print(const RowSamples *samples, Buffer *buffer);
+/* Adds the member "rows", if there are samples. */
+void row_samples_add(const RowSamples *samples, JsonWriter *json);
 /* Reads the member of `root`, if it is there, and checks it. */
 bool row_samples_read(RowSamples *samples, JsonReader reader, const json_t *root, int microbatches, Arena *arena);
 

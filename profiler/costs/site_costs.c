@@ -43,14 +43,14 @@ bool cost_tensor_read(JsonReader reader, const json_t *object, const char *path,
            json_refuse(reader, path, "does not have the bytes of its shape");
 }
 
-void cost_tensor_print(const CostTensor *tensor, Buffer *buffer)
+void cost_tensor_add(const CostTensor *tensor, JsonWriter *json)
 {
-    buffer_print(buffer, "\"name\":");
-    json_print_string(buffer, tensor->name);
-    buffer_print(buffer, ",\"dtype\":\"%s\",\"shape\":[", dtype_name(tensor->dtype));
-    for (int i = 0; i < tensor->shape.rank; i++)
-        buffer_print(buffer, "%s%lld", i ? "," : "", (long long)tensor->shape.dim[i]);
-    buffer_print(buffer, "],\"bytes\":%lld", (long long)tensor->bytes);
+    json_add_string(json, "name", tensor->name);
+    json_add_string(json, "dtype", dtype_name(tensor->dtype));
+    json_open(json, "shape", '[');
+    for (int i = 0; i < tensor->shape.rank; i++) json_add_integer(json, NULL, tensor->shape.dim[i]);
+    json_close(json, ']');
+    json_add_integer(json, "bytes", tensor->bytes);
 }
 
 /* ---- reading ---- */
@@ -176,63 +176,69 @@ bool site_costs_read(SiteCosts *sites, JsonReader reader, const json_t *root, co
 
 /* ---- writing ---- */
 
-static void print_tensors(Buffer *buffer, const CostTensor *tensors, int count)
+static void add_tensors(JsonWriter *json, const char *key, const CostTensor *tensors, int count)
 {
+    json_open(json, key, '[');
     for (int i = 0; i < count; i++) {
-        buffer_print(buffer, i ? ",{" : "{");
-        cost_tensor_print(&tensors[i], buffer);
-        buffer_print(buffer, "}");
+        json_open(json, NULL, '{');
+        cost_tensor_add(&tensors[i], json);
+        json_close(json, '}');
     }
+    json_close(json, ']');
 }
 
-static void print_keep(Buffer *buffer, const SiteCosts *sites)
+static void add_keep(JsonWriter *json, const SiteCosts *sites)
 {
     if (sites->keep_inputs < 0 && sites->keep_labels < 0) return;
-    buffer_print(buffer, ",\n  \"keep\":{");
-    if (sites->keep_inputs >= 0) {
-        buffer_print(buffer, "\"inputs\":");
-        json_print_string(buffer, sites->names[sites->keep_inputs]);
-    }
-    if (sites->keep_labels >= 0) {
-        buffer_print(buffer, sites->keep_inputs >= 0 ? ",\"labels\":" : "\"labels\":");
-        json_print_string(buffer, sites->names[sites->keep_labels]);
-    }
-    buffer_print(buffer, "}");
+    json_break(json, "\n  ");
+    json_open(json, "keep", '{');
+    if (sites->keep_inputs >= 0) json_add_string(json, "inputs", sites->names[sites->keep_inputs]);
+    if (sites->keep_labels >= 0) json_add_string(json, "labels", sites->names[sites->keep_labels]);
+    json_close(json, '}');
 }
 
-static void print_shared(Buffer *buffer, const SiteCosts *sites)
+static void add_integers(JsonWriter *json, const char *key, const int *numbers, int count)
 {
-    for (int i = 0; i < sites->shared_count; i++) {
-        const CostShared *shared = &sites->shared[i];
-        buffer_print(buffer, i ? ",\n   {\"tensor\":{" : ",\n  \"shared\":[\n   {\"tensor\":{");
-        cost_tensor_print(&shared->tensor, buffer);
-        buffer_print(buffer, "},\"layers\":[");
-        for (int k = 0; k < shared->layer_count; k++) buffer_print(buffer, "%s%d", k ? "," : "", shared->layers[k]);
-        buffer_print(buffer, "]}");
-    }
-    if (sites->shared_count) buffer_print(buffer, "]");
+    json_open(json, key, '[');
+    for (int i = 0; i < count; i++) json_add_integer(json, NULL, numbers[i]);
+    json_close(json, ']');
 }
 
-void site_costs_print(const SiteCosts *sites, const SitePlaces *places, Buffer *buffer)
+static void add_shared(JsonWriter *json, const SiteCosts *sites)
+{
+    if (!sites->shared_count) return;
+    json_break(json, "\n  ");
+    json_open(json, "shared", '[');
+    for (int i = 0; i < sites->shared_count; i++) {
+        json_break(json, "\n   ");
+        json_open(json, NULL, '{');
+        json_open(json, "tensor", '{');
+        cost_tensor_add(&sites->shared[i].tensor, json);
+        json_close(json, '}');
+        add_integers(json, "layers", sites->shared[i].layers, sites->shared[i].layer_count);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+void site_costs_add(const SiteCosts *sites, const SitePlaces *places, JsonWriter *json)
 {
     if (!sites->count) return;
-    buffer_print(buffer, ",\n \"sites\":{\"names\":[");
-    for (int s = 0; s < sites->count; s++) {
-        if (s) buffer_print(buffer, ",");
-        json_print_string(buffer, sites->names[s]);
-    }
-    buffer_print(buffer, "],\"devices\":[");
-    for (int d = 0; d < places->device_count; d++) buffer_print(buffer, "%s%d", d ? "," : "", places->site[d]);
-    buffer_print(buffer, "]");
-    print_keep(buffer, sites);
+    json_break(json, "\n ");
+    json_open(json, "sites", '{');
+    json_add_strings(json, "names", sites->names, (size_t)sites->count);
+    add_integers(json, "devices", places->site, places->device_count);
+    add_keep(json, sites);
+    json_break(json, "\n  ");
+    json_open(json, "cuts", '[');
     for (int l = 0; l < places->layer_count; l++) {
-        buffer_print(buffer, l ? ",\n   {\"forward\":[" : ",\n  \"cuts\":[\n   {\"forward\":[");
-        print_tensors(buffer, sites->cuts[l].tensors[0], sites->cuts[l].count[0]);
-        buffer_print(buffer, "],\"backward\":[");
-        print_tensors(buffer, sites->cuts[l].tensors[1], sites->cuts[l].count[1]);
-        buffer_print(buffer, "]}");
+        json_break(json, "\n   ");
+        json_open(json, NULL, '{');
+        add_tensors(json, "forward", sites->cuts[l].tensors[0], sites->cuts[l].count[0]);
+        add_tensors(json, "backward", sites->cuts[l].tensors[1], sites->cuts[l].count[1]);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "]");
-    print_shared(buffer, sites);
-    buffer_print(buffer, "}");
+    json_close(json, ']');
+    add_shared(json, sites);
+    json_close(json, '}');
 }

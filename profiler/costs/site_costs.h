@@ -9,7 +9,6 @@
 #define PROFILER_COSTS_SITE_COSTS_H
 
 #include "base/arena.h"
-#include "base/buffer.h"
 #include "base/dtype.h"
 #include "base/json.h"
 
@@ -47,7 +46,7 @@ typedef struct SiteCosts {
 
 /* The members of a TENSOR; reading checks that they suit each other. */
 bool cost_tensor_read(JsonReader reader, const json_t *object, const char *path, Arena *arena, CostTensor *tensor);
-void cost_tensor_print(const CostTensor *tensor, Buffer *buffer);
+void cost_tensor_add(const CostTensor *tensor, JsonWriter *json);
 
 /* How many layers and devices there are, and the site of each device, which reading fills in. */
 typedef struct SitePlaces {
@@ -57,7 +56,7 @@ typedef struct SitePlaces {
 
 /* Reads the member "sites"; without one, *sites is empty and places->site left alone. */
 bool site_costs_read(SiteCosts *sites, JsonReader reader, const json_t *root, const SitePlaces *places, Arena *arena);
-/* The member, with a comma before it; nothing where there are no sites. */
-void site_costs_print(const SiteCosts *sites, const SitePlaces *places, Buffer *buffer);
+/* Adds the member, if there are sites. */
+void site_costs_add(const SiteCosts *sites, const SitePlaces *places, JsonWriter *json);
 
 #endif
