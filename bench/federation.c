@@ -1,5 +1,5 @@
-/* bench/federation --aggregate: what secure aggregation costs a site and the coordinator in a round, beside the same sum
- * without masks.
+/* bench/federation --aggregate: what secure aggregation costs a site and the coordinator in a round, beside the same
+ * sum without masks.
  *
  *   bench/federation --aggregate [MILLIONS OF PARAMETERS [SITES ...]]        110 and 5 20 50 by default
  *
@@ -77,8 +77,8 @@ static void open_session(Session *session, int sites, bool secure, size_t words)
                                                       .session = session->round.session});
 }
 
-/* Sites `from` on send their updates. That of the last is made and timed; the others send the same words, since only the
- * time counts here: the sum is checked by the tests. */
+/* Sites `from` on send their updates. That of the last is made and timed; the others send the same words, since only
+ * the time counts here: the sum is checked by the tests. */
 static void send_values(Session *session, int from, const float *values, size_t count, Times *times)
 {
     SumRound *round = &session->round;

@@ -3,19 +3,20 @@
 
     bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--quick] [--build build]
 
-FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2; without one a BERT of four layers of 128 is drawn. Of the
-9,815 pairs of models/glue 1,000 are held out. The others are dealt out unevenly (40, 30, 20 and 10%), and a site has three times as
-many rows of its own label as of another; rows of a site's rarer labels are repeated (tokenize --balance). A site takes 12, 8, 8 or 4
-rows a step and makes as many steps as the pipeline, which takes 8 rows, as a site does in the mean. Beside it stands a pipeline of 32
-rows, as many as all sites have. All train with AdamW at the same rate, warm-up and decay; sums are secure, and --outer is the step
-that the mean of what sites moved makes. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at
-the coordinator, beside 4 bytes a parameter up and down in every step of every site. The time spent training is that of the sites'
-steps, of the federation's from its first round to its last: all sites share this machine, so that it says something only where there
-are cores for all.
+FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2; without one a BERT of four layers of 128 is
+drawn. Of the 9,815 pairs of models/glue 1,000 are held out. The others are dealt out unevenly (40, 30, 20 and 10%),
+and a site has three times as many rows of its own label as of another; rows of a site's rarer labels are repeated
+(tokenize --balance). A site takes 12, 8, 8 or 4 rows a step and makes as many steps as the pipeline, which takes 8
+rows, as a site does in the mean. Beside it stands a pipeline of 32 rows, as many as all sites have. All train with
+AdamW at the same rate, warm-up and decay; sums are secure, and --outer is the step that the mean of what sites moved
+makes. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at the coordinator,
+beside 4 bytes a parameter up and down in every step of every site. The time spent training is that of the sites'
+steps, of the federation's from its first round to its last: all sites share this machine, so that it says something
+only where there are cores for all.
 
-Exits 0 only when the mean accuracy is at least that of the pipeline with a site's rows, but for the larger of one point and two
-standard errors of the difference, and at most 1% of the bytes crossed. --quick: one seed, three rounds of four steps, a small
-model, 400 rows; nothing is judged.
+Exits 0 only when the mean accuracy is at least that of the pipeline with a site's rows, but for the larger of one
+point and two standard errors of the difference, and at most 1% of the bytes crossed. --quick: one seed, three rounds
+of four steps, a small model, 400 rows; nothing is judged.
 """
 import argparse
 import csv

@@ -3,16 +3,17 @@
 
     bench/federation --network [FOLDER] [--rounds 3] [--local-steps 250] [--site-rows 12,8,12,8] [--overlap all] [--quick] [--build build]
 
-Needs root and /dev/net/tun: the coordinator and four sites are hosts in namespaces (tests/network), 100 ms and 100 Mbit/s each way
-from the coordinator, with cards that divide what they send into frames. Model, rows and devices are those of `bench/federation
---accuracy`, sums are secure. A site's time is that from the first step of its first round to the last of its last; training is what
-its steps took of that. A site that is faster waits for the others: each takes so many rows that a step lasts about as long as
-theirs. All sites share this machine's cores, so their steps are longer than on machines of their own: `beside` is what a round
-costs beside its steps, in seconds, wherever it is trained, and `steps for 95%` how many local steps as long as one site alone takes
-would make that a twentieth. In the end the coordinator says what crossed, by class of message.
+Needs root and /dev/net/tun: the coordinator and four sites are hosts in namespaces (tests/network), 100 ms and 100
+Mbit/s each way from the coordinator, with cards that divide what they send into frames. Model, rows and devices are
+those of `bench/federation --accuracy`, sums are secure. A site's time is that from the first step of its first round
+to the last of its last; training is what its steps took of that. A site that is faster waits for the others: each
+takes so many rows that a step lasts about as long as theirs. All sites share this machine's cores, so their steps are
+longer than on machines of their own: `beside` is what a round costs beside its steps, in seconds, wherever it is
+trained, and `steps for 95%` how many local steps as long as one site alone takes would make that a twentieth. In the
+end the coordinator says what crossed, by class of message.
 
-Exits 0 only when every site trained for 95% of its time, 77 where the machine has no such networks. --quick: small model, few steps;
-nothing is judged.
+Exits 0 only when every site trained for 95% of its time, 77 where the machine has no such networks. --quick: small
+model, few steps; nothing is judged.
 """
 import csv
 import os

@@ -4,8 +4,9 @@ lag and vanish, with one coordinator or a tree of them (the table of docs/federa
 
     bench/federation_rounds.py [--sites N,N...] [--parts N,N...] [--plain] [--rounds N] [--vanish P] [--spread S] ...
 
-Per site and round the step time is that of its kind times two log-normal factors, one of the site and one of the round. A
-site vanishes before its offer or, as often, after its shares. Costs are those of federation/planning/meeting_time.c."""
+Per site and round the step time is that of its kind times two log-normal factors, one of the site and one of the
+round. A site vanishes before its offer or, as often, after its shares. Costs are those of
+federation/planning/meeting_time.c."""
 import argparse
 
 import numpy

@@ -3,10 +3,10 @@
 
     bench/finetune_peer.py FOLDER DATA.safetensors HELD-OUT.safetensors RECIPE
 
-RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip, window. Batches are padded to their longest row.
-Where `window` is more than 1, rows are sorted by length within so many batches, whose order is then drawn again (what the Hugging
-Face trainer calls grouping by length): less padding, for batches that are a little less random. Rows that do not fill a batch are
-left out.
+RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip, window. Batches are padded to their
+longest row. Where `window` is more than 1, rows are sorted by length within so many batches, whose order is then
+drawn again (what the Hugging Face trainer calls grouping by length): less padding, for batches that are a little less
+random. Rows that do not fill a batch are left out.
 """
 import json
 import sys

@@ -3,13 +3,12 @@
  *   bench_gemm [--bf16] [--target-cpu=NAME] [THREADS [K N M]]     default: float32, this processor, 1 thread, all shapes
  *
  * --bf16: of factors that are rounded to bf16, by VDPBF16PS even where there are AMX tiles; the peak is that of this
- * instruction, packing and rounding count, and there are no peers: exits 0 if NN, NT and TN have 0.85 of it in the mean.
- * Of code for another processor, which this one must be able to stand in for, the fraction is that of the peak of its
- * vectors.
- * NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library multiplies in
- * turn; a column is skycc's GFLOP/s, its fraction of the measured peak, and how many times as fast as each peer it is
- * (medians of the turns' ratios). Exits 0 only if skycc's geometric mean is at least oneDNN's, and no shape is under
- * 0.9 of it. */
+ * instruction, packing and rounding count, and there are no peers: exits 0 if NN, NT and TN have 0.85 of it in the
+ * mean. Of code for another processor, which this one must be able to stand in for, the fraction is that of the peak
+ * of its vectors. NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library
+ * multiplies in turn; a column is skycc's GFLOP/s, its fraction of the measured peak, and how many times as fast as
+ * each peer it is (medians of the turns' ratios). Exits 0 only if skycc's geometric mean is at least oneDNN's, and no
+ * shape is under 0.9 of it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,9 @@
 
     bench/torch_peer.py WEIGHTS.npz DATA.safetensors HEADS BATCH STEPS THREADS f32|bf16
 
-WEIGHTS.npz is what write_weights of training_data.py makes of an ONNX file. bf16 means autocast. PyTorch 2 uses its fused
-attention and optimiser. Prints a JSON object: the seconds and the loss of every step, and the most memory that was resident, in bytes.
+WEIGHTS.npz is what write_weights of training_data.py makes of an ONNX file. bf16 means autocast. PyTorch 2 uses its
+fused attention and optimiser. Prints a JSON object: the seconds and the loss of every step, and the most memory that
+was resident, in bytes.
 """
 import json
 import math

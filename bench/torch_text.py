@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""The peer of bench/text: trains a BERT classifier with PyTorch on rows of several lengths, each batch padded to its longest.
+"""The peer of bench/text: trains a BERT classifier with PyTorch on rows of several lengths, each batch padded to its
+longest.
 
     bench/torch_text.py WEIGHTS.npz DATA.safetensors HEADS BATCH WARM_UP STEPS THREADS f32|bf16 longest|grouped eager|compiled
 
-longest: batches are the rows in the order of the file. grouped: rows are sorted by length first, and STEPS batches stand at
-equal distances in all of them. What PyTorch prepares for every shape is left out: all batches run twice, and the second time
-counts, of longest without the first WARM_UP. Prints a JSON object: seconds, rows, tokens computed and tokens that are not
-padding, of what counts; the losses of the first time; the version.
+longest: batches are the rows in the order of the file. grouped: rows are sorted by length first, and STEPS batches
+stand at equal distances in all of them. What PyTorch prepares for every shape is left out: all batches run twice, and
+the second time counts, of longest without the first WARM_UP. Prints a JSON object: seconds, rows, tokens computed and
+tokens that are not padding, of what counts; the losses of the first time; the version.
 """
 import json
 import sys

@@ -1,7 +1,8 @@
 /* The cluster: devices, the links between them and the targets to compile for, from cluster.yaml.
  *
  * Devices that links treat alike form a zone: those of one region (or without region, of one site) that no link names
- * for themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links. */
+ * for themselves. Links stand in a matrix over zones, so that a thousand devices in ten regions are ten by ten links.
+ */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 

@@ -9,9 +9,10 @@ typedef struct ClusterPart {
     const Cluster *cluster;
 } ClusterPart;
 
-/* Every part becomes a site of *joined, its devices are called PART/DEVICE. Links inside a part stay what they are, free
- * where the part names none; between parts a and b it is links[a * count + b]. What parts keep at a device is not carried
- * over. False: there would be too many devices or zones. Free it with cluster_free in any case; parts may go before. */
+/* Every part becomes a site of *joined, its devices are called PART/DEVICE. Links inside a part stay what they are,
+ * free where the part names none; between parts a and b it is links[a * count + b]. What parts keep at a device is
+ * not carried over. False: there would be too many devices or zones. Free it with cluster_free in any case; parts may
+ * go before. */
 bool cluster_join(Cluster *joined, const ClusterPart *parts, int count, const ClusterLink *links);
 
 #endif

@@ -11,8 +11,8 @@ typedef enum ClusterLevel { CLUSTER_SITE, CLUSTER_REGION, CLUSTER_GROUP, CLUSTER
 typedef struct ClusterName {
     const char *name;
     ClusterLevel level;
-    int id; /* of the site, the region, the entry of `devices`, or the device; of a region while names are still collected: the
-             * entry that names it */
+    int id; /* of the site, the region, the entry of `devices`, or the device; while names are still collected, a region
+             * has that of the entry that names it */
     YamlNode *node;
 } ClusterName;
 

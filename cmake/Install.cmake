@@ -1,6 +1,6 @@
 # What is installed, and a Debian package of it. Nothing that is installed knows its prefix: skycc finds its runtime
-# library beside itself, the CMake and pkg-config files find skycc beside themselves. So an installation can be moved, and
-# the build folder, which has the same shape, can be used as one.
+# library next to itself, and the CMake and pkg-config files find skycc next to themselves. So an installation can be
+# moved, and the build folder, which has the same shape, can be used as one.
 include(CMakePackageConfigHelpers)
 
 file(COPY cmake/skycc-config.cmake DESTINATION ${CMAKE_BINARY_DIR}/lib/cmake/skycc)

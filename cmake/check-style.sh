@@ -1,6 +1,7 @@
 #!/bin/bash
-# Checks the style of the source: no line is over 120 columns, clang-format accepts the layout of every C file (.clang-format),
-# and clang-tidy finds no mistakes (.clang-tidy). Both tools are of version 14, because versions disagree.
+# Checks the style of the source: no line is over 120 columns, clang-format accepts the layout of every C file
+# (.clang-format), and clang-tidy finds no mistakes (.clang-tidy). Both tools are of version 14, because versions
+# disagree.
 #
 #   cmake/check-style.sh BUILD_DIRECTORY       a build folder with compile_commands.json, built
 set -u

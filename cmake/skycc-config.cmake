@@ -1,5 +1,5 @@
-# find_package(skycc) gives skycc_compile() and the executable skycc::skycc. A prefix that CMake does not search is named
-# with CMAKE_PREFIX_PATH. A build folder of skycc mirrors an installation, so that works uninstalled too:
+# find_package(skycc) gives skycc_compile() and the executable skycc::skycc. A prefix that CMake does not search is
+# named with CMAKE_PREFIX_PATH. A build folder of skycc mirrors an installation, so that works uninstalled too:
 #   cmake -DCMAKE_PREFIX_PATH=/path/to/skycc/build ...
 cmake_policy(PUSH)
 cmake_policy(VERSION 3.20...3.25)
@@ -15,12 +15,12 @@ endif()
 # skycc_compile(TARGET name MODEL file.onnx CLUSTER file.yaml [PROFILE file.json] [OUTPUT folder] [FAIL_ABOVE seconds]
 #               [OPTIONS ...] [ALL])
 #
-# The target `name` makes the folder OUTPUT (by default `name` in the current build folder): stage programs, launch files,
-# plan.json, costs.json, report.html. It is made again when the model, the files of its weights, the cluster file, the
-# profile or skycc itself changed. If the plan's step takes longer than FAIL_ABOVE seconds, the build fails. OPTIONS are
-# those of `skycc compile`; ALL builds the target by default. Relative names of files are looked for in the current source
-# folder, then taken for files that the build makes in the current build folder. The target's property SKYCC_OUTPUT is the
-# folder.
+# The target `name` makes the folder OUTPUT (by default `name` in the current build folder): stage programs, launch
+# files, plan.json, costs.json, report.html. It is made again when the model, the files of its weights, the cluster
+# file, the profile or skycc itself changed. If the plan's step takes longer than FAIL_ABOVE seconds, the build fails.
+# OPTIONS are those of `skycc compile`; ALL builds the target by default. Relative names of files are looked for in
+# the current source folder, then taken for files that the build makes in the current build folder. The target's
+# property SKYCC_OUTPUT is the folder.
 function(skycc_compile)
   cmake_parse_arguments(PARSE_ARGV 0 arg "ALL" "TARGET;MODEL;CLUSTER;PROFILE;OUTPUT;FAIL_ABOVE" "OPTIONS")
   if(NOT arg_TARGET OR NOT arg_MODEL OR NOT arg_CLUSTER OR arg_UNPARSED_ARGUMENTS)
@@ -47,7 +47,8 @@ function(skycc_compile)
   add_custom_command(
     OUTPUT "${folder}/plan.json"
     BYPRODUCTS "${folder}/costs.json" "${folder}/report.html"
-    COMMAND skycc::skycc compile "${arg_MODEL}" -d "${arg_CLUSTER}" -o "${folder}" --depfile "${folder}.d" --quiet ${options}
+    COMMAND skycc::skycc compile "${arg_MODEL}" -d "${arg_CLUSTER}" -o "${folder}" --depfile "${folder}.d" --quiet
+            ${options}
     DEPENDS "${arg_MODEL}" "${arg_CLUSTER}" ${arg_PROFILE} skycc::skycc
             "$<TARGET_PROPERTY:skycc::skycc,SKYCC_RUNTIME>"
     DEPFILE "${folder}.d"

@@ -106,8 +106,8 @@ static void prefetch_sums(AmxPanel *panel, Ir sums, Ir offset)
     }
 }
 
-/* The panel that will be reordered next, into the second-level cache: a share of its lines with every step of k of every
- * tile. */
+/* The panel that will be reordered next, into the second-level cache: a share of its lines with every step of k of
+ * every tile. */
 static void prefetch_next_panel(AmxPanel *panel, Ir offset)
 {
     Emit *emit = panel->emit;

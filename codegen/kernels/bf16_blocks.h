@@ -1,7 +1,7 @@
-/* Reordering of a matrix product's factors into blocks of bf16: 16 rows (of A) or columns (of B) x 32 k, in which k stands
- * in pairs, as TDPBF16PS and VDPBF16PS want them. A block is 16 lines of 64 bytes: a block of A holds for every row its
- * 16 pairs, a block of B for every pair its 16 columns. Factors of float32 that are split have a block for every part.
- */
+/* Reordering of a matrix product's factors into blocks of bf16: 16 rows (of A) or columns (of B) x 32 k, in which k
+ * stands in pairs, as TDPBF16PS and VDPBF16PS want them. A block is 16 lines of 64 bytes: a block of A holds for
+ * every row its 16 pairs, a block of B for every pair its 16 columns. Factors of float32 that are split have a block
+ * for every part. */
 #ifndef CODEGEN_KERNELS_BF16_BLOCKS_H
 #define CODEGEN_KERNELS_BF16_BLOCKS_H
 
@@ -25,9 +25,9 @@ typedef struct BlockLayout {
     bool in_cache;      /* what is read has been fetched before */
 } BlockLayout;
 
-/* void reorder(source, reordered, extent, depth): rounds or splits, and reorders `extent` rows of A or columns of B by `depth`
- * k, from the first one's address on; zeros behind the end of k. What lies behind the last row or column of its block
- * is arbitrary. */
+/* void reorder(source, reordered, extent, depth): rounds or splits, and reorders `extent` rows of A or columns of B
+ * by `depth` k, from the first one's address on; zeros after the end of k. What follows the last row or column in its
+ * block is arbitrary. */
 LLVMValueRef blocks_emit_reorder(Emit *emit, const Kernel *kernel, const KernelGemm *match, const BlockLayout *layout,
                                  bool is_b, const char *name);
 LLVMTypeRef blocks_reorder_type(Emit *emit);

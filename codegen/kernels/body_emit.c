@@ -116,7 +116,8 @@ static Stored stored_value(Body *body, Register r, int copy, bool inner)
     return (Stored){address, arithmetic_narrow(emit, dtype, value)};
 }
 
-/* The load, earlier in the same phase, of the very elements that a store of neighbouring float32 overwrites; 0: none. */
+/* The load, earlier in the same phase, of the very elements that a store of neighbouring float32 overwrites; 0: none.
+ */
 static Register overwritten(const Body *body, Register r)
 {
     const KernelInstruction *store = kernel_instruction(body->kernel, r);

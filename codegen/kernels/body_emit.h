@@ -12,8 +12,8 @@ void body_emit_constant_part(Body *body, Register first);
  * for reductions. */
 void body_emit(Body *body, Register r);
 
-/* Whether, in a phase, any element is not 0 of what its loads, of neighbouring elements of operands that often are 0, read;
- * NULL: there are no such loads. With body->are_zero they all count as zero. */
+/* Whether, in a phase, any element is not 0 of what its loads, of neighbouring elements of operands that often are 0,
+ * read; NULL: there are no such loads. With body->are_zero they all count as zero. */
 Ir body_any_not_zero(Body *body, const KernelPhase *phase);
 
 /* The neutral element of reduction r, and one step of it. */

@@ -82,7 +82,8 @@ static char *object_path(const Cache *cache, Hash key, const char *suffix)
     return path;
 }
 
-/* A file is the hash of its key and the object, so that an object under another key's name is none; then the object. When it was last used is its time of modification. */
+/* A file holds a hash of its key and of the object, then the object: under another key's name it is not used. Its
+ * modification time says when it was last used. */
 bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
 {
     if (!cache->directory) return false;
@@ -139,7 +140,7 @@ typedef struct CachedFiles {
     int64_t bytes;
 } CachedFiles;
 
-/* Whether a name is one of object_path's; *suffix: what stands behind ".o". */
+/* Whether a name is one of object_path's; *suffix: what follows ".o". */
 static bool is_object(const char *name, const char **suffix)
 {
     enum { DIGITS = 32 };

@@ -1,6 +1,6 @@
 /* Compiled objects on disk, named by kernel and by everything else the code depends on: the target, the LLVM version
- * and the sources of this folder and of those it is built on. An optimisation only: what is missing, damaged or cannot be written is
- * compiled again, silently; so is what was stored under another name. */
+ * and the sources of this folder and of those it is built on. The cache only saves time: what is missing, damaged,
+ * stored under another name, or cannot be written, is compiled again without a message. */
 #ifndef CODEGEN_KERNELS_CACHE_H
 #define CODEGEN_KERNELS_CACHE_H
 
@@ -18,9 +18,9 @@ typedef struct Cache {
     Hash environment;
 } Cache;
 
-/* Makes the directory if need be, for its user alone. A directory that others may write into, or that belongs to another
- * user than root, is not used, with a warning: what lies there is linked. `directory` may be NULL and must outlive the
- * cache. */
+/* Makes the directory if need be, for its user alone. A directory that others may write into, or that belongs to
+ * another user than root, is not used, with a warning: what lies there is linked. `directory` may be NULL and must
+ * outlive the cache. */
 void cache_open(Cache *cache, const char *directory, const Target *target, Diagnostics *diagnostics);
 /* Appends the object to `object`; false if it is not there. */
 bool cache_load(const Cache *cache, Hash kernel, Buffer *object);

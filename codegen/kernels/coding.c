@@ -77,8 +77,8 @@ static Ir draw_tile(Row *row, Ir channel)
     return and_constant(row, LLVMBuildLShr(builder, x, shift, ""), RANDOM_ELEMENT_RANGE - 1);
 }
 
-/* H64 without its factor, lanes `distance` apart at a time. Where the lane's number has that bit, the lane is negated and
- * then added to the other: it is subtracted from it, in the same rounding. */
+/* H64 without its factor, lanes `distance` apart at a time. Where the lane's number has that bit, the lane is negated
+ * and then added to the other: it is subtracted from it, in the same rounding. */
 static Ir rotate(Row *row, Ir tile)
 {
     Emit *emit = row->emit;

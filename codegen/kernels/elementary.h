@@ -1,5 +1,5 @@
 /* Elementary functions in IR, on float32 vectors or scalars: polynomials fitted for this purpose. At most 4 units in
- * the last place over all floats; the largest error that bench_ulp finds is beside each. Subnormal arguments and
+ * the last place over all floats; the largest error that bench_ulp finds is given with each. Subnormal arguments and
  * results are computed like others. NaN stays NaN; infinities, zeros and what is outside the domain:
  *
  *              -inf     negative     -0     +0     +inf     overflows, underflows

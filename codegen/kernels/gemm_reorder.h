@@ -15,8 +15,8 @@ typedef struct PanelShape {
 void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PanelShape *panel, Ir source,
                     Ir reordered);
 
-/* Emits the reordering of `rows` rows (a value; only the last unit's count is no multiple of the tile) of A, at the first
- * of `depth` k: tile after tile, for every k the tile's rows. */
+/* Emits the reordering of `rows` rows (a value; only the last unit's count is no multiple of the tile) of A, at the
+ * first of `depth` k: tile after tile, for every k the tile's rows. */
 void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source,
                     Ir reordered);
 

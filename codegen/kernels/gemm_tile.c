@@ -209,8 +209,8 @@ static void prefetch_column(Tile *tile, Ir a, int64_t k)
     emit_prefetch(emit, emit_address(emit, type, a, next), PREFETCH_LEVEL2);
 }
 
-/* The lines of A that will be reordered next, into the second-level cache: panels take turns at rows of A in memory, tiles
- * at the lines of a row. */
+/* The lines of A that will be reordered next, into the second-level cache: panels take turns at rows of A in memory,
+ * tiles at the lines of a row. */
 static void prefetch_a_in_place(Tile *tile, Ir k)
 {
     Emit *emit = tile->emit;

@@ -1,4 +1,5 @@
-/* The innermost part of a matrix product: a panel function, which multiplies some rows of A with one reordered panel. */
+/* The innermost part of a matrix product: a panel function, which multiplies some rows of A with one reordered panel.
+ */
 #ifndef CODEGEN_KERNELS_GEMM_TILE_H
 #define CODEGEN_KERNELS_GEMM_TILE_H
 

@@ -42,7 +42,7 @@ enum {
 
 /* Products by VDPBF16PS (pair_gemm_plan.c). */
 enum {
-    PAIR_SUMS_IN_REGISTERS = 24, /* beside four vectors of B and a pair of A */
+    PAIR_SUMS_IN_REGISTERS = 24, /* next to four vectors of B and a pair of A */
     PAIR_MOST_DEPTH = 1536,      /* of a block of k: two panels of B stay in the second-level cache */
     PAIR_BAD_PITCH = 512,        /* rows of A whose pitch is a multiple share places in the nearest cache */
     PAIR_MOST_A_BYTES = 4 << 20, /* reordered rows of a unit: they stay in the last cache */

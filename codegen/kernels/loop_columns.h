@@ -1,6 +1,6 @@
 /* Column sums over consecutive rows: the gradients of biases and gains.
  *
- * Summing some columns from top to bottom reads a piece of every row, which no processor foresees once rows are long.
+ * Summing some columns from top to bottom reads a piece of every row, which prefetchers do not foresee in long rows.
  * Here a few rows at a time are read from left to right, as that many streams, and the sums of all columns stand in the
  * nearest cache. Every column still adds its rows in order. */
 #ifndef CODEGEN_KERNELS_LOOP_COLUMNS_H

@@ -94,9 +94,9 @@ static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
         call(gemm, type, gemm->panel ? gemm->panel : gemm->ragged, arguments, count);
         return;
     }
-    Ir behind = emit_add(emit, column, emit_i64(emit, pair_panel_columns(gemm->plan)));
+    Ir end = emit_add(emit, column, emit_i64(emit, pair_panel_columns(gemm->plan)));
     EmitIf branch;
-    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSLE, behind, emit_i64(emit, gemm->plan->columns), ""));
+    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSLE, end, emit_i64(emit, gemm->plan->columns), ""));
     call(gemm, type, gemm->panel, arguments, count);
     emit_else(emit, &branch);
     call(gemm, type, gemm->ragged, arguments, count);

@@ -1,5 +1,5 @@
-/* The innermost part of a matrix product by VDPBF16PS: the rows of a unit times one reordered panel, and the reordering of
- * the next one meanwhile. */
+/* The innermost part of a matrix product by VDPBF16PS: the rows of a unit times one reordered panel, and the
+ * reordering of the next one meanwhile. */
 #include "codegen/kernels/kernel_sizes.h"
 #include "codegen/kernels/pair_gemm_tile.h"
 #include "codegen/kernels/tile_epilogue.h"
@@ -81,8 +81,8 @@ static void reorder_share(PairPanel *panel)
     emit_end_if(panel->emit, &branch);
 }
 
-/* The lines that the next tile will reorder, into the second-level cache: some in every turn. `at_hand` is fetched where
- * there are none. */
+/* The lines that the next tile will reorder, into the second-level cache: some in every turn. `at_hand` is fetched
+ * where there are none. */
 static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
 {
     Emit *emit = panel->emit;

@@ -23,8 +23,8 @@ typedef enum PairPanelParameter {
     PAIR_BATCH /* from here on: the index of every axis; those of row, column and k are ignored */
 } PairPanelParameter;
 
-/* Multiplies the unit's rows with one panel of `vectors` vectors, of whose last `tail` columns exist (0: all). `reorder_b`
- * reorders a piece of B. */
+/* Multiplies the unit's rows with one panel of `vectors` vectors, of whose last `tail` columns exist (0: all).
+ * `reorder_b` reorders a piece of B. */
 LLVMValueRef pair_emit_panel(Emit *emit, const Kernel *kernel, const PairPlan *plan, LLVMValueRef reorder_b,
                              int vectors, int tail, const char *name);
 LLVMTypeRef pair_panel_type(Emit *emit, const Kernel *kernel);

@@ -1,4 +1,5 @@
-# cmake -D OUTPUT=HEADER -D FILES=A.sh;B.sh;... -P embed-scripts.cmake: a header with the text of each as template_A, ...
+# cmake -D OUTPUT=HEADER -D FILES=A.sh;B.sh;... -P embed-scripts.cmake: a header with the text of each as template_A,
+# ...
 set(header "")
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME_WE)

@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-/* lib/skycc/libskyrt.a beside the bin/ of this executable, in the build tree as where it is installed. */
+/* lib/skycc/libskyrt.a, next to the bin/ of this executable, in the build tree and in an installation. */
 static const char *own_runtime(Arena *arena)
 {
     char *directory = file_program_directory();
@@ -119,10 +119,9 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
     if (!runtime) {
         arena_free(&arena);
-        return diagnostics_error(
-            diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
-            "install it as lib/skycc/libskyrt.a beside bin/skycc, or name it as a target's runtime",
-            "libskyrt.a is not found");
+        return diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
+                                 "install it as lib/skycc/libskyrt.a next to bin/, or name it as a target's runtime",
+                                 "libskyrt.a is not found");
     }
     begin_command(&words, &arena, options);
     const char *command = words.items[0];
@@ -165,9 +164,10 @@ bool link_beside(const char *name, const char *output, const LinkOptions *option
              (chmod(output, 0755) == 0 || file_error(diagnostics, output, "cannot set its mode"));
         file_unmap(&file);
     } else {
-        diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
-                          "it is built and installed beside libskyrt.a, for the target of each site's first device",
-                          "the program of sites '%s' is not found", name);
+        diagnostics_error(
+            diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
+            "build it for the target of each site's first device, and install it next to that target's libskyrt.a",
+            "the program of sites '%s' is not found", name);
     }
     arena_free(&arena);
     return ok;

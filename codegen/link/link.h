@@ -17,8 +17,8 @@ typedef struct LinkOptions {
 bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
                   Diagnostics *diagnostics);
 
-/* Copies a program that belongs to the runtime, from beside it, to `output`: "gateway", or "member" of a federation. Errors:
- * EXIT_TOOLCHAIN. */
+/* Copies a program that belongs to the runtime, from the folder of the runtime library, to `output`: "gateway", or
+ * "member" of a federation. Errors: EXIT_TOOLCHAIN. */
 bool link_beside(const char *name, const char *output, const LinkOptions *options, Diagnostics *diagnostics);
 
 /* Joins objects into one that programs can be linked from. False, without a word, if

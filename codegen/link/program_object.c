@@ -47,7 +47,8 @@ struct Record {
     X##_KERNEL(T, in kernel) X##_ARRAY(T, in operands, location, in operand_count) X##_PLAIN(T, in operand_count) \
     X##_PLAIN(T, in layer) X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
     X##_PLAIN(T, in line_loops) X##_PLAIN(T, in line_axis) X##_PLAIN(T, in line_extent) \
-    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in reserved) X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
+    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
     X##_NULL(T, in interpreted)
 
 #define CALL_LIST_FIELDS(X, T, in) \
@@ -68,7 +69,8 @@ struct Record {
     X##_ARRAY(T, in uses, use, in use_count) X##_ARRAY(T, in tied_names, tied_name, in tied_name_count) \
     X##_PLAIN(T, in use_count) X##_PLAIN(T, in tied_name_count) X##_PLAIN(T, in state_count) X##_PLAIN(T, in update) \
     LOCATION_FIELDS(X, T, in states[0].) LOCATION_FIELDS(X, T, in states[1].) \
-    X##_PLAIN(T, in frozen) X##_PLAIN(T, in block) X##_PLAIN(T, in decay_exempt_class) X##_PLAIN(T, in global_index) X##_STRING(T, in alias) X##_STRING(T, in initial_file) \
+    X##_PLAIN(T, in frozen) X##_PLAIN(T, in block) X##_PLAIN(T, in decay_exempt_class) X##_PLAIN(T, in global_index) \
+    X##_STRING(T, in alias) X##_STRING(T, in initial_file) \
     X##_PLAIN(T, in initial_offset) X##_PLAIN(T, in initial_check) X##_PLAIN(T, in initial_mean) \
     X##_PLAIN(T, in initial_deviation)
 
@@ -100,7 +102,8 @@ struct Record {
     X##_PLAIN(T, in shifted) X##_PLAIN(T, in reserved)
 
 #define OPTIMIZER_FIELDS(X, T, in) \
-    X##_PLAIN(T, in kind) X##_PLAIN(T, in reserved) X##_PLAIN(T, in learning_rate) X##_PLAIN(T, in beta1) X##_PLAIN(T, in beta2) \
+    X##_PLAIN(T, in kind) X##_PLAIN(T, in reserved) X##_PLAIN(T, in learning_rate) X##_PLAIN(T, in beta1) \
+    X##_PLAIN(T, in beta2) \
     X##_PLAIN(T, in epsilon) X##_PLAIN(T, in weight_decay)
 
 #define NORM_FIELDS(X, T, in) \
@@ -113,11 +116,15 @@ struct Record {
     X##_PLAIN(T, in total_stage_count) X##_PLAIN(T, in instruction_count) X##_PLAIN(T, in microbatch_count) \
     X##_PLAIN(T, in microbatch_size) X##_PLAIN(T, in sequence_length) X##_PLAIN(T, in threads) \
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
-    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in reserved) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
+    X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) \
+    X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in reserved) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
+    X##_PLAIN(T, in seed) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
-    X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) X##_ELEMENT(T, in norm, norm) \
+    X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
+    X##_ELEMENT(T, in norm, norm) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
-    X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) X##_STRING(T, in model_hash) \
+    X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) \
+    X##_STRING(T, in model_hash) \
     X##_STRING(T, in plan_hash) X##_STRING(T, in recipe_hash) X##_STRING(T, in weights_hash) \
     X##_STRING(T, in settings) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
 
@@ -143,7 +150,8 @@ struct Record {
     static const Record name##_record = {sizeof(type), (const Field[]){FIELDS(ROW, type, ){FIELD_NONE, 0, NULL, 0}}}
 
 static const Record word_record = {sizeof(uint32_t), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
-static const Record text_record = {sizeof(char *), (const Field[]){{FIELD_STRING, 0, NULL, 0}, {FIELD_NONE, 0, NULL, 0}}};
+static const Record text_record = {sizeof(char *),
+                                   (const Field[]){{FIELD_STRING, 0, NULL, 0}, {FIELD_NONE, 0, NULL, 0}}};
 static const Record number_record = {sizeof(double), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
 static const Record time_record = {sizeof(int64_t), (const Field[]){{FIELD_NONE, 0, NULL, 0}}};
 RECORD(location, SkyLocation, LOCATION_FIELDS);

@@ -1,7 +1,8 @@
-/* The shell scripts of an output directory, from the templates train.sh, run_sbatch.sh, network.sh and environment.sh.
+/* The shell scripts of an output directory, from the templates train.sh, run_sbatch.sh, network.sh and
+ * environment.sh.
  *
- * @NAME@ in a template stands for a word. A line "#@ if NAME" begins lines for some runs only, up to "#@ else" or "#@ end";
- * "#@ include NAME" stands for another template. */
+ * @NAME@ in a template stands for a word. A line "#@ if NAME" begins lines for some runs only, up to "#@ else" or "#@
+ * end"; "#@ include NAME" stands for another template. */
 #ifndef CODEGEN_LINK_SCRIPT_H
 #define CODEGEN_LINK_SCRIPT_H
 

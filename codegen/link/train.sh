@@ -42,8 +42,8 @@ done
 case $retries in *[!0-9]* | '') retries=0 ;; esac
 
 # On one host the first program starts the others, and nothing listens on any port. Other hosts need mpiexec, which
-# listens on all addresses of this one; the first program sees to it that only hosts of the run can connect there. MPIEXEC
-# names another launcher, to be used in any case and as it is.
+# listens on all addresses of this one; the first program sees to it that only hosts of the run can connect there.
+# MPIEXEC names another launcher, to be used in any case and as it is.
 mpiexec=${MPIEXEC:-} hosts='' bind='' peers=''
 #@ if elsewhere
 for host in @HOSTS@; do
@@ -60,8 +60,8 @@ export SKYCC_TERMINAL
 #@ if elsewhere
 
 # mpiexec and the programs encrypt nothing, and who reaches their ports can read and disturb the run: that is for
-# networks whose users trust each other, not for addresses of the open internet. Private addresses: RFC 1918, 3927, 6598,
-# 5737 and 2544, and the host itself. mpiexec and UCX use IPv4.
+# networks whose users trust each other, not for addresses of the open internet. Private addresses: RFC 1918, 3927,
+# 6598, 5737 and 2544, and the host itself. mpiexec and UCX use IPv4.
 is_public() {
     case $1 in
     10.* | 127.* | 169.254.* | 192.168.* | 172.1[6-9].* | 172.2[0-9].* | 172.3[01].*) return 1 ;;
@@ -92,8 +92,8 @@ fi
 own_address=$(ip -o -4 address show @INTERFACE_IS@ @INTERFACE@ 2>/dev/null | sed -n '1s/.* inet \([0-9.]*\).*/\1/p')
 if [ -n "$own_address" ] && [ -n "$hosts" ]; then bind="-localhost $own_address"; fi
 #@ end
-# Who may connect to mpiexec: the hosts of the cluster file, by their addresses as this host knows them. The guard adds the
-# subnet where one of them is not in it.
+# Who may connect to mpiexec: the hosts of the cluster file, by their addresses as this host knows them. The guard
+# adds the subnet where one of them is not in it.
 if [ -n "$hosts" ] && [ -z "${MPIEXEC:-}" ]; then
     peers="127.0.0.0/8 ${SKYCC_PEERS:-}"
     for host in @HOSTS@; do peers="$peers $(addresses_of "$host")"; done
@@ -119,8 +119,8 @@ export SKYCC_FOLDER="$PWD"
 #@ end
 
 # On one host ranks get cores of their own where there are enough and no other run has them (the lock lasts until the
-# last process of a run ends); SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does. Otherwise threads that wait
-# sleep.
+# last process of a run ends); SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does. Otherwise threads that
+# wait sleep.
 binds() {
     case ${SKYCC_BIND:-} in core) return 0 ;; none) return 1 ;; esac
     lock=${XDG_RUNTIME_DIR:-/tmp}/skycc-bind-$(id -u)

@@ -49,8 +49,8 @@ typedef struct LayerCost {
                               either, so that a longer stage never keeps less */
     int64_t scratch_bytes; /* working memory that the layers of a stage share */
     int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
-    int64_t split_bytes;   /* kept beside the stash where backward is split: gradients the put-off part reads */
-    int64_t output_bytes;  /* crosses the cut behind this layer, forward */
+    int64_t split_bytes;   /* kept in addition to the stash where backward is split: gradients the put-off part reads */
+    int64_t output_bytes;  /* crosses the cut after this layer, forward */
     int64_t output_backward_bytes; /* comes back over it; 0: as many */
     int64_t wire_bytes[2]
                       [CODEC_COUNT]; /* what codecs make of both; 0: not known, and taken for what they make of float32
@@ -65,12 +65,13 @@ typedef struct LayerCost {
 
 typedef struct DeviceCost {
     const char *name;
-    double slowdown;       /* multiplies the reference device's times */
-    int64_t memory_bytes;  /* the limit of what its stages take; COSTS_NO_LIMIT if none */
-    int64_t process_bytes; /* what a rank's process takes there beside its stages, at most: the program, MPI, threads;
+    double slowdown;      /* multiplies the reference device's times */
+    int64_t memory_bytes; /* the limit of what its stages take; COSTS_NO_LIMIT if none */
+    int64_t
+        process_bytes; /* what a rank's process takes there in addition to its stages, at most: the program, MPI, threads;
                               0: not known */
-    int region;            /* index into region_names; -1: none */
-    int site;              /* index into sites.names; where there are none it says nothing */
+    int region;        /* index into region_names; -1: none */
+    int site;          /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
     double coding_s[CODEC_COUNT]
@@ -107,12 +108,12 @@ typedef struct Costs {
 double costs_forward_s(const Costs *costs, int device, int layer);
 double costs_backward_s(const Costs *costs, int device, int layer);
 double costs_update_s(const Costs *costs, int device, int layer);
-/* What crosses the cut behind the layer in a direction (0 forward, 1 backward), and what a codec makes of it. */
+/* What crosses the cut after the layer in a direction (0 forward, 1 backward), and what a codec makes of it. */
 int64_t costs_output_bytes(const LayerCost *layer, int direction);
 int64_t costs_wire_bytes(const LayerCost *layer, int direction, Codec codec);
 /* The most that codecs which links may use keep of both directions, and what aligning that may take. */
 int64_t costs_coded_bytes(const Costs *costs, const LayerCost *layer);
-/* Seconds that coding what crosses the cut behind the layer takes the slowest device of a region (any: region -1);
+/* Seconds that coding what crosses the cut after the layer takes the slowest device of a region (any: region -1);
  * decodes: 0 encoding, 1 decoding. */
 double costs_coding_s(const Costs *costs, int region, const LayerCost *layer, int direction, Codec codec, int decodes);
 

@@ -17,9 +17,9 @@ static const double seconds_per_call = 2e-6; /* starting a kernel on a few threa
  * knows. */
 static const double bf16_speedup = 2;
 
-/* Of memory, beside what is laid out for a rank's stages: its program, the C library, MPICH with its messages inside a
- * host, copies of what is being read or written, and threads with the panels of their products. Measured, with MPICH 4.0
- * over UCX: 17 to 23 MB for 1 to 8 ranks of BERTs of two layers of 128 to twelve of 768. */
+/* What a process takes in addition to its stages, as they are laid out: the program, the C library, MPICH with its
+ * messages inside a host, copies of what is read or written, and threads with the panels of their products. Measured,
+ * with MPICH 4.0 over UCX: 17 to 23 MB for 1 to 8 ranks of BERTs of two layers of 128 to twelve of 768. */
 static const int64_t process_bytes = 22 << 20, process_thread_bytes = 1 << 20;
 
 typedef struct Speed {
@@ -76,8 +76,8 @@ static int64_t placed_bytes(const SkyTensor *tensors, uint32_t count)
     return bytes;
 }
 
-/* What a stage that recomputes keeps of the layer beside its boundaries: inputs, outputs, the loss, and what aligning
- * those and four boundaries may take. */
+/* What a stage that recomputes keeps of the layer in addition to its boundaries: inputs, outputs, the loss, and what
+ * aligning those and four boundaries may take. */
 static int64_t kept_bytes(const SkyStage *stage)
 {
     int64_t alignment = 64, pieces = stage->input_count + stage->output_count + 1 + 4;
@@ -109,8 +109,8 @@ static void share_stash(LayerCost *before, const LayerCost *layer, const SkyStag
     before->shared_bytes = shared < layer->stash_bytes ? shared : layer->stash_bytes;
 }
 
-/* Groups of calls run on as many threads as a device has, each with room for a block of its own. A stage needs that of
- * one layer beside the scratch of another, so all count it. */
+/* Groups of calls run on as many threads as a device has, each with room for a block of its own. A stage may need the
+ * block of one layer together with the scratch of another, so all count it. */
 static void add_blocks(Costs *costs, const Cluster *cluster, uint64_t block_bytes)
 {
     int threads = 1;

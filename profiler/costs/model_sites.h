@@ -8,7 +8,7 @@
 
 /* Names and what they keep; the costs have their layers' number, and devices with sites. */
 void model_sites_open(Costs *costs, const Cluster *cluster);
-/* What crosses behind the layer, and what it shares with others; `stage` is of this layer alone. */
+/* Adds what crosses the cut after the layer, and what the layer shares with others; `stage` holds this layer alone. */
 void model_sites_add(Costs *costs, int layer, const SkyStage *stage);
 
 /* The name of a boundary tensor as plans have it: its own, or what it is where that is only a number. */

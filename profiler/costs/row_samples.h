@@ -1,11 +1,11 @@
-/* Rows of several lengths that share lines of tokens (runtime/program/packing.h): what sampled steps over them came to.
- * A step has as many micro-batches as its rows need, at most one per `lines` rows, as if all were padded.
+/* Rows of several lengths that share lines of tokens (runtime/program/packing.h): what sampled steps over them came
+ * to. A step has as many micro-batches as its rows need, at most one per `lines` rows, as if all were padded.
  *
  * In costs.json and plan.json the member "rows": {"batch", "lines", "length", "slots", "longest", "lines_computed",
- * "microbatches": [[number, steps], ...], "lengths": [[tokens, rows], ...]}, ascending; of steps there are 1, 2, 4 ... 1024,
- * so that their mean is exact in doubles. Absent where all steps are alike. "lines_computed" are those of all sampled steps,
- * where the last micro-batch of a step has only the lines that are needed; absent where it has as many as the others. Costs
- * are those of a micro-batch with as many lines as they have on average then. */
+ * "microbatches": [[number, steps], ...], "lengths": [[tokens, rows], ...]}, ascending; of steps there are 1, 2, 4
+ * ... 1024, so that their mean is exact in doubles. Absent where all steps are alike. "lines_computed" are those of
+ * all sampled steps, where the last micro-batch of a step has only the lines that are needed; absent where it has as
+ * many as the others. Costs are those of a micro-batch with as many lines as they have on average then. */
 #ifndef PROFILER_COSTS_ROW_SAMPLES_H
 #define PROFILER_COSTS_ROW_SAMPLES_H
 
@@ -36,12 +36,12 @@ double row_samples_mean(const RowSamples *samples);          /* of a step */
 double row_samples_padding(const RowSamples *samples);
 double row_samples_padded(const RowSamples *samples);
 
-/* The share of packing.lines that micro-batches have on average; and what takes `expected` with so many lines takes with all
- * of them, rounded up. */
+/* The share of packing.lines that micro-batches have on average; and what takes `expected` with so many lines takes
+ * with all of them, rounded up. */
 double row_samples_share(const RowSamples *samples);
 int64_t row_samples_whole(const RowSamples *samples, int64_t expected);
 
-/* What the micro-batches behind the first of a step take on average where each takes `period`, rounded up; without
+/* What the micro-batches after the first of a step take on average where each takes `period`, rounded up; without
  * samples: where there are `microbatches`. */
 int64_t row_samples_rounds(const RowSamples *samples, int microbatches, int64_t period);
 

@@ -22,7 +22,7 @@ typedef struct CostTensor {
     int64_t bytes;
 } CostTensor;
 
-/* What crosses the cut behind a layer: [0] activations forward, [1] their gradients backward. */
+/* What crosses the cut after a layer: [0] activations forward, [1] their gradients backward. */
 typedef struct CostCut {
     CostTensor *tensors[2];
     int count[2];

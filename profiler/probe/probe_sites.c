@@ -113,7 +113,7 @@ static void send_burst(Meeting *meeting, int other, Burst burst)
     for (int64_t i = 0; i < burst.messages; i++) send_to(meeting, other, TAG_DATA, meeting->out, (size_t)burst.bytes);
 }
 
-/* At what rate the messages behind the first one came; the first one came with the latency, the others with what the
+/* At what rate the messages after the first one came; the first one came with the latency, the others with what the
  * link carries. */
 static bool receive_burst(Meeting *meeting, int other, Burst burst, double *Bps)
 {

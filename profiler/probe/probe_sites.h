@@ -1,6 +1,6 @@
 /* Measures the links between the sites of a cluster through what a run between them uses: a gateway at every site,
  * pinned keys, encryption, acknowledged messages of which many are under way. Every site runs this at the same time;
- * pairs of sites take turns, so that no link is measured beside another. */
+ * pairs of sites take turns, so that only one link is measured at a time. */
 #ifndef PROFILER_PROBE_PROBE_SITES_H
 #define PROFILER_PROBE_PROBE_SITES_H
 

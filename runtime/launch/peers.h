@@ -1,5 +1,5 @@
-/* Who may connect to sockets that listen: the kernel drops what comes from other addresses (a socket filter, for IPv4, as
- * MPI uses it). Nobody else learns that the port is open, and nothing of theirs reaches the program. */
+/* Who may connect to sockets that listen: the kernel drops what comes from other addresses (a socket filter, for
+ * IPv4, as MPI uses it). Nobody else learns that the port is open, and nothing of theirs reaches the program. */
 #ifndef RUNTIME_LAUNCH_PEERS_H
 #define RUNTIME_LAUNCH_PEERS_H
 

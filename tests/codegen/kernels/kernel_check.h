@@ -15,8 +15,8 @@ typedef void Fill(const Kernel *checked, int operand, int64_t elements, void *da
 void fill_random(const Kernel *checked, int operand, int64_t elements, void *data);
 
 /* Runs the kernel by the interpreter, compiled, and compiled with its units in pieces: the first two agree within
- * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. Compiled once more, to a
- * drawn limit, it makes the same bits before that. */
+ * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. Compiled once more,
+ * to a drawn limit, it makes the same bits before that. */
 void check_filled(const Kernel *checked, double tolerance, Fill *fill);
 void check(const Kernel *checked); /* random operands, 1e-5 */
 /* The same, but with a comparison of the caller's own; it fails the test itself. */
@@ -27,10 +27,10 @@ int check_rounds(int rounds);
 
 void build_softmax(int64_t rows, int64_t columns);
 
-/* Runs the tests once for every processor that this machine can stand in for (under the sanitizers, for the first and the
- * last of them); the number of failures. `target` is set.
- * With the argument "aarch64": once, for that processor, whose code is run under emulation when the tests have
- * collected it; 77 after printing why if that is not possible here. */
+/* Runs the tests once for every processor that this machine can stand in for (under the sanitizers, for the first and
+ * the last of them); the number of failures. `target` is set. With the argument "aarch64": once, for that processor,
+ * whose code is run under emulation when the tests have collected it; 77 after printing why if that is not possible
+ * here. */
 struct CMUnitTest;
 int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 /* The same, but once, for this machine's processor. */

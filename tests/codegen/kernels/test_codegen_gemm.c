@@ -73,7 +73,8 @@ static void test_long_products(void **state)
 }
 
 /* Products of bf16 numbers, by every unit that this machine has for them: sizes around blocks and tiles, sums in
- * several blocks of k, columns in several units, sums of numbers that are not rounded alike if they are rounded otherwise. */
+ * several blocks of k, columns in several units, sums of numbers that are not rounded alike if they are rounded
+ * otherwise. */
 static void check_bf16(void)
 {
     static const Sizes sizes = {16, {2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 130}};

@@ -39,7 +39,8 @@ profile all.json '[d["device"] for d in p["devices"]] == ["a", "b", "c"]'
 profile all.json 'len(p["kernels"]) > 20 and all(set(d["kernels"]) == set(p["kernels"]) for d in p["devices"])'
 profile all.json 'all(t > 0 for d in p["devices"] for t in d["kernels"].values())'
 profile all.json '[l["between"] for l in p["links"]] == [["a", "c"]] and 0 < p["links"][0]["latency_s"] < 1'
-"$skycc" compile "$model" -d cluster.yaml --profile all.json "${dimensions[@]}" --emit=costs -o costs.json 2>messages.txt
+"$skycc" compile "$model" -d cluster.yaml --profile all.json "${dimensions[@]}" --emit=costs \
+    -o costs.json 2>messages.txt
 ! grep -q profile messages.txt || die "a profile of this model: $(cat messages.txt)"
 python3 - <<'END' || die "costs.json does not say what all.json does"
 import json, sys
@@ -56,11 +57,14 @@ sys.exit(
 END
 
 # What cannot be.
-expect 2 'describes 3 devices, but the launcher started 2' -- mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json
-said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json 2>&1) && die "two processes for three devices"
+expect 2 'describes 3 devices, but the launcher started 2' -- \
+    mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json
+said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json 2>&1) &&
+    die "two processes for three devices"
 [ "$(grep -c 'error:' <<<"$said")" = 1 ] || die "is not said once: $said"
 # What only one of them finds, it says.
-said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o three.json : -n 1 "$skycc" probe -d missing.yaml -o three.json 2>&1) &&
+said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o three.json : \
+    -n 1 "$skycc" probe -d missing.yaml -o three.json 2>&1) &&
     die "a process without a cluster file"
 grep -q 'missing.yaml: error:' <<<"$said" || die "the process that found no cluster file is silent: $said"
 sed 's/"between": \["a"/"between": [7/' all.json >broken.json

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""A run on one host has no port that others can reach, and who connects to any port of the host and leaves does it no harm.
+"""A run on one host has no port that others can reach, and who connects to any port of the host and leaves does it no
+harm.
 
     test_ports.py SKYCC TESTS_DATA
 
-Every port of every address of this host is connected to and closed, over and over for the length of a run, whose devices
-are on "localhost" or on this host by its name. What listens is read from /proc. All this is in a network namespace of its own,
-so that no other run on this machine is disturbed; where there can be none, the test is skipped.
+Every port of every address of this host is connected to and closed, over and over for the length of a run, whose
+devices are on "localhost" or on this host by its name. What listens is read from /proc. All this is in a network
+namespace of its own, so that no other run on this machine is disturbed; where there can be none, the test is skipped.
 """
 import csv
 import errno
@@ -102,11 +103,11 @@ def scanned_run(name, host, environment):
     devices = "".join(f"  - {{name: d{d}, host: \"{host}\", threads: 1, memory: 1GiB}}\n" for d in range(2))
     with open(f"{name}.yaml", "w") as cluster:
         cluster.write("devices:\n" + devices)
-    run(SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "-o", name, "--dim", "batch=2", "--dim", f"seq={SEQUENCE}", "--microbatches",
-        "2", "--allocate", "even", "--quiet")
+    run(SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "-o", name, "--dim", "batch=2", "--dim", f"seq={SEQUENCE}",
+        "--microbatches", "2", "--allocate", "even", "--quiet")
     log = f"{name}.csv"
-    train = subprocess.Popen([f"{name}/train", "--data", "data", "--steps", "100000000", "--schedule-steps", "1000", "--log", log,
-                              "--quiet"], env={**os.environ, **environment}, stdin=subprocess.DEVNULL)
+    train = subprocess.Popen([f"{name}/train", "--data", "data", "--steps", "100000000", "--schedule-steps", "1000",
+                              "--log", log, "--quiet"], env={**os.environ, **environment}, stdin=subprocess.DEVNULL)
     limit = time.monotonic() + PATIENCE
     while steps_of(log) < 3 and train.poll() is None and time.monotonic() < limit:
         time.sleep(0.05)
