@@ -1,10 +1,10 @@
-/* bench/federation --aggregate: what secure aggregation costs a site and the coordinator in a round, beside the same
- * sum without masks.
+/* bench/federation --aggregate: what secure aggregation costs a site and the coordinator in a round, compared with
+ * the same sum without masks.
  *
- *   bench/federation --aggregate [MILLIONS OF PARAMETERS [SITES ...]]        110 and 5 20 50 by default
+ *   bench/federation --aggregate [MILLIONS OF PARAMETERS [SITES ...]]        default: 110 and 5 20 50
  *
- * As many sites vanish as may, after they gave their shares, which is the dearest case: of each the masks with all
- * survivors are made again. Times are the processor's over all threads, and grow with the parameters. */
+ * As many sites vanish as may, after they gave their shares. That is the most expensive case: the masks of each with
+ * all survivors are made again. Times are CPU times over all threads, and grow with the parameters. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,23 +1,27 @@
 #!/usr/bin/python3 -B
-"""A federation of four sites on unequal devices (2, 1, 3 and 2), beside one pipeline that has all rows.
+"""Accuracy of a federation of four sites on unequal devices (2, 1, 3 and 2), compared with one pipeline on all rows.
 
-    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--quick] [--build build]
+    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--quick]
+                                [--build build]
 
-FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2; without one a BERT of four layers of 128 is
-drawn. Of the 9,815 pairs of models/glue 1,000 are held out. The others are dealt out unevenly (40, 30, 20 and 10%),
-and a site has three times as many rows of its own label as of another; rows of a site's rarer labels are repeated
-(tokenize --balance). A site takes 12, 8, 8 or 4 rows a step and makes as many steps as the pipeline, which takes 8
-rows, as a site does in the mean. Beside it stands a pipeline of 32 rows, as many as all sites have. All train with
-AdamW at the same rate, warm-up and decay; sums are secure, and --outer is the step that the mean of what sites moved
-makes. Accuracies are those of the exported models on the rows held out. Bytes are what crossed at the coordinator,
-beside 4 bytes a parameter up and down in every step of every site. The time spent training is that of the sites'
-steps, of the federation's from its first round to its last: all sites share this machine, so that it says something
-only where there are cores for all.
+FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2. Without it the bench draws a BERT of four
+layers of 128. Of the 9,815 pairs of models/glue, 1,000 are held out. The sites get 40, 30, 20 and 10% of the others,
+and each site three times as many rows of its own label as of any other; it repeats rows of its rarer labels
+(tokenize --balance). Sites take 12, 8, 8 and 4 rows a step. Two pipelines are baselines: one takes 8 rows a step, the
+mean of a site, the other 32, as many as all sites together. All make the same number of steps with AdamW at the same
+rate, warm-up and decay. Sums are secure. --outer is the step that the coordinator makes with the mean of the sites'
+updates.
 
-Exits 0 only when the mean accuracy is at least that of the pipeline with a site's rows, but for the larger of one
-point and two standard errors of the difference, and at most 1% of the bytes crossed. --quick: one seed, three rounds
-of four steps, a small model, 400 rows; nothing is judged.
+Accuracies are those of exported models on the held-out rows. Bytes are what crossed at the coordinator, compared with
+4 bytes a parameter up and down in every step of every site. Training time is the share of the federation's time, from
+its first round to its last, in which sites made steps; all sites share this machine, so it means something only with
+enough cores for all.
+
+Exits 0 only when at most 1% of the bytes crossed, and the mean accuracy is not below the first pipeline's by more
+than one point or two standard errors of the difference, whichever is larger. --quick: one seed, three rounds of four
+steps, a small model, 400 rows, and no judgement.
 """
+
 import argparse
 import csv
 import glob
@@ -50,7 +54,10 @@ class UnequalScene(Scene):
     allocation = []
 
     def __init__(self, options, model, folder):
-        sites = {site: (devices, int(rows)) for (site, devices), rows in zip(SITES.items(), options.site_rows.split(","), strict=True)}
+        sites = {
+            site: (devices, int(rows))
+            for (site, devices), rows in zip(SITES.items(), options.site_rows.split(","), strict=True)
+        }
         super().__init__(options.skycc, model, folder, sites, options.local_steps)
 
     def cluster(self, devices):
@@ -59,14 +66,20 @@ class UnequalScene(Scene):
 
 
 def call(*command, **more):
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more).stdout
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, **more
+    ).stdout
 
 
 def tokenize(options, folder, name, *more):
     """NAME.tsv becomes NAME.safetensors."""
-    vocabulary = f"{options.folder}/vocab.txt" if options.folder else f"{HERE}/../models/glue/bert-base-uncased-vocab.txt"
-    call(options.skycc, "tokenize", f"{folder}/{name}.tsv", "--vocab", vocabulary, "-q", "--text", "sentence1,sentence2", "--label",
-         "gold_label", "--max-length", str(options.length), "-o", f"{folder}/{name}.safetensors", *more)
+    vocabulary = (
+        f"{options.folder}/vocab.txt" if options.folder else f"{HERE}/../models/glue/bert-base-uncased-vocab.txt"
+    )
+    call(
+        options.skycc, "tokenize", f"{folder}/{name}.tsv", "--vocab", vocabulary, "-q", "--text",
+        "sentence1,sentence2", "--label", "gold_label", "--max-length", str(options.length), "-o",
+        f"{folder}/{name}.safetensors", *more)
     pad(f"{folder}/{name}.safetensors", options.length)
 
 
@@ -90,7 +103,9 @@ def write_data(options, folder):
             file.writelines([head, *rows])
     tokenize(options, folder, "mnli")
     for name in ["held-out", *SITES]:
-        tokenize(options, folder, name, "--labels-of", f"{folder}/mnli.safetensors", *(["--balance"] if name in SITES else []))
+        tokenize(
+            options, folder, name, "--labels-of", f"{folder}/mnli.safetensors",
+            *(["--balance"] if name in SITES else []))
     for site in SITES:
         labels = [line.rstrip("\n").split("\t")[-1] for line in parts[site]]
         print(f"{site}: {len(labels)} rows, " + ", ".join(f"{labels.count(name)} {name}" for name in names), flush=True)
@@ -99,8 +114,14 @@ def write_data(options, folder):
 def pad(path, length):
     """To one length, which programs of a federation have."""
     rows = safetensors_files.read(path)
-    safetensors_files.write(path, {name: np.pad(array, [(0, 0), (0, length - array.shape[1])]) if array.ndim == 2 else array
-                                   for name, array in rows.items()}, safetensors_files.metadata(path))
+    safetensors_files.write(
+        path,
+        {
+            name: np.pad(array, [(0, 0), (0, length - array.shape[1])]) if array.ndim == 2 else array
+            for name, array in rows.items()
+        },
+        safetensors_files.metadata(path),
+    )
 
 
 def write_model(options, folder, seed):
@@ -109,14 +130,18 @@ def write_model(options, folder, seed):
         call(options.skycc, "import", options.folder, "--head", "seqcls:3", "--seed", str(seed), "-o", model)
     else:
         layers, hidden = (2, 64) if options.quick else (4, 128)
-        call(options.skycc, "bert", "--layers", str(layers), "--hidden", str(hidden), "--heads", "2", "--seed", str(seed), "-o", model)
+        call(
+            options.skycc, "bert", "--layers", str(layers), "--hidden", str(hidden), "--heads", "2", "--seed",
+            str(seed), "-o", model)
     return model
 
 
 def accuracy(options, folder, model, checkpoint):
     """Over the rows held out, whose labels are numbers into the data set's names."""
     held_out = f"{folder}/held-out.safetensors"
-    rows = csv.DictReader(call(options.skycc, "predict", model, checkpoint, "--data", held_out, "--labels", held_out).splitlines())
+    rows = csv.DictReader(
+        call(options.skycc, "predict", model, checkpoint, "--data", held_out, "--labels", held_out).splitlines()
+    )
     names = json.loads(safetensors_files.metadata(held_out)["labels"])
     labels = safetensors_files.read(held_out)["labels"]
     return statistics.mean(row["label"] == names[label] for row, label in zip(rows, labels, strict=True))
@@ -134,14 +159,18 @@ def run_pipeline(options, folder, model, seed, rows):
     programs, saved = f"{folder}/pipeline-{rows}", f"{folder}/saved-{rows}-{seed}"
     call(options.skycc, "compile", model, "-d", f"{folder}/all.yaml", "-o", programs, "-q", *dims, "--microbatches",
          str(rows // MICROBATCH), *options.optimizer, "--force")
-    call(f"{programs}/train", "--data", f"{folder}/mnli.safetensors", "--steps", str(options.rounds * options.local_steps),
-         "--checkpoint", saved, "--seed", str(seed), *RECIPE)
+    call(
+        f"{programs}/train", "--data", f"{folder}/mnli.safetensors", "--steps",
+        str(options.rounds * options.local_steps), "--checkpoint", saved, "--seed", str(seed), *RECIPE)
     newest = max(name for name in os.listdir(saved) if name.startswith("step-"))
     return accuracy(options, folder, model, f"{saved}/{newest}")
 
 
 def training_share(folder, seed, seconds):
-    """Of every site, the seconds of its steps in those that the federation took. A log counts from its process's first step."""
+    """For every site, the share of the federation's seconds that its steps took.
+
+    Logs count from the process's first step.
+    """
     shares = []
     for site in SITES:
         with open(f"{folder}/at-{site}-{seed}/log.csv", newline="", encoding="utf-8") as file:
@@ -160,9 +189,19 @@ def run_federation(options, folder, scene, seed):
         sys.exit(made.stdout)
     elements = int(made.stdout.split(" elements")[0].split()[-1])
     start = time.monotonic()
-    head = subprocess.Popen([options.skycc, "coordinate", f"{home}/coordinator", "--log", f"{home}.csv", "--quiet"], cwd=folder)
-    sites = [subprocess.Popen([f"{home}/{site}/train", "--join", "--data", f"{site}.safetensors", "--checkpoint", f"at-{site}-{seed}",
-                               "--seed", str(seed), *RECIPE], cwd=folder, stdin=subprocess.PIPE) for site in SITES]
+    head = subprocess.Popen(
+        [options.skycc, "coordinate", f"{home}/coordinator", "--log", f"{home}.csv", "--quiet"], cwd=folder
+    )
+    sites = [
+        subprocess.Popen(
+            [
+                f"{home}/{site}/train", "--join", "--data", f"{site}.safetensors", "--checkpoint",
+                f"at-{site}-{seed}", "--seed", str(seed), *RECIPE],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+        )
+        for site in SITES
+    ]
     if any(process.wait() for process in [*sites, head]):
         sys.exit("the federation did not end well")
     seconds = time.monotonic() - start
@@ -187,7 +226,9 @@ def measure(options, folder):
         begun = time.monotonic()
         reached, crossed, training = run_federation(options, folder, scene, seed)
         pipelines = [run_pipeline(options, folder, model, seed, rows) for rows in options.pipelines]
-        said = ", ".join(f"pipeline of {rows} rows {100 * value:.1f}%" for rows, value in zip(options.pipelines, pipelines))
+        said = ", ".join(
+            f"pipeline of {rows} rows {100 * value:.1f}%" for rows, value in zip(options.pipelines, pipelines)
+        )
         print(f"seed {seed}: federation {100 * reached:.1f}%, {said}; {100 * crossed:.2f}% of the bytes, "
               f"{100 * training:.0f}% of the time training; {time.monotonic() - begun:.0f} s", flush=True)
         results.append((reached, crossed, training, *pipelines))
@@ -200,17 +241,21 @@ def is_as_accurate(options, rows, federation, pipeline):
     difference = statistics.mean(federation) - statistics.mean(pipeline)
     errors = [standard_error(values) for values in (federation, pipeline)]
     tolerance = max(0.01, 2 * math.hypot(*errors)) if options.seeds > 1 else math.nan
-    print(f"federation {100 * statistics.mean(federation):.2f}%, standard error {100 * errors[0]:.2f}; pipeline of {rows} rows "
-          f"{100 * statistics.mean(pipeline):.2f}%, {100 * errors[1]:.2f}; difference {100 * difference:+.2f} points, "
-          f"tolerance {100 * tolerance:.2f}")
+    print(
+        f"federation {100 * statistics.mean(federation):.2f}%, standard error {100 * errors[0]:.2f}; "
+        f"pipeline of {rows} rows {100 * statistics.mean(pipeline):.2f}%, {100 * errors[1]:.2f}; "
+        f"difference {100 * difference:+.2f} points, tolerance {100 * tolerance:.2f}"
+    )
     return difference >= -tolerance
 
 
 def judge(options, results):
     federation, crossed, training, *pipelines = zip(*results)
     ok = [is_as_accurate(options, rows, federation, pipeline) for rows, pipeline in zip(options.pipelines, pipelines)]
-    print(f"bytes {100 * max(crossed):.2f}% (at most 1%); training {100 * statistics.mean(training):.0f}% of the time (95% where "
-          "sites have machines of their own)")
+    print(
+        f"bytes {100 * max(crossed):.2f}% (at most 1%); training {100 * statistics.mean(training):.0f}% of the time "
+        "(95% where sites have machines of their own)"
+    )
     return options.quick or (all(ok[:1]) and max(crossed) <= 0.01)
 
 
@@ -222,10 +267,18 @@ def parse_options(further=None, description=__doc__):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--local-steps", type=int, default=100)
     parser.add_argument("--site-rows", default="12,8,8,4", help="of a step of every site")
-    parser.add_argument("--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step")
-    parser.add_argument("--pipelines", default="8,32", help="rows of a step: of a site in the mean, and of all; the first is judged, none if empty")
-    parser.add_argument("--rate", type=float, help="of the sites' AdamW, and the pipeline's (default: 1e-4, 5e-4 of a drawn model)")
-    parser.add_argument("--freeze", action="append", default=[], metavar="GLOB", help="do not train these parameters, here and there")
+    parser.add_argument(
+        "--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step"
+    )
+    parser.add_argument(
+        "--pipelines", default="8,32",
+        help="rows of a step: of a site in the mean, and of all; the first is judged, none if empty")
+    parser.add_argument(
+        "--rate", type=float, help="of the sites' AdamW, and the pipeline's (default: 1e-4, 5e-4 of a drawn model)"
+    )
+    parser.add_argument(
+        "--freeze", action="append", default=[], metavar="GLOB", help="do not train these parameters, here and there"
+    )
     parser.add_argument("--rows", type=int, default=8815)
     parser.add_argument("--length", type=int, default=32, help="of a row, in tokens: longer ones are cut")
     parser.add_argument("--quick", action="store_true")
@@ -239,7 +292,9 @@ def parse_options(further=None, description=__doc__):
     options.build = os.path.abspath(options.build)
     options.skycc = os.path.abspath(f"{options.build}/bin/skycc")
     options.folder = options.folder and os.path.abspath(options.folder)
-    options.optimizer = ["--optimizer", f"adamw:lr={options.rate or (1e-4 if options.folder else 5e-4)},weight_decay=0.01", "--dropout", "0.1"]
+    options.optimizer = [
+        "--optimizer", f"adamw:lr={options.rate or (1e-4 if options.folder else 5e-4)},weight_decay=0.01",
+        "--dropout", "0.1"]
     for pattern in options.freeze:
         options.optimizer += ["--freeze", pattern]
     return options

@@ -1,20 +1,23 @@
 #!/usr/bin/python3 -B
-"""A federation on a slow network: how much of its time is training, and what crossed.
+"""A federation on a slow network: the share of its time spent on training, and what crossed.
 
-    bench/federation --network [FOLDER] [--rounds 3] [--local-steps 250] [--site-rows 12,8,12,8] [--overlap all] [--quick] [--build build]
+    bench/federation --network [FOLDER] [--rounds 3] [--local-steps 250] [--site-rows 12,8,12,8] [--overlap all]
+                               [--quick] [--build build]
 
 Needs root and /dev/net/tun: the coordinator and four sites are hosts in namespaces (tests/network), 100 ms and 100
-Mbit/s each way from the coordinator, with cards that divide what they send into frames. Model, rows and devices are
-those of `bench/federation --accuracy`, sums are secure. A site's time is that from the first step of its first round
-to the last of its last; training is what its steps took of that. A site that is faster waits for the others: each
-takes so many rows that a step lasts about as long as theirs. All sites share this machine's cores, so their steps are
-longer than on machines of their own: `beside` is what a round costs beside its steps, in seconds, wherever it is
-trained, and `steps for 95%` how many local steps as long as one site alone takes would make that a twentieth. In the
-end the coordinator says what crossed, by class of message.
+Mbit/s each way from the coordinator, with network cards that segment what they send. Model, rows and devices are
+those of `bench/federation --accuracy`, and sums are secure. One row of the table is one site. Its time runs from the
+first step of its first round to the last step of its last round; `training` is the part of it that its steps took.
+Faster sites wait for the others, so each site takes so many rows that steps last about equally long. All sites share
+this machine's cores, which makes their steps longer than on machines of their own. Therefore the table also has
+`overhead a round`, the seconds that a round costs in addition to its steps, and `steps for 95%`, the number of local
+steps, each as long as one site alone takes, at which that overhead is a twentieth of the time. At the end the
+coordinator prints what crossed, by class of message.
 
 Exits 0 only when every site trained for 95% of its time, 77 where the machine has no such networks. --quick: small
-model, few steps; nothing is judged.
+model, few steps, and no judgement.
 """
+
 import csv
 import os
 import statistics
@@ -46,10 +49,15 @@ def run(options, net, scene):
     if made.returncode:
         sys.exit(made.stdout)
     folder = net.folder
-    head = net["coordinator"].start(options.skycc, "coordinate", f"{folder}/federation/coordinator", "--key", f"{folder}/coordinator.key",
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    sites = [net[site].start(f"{folder}/federation/{site}/train", "--join", "--data", f"{folder}/{site}.safetensors", "--key",
-                             f"{folder}/{site}.key", "--checkpoint", f"{folder}/at-{site}", *RECIPE, env=ENVIRONMENT) for site in SITES]
+    head = net["coordinator"].start(
+        options.skycc, "coordinate", f"{folder}/federation/coordinator", "--key", f"{folder}/coordinator.key",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    sites = [
+        net[site].start(
+            f"{folder}/federation/{site}/train", "--join", "--data", f"{folder}/{site}.safetensors", "--key",
+            f"{folder}/{site}.key", "--checkpoint", f"{folder}/at-{site}", *RECIPE, env=ENVIRONMENT)
+        for site in SITES
+    ]
     said = head.communicate(timeout=LIMIT)[0]
     if any(process.wait(LIMIT) for process in [*sites, head]):
         sys.exit(f"the federation did not end well: {said}")
@@ -88,28 +96,31 @@ def alone(options, net, scene, site):
     """Seconds of a step where a site has the machine for itself: the median of some."""
     folder = net.folder
     log = f"{folder}/alone-{site}.csv"
-    net[site].check(f"{folder}/federation/{site}/train", "--data", f"{folder}/{site}.safetensors", "--steps", ALONE, "--log", log, *RECIPE,
-                    env=ENVIRONMENT)
+    net[site].check(
+        f"{folder}/federation/{site}/train", "--data", f"{folder}/{site}.safetensors", "--steps", ALONE, "--log", log,
+        *RECIPE, env=ENVIRONMENT)
     elapsed = read_seconds(log)
     return statistics.median(after - before for before, after in zip(elapsed, elapsed[1:]))
 
 
 def judge(options, net, scene, watches):
     """Prints a line a site; whether all trained for long enough."""
-    print("site      steps, s   all, s   training   beside a round, s   a step alone, s   steps for 95%")
+    print("site      steps, s   all, s   training  overhead a round, s   a step alone, s   steps for 95%")
     ok = True
     for site, watch in watches.items():
         elapsed = read_seconds(watch.path)
         training, whole = training_seconds(elapsed), watch.last - watch.first + elapsed[0]
-        beside, step = (whole - training) / (options.rounds - 1), alone(options, net, scene, site)
+        overhead, step = (whole - training) / (options.rounds - 1), alone(options, net, scene, site)
         ok &= training >= LEAST * whole
-        print(f"{site:8s} {training:9.1f} {whole:8.1f} {100 * training / whole:9.1f}% {beside:19.1f} {step:17.3f} "
-              f"{LEAST / (1 - LEAST) * beside / step:15.0f}", flush=True)
+        print(f"{site:8s} {training:9.1f} {whole:8.1f} {100 * training / whole:9.1f}% {overhead:19.1f} {step:17.3f} "
+              f"{LEAST / (1 - LEAST) * overhead / step:15.0f}", flush=True)
     return ok
 
 
 def measure(options):
-    with network.Network(f"{options.build}/tests/network/network_switch", ["coordinator", *SITES], LINK, large=True) as net:
+    with network.Network(
+        f"{options.build}/tests/network/network_switch", ["coordinator", *SITES], LINK, large=True
+    ) as net:
         write_data(options, net.folder)
         model = write_model(options, net.folder, 0)
         scene = UnequalScene(options, model, net.folder)

@@ -115,8 +115,9 @@ class Simulation:
         down = ready[0] + levels * (2 * self.given.latency + self.words * self.part / self.given.line)
         for part in parts:
             count = part.stop - part.start
-            self.free[part] = numpy.maximum(offers[part], share_line(numpy.full(count, down), self.cap[part], self.words,
-                                                                     self.given.line))
+            self.free[part] = numpy.maximum(
+                offers[part], share_line(numpy.full(count, down), self.cap[part], self.words, self.given.line)
+            )
         return ready[0]
 
 
@@ -130,8 +131,9 @@ def main():
                         help="seconds a step, of two kinds of sites")
     for name, value in {"rounds": 20, "steps": 200, "seed": 1}.items():
         parser.add_argument("--" + name, type=int, default=value)
-    for name, value in {"elements": 110e6, "vanish": 0.02, "spread": 0.2, "timeout": 600, "latency": 0.05, "link": 12.5e6,
-                        "line": 1.25e9}.items():
+    for name, value in {
+        "elements": 110e6, "vanish": 0.02, "spread": 0.2, "timeout": 600, "latency": 0.05, "link": 12.5e6,
+        "line": 1.25e9}.items():
         parser.add_argument("--" + name, type=float, default=value)
     given = parser.parse_args()
     print("sites  a part  round s  in no sum  coordinator: processor s  GB in  line in use")

@@ -4,9 +4,9 @@
     bench/finetune_peer.py FOLDER DATA.safetensors HELD-OUT.safetensors RECIPE
 
 RECIPE is JSON: epochs, seed, threads, batch, rate, decay, dropout, warmup, clip, window. Batches are padded to their
-longest row. Where `window` is more than 1, rows are sorted by length within so many batches, whose order is then
-drawn again (what the Hugging Face trainer calls grouping by length): less padding, for batches that are a little less
-random. Rows that do not fill a batch are left out.
+longest row, and rows that do not fill a batch are left out. With a `window` above 1, rows are sorted by length within
+that many batches, and the order of those batches is drawn again (the Hugging Face trainer calls this grouping by
+length). That makes less padding, and batches that are a little less random.
 """
 import json
 import sys
@@ -19,7 +19,8 @@ from transformers import AutoModelForSequenceClassification
 def take(data, rows):
     """A batch as the model wants it, cut to its longest row."""
     longest = int(data["attention_mask"][rows].sum(1).max())
-    return {name: data[name][rows][:, :longest] for name in ("input_ids", "attention_mask", "token_type_ids")}, data["labels"][rows]
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: data[name][rows][:, :longest] for name in names}, data["labels"][rows]
 
 
 def draw_batches(lengths, batch, window, generator):

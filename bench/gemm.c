@@ -1,14 +1,16 @@
-/* Matrix products as BERT's linear layers use them, beside oneDNN, OpenBLAS and BLIS:
+/* Matrix products as BERT's linear layers use them, compared with oneDNN, OpenBLAS and BLIS:
  *
- *   bench_gemm [--bf16] [--target-cpu=NAME] [THREADS [K N M]]     default: float32, this processor, 1 thread, all shapes
+ *   bench_gemm [--bf16] [--target-cpu=NAME] [THREADS [K N M]]
  *
- * --bf16: of factors that are rounded to bf16, by VDPBF16PS even where there are AMX tiles; the peak is that of this
- * instruction, packing and rounding count, and there are no peers: exits 0 if NN, NT and TN have 0.85 of it in the
- * mean. Of code for another processor, which this one must be able to stand in for, the fraction is that of the peak
- * of its vectors. NN is Y = X W, NT is dX = dY W', TN is dW += X' dY, for weights of K x N and M rows. Every library
- * multiplies in turn; a column is skycc's GFLOP/s, its fraction of the measured peak, and how many times as fast as
- * each peer it is (medians of the turns' ratios). Exits 0 only if skycc's geometric mean is at least oneDNN's, and no
- * shape is under 0.9 of it. */
+ * By default float32, for this processor, 1 thread, all shapes. NN is Y = X W, NT is dX = dY W', TN is dW += X' dY,
+ * for weights of K x N and M rows. Libraries take turns. For each form a row has skycc's GFLOP/s, its fraction of the
+ * measured peak, and how many times as fast as each library it is (medians of the turns' ratios). Exits 0 only if
+ * skycc's geometric mean is at least oneDNN's, and no shape is under 0.9 of oneDNN's.
+ *
+ * --bf16 multiplies factors rounded to bf16 by VDPBF16PS, even where there are AMX tiles. The peak is that of this
+ * instruction, reordering and rounding count, and no library is compared: exits 0 if the means of NN, NT and TN are
+ * at least 0.85 of the peak. With --target-cpu, a processor that this one can stand in for, the peak is that of its
+ * vectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

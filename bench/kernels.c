@@ -1,17 +1,22 @@
-/* Where a training step's time goes, kernel by kernel, and group of kernels that run block by block:
+/* Where the time of a training step goes, by kernel or by group of kernels that run block by block:
  *
- *   bench_kernels MODEL.onnx [NAME=VALUE ...]     the values bind symbolic dimensions, as in batch=32 seq=128;
- *                                                 --dropout=P drops elements, --precision=bf16, --no-prune=1
- *                                                 computes what nobody reads too, --steps=N sets how many steps the
- *                                                 fastest is chosen from, --threads=N how many threads run them;
- *                                                 --data=FILE packs the first rows of a data set, as long as they are,
- *                                                 over the dimension bound last, --form=LINESxLENGTH in such lines,
- *                                                 --lines=N as if the micro-batch had so many of them
+ *   bench_kernels MODEL.onnx [NAME=VALUE ...]
  *
- * Calls that share a kernel, or groups that share all, are one line: label, calls, milliseconds a step, share, GFLOP/s,
- * and GB/s counting every element once a kernel. The last line also has the median of whole steps. Of one thread its
- * own time counts, of more the clock. Threads meet after every call or group while these are timed; in whole steps,
- * before, after every wave. With --waves=1 a line is a wave of calls that do not wait for each other. */
+ *   batch=32 seq=128      bind symbolic dimensions
+ *   --dropout=P           drops elements
+ *   --precision=bf16      rounds factors of products
+ *   --no-prune=1          also computes what nobody reads
+ *   --steps=N             chooses the fastest of N steps (10)
+ *   --threads=N           threads (1)
+ *   --data=FILE           packs the first rows of a data set over the dimension bound last
+ *   --form=LINESxLENGTH   into packed sequences of this form
+ *   --lines=N             as if the micro-batch had N of them
+ *   --waves=1             one row of the table is a wave of calls that do not wait for each other
+ *
+ * One row of the table is all calls that share a kernel, or groups that share all: milliseconds a step, share, calls,
+ * GFLOP/s, and GB/s with every element counted once a kernel. The last line also has the median of whole steps. With
+ * one thread CPU time counts, with more wall-clock time. While calls are timed, threads meet after every call or
+ * group; in whole steps they meet after every wave. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,52 +261,49 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     return ok;
 }
 
+/* One option --NAME=VALUE. False: there is no such option. */
+static bool read_option(const char *name, const char *value, ModelOptions *options)
+{
+    int number = atoi(value);
+    if (strcmp(name, "--precision") == 0)
+        options->bf16 = strcmp(value, "bf16") == 0;
+    else if (strcmp(name, "--dropout") == 0)
+        options->import.dropout_given = true, options->import.dropout = atof(value);
+    else if (strcmp(name, "--no-prune") == 0)
+        options->no_pruning = number != 0;
+    else if (strcmp(name, "--waves") == 0)
+        by_waves = number;
+    else if (strcmp(name, "--steps") == 0)
+        steps = number < 1 ? 1 : number;
+    else if (strcmp(name, "--threads") == 0)
+        threads = number < 1 ? 1 : number;
+    else if (strcmp(name, "--lines") == 0)
+        lines_wanted = (uint32_t)number;
+    else if (strcmp(name, "--data") == 0)
+        options->lengths.data = value;
+    else
+        return strcmp(name, "--form") == 0 &&
+               sscanf(value, "%ux%u", &options->packing.lines, &options->packing.length) == 2;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     DimensionBinding bindings[16];
     ModelOptions options = {.want_loss = true, .differentiate = true, .train = true};
     options.import.dimensions = bindings;
-    for (int i = 2; i < argc && i < 18; i++) {
+    bool ok = argc > 1 && argc < 18;
+    for (int i = 2; i < argc && ok; i++) {
         char *equals = strchr(argv[i], '=');
-        if (!equals) break;
+        ok = equals != NULL;
+        if (!ok) break;
         *equals = 0;
-        if (strcmp(argv[i], "--precision") == 0) {
-            options.bf16 = strcmp(equals + 1, "bf16") == 0;
-            continue;
-        }
-        if (strcmp(argv[i], "--dropout") == 0) {
-            options.import.dropout_given = true;
-            options.import.dropout = atof(equals + 1);
-            continue;
-        }
-        if (strcmp(argv[i], "--no-prune") == 0) {
-            options.no_pruning = atoi(equals + 1) != 0;
-            continue;
-        }
-        if (strcmp(argv[i], "--waves") == 0) {
-            by_waves = atoi(equals + 1);
-            continue;
-        }
-        if (strcmp(argv[i], "--steps") == 0 || strcmp(argv[i], "--threads") == 0) {
-            int number = atoi(equals + 1);
-            *(strcmp(argv[i], "--steps") == 0 ? &steps : &threads) = number < 1 ? 1 : number;
-            continue;
-        }
-        if (strcmp(argv[i], "--lines") == 0) {
-            lines_wanted = (uint32_t)atoi(equals + 1);
-            continue;
-        }
-        if (strcmp(argv[i], "--data") == 0) {
-            options.lengths.data = equals + 1;
-            continue;
-        }
-        if (strcmp(argv[i], "--form") == 0) {
-            sscanf(equals + 1, "%ux%u", &options.packing.lines, &options.packing.length);
-            continue;
-        }
-        bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
+        if (argv[i][0] == '-')
+            ok = read_option(argv[i], equals + 1, &options);
+        else
+            bindings[options.import.dimension_count++] = (DimensionBinding){argv[i], atoll(equals + 1)};
     }
-    if (argc < 2) return fputs("usage: bench_kernels MODEL.onnx [NAME=VALUE ...]\n", stderr), EXIT_USAGE;
+    if (!ok) return fputs("usage: bench_kernels MODEL.onnx [NAME=VALUE ...]\n", stderr), EXIT_USAGE;
     int64_t longest = options.import.dimension_count ? bindings[options.import.dimension_count - 1].value : 0;
     if (options.lengths.data && longest) {
         options.lengths.dimension = bindings[options.import.dimension_count - 1].name;

@@ -2,9 +2,9 @@
  *
  *   bench_limits [THREADS ...]     default: 1 and 2 threads
  *
- * A row per number of threads: float32 fused multiply-adds, bytes of an update in place of an array on huge pages
- * (what is read and what is written both count), and VDPBF16PS, if there is one (with --target-features=-amx-bf16
- * skycc multiplies bf16 by that where there are AMX tiles, too). */
+ * One row is a number of threads: GFLOP/s of float32 fused multiply-adds; GB/s of an update in place of an array on
+ * huge pages, reads and writes together; GFLOP/s of VDPBF16PS, if the processor has it. (With AMX, skycc multiplies
+ * bf16 by VDPBF16PS only with --target-features=-amx-bf16.) */
 #include <stdio.h>
 #include <stdlib.h>
 

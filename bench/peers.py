@@ -1,4 +1,4 @@
-"""The PyTorch that the benchmarks run beside skycc: Debian's, or that of the interpreter SKYCC_PEER_PYTHON."""
+"""The PyTorch that skycc is compared with: Debian's, or that of the interpreter SKYCC_PEER_PYTHON."""
 
 import glob
 import json
@@ -22,8 +22,9 @@ def find_modules(python, modules, packages):
 
 
 def find_libraries(python=PEER_PYTHON):
-    """The folders of the BLAS libraries that this PyTorch may use ([None]: it brings its own), or none after saying what is
-    not installed."""
+    """The folders of the BLAS libraries that this PyTorch may use ([None]: it brings its own).
+
+    Prints which ones are not installed, and then returns none."""
     for interpreter, modules in ((python, "torch, numpy"), (DEBIAN_PYTHON, "onnx, numpy")):
         if not find_modules(interpreter, modules, "python3-torch, python3-onnx"):
             return []
@@ -32,14 +33,18 @@ def find_libraries(python=PEER_PYTHON):
     found = {package: glob.glob(pattern) for package, pattern in BLAS.items()}
     absent = [package for package, folders in found.items() if not folders]
     if absent:
-        print(f"No comparison: {' and '.join(absent)} not installed, and with another BLAS PyTorch may be no fair peer.")
+        print(
+            f"No comparison: {' and '.join(absent)} not installed, and with another BLAS PyTorch may be no fair peer."
+        )
         return []
     return [folders[0] for folders in found.values()]
 
 
 def write_weights(folder):
     """Of model.onnx in that folder, where run_torch's programs find them."""
-    subprocess.run([DEBIAN_PYTHON, f"{BENCH}/training_data.py", f"{folder}/model.onnx", f"{folder}/weights.npz"], check=True)
+    subprocess.run(
+        [DEBIAN_PYTHON, f"{BENCH}/training_data.py", f"{folder}/model.onnx", f"{folder}/weights.npz"], check=True
+    )
 
 
 def run_torch(program, folder, arguments, threads, python=PEER_PYTHON, blas=None):
@@ -52,5 +57,6 @@ def run_torch(program, folder, arguments, threads, python=PEER_PYTHON, blas=None
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
         "MALLOC_TRIM_THRESHOLD_": "4294967296",
     }
-    command = [python, f"{BENCH}/{program}", f"{folder}/weights.npz", f"{folder}/data.safetensors", *map(str, arguments)]
+    command = [
+        python, f"{BENCH}/{program}", f"{folder}/weights.npz", f"{folder}/data.safetensors", *map(str, arguments)]
     return json.loads(subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE).stdout)

@@ -53,7 +53,10 @@ class Model:
         return F.layer_norm(x, x.shape[-1:], self.weights[name + ".weight"], self.weights[name + ".bias"], 1e-12)
 
     def embed(self, ids, types):
-        tables = {name: self.weights[f"bert.embeddings.{name}_embeddings.weight"] for name in ("word", "token_type", "position")}
+        tables = {
+            name: self.weights[f"bert.embeddings.{name}_embeddings.weight"]
+            for name in ("word", "token_type", "position")
+        }
         x = F.embedding(ids, tables["word"]) + F.embedding(types, tables["token_type"])
         return self.norm(x + tables["position"][: ids.shape[1]], "bert.embeddings.LayerNorm")
 

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""The peer of bench/text: trains a BERT classifier with PyTorch on rows of several lengths, each batch padded to its
-longest.
+"""The peer of bench/text: trains a BERT classifier with PyTorch on rows of several lengths, padded batch by batch.
 
-    bench/torch_text.py WEIGHTS.npz DATA.safetensors HEADS BATCH WARM_UP STEPS THREADS f32|bf16 longest|grouped eager|compiled
+    bench/torch_text.py WEIGHTS.npz DATA.safetensors HEADS BATCH WARM_UP STEPS THREADS f32|bf16 longest|grouped
+                        eager|compiled
 
 longest: batches are the rows in the order of the file. grouped: rows are sorted by length first, and STEPS batches
-stand at equal distances in all of them. What PyTorch prepares for every shape is left out: all batches run twice, and
-the second time counts, of longest without the first WARM_UP. Prints a JSON object: seconds, rows, tokens computed and
-tokens that are not padding, of what counts; the losses of the first time; the version.
+are taken at equal distances. All batches run twice and the second time counts, because PyTorch prepares for every new
+shape; of longest, the first WARM_UP do not count. Prints a JSON object: seconds, rows, tokens computed and unpadded
+tokens of what counts, the losses of the first time, and the version.
 """
+
 import json
 import sys
 import time

@@ -53,7 +53,9 @@ def write_weights(model, path):
     import onnx
     import onnx.numpy_helper
 
-    numpy.savez(path, **{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer})
+    numpy.savez(
+        path, **{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
+    )
 
 
 def write_mnli(skycc, path, longest):

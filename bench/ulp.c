@@ -1,10 +1,10 @@
 /* The largest error of every elementary function that kernels compute, over all floats:
  *
- *   bench_ulp [CPU [STRIDE]]     code for a processor (native) that this machine can stand in for; every STRIDEth float
- * (1)
+ *   bench_ulp [CPU [STRIDE]]     code for a processor (default: native) that this one can stand in for; every STRIDEth
+ *                                float (default: 1)
  *
- * In units in the last place, against the C library's double functions. Exits with 1 where an error is above 4, or
- * where NaN or an infinity comes out and should not, or the other way round. All 2^32 floats take some minutes. */
+ * In units in the last place, compared with the C library's double functions. Exits with 1 where an error is above 4,
+ * or where NaN or an infinity comes out and should not, or should and does not. All 2^32 floats take some minutes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
