@@ -162,6 +162,34 @@ launch() {
 #@ end
     start $bind ${hosts:+-hosts "$hosts"}@PROGRAMS@
 }
+
+# mpiexec ends all when it cannot print, so what it prints goes through here: training goes on when nobody reads it any
+# more, or a disk is full. Programs that print themselves do without the rest.
+trap '' PIPE
+keep() {
+    trap '' INT TERM HUP
+    cat 2>/dev/null && return
+    echo "train: $1 cannot be written; training goes on without it" >&2
+    cat >/dev/null
+}
+close_output() {
+    exec 6>&- 7>&-
+    timeout 5 cat <&5 >/dev/null # until all is printed
+}
+(: 9>&1) 2>/dev/null || exec >/dev/null
+(: 9>&2) || exec 2>/dev/null
+exec 5</dev/null 6>&1 7>&2
+if [ -n "$mpiexec" ] && pipes=$(mktemp -d 2>/dev/null); then
+    if mkfifo "$pipes/output" "$pipes/errors" "$pipes/done" 2>/dev/null; then
+        exec 5<>"$pipes/done" 6>&- 7>&-
+        (keep 'standard output' <"$pipes/output" 9<&- &)
+        exec 6>"$pipes/output"
+        (keep 'standard error' <"$pipes/errors" >&2 6>&- 9<&- &)
+        exec 7>"$pipes/errors" 5<"$pipes/done" # which ends when both have ended
+    fi
+    rm -rf "$pipes"
+fi
+trap close_output EXIT
 #@ if site
 
 # The ranks of this site reach those of others through its gateway, which knows the other sites by their keys.
@@ -171,7 +199,7 @@ launch() {
 }
 case $key in /*) ;; *) key=$PWD/$key ;; esac
 meeting=$(mktemp -d "${TMPDIR:-/tmp}/skycc-XXXXXXXX") || exit 6
-trap 'rm -rf "$meeting"' EXIT
+trap 'close_output; rm -rf "$meeting"' EXIT
 if [ ${#meeting} -gt 80 ]; then # the path of a socket must be short
     rmdir "$meeting"
     meeting=$(mktemp -d /tmp/skycc-XXXXXXXX) || exit 6
@@ -181,7 +209,7 @@ gateway=''
 begin_gateway() {
     rm -f "$meeting"/*
     $apart "$directory"/gateway --site "$directory"/site.json --key "$key" --local "@GATEWAY_PLACE@" \
-        --place "$meeting/place" --site-timeout "$site_timeout" ${audit:+--audit "$audit"} </dev/null &
+        --place "$meeting/place" --site-timeout "$site_timeout" ${audit:+--audit "$audit"} </dev/null 5<&- 6>&- 7>&- &
     gateway=$!
     while [ ! -e "$meeting/place" ]; do
         kill -0 "$gateway" 2>/dev/null || end_gateway
@@ -218,7 +246,7 @@ insist() {
         launcher=$running
         if [ -n "$peers" ]; then launcher=$(pgrep -P "$running"); fi
         for proxy in $(pgrep -P "$launcher"); do pkill -TERM -P "$proxy"; done
-    done >/dev/null 2>&1 8<&- 9<&- &
+    done >/dev/null 2>&1 5<&- 6>&- 7>&- 8<&- 9<&- &
     insisting=$!
 }
 trap 'pass USR1' USR1
@@ -240,7 +268,7 @@ while :; do
     }
 #@ end
     if [ -n "$ended" ]; then exit "$ended"; fi
-    launch "$@" <&8 8<&- &
+    launch "$@" <&8 >&6 2>&7 5<&- 6>&- 7>&- 8<&- &
     running=$!
     if [ -n "$ended" ]; then insist; fi
     # wait is interrupted by signals that a trap takes: what runs has ended when it is no process any more.
@@ -254,11 +282,11 @@ while :; do
 #@ if site
     end_gateway
     if [ -n "$audit" ] && [ $code -eq 0 ] && [ $gateway_code -ne 0 ]; then
-        echo "train: the run is done, but its audit is not whole: the gateway ended with $gateway_code" >&2
+        echo "train: the run is done, but its audit is not whole: the gateway ended with $gateway_code" >&7
         exit 6
     fi
     if [ $code -eq 8 ] && [ -z "$ended" ] && [ $gateway_code -eq 0 ]; then
-        echo "train: another site began anew; going on from the newest checkpoint that all sites have" >&2
+        echo "train: another site began anew; going on from the newest checkpoint that all sites have" >&7
         case " $* " in *' --resume '*) ;; *) set -- "$@" --resume ;; esac
         continue
     fi
@@ -271,9 +299,9 @@ while :; do
     if [ -n "$ended" ]; then exit 6; fi
     attempt=$((attempt + 1))
     if [ $attempt -gt "$retries" ]; then
-        echo "train: the run failed" >&2
+        echo "train: the run failed" >&7
         exit 6
     fi
-    echo "train: the run failed; starting it again ($attempt of $retries)" >&2
+    echo "train: the run failed; starting it again ($attempt of $retries)" >&7
     if [ -n "$checkpoint" ]; then set -- "$@" --resume; fi
 done

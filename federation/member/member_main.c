@@ -66,6 +66,7 @@ int main(int argument_count, char **arguments)
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* training goes on when nobody reads what is said */
     int code = EXIT_USAGE;
     if (read_arguments(&options, argument_count, arguments, &diagnostics)) {
         bool ok = member_open(&member, &options, &ended, &diagnostics);

@@ -8,77 +8,17 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/input_files.h"
 #include "base/text.h"
 
-static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,tokens,tokens_valid,eval_loss,"
-                             "eval_accuracy,eval_f1,eval_matthews,eval_pearson,eval_spearman,eval_perplexity\n";
-static const char not_evaluated[] = ",,,,,,,"; /* the columns of metrics */
-_Static_assert(sizeof not_evaluated == METRIC_COUNT + 1, "a comma in front of every metric");
 static const double terminal_interval = 0.1, line_interval = 5; /* seconds between prints */
 
-/* A row stays open until it is known whether the step was evaluated. */
-static void end_row(Progress *progress, const char *rest)
+/* Training goes on when nobody reads what it prints any more, or a disk is full. */
+static void flush_output(Progress *progress)
 {
-    if (!progress->row_open) return;
-    fprintf(progress->log, "%s\n", rest);
-    fflush(progress->log);
-    progress->row_open = false;
-}
-
-/* The lines of an earlier log that stand before `first_step`. A run that was killed left its last row open. False if it
- * has other columns. */
-static bool keep_lines(Buffer *kept, const char *path, int64_t first_step)
-{
-    Diagnostics ignored = {0};
-    MappedFile file;
-    bool same = true;
-    if (first_step > 1 && file_map(&file, path, &ignored)) {
-        const char *text = (const char *)file.bytes, *end = text + file.size;
-        size_t headed = file.size < sizeof header - 1 ? file.size : sizeof header - 1;
-        same = headed == 0 || memcmp(text, header, headed) == 0;
-        for (const char *line = text, *next; line < end; line = next) {
-            next = memchr(line, '\n', (size_t)(end - line));
-            bool whole = next != NULL;
-            next = whole ? next + 1 : end;
-            char *number_end;
-            char number[24] = {0};
-            memcpy(number, line, (size_t)(next - line) < sizeof number - 1 ? (size_t)(next - line) : sizeof number - 1);
-            long long step = strtoll(number, &number_end, 10);
-            if (number_end == number || step <= 0 || step >= first_step) continue;
-            buffer_append(kept, line, (size_t)(next - line));
-            if (!whole) buffer_print(kept, "%s\n", not_evaluated);
-        }
-        file_unmap(&file);
-    }
-    diagnostics_free(&ignored);
-    return same;
-}
-
-/* What is kept is written over itself, and what follows cut off then: a run that is killed here loses none of it. */
-static FILE *open_log(const char *path, int64_t first_step, Diagnostics *diagnostics)
-{
-    Buffer kept = {0};
-    if (!input_files_spare(path, diagnostics)) return NULL;
-    if (!keep_lines(&kept, path, first_step)) {
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
-                          "is no log with the columns that this run writes");
-        buffer_free(&kept);
-        return NULL;
-    }
-    FILE *log = fopen(path, kept.size ? "r+e" : "we");
-    if (log && (fprintf(log, "%s%s", header, buffer_text(&kept)) < 0 || fflush(log) != 0 ||
-                (kept.size && ftruncate(fileno(log), ftello(log)) != 0))) {
-        int saved = errno;
-        fclose(log);
-        errno = saved;
-        log = NULL;
-    }
-    if (!log)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot create: %s", strerror(errno));
-    buffer_free(&kept);
-    return log;
+    if (progress->quiet || (fflush(stdout) == 0 && !ferror(stdout))) return;
+    progress->quiet = true;
+    text_print(stderr, "skycc: warning: standard output cannot be written: %s; training goes on without it\n",
+               strerror(errno));
 }
 
 bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
@@ -90,10 +30,7 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t
                            .first_step = first_step,
                            .last_step = last_step,
                            .watched = METRIC_COUNT};
-    if (log_path) {
-        progress->log = open_log(log_path, first_step, diagnostics);
-        if (!progress->log) return false;
-    }
+    if (log_path && !training_log_open(&progress->log, log_path, first_step, diagnostics)) return false;
     progress->start = progress->step_start = monotonic_seconds();
     return true;
 }
@@ -126,7 +63,7 @@ static void print_line(Progress *progress, int64_t step, double tokens_per_secon
            progress->site ? progress->site : "", progress->site ? ": " : "", (long long)step, total, loss,
            progress->evaluated, tokens_per_second, left, progress->terminal ? "\033[K" : "\n");
     progress->line_open = progress->terminal;
-    fflush(stdout);
+    flush_output(progress);
 }
 
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens)
@@ -137,20 +74,19 @@ void progress_step(Progress *progress, int64_t step, double loss, double learnin
     progress->trained += seconds;
     progress->tokens += (double)tokens.computed;
     progress->loss = loss;
-    if (progress->log) {
-        char valid[24] = "";
-        if (tokens.valid >= 0) snprintf(valid, sizeof valid, "%lld", (long long)tokens.valid);
-        end_row(progress, not_evaluated);
-        fprintf(progress->log, "%lld,%.9g,%.7g,%.6f,%.1f,%lld,%s", (long long)step, loss, learning_rate, elapsed,
-                (double)tokens.computed / seconds, (long long)tokens.computed, valid);
-        fflush(progress->log);
-        progress->row_open = true;
-    }
+    const double speed = (double)tokens.computed / seconds;
+    training_log_step(&progress->log, &(LogRow){.step = step,
+                                                .loss = loss,
+                                                .learning_rate = learning_rate,
+                                                .seconds = elapsed,
+                                                .tokens_per_second = speed,
+                                                .tokens = tokens.computed,
+                                                .tokens_valid = tokens.valid});
     double interval = progress->terminal ? terminal_interval : line_interval;
     bool notable = step == progress->first_step || step == progress->last_step;
     if (progress->quiet || (!notable && time - progress->last_print < interval)) return;
     progress->last_print = time;
-    print_line(progress, step, (double)tokens.computed / seconds);
+    print_line(progress, step, speed);
 }
 
 void progress_say(Progress *progress, const char *format, ...)
@@ -162,7 +98,7 @@ void progress_say(Progress *progress, const char *format, ...)
     text_print_va(stdout, format, arguments);
     va_end(arguments);
     putchar('\n');
-    fflush(stdout);
+    flush_output(progress);
 }
 
 static void print_metric(Buffer *line, Metric metric, double value)
@@ -191,38 +127,48 @@ static void remember(Progress *progress, const double values[METRIC_COUNT])
 
 void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t count)
 {
-    Buffer line = {0}, columns = {0};
+    Buffer line = {0};
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) {
-        buffer_print(&columns, ",");
         if (metric != METRIC_LOSS && isnan(values[metric])) continue;
-        buffer_print(&columns, metric == METRIC_ACCURACY ? "%.6f" : "%.9g", values[metric]);
-        buffer_print(&line, "%s", metric == METRIC_LOSS ? "" : ", ");
+        if (metric != METRIC_LOSS) buffer_print(&line, ", ");
         print_metric(&line, metric, values[metric]);
     }
     remember(progress, values);
-    end_row(progress, buffer_text(&columns));
+    training_log_evaluation(&progress->log, values);
     progress_say(progress, "evaluation after step %lld: %s (%lld rows)", (long long)step, buffer_text(&line),
                  (long long)count);
     buffer_free(&line);
-    buffer_free(&columns);
 }
 
 void progress_start_step(Progress *progress) { progress->step_start = monotonic_seconds(); }
 
-bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *diagnostics)
+/* Three digits that count: 0.0205, 0.670, 12.3, 150. */
+static void print_seconds(Buffer *text, double seconds)
 {
-    if (progress->steps_done) {
-        double step = progress->trained / (double)progress->steps_done;
-        char predicted[64] = "", loss[64] = "";
-        if (!progress->site) snprintf(loss, sizeof loss, " loss %.4f,", progress->loss);
-        if (predicted_step_s > 0)
-            snprintf(predicted, sizeof predicted, " (the plan predicted %.4g s)", predicted_step_s);
-        progress_say(progress, "%s%s%lld steps in %.1f s:%s %.0f tokens/s, %.4g s a step%s",
-                     progress->site ? progress->site : "", progress->site ? ": " : "", (long long)progress->steps_done,
-                     progress->trained, loss, progress->tokens / progress->trained, step, predicted);
+    buffer_print(text, seconds < 99.95 ? "%#.3g s" : "%.0f s", seconds);
+}
+
+static void say_summary(Progress *progress, double planned_step_s)
+{
+    double step = progress->trained / (double)progress->steps_done;
+    Buffer line = {0};
+    print_seconds(&line, step);
+    if (planned_step_s > 0) {
+        buffer_print(&line, " (planned ");
+        print_seconds(&line, planned_step_s);
+        buffer_print(&line, ", %+lld%%)", (long long)round(100 * (step / planned_step_s - 1)));
     }
-    end_row(progress, not_evaluated);
-    if (!progress->log || fclose(progress->log) == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "the log cannot be written: %s",
-                             strerror(errno));
+    char loss[64] = "";
+    if (!progress->site) snprintf(loss, sizeof loss, " loss %.4f,", progress->loss);
+    progress_say(progress, "%s%s%lld steps in %.1f s:%s %.0f tokens/s", progress->site ? progress->site : "",
+                 progress->site ? ": " : "", (long long)progress->steps_done, progress->trained, loss,
+                 progress->tokens / progress->trained);
+    progress_say(progress, "Step time %s", buffer_text(&line));
+    buffer_free(&line);
+}
+
+bool progress_close(Progress *progress, double planned_step_s, Diagnostics *diagnostics)
+{
+    if (progress->steps_done) say_summary(progress, planned_step_s);
+    return training_log_close(&progress->log, diagnostics);
 }

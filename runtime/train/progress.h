@@ -1,10 +1,10 @@
-/* What the user sees of a run: one live line, the CSV log, the summary. On rank 0, and on the first rank of every other
- * site, which knows no loss and keeps no log. */
+/* What the user sees of a run: one live line, the log, the summary. On rank 0, and on the first rank of every other site,
+ * which knows no loss and keeps no log. */
 #ifndef RUNTIME_TRAIN_PROGRESS_H
 #define RUNTIME_TRAIN_PROGRESS_H
 
 #include "base/diagnostics.h"
-#include "runtime/train/metrics.h"
+#include "runtime/train/training_log.h"
 
 /* What a step computed, padding included, and what of it was no padding; -1: the data does not say. */
 typedef struct StepTokens {
@@ -14,8 +14,7 @@ typedef struct StepTokens {
 typedef struct Progress {
     bool quiet, terminal; /* terminal: one line that is overwritten; else a line now and then */
     bool line_open;
-    FILE *log;                     /* NULL: none */
-    bool row_open;                 /* of the log */
+    TrainingLog log;
     int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
     int64_t steps_done;
     double tokens; /* computed in all steps */
@@ -27,19 +26,17 @@ typedef struct Progress {
     char evaluated[48]; /* "accuracy 81.25%  ", with the blanks that follow it; "": there was no evaluation yet */
 } Progress;
 
-/* `log_path` may be NULL. With first_step > 1, lines of the log up to the step before are kept, if it has the columns
- * that this one is to have. The clock starts here.
- */
+/* `log_path` may be NULL. The clock starts here. */
 bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
                    Diagnostics *diagnostics);
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens);
 /* The next step starts now: what was done since the last one was no training. */
 void progress_start_step(Progress *progress);
-/* Belongs to the row of the step before it. NaN: not measured. `count`: labels, or rows. */
+/* Of the last step. NaN: not measured. `count`: labels, or rows. */
 void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t count);
 /* A line of its own, unless quiet. */
 void progress_say(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Ends the live line, prints the summary (predicted_step_s <= 0: without the prediction) and closes the log. */
-bool progress_close(Progress *progress, double predicted_step_s, Diagnostics *diagnostics);
+/* Ends the live line, prints the summary (planned_step_s <= 0: without the plan's) and closes the log. */
+bool progress_close(Progress *progress, double planned_step_s, Diagnostics *diagnostics);
 
 #endif

@@ -1,6 +1,9 @@
 /* main() of every stage program. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "runtime/launch/guard.h"
@@ -32,8 +35,20 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     return exit_code;
 }
 
+/* What cannot be written is reported where it is written, and ends no training. Standard streams that are closed are
+ * opened: else the next file would be taken for one of them, and get what is printed. */
+static void keep_from_ending_by_output(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    for (int descriptor = 0; descriptor < 3; descriptor++)
+        if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", descriptor ? O_WRONLY : O_RDONLY) != descriptor)
+            _exit(EXIT_RUN_FAILED);
+}
+
 int main(int argument_count, char **arguments)
 {
+    keep_from_ending_by_output();
     setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines: others print too */
     if (argument_count > 1 && strcmp(arguments[1], "--launch") == 0)
         return launch_ranks(argument_count - 2, arguments + 2);

@@ -273,6 +273,52 @@ static void data_that_are_overwritten_end_the_run(void **state)
     assert_printed("warning: the checkpoint was made with other data than others: starting at its beginning");
 }
 
+/* ---- Outputs that fail ---- */
+
+/* Trains with the shell's redirections; what it ends with, and says on standard error unless that is redirected, is
+ * printed. */
+static void assert_goes_on(const char *redirections, const char *said)
+{
+    must_run("rm -rf log errors code through");
+    must_run("{ TOY_STAGES=0,1 unread/train --data data --steps 12 --checkpoint through --log log; echo $? >code; } "
+             "2>errors %s; cat errors; [ $(cat code) = 0 ] && [ $(wc -l <log) = 13 ] && "
+             "ls through/step-00000012/MANIFEST.json",
+             redirections);
+    if (said) assert_printed(said);
+}
+
+static void training_goes_on_without_its_output(void **state)
+{
+    (void)state;
+    const char *said = "standard output cannot be written";
+    write_launch_files("unread", NULL, NULL);
+    for (int by_mpiexec = 0; by_mpiexec < 2; by_mpiexec++) {
+        if (by_mpiexec) setenv("MPIEXEC", "mpiexec.mpich", 1);
+        assert_goes_on("| head -n 1", said);
+        assert_goes_on(">/dev/full", said);
+        assert_goes_on(">&-", NULL);
+        assert_goes_on("2>/dev/full", NULL);
+        assert_goes_on("2>&-", NULL);
+        assert_goes_on("2>&1 | head -n 1", NULL);
+        assert_goes_on(">&- 2>&-", NULL);
+    }
+    unsetenv("MPIEXEC");
+    /* Programs that no script starts. */
+    assert_int_equal(run("TOY_STAGES=0 %s --data data --steps 12 --log log >/dev/full", TOY_PROGRAM), 0);
+    assert_printed("warning: standard output cannot be written: No space left on device; training goes on without it");
+    assert_int_equal(run("TOY_STAGES=0 %s --data data --steps 12 --log log >&- 2>&-", TOY_PROGRAM), 0);
+    must_run("[ $(wc -l <log) = 13 ] && ! grep -q AdamW log");
+}
+
+static void outputs_that_cannot_be_written_are_errors(void **state)
+{
+    (void)state;
+    assert_int_equal(run("TOY_STAGES=0 %s --data data --steps 4 --log /dev/full --quiet", TOY_PROGRAM), 1);
+    assert_printed("/dev/full: error: cannot be written: No space left on device");
+    assert_int_equal(run("TOY_STAGES=0 %s --data data --steps 4 --trace /dev/full --quiet", TOY_PROGRAM), 1);
+    assert_printed("/dev/full: error: cannot write: No space left on device");
+}
+
 /* ---- Starting again ---- */
 
 static void a_failed_run_is_started_again(void **state)
@@ -408,6 +454,8 @@ int main(void)
         cmocka_unit_test(steps_without_labels_update_nothing),
         cmocka_unit_test(an_evaluation_that_is_not_finite_is_never_the_best),
         cmocka_unit_test(data_that_are_overwritten_end_the_run),
+        cmocka_unit_test(training_goes_on_without_its_output),
+        cmocka_unit_test(outputs_that_cannot_be_written_are_errors),
         cmocka_unit_test(a_failed_run_is_started_again),
         cmocka_unit_test(signals_save_and_end),
         cmocka_unit_test(what_is_to_end_before_it_has_started_ends),

@@ -1,0 +1,264 @@
+/* Everything until the first step: data, memory, evaluation, the schedule, a checkpoint to go on from. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/input_files.h"
+#include "runtime/program/parallel.h"
+#include "runtime/storage/checkpoint_directory.h"
+#include "runtime/storage/parameters.h"
+#include "runtime/train/agreed_lengths.h"
+#include "runtime/train/handshake.h"
+#include "runtime/train/rates.h"
+#include "runtime/train/training.h"
+
+/* The number of rows, which ranks that read no inputs learn from the others. */
+static bool agree_on_rows(World *world, const Dataset *dataset, const char *path, int64_t *rows,
+                          Diagnostics *diagnostics)
+{
+    int64_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &dataset->rows, sizeof *all, all, "agreement on data");
+    bool ok = true;
+    *rows = 0;
+    for (int r = 0, first = -1; r < world->size && ok; r++) {
+        if (all[r] == 0) continue;
+        if (first < 0) first = r, *rows = all[r];
+        if (all[r] != *rows)
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
+                                   "has %lld rows for rank %d, but %lld for rank %d", (long long)*rows, first,
+                                   (long long)all[r], r);
+    }
+    free(all);
+    return ok;
+}
+
+/* Collective. What all ranks must know of one of the two data sets. */
+static bool open_rows(Training *t, Dataset *dataset, const char *path, int64_t *rows, RowLengths *lengths, Hash *hash,
+                      LabelledRows *labelled, Diagnostics *diagnostics)
+{
+    if (!agree_on_rows(t->world, dataset, path, rows, diagnostics) ||
+        !handshake_data(t->world, t->program, dataset, path, hash, diagnostics))
+        return false;
+    if (*rows == 0) return true;
+    bool ok = agreed_lengths_open(lengths, t->world, t->program, dataset, path, *rows, diagnostics);
+    return labelled_rows_open(labelled, t->world, t->program, dataset, path, *rows, diagnostics) && ok;
+}
+
+static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
+{
+    const TrainingOptions *options = t->options;
+    bool ok = dataset_open(&t->data, options->data, t->program, diagnostics);
+    if (ok && options->eval_data) dataset_open(&t->evaluation_data, options->eval_data, t->program, diagnostics);
+    if (!world_agree(t->world, diagnostics, exit_code)) return false;
+    ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
+    if (ok && t->rows < t->batch)
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->data), "compile with fewer micro-batches",
+                          "has %lld rows, which do not fill one batch of %lld", (long long)t->rows,
+                          (long long)t->batch);
+    if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);
+    if (ok && options->eval_data) {
+        Hash unused;
+        LabelledRows labelled;
+        ok = open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths, &unused,
+                       &labelled, diagnostics);
+        labelled_rows_close(&labelled);
+        if (ok && evaluation_rows(t->program, t->evaluation_rows) == 0)
+            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->eval_data), NULL,
+                              "has %lld rows, which do not fill one batch of %lld", (long long)t->evaluation_rows,
+                              (long long)t->batch);
+    }
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+static double base_rate(const Training *t)
+{
+    double given = t->options->lr.base;
+    return isnan(given) ? t->program->optimizer.learning_rate : given;
+}
+
+static bool open_work(Training *t, const char *directory, Diagnostics *diagnostics, int *exit_code)
+{
+    if (execution_open(&t->execution, t->program, parallel_threads(t->program->threads), NULL, diagnostics))
+        parameters_initialize(&t->execution, directory, diagnostics);
+    if (!world_agree(t->world, diagnostics, exit_code)) return false;
+    world_meet_hosts(t->world, t->execution.threads);
+    t->trace.enabled = t->options->trace != NULL;
+    pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
+    gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
+    execution_exempt_from_decay(&t->execution, t->options->no_decay);
+    if (!world_agree(t->world, diagnostics, exit_code)) return false;
+    rates_set(t->world, &t->execution, t->options, base_rate(t), diagnostics);
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+/* Collective. */
+static bool open_evaluation(Training *t, Diagnostics *diagnostics, int *exit_code)
+{
+    const TrainingOptions *options = t->options;
+    bool keeps = options->keep_best != METRIC_COUNT;
+    Metric watched = keeps ? options->keep_best : METRIC_LOSS;
+    if (options->eval_data) evaluation_choose(&t->pipeline, &options->metrics, 1u << watched, &t->metrics, diagnostics);
+    if (training_watches(t)) watch_open(&t->watch, watched, options->patience);
+    if (keeps) {
+        Buffer path = {0};
+        buffer_print(&path, "%s/best", options->checkpoint);
+        t->best_directory = path.bytes;
+        if (t->world->rank == t->world->first_here) checkpoint_check_directory(t->best_directory, diagnostics);
+    }
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+/* How many steps there are, and, until a checkpoint says otherwise, over how many the learning rate falls. */
+static void open_schedule(Training *t)
+{
+    const TrainingOptions *options = t->options;
+    int64_t batches = t->rows / t->batch, epochs = options->epochs;
+    if (!options->steps && !epochs && isnan(options->until_loss)) epochs = 1;
+    t->last_step = options->steps ? options->steps : epochs ? epochs * batches : INT64_MAX;
+    t->schedule.total = options->schedule_steps     ? options->schedule_steps
+                        : t->last_step == INT64_MAX ? 0
+                                                    : t->last_step;
+    t->weight_decay = isnan(options->weight_decay) ? t->program->optimizer.weight_decay : options->weight_decay;
+}
+
+/* What nobody said is as fine-tuning has it; without an end there is nothing to fall to. */
+static void settle_schedule(Training *t, Diagnostics *diagnostics)
+{
+    enum { WARMUP_WITHOUT_END = 100 };
+    static const double usual_warmup = 0.1;
+    const TrainingOptions *options = t->options;
+    LearningRateSchedule *schedule = &t->schedule;
+    bool endless = t->last_step == INT64_MAX && !options->schedule_steps, warmup_given = options->warmup.steps >= 0;
+    schedule->base = base_rate(t);
+    schedule->kind = options->schedule;
+    if (schedule->kind == SCHEDULE_COUNT) schedule->kind = endless ? SCHEDULE_CONSTANT : SCHEDULE_LINEAR;
+    double share = warmup_given ? options->warmup.share : usual_warmup;
+    schedule->warmup = warmup_given ? options->warmup.steps : endless ? WARMUP_WITHOUT_END : 0;
+    if (share > 0 && !(endless && !warmup_given)) schedule->warmup = (int64_t)(share * (double)schedule->total);
+    if (schedule->kind != SCHEDULE_CONSTANT && t->last_step != INT64_MAX && t->last_step > schedule->total &&
+        t->world->rank == 0)
+        diagnostics_warning(diagnostics, PLACE_NONE, "--schedule-steps makes it longer",
+                            "the learning rate is 0 after step %lld, where its schedule ends",
+                            (long long)schedule->total);
+}
+
+/* Takes over where the checkpoint stands: its seed and order, too. */
+static void continue_from(Training *t, const CheckpointManifest *manifest, Diagnostics *diagnostics)
+{
+    Place place = PLACE_FILE(t->options->checkpoint);
+    t->step = t->saved_step = manifest->step;
+    t->skipped_before = manifest->skipped;
+    t->cursor = manifest->cursor;
+    if ((t->options->seed_given && t->options->seed != manifest->seed) || t->shuffled != manifest->shuffled)
+        diagnostics_warning(diagnostics, place, NULL, "the order of the data goes on as it was begun, with seed %llu",
+                            (unsigned long long)manifest->seed);
+    t->seed = manifest->seed;
+    if (manifest->schedule_steps && !t->options->schedule_steps) t->schedule.total = manifest->schedule_steps;
+    t->shuffled = manifest->shuffled;
+    if (training_watches(t) && !watch_continue(&t->watch, &manifest->best))
+        diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s",
+                            manifest->best.metric, metric_name(t->watch.metric));
+    bool same_rows = manifest->rows == t->rows, known = !hash_equal(manifest->data, (Hash){0});
+    if (same_rows && (!known || hash_equal(manifest->data, t->data_hash))) return;
+    if (same_rows)
+        diagnostics_warning(diagnostics, place, NULL,
+                            "the checkpoint was made with other data than %s: starting at its beginning",
+                            t->options->data);
+    else
+        diagnostics_warning(diagnostics, place, NULL,
+                            "the checkpoint was made with data of %lld rows, this has %lld: starting at its beginning",
+                            (long long)manifest->rows, (long long)t->rows);
+    t->cursor = (DataCursor){0, 0};
+}
+
+static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
+{
+    CheckpointManifest manifest;
+    bool found = false;
+    t->saved_step = -1;
+    t->seed = t->options->seed;
+    t->shuffled = !t->options->no_shuffle;
+    if (t->options->resume &&
+        checkpoint_resume(t->world, &t->execution, t->options->checkpoint, &manifest, &found, diagnostics) && found)
+        continue_from(t, &manifest, diagnostics);
+    settle_schedule(t, diagnostics);
+    data_order_open(&t->order, t->seed, t->rows, t->batch, t->shuffled);
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+/* The one rank with the loss. */
+static void find_loss_rank(Training *t)
+{
+    uint32_t mine = 0, *all = memory_allocate((size_t)t->world->size * sizeof *all), count = 0;
+    for (uint32_t s = 0; s < t->program->stage_count; s++) mine += t->program->stages[s].has_loss;
+    world_allgather(t->world, &mine, sizeof mine, all, "agreement on the loss");
+    for (int r = 0; r < t->world->size; r++) {
+        count += all[r];
+        if (all[r]) t->loss_rank = r;
+    }
+    if (count != 1) bug("%u stages compute the loss", count);
+    free(all);
+}
+
+/* Nothing that any rank has opened may be replaced, and what is written only after hours must not fail then for a
+ * misspelt directory. */
+static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
+{
+    const TrainingOptions *options = t->options;
+    const char *const outputs[] = {options->log, options->trace, options->audit};
+    OutputFile trace;
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        if (outputs[i]) input_files_spare(outputs[i], diagnostics);
+    if (options->checkpoint) checkpoints_spare_inputs(options->checkpoint, diagnostics);
+    if (t->best_directory) checkpoints_spare_inputs(t->best_directory, diagnostics);
+    if (t->world->rank == 0 && options->trace && !diagnostics->errors &&
+        file_create(&trace, options->trace, diagnostics))
+        file_abandon(&trace);
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+static bool open_progress(Training *t, Diagnostics *diagnostics, int *exit_code)
+{
+    const TrainingOptions *options = t->options;
+    bool writes = t->world->rank == 0;
+    int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = options->stop_after;
+    if (stop && (!last || stop < last)) last = stop;
+    t->speaks = world_speaks(t->world);
+    if (t->speaks)
+        progress_open(&t->progress, options->quiet, writes ? options->log : NULL, t->step + 1, last, diagnostics);
+    if (!writes) t->progress.site = world_site_name(t->world, world_site(t->world));
+    t->progress.watched = options->keep_best;
+    return world_agree(t->world, diagnostics, exit_code);
+}
+
+bool training_open(Training *t, const char *directory, Diagnostics *diagnostics, int *exit_code)
+{
+    const char *checkpoint = t->options->checkpoint;
+    if (!open_data(t, diagnostics, exit_code) || !open_work(t, directory, diagnostics, exit_code) ||
+        (checkpoint && !checkpoint_lock_directory(t->world, t->program, checkpoint, diagnostics, exit_code)) ||
+        !open_evaluation(t, diagnostics, exit_code) || !check_outputs(t, diagnostics, exit_code))
+        return false;
+    open_schedule(t);
+    if (!resume(t, diagnostics, exit_code)) return false;
+    find_loss_rank(t);
+    handshake_warm_up(t->world, t->program);
+    return open_progress(t, diagnostics, exit_code);
+}
+
+void training_close(Training *t)
+{
+    if (t->gradients.world) gradients_close(&t->gradients);
+    if (t->pipeline.world) pipeline_close(&t->pipeline);
+    if (t->execution.stages) execution_close(&t->execution);
+    dataset_close(&t->data);
+    dataset_close(&t->evaluation_data);
+    labelled_rows_close(&t->labelled);
+    row_lengths_free(&t->lengths);
+    row_lengths_free(&t->evaluation_lengths);
+    packed_batch_close(&t->packed);
+    data_order_close(&t->order);
+    trace_free(&t->trace);
+    free(t->batch_rows);
+    free(t->best_directory);
+}
