@@ -16,7 +16,7 @@ import safetensors_files  # noqa: E402
 
 STEPS, ROWS, LENGTH = 24, 28, 8
 PLANS = ("one", "two", "three")
-TRAINING = ["--steps", str(STEPS), "--clip", "1", "--schedule-lr", "linear", "--warmup", "4", "--seed", "5", "--quiet"]
+TRAINING = ["--steps", str(STEPS), "--clip", "1", "--schedule-lr", "linear", "--warmup", "4", "--seed", "5"]
 LONGEST = 300  # seconds: what takes longer hangs
 LINGERING = 60  # seconds that processes may take to end after the launcher did, on a busy machine
 
@@ -60,10 +60,15 @@ class Bench:
         for count, plan in enumerate(PLANS, 1):
             with open(f"{folder}/{plan}.yaml", "w") as file:
                 file.write("devices:\n  - {name: device, count: %d, threads: 1, memory: 1GiB}\n" % count)
-            done = self.compile(plan, f"{folder}/programs/{plan}", self.cache)
-            if done.returncode != 0:
-                sys.exit(f"the model does not compile:\n{done.stdout}")
+            self._compile_or_end(plan, plan)
+        self._compile_or_end("two", "stale", "--dropout", "0.2")
+        self._compile_or_end("two", "frozen", "--freeze", "*embeddings*", "--freeze", "*layer.1*")
         self._run_undisturbed()
+
+    def _compile_or_end(self, plan, name, *options):
+        done = self.compile(plan, f"{self.folder}/programs/{name}", self.cache, options=options)
+        if done.returncode != 0:
+            sys.exit(f"the model does not compile:\n{done.stdout}")
 
     def _write_data(self):
         draw = np.random.RandomState(1)
@@ -78,8 +83,8 @@ class Bench:
         return [self.skycc, "compile", self.model, "-d", f"{self.folder}/{plan}.yaml", "-o", output, "--quiet", "--dropout", "0.1",
                 "--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even"]
 
-    def compile(self, plan, output, cache, prefix=()):
-        return subprocess.run([*prefix, *self.compile_command(plan, output)], env={**os.environ, "SKYCC_CACHE": cache},
+    def compile(self, plan, output, cache, prefix=(), options=()):
+        return subprocess.run([*prefix, *self.compile_command(plan, output), *options], env={**os.environ, "SKYCC_CACHE": cache},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONGEST)
 
     def _run_undisturbed(self):
@@ -151,10 +156,10 @@ class Trial(Processes):
 
     # ---- Running ----
 
-    def start(self, plan, *options, data="data", prefix=()):
+    def start(self, plan, *options, data="data", prefix=(), quiet=True):
         """Starts DIR/train; what it prints goes to self.output."""
         command = [*prefix, f"{self.bench.folder}/programs/{plan}/train", "--data", os.path.join(self.bench.folder, data), *TRAINING,
-                   "--checkpoint", self.saved, "--log", self.log, *options]
+                   "--checkpoint", self.saved, "--log", self.log, *(["--quiet"] if quiet else []), *options]
         with open(self.output, "w") as output:
             output.write("$ " + " ".join(command) + "\n")
             output.flush()
@@ -220,6 +225,22 @@ class Trial(Processes):
         ranks = self.ranks()
         return {process: name for process, name in ranks.items() if parent(process) in ranks}
 
+    def listening(self):
+        """Ports on which the run's processes wait for connections: (address, port), both as numbers in hexadecimal."""
+        inodes = set()
+        for process in self.processes():
+            try:
+                links = [os.readlink(f"/proc/{process}/fd/{name}") for name in os.listdir(f"/proc/{process}/fd")]
+            except OSError:
+                continue
+            inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
+        found = set()
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table) as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+            found |= {tuple(row[1].split(":")) for row in rows if row[3] == "0A" and row[9] in inodes}
+        return found
+
     # ---- Moments ----
 
     def await_step(self, run, step):
@@ -250,6 +271,13 @@ class Trial(Processes):
         """The names of the checkpoints, begun or whole: the directory holds locks, too."""
         names = os.listdir(self.saved) if os.path.exists(self.saved) else []
         return sorted(name for name in names if name.startswith("step-"))
+
+    def tensors_of(self, step):
+        """All tensors of a checkpoint, if it is whole."""
+        if not os.path.exists(f"{self.saved}/{step}/MANIFEST.json"):
+            return {}
+        parts = [name for name in os.listdir(f"{self.saved}/{step}") if name.endswith(".safetensors")]
+        return {name: array for part in parts for name, array in safetensors_files.read(f"{self.saved}/{step}/{part}").items()}
 
     def has_unfinished(self):
         """Whether a checkpoint was begun that was not ended."""
