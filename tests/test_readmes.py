@@ -28,9 +28,6 @@ NOT_YET = {  # folders whose README is still to be written or completed
     "graph/passes",
     "partitioner",
     "partitioner/verify",
-    "runtime/program",
-    "runtime/storage",
-    "runtime/train",
     "runtime/wire",
 }
 

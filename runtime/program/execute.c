@@ -88,8 +88,8 @@ static void move_operands(Walker *walker, const SkyCall *call, int64_t lines)
             (void *)((uintptr_t)walker->operands[i] + (uintptr_t)(lines * (int64_t)call->operands[i].line_bytes));
 }
 
-/* Units begin ... end - 1 of a call that is in no group, whose operands are resolved. Of one that runs line by line each
- * unit takes all lines before the next one begins: what it adds to stays in the nearest cache. */
+/* Units begin ... end - 1 of a call that is in no group, whose operands are resolved. Of one that runs line by line
+ * each unit takes all lines before the next one begins: what it adds to stays in the nearest cache. */
 static void run_units(Walker *walker, const SkyCall *call, int64_t begin, int64_t end)
 {
     uint32_t lines = walker->walk->lines;

@@ -58,8 +58,8 @@ void execution_keep_apart(Execution *execution);
 /* `stage` counts the stages of this rank; `slot` matters for SKY_SPACE_SLOT only. */
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location);
 
-/* Runs one list of calls (an update touches no slot: any will do), in which subnormal numbers count as 0. False, after reporting the call, if an interpreted
- * kernel was given an index out of range. */
+/* Runs one list of calls (an update touches no slot: any will do), in which subnormal numbers count as 0. False, after
+ * reporting the call, if an interpreted kernel was given an index out of range. */
 bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint32_t slot, Diagnostics *diagnostics);
 
 /* Exempts the parameters of the classes in `classes` (bit 1 << decay_exempt_class) from weight decay: their update

@@ -8,7 +8,8 @@
 #include "runtime/program/program.h"
 
 /* Between sites. The first two ask, without a receive that waits for them, whether a rank is alive; then come what the
- * leaders of sites exchange, of which three are what one rank tells all; from WIRE_FIRST_TAG on the tags below, shifted. */
+ * leaders of sites exchange, of which three are what one rank tells all; from WIRE_FIRST_TAG on the tags below,
+ * shifted. */
 enum {
     WIRE_ANSWER = -2,
     WIRE_QUESTION,

@@ -14,8 +14,8 @@
 #include "runtime/program/packing.h"
 #include "runtime/program/step_scalars.h"
 
-/* An environment variable: the recipe and weights that programs of a site of a federation must have (SkyProgram), with a
- * blank between. */
+/* An environment variable: the recipe and weights that programs of a site of a federation must have (SkyProgram), with
+ * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
 enum { SKY_PROGRAM_VERSION = 14, SKY_MAX_RANK = 8 };
@@ -51,8 +51,8 @@ typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *s
  * Calls and groups that follow each other and do not wait for each other are a wave: threads share its work and meet
  * after all of it.
  *
- * Of a micro-batch with fewer lines than packing.lines (packing.h) a call does nothing for those it lacks, if it can: it
- * sums up or scatters line by line, or its units, of a group its blocks, stand in the order of the lines. */
+ * Of a micro-batch with fewer lines than packing.lines (packing.h) a call does nothing for those it lacks, if it can:
+ * it sums up or scatters line by line, or its units, of a group its blocks, stand in the order of the lines. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;

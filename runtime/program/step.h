@@ -24,7 +24,8 @@ double learning_rate_at(const LearningRateSchedule *schedule, int64_t step);
  * correction counts the updates that were made before: skipped steps made none. */
 void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer, double learning_rate,
                   double weight_decay, int64_t updates_before);
-/* The scales of losses: labels[i] is what the batch has of the program's labels number i, where this rank reads them. */
+/* The scales of losses: labels[i] is what the batch has of the program's labels number i, where this rank reads them.
+ */
 void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *program,
                          const LabelCount labels[SKY_MOST_LABELS]);
 /* Turns dropout on for the `step`-th update (from 0) of a run with this seed. */

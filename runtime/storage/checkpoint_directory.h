@@ -20,23 +20,23 @@ int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *co
 
 /* Creates the directory if it is missing; an error if nothing can be written there. */
 bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics);
-/* Takes a lock on the directory, of this name, for as long as the process lives; whatever ends the process ends the lock.
- * The lock is a file DIRECTORY/.lock-NAME that stays there and says nothing by itself. CHECKPOINT_LOCK_HELD: another
- * process has it, on this host or, if the file system shares locks (NFS does), on another. Warns of file systems that
- * have no locks. *descriptor, unless it is NULL, becomes what holds the lock (-1: none does): programs that are
- * started do not inherit it; where one does, the lock lasts until that one has ended, too. */
+/* Takes a lock on the directory, of this name, for as long as the process lives; whatever ends the process ends the
+ * lock. The lock is a file DIRECTORY/.lock-NAME that stays there and says nothing by itself. CHECKPOINT_LOCK_HELD:
+ * another process has it, on this host or, if the file system shares locks (NFS does), on another. Warns of file
+ * systems that have no locks. *descriptor, unless it is NULL, becomes what holds the lock (-1: none does): programs
+ * that are started do not inherit it; where one does, the lock lasts until that one has ended, too. */
 typedef enum CheckpointLock { CHECKPOINT_LOCKED, CHECKPOINT_LOCK_HELD, CHECKPOINT_LOCK_FAILED } CheckpointLock;
 CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics);
 /* Creates the directory and that of the step, if they are missing. */
 bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics);
-/* Reports if a file that this process reads lies where the checkpoints of `directory` are written and removed. To be asked
- * before a checkpoint is read. */
+/* Reports if a file that this process reads lies where the checkpoints of `directory` are written and removed. To be
+ * asked before a checkpoint is read. */
 bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics);
 /* Makes room for a step: creates its directory, or empties what an interrupted run left there. */
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
 
-/* Removes steps older than the first of `kept`, which is the newest, that are not in it. `spare_complete`: not those that
- * have a manifest. Steps of a run that other hosts have in directories of their own have none there. */
+/* Removes steps older than the first of `kept`, which is the newest, that are not in it. `spare_complete`: not those
+ * that have a manifest. Steps of a run that other hosts have in directories of their own have none there. */
 void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete);
 
 /* Removes every step but this one. */

@@ -1,8 +1,8 @@
-/* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. A mapped file
- * that somebody overwrites changes what is trained on, so batches are checked again, and the file now and then.
+/* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. A mapped
+ * file that somebody overwrites changes what is trained on, so batches are checked again, and the file now and then.
  *
- * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Where rows share lines
- * (runtime/program/packing.h) their length is the data's own: packed_batch.h fills inputs then. */
+ * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Where rows share
+ * lines (runtime/program/packing.h) their length is the data's own: packed_batch.h fills inputs then. */
 #ifndef RUNTIME_STORAGE_DATASET_H
 #define RUNTIME_STORAGE_DATASET_H
 
@@ -39,8 +39,9 @@ typedef struct Dataset {
 /* Whether the input is found in data; others the runtime makes up. */
 static inline bool dataset_holds(const SkyTensor *input) { return input->fill <= SKY_FILL_SLOTS; }
 
-/* Opens `path`, which must live as long, and checks every tensor that the program's stages read: present, one element type for another without
- * loss, the same number of rows, the shape the program was compiled for, ids and labels inside their range. */
+/* Opens `path`, which must live as long, and checks every tensor that the program's stages read: present, one element
+ * type for another without loss, the same number of rows, the shape the program was compiled for, ids and labels inside
+ * their range. */
 bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics);
 void dataset_close(Dataset *dataset);
 

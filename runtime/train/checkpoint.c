@@ -8,8 +8,8 @@
 
 static const double lock_patience = 6, lock_pause = 0.1; /* seconds; ranks that fail live for up to four */
 
-/* Of the sites of a run each has a directory of its own, in which its lowest rank writes the manifest; without sites, rank
- * 0 does. */
+/* Of the sites of a run each has a directory of its own, in which its lowest rank writes the manifest; without sites,
+ * rank 0 does. */
 static int leader_of(const SkyProgram *program, uint32_t site)
 {
     uint32_t rank = 0;

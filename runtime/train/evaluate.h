@@ -13,8 +13,8 @@ typedef struct EvaluationResult {
 } EvaluationResult;
 
 /* Settles what is measured: what is `wanted`, if anything is, else what the labels and outputs of the stage with the
- * loss suggest; always the loss, and the bits of `besides`. Metrics that cannot be had there are an error with EXIT_USAGE, on the rank with the
- * loss; other ranks know no better than what is wanted. */
+ * loss suggest; always the loss, and the bits of `besides`. Metrics that cannot be had there are an error with
+ * EXIT_USAGE, on the rank with the loss; other ranks know no better than what is wanted. */
 bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
                        Diagnostics *diagnostics);
 

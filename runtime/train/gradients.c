@@ -28,7 +28,8 @@ static const SkyParameter *held(const Execution *execution, uint32_t global_inde
     return NULL;
 }
 
-/* Writes the first stage that holds each parameter that is trained, or NOT_HELD. Returns the number of uses of shared ones. */
+/* Writes the first stage that holds each parameter that is trained, or NOT_HELD. Returns the number of uses of shared
+ * ones. */
 static uint32_t list_held(const SkyProgram *program, uint32_t *first_stage)
 {
     uint32_t uses = 0;

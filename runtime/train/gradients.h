@@ -48,9 +48,9 @@ bool gradients_need_work(const Gradients *gradients);
  * would if one stage had all layers. */
 void gradients_reduce(Gradients *gradients);
 /* Collective. Sets SKY_STEP_GRADIENT_SCALE so that the norm of the whole gradient, summed parameter by parameter in the
- * model's order, is at most `clip`. If it is not finite, returns false on every rank: nothing is to be updated, gradients
- * are zero again, and the parameter was named as a warning; but ends the run once `most_skipped` steps before it, one
- * after another, were skipped so. */
+ * model's order, is at most `clip`. If it is not finite, returns false on every rank: nothing is to be updated,
+ * gradients are zero again, and the parameter was named as a warning; but ends the run once `most_skipped` steps before
+ * it, one after another, were skipped so. */
 bool gradients_clip(Gradients *gradients);
 
 #endif

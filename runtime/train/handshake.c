@@ -48,7 +48,8 @@ static Card make_card(const SkyProgram *program, const TrainingOptions *options)
 
 /* ---- Programs ---- */
 
-/* Collective where any rank's programs compute something else: every rank's settings. NULL where all compute the same. */
+/* Collective where any rank's programs compute something else: every rank's settings. NULL where all compute the same.
+ */
 static char **gather_settings(World *world, const SkyProgram *program, const Card *cards, Arena *arena)
 {
     bool same = true;

@@ -11,8 +11,8 @@
  * (EXIT_USAGE; which ones must agree, their rows say). Of several sites all resume if one does: one that was lost comes
  * back to others that go on. */
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
-/* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those that
- * do not, the same on every rank. `path` is for the message. *data becomes a hash of all that any rank reads. */
+/* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those
+ * that do not, the same on every rank. `path` is for the message. *data becomes a hash of all that any rank reads. */
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
                     Diagnostics *diagnostics);
 /* Sends a large message over every link between consecutive stages, both ways: the first one needs the sender's help,

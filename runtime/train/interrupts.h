@@ -1,6 +1,6 @@
-/* Signals that ask a run to save: after SIGUSR1 it goes on, after SIGTERM and the first SIGINT it ends. Batch systems and
- * spot instances give notice so. A signal may reach one rank before another, or one only: ranks agree on the step after
- * which they save. */
+/* Signals that ask a run to save: after SIGUSR1 it goes on, after SIGTERM and the first SIGINT it ends. Batch systems
+ * and spot instances give notice so. A signal may reach one rank before another, or one only: ranks agree on the step
+ * after which they save. */
 #ifndef RUNTIME_TRAIN_INTERRUPTS_H
 #define RUNTIME_TRAIN_INTERRUPTS_H
 

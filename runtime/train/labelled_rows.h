@@ -1,5 +1,6 @@
-/* Which rows of a data set have a label that counts. A step without any would divide by nothing, and every rank must know
- * it before the step begins. Ranks that do not read labels learn one bit of each row, and that only where a row lacks. */
+/* Which rows of a data set have a label that counts. A step without any would divide by nothing, and every rank must
+ * know it before the step begins. Ranks that do not read labels learn one bit of each row, and that only where a row
+ * lacks. */
 #ifndef RUNTIME_TRAIN_LABELLED_ROWS_H
 #define RUNTIME_TRAIN_LABELLED_ROWS_H
 

@@ -40,8 +40,8 @@ typedef struct MetricChoice {
 } MetricChoice;
 
 const char *metric_name(Metric metric); /* "accuracy" */
-/* The metric of this name, of which `length` bytes count; `f1-macro`, `f1-binary` and `f1-micro` set *f1 besides, which may be
- * NULL. METRIC_COUNT: there is none. */
+/* The metric of this name, of which `length` bytes count; `f1-macro`, `f1-binary` and `f1-micro` set *f1 besides, which
+ * may be NULL. METRIC_COUNT: there is none. */
 Metric metric_find(const char *name, size_t length, F1Kind *f1);
 /* Whether a is a better value than b. NaN is better than nothing. */
 bool metric_is_better(Metric metric, double a, double b);

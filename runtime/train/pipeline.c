@@ -414,8 +414,8 @@ static bool weight_gradient(Pipeline *pipeline, const SkyInstruction *item, Diag
     return true;
 }
 
-/* At once, before the stage computes anything with what is no number: who finds it later cannot tell where it began. All
- * parameters would take some hundredths of a step to look through: that is done before they are saved. */
+/* At once, before the stage computes anything with what is no number: who finds it later cannot tell where it began.
+ * All parameters would take some hundredths of a step to look through: that is done before they are saved. */
 static void stop_if_diverged(const Pipeline *pipeline, uint32_t local)
 {
     const SkyParameter *parameter = execution_spot_not_finite(pipeline->execution, local);

@@ -1,5 +1,5 @@
-/* What the user sees of a run: one live line, the log, the summary. On rank 0, and on the first rank of every other site,
- * which knows no loss and keeps no log. */
+/* What the user sees of a run: one live line, the log, the summary. On rank 0, and on the first rank of every other
+ * site, which knows no loss and keeps no log. */
 #ifndef RUNTIME_TRAIN_PROGRESS_H
 #define RUNTIME_TRAIN_PROGRESS_H
 

@@ -1,6 +1,6 @@
 /* Two processes per rank: one does the work, its parent watches how it ends, for only the parent can tell that a signal
- * ended the work, and in which step. It passes on the signals that ask a run to save, and ends the work when the launcher
- * is gone, or the other ranks do not start. */
+ * ended the work, and in which step. It passes on the signals that ask a run to save, and ends the work when the
+ * launcher is gone, or the other ranks do not start. */
 #ifndef RUNTIME_TRAIN_SUPERVISE_H
 #define RUNTIME_TRAIN_SUPERVISE_H
 

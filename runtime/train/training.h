@@ -64,12 +64,13 @@ static inline double training_clip(const Training *t)
     return isnan(t->options->clip) ? t->program->clip : t->options->clip;
 }
 
-/* train_open.c, collective: everything until the first step. Whether this rank speaks is known then, and all outputs can
- * be written. False, on every rank, after one has said why. */
+/* train_open.c, collective: everything until the first step. Whether this rank speaks is known then, and all outputs
+ * can be written. False, on every rank, after one has said why. */
 bool training_open(Training *t, const char *directory, Diagnostics *diagnostics, int *exit_code);
 void training_close(Training *t);
 
-/* train_say.c: the lines before the first step and after the last one. An evaluation that was not finite is an error. */
+/* train_say.c: the lines before the first step and after the last one. An evaluation that was not finite is an error.
+ */
 void training_say_begin(Training *t);
 void training_say_end(Training *t, Diagnostics *diagnostics);
 

@@ -92,12 +92,13 @@ void world_sum(World *world, double *values, size_t count, const char *what);
 void world_barrier(World *world, const char *what);
 /* Begins to make *bits what any rank has set in its own; done when *pending, to which it adds 1, is 0 again. */
 void world_unite(World *world, uint32_t *bits, int *pending);
-/* True if no rank has an error. Otherwise the lowest one that has, of each site, prints its own; sites without any print
- * what the lowest of all says. *exit_code becomes its code. Warnings of rank 0 are printed. The diagnostics are freed. */
+/* True if no rank has an error. Otherwise the lowest one that has, of each site, prints its own; sites without any
+ * print what the lowest of all says. *exit_code becomes its code. Warnings of rank 0 are printed. The diagnostics are
+ * freed. */
 bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code);
 
-/* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks of all sites with EXIT_RUN_FAILED. This one is gone within
- * seconds, whatever became of the launcher. */
+/* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks of all sites with EXIT_RUN_FAILED. This one is
+ * gone within seconds, whatever became of the launcher. */
 _Noreturn void world_fail(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with EXIT_DIVERGED. */
 _Noreturn void world_diverged(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -260,8 +260,8 @@ static void write_reason(char reason[REASON_BYTES], const Diagnostics *diagnosti
              d->hint ? " (" : "", d->hint ? d->hint : "", d->hint ? ")" : "");
 }
 
-/* Collective: every site says why the run ends, one without errors of its own what rank `first` says; and which site has
- * the ranks that messages name. */
+/* Collective: every site says why the run ends, one without errors of its own what rank `first` says; and which site
+ * has the ranks that messages name. */
 static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fails_here, int first)
 {
     const WorldSites *sites = world->sites;

@@ -58,8 +58,8 @@ static void note_addresses(RankPlace *place)
     for (size_t a = 0; a < own.count && a < MOST_ADDRESSES; a++) place->addresses[a] = own.subnets[a].address;
 }
 
-/* From now on only hosts of this run connect to this process. MPI refuses what is no message of its own, but it is better
- * not to be asked. */
+/* From now on only hosts of this run connect to this process. MPI refuses what is no message of its own, but it is
+ * better not to be asked. */
 static void keep_strangers_out(const World *world, const RankPlace *places)
 {
     Peers peers = {.count = 0};

@@ -170,8 +170,8 @@ static void a_run_with_frozen_layers_diverges_like_any_other(void **state)
 
 /* ---- Steps that update nothing ---- */
 
-/* With the same rows in every step, the steps after one that was skipped are those of a run that began there: Adam's bias
- * correction counts updates. So it does after resuming. */
+/* With the same rows in every step, the steps after one that was skipped are those of a run that began there: Adam's
+ * bias correction counts updates. So it does after resuming. */
 static void skipped_steps_do_not_count_for_bias_correction(void **state)
 {
     (void)state;
