@@ -58,8 +58,8 @@ void execution_keep_apart(Execution *execution);
 /* `stage` counts the stages of this rank; `slot` matters for SKY_SPACE_SLOT only. */
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location);
 
-/* Runs one list of calls (an update touches no slot: any will do), in which subnormal numbers count as 0. False, after
- * reporting the call, if an interpreted kernel was given an index out of range. */
+/* Runs one list of calls; subnormal numbers count as 0. An update touches no slot: any will do. False, after reporting
+ * the call, if an interpreted kernel was given an index out of range. */
 bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint32_t slot, Diagnostics *diagnostics);
 
 /* Exempts the parameters of the classes in `classes` (bit 1 << decay_exempt_class) from weight decay: their update
@@ -75,8 +75,8 @@ double execution_gradient_square(const Execution *execution, uint32_t stage, con
 /* The first parameter of the stage whose value or any state of its optimiser is not finite: *state is which, -1 the
  * value. NULL if all are finite. */
 const SkyParameter *execution_not_finite(const Execution *execution, uint32_t stage, int *state);
-/* The same of the first few thousand elements of every value, in a hundredth of the time. What is no number in
- * activations or their gradients soon is in all elements that biases have, and in the first row of matrices. */
+/* The same for the first few thousand elements of every value, in a hundredth of the time. A NaN in activations or
+ * gradients soon is in all elements of biases, and in the first row of matrices. */
 const SkyParameter *execution_spot_not_finite(const Execution *execution, uint32_t stage);
 
 #endif

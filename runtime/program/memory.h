@@ -1,5 +1,5 @@
-/* The few big allocations of a program: made at start-up, aligned for vectors, on huge pages where the system grants
- * them, first touched by the threads that will work on them. */
+/* The few big allocations of a program: made at start-up, aligned for vectors, on huge pages where the system has them,
+ * first touched by the threads that use them. */
 #ifndef RUNTIME_PROGRAM_MEMORY_H
 #define RUNTIME_PROGRAM_MEMORY_H
 

@@ -1,5 +1,5 @@
-/* What the ranks of a run call the messages between them: part of the contract, because gateways count messages by what
- * they carry, and `skycc compile` writes down for them which tags are whose (runtime/wire/site_file.h). */
+/* Numbers of the messages between the ranks of a run. They are part of the contract: gateways count messages by what
+ * they carry, and `skycc compile` tells them which tag is whose (runtime/wire/site_file.h). */
 #ifndef RUNTIME_PROGRAM_MESSAGE_TAGS_H
 #define RUNTIME_PROGRAM_MESSAGE_TAGS_H
 
@@ -7,9 +7,8 @@
 
 #include "runtime/program/program.h"
 
-/* Between sites. The first two ask, without a receive that waits for them, whether a rank is alive; then come what the
- * leaders of sites exchange, of which three are what one rank tells all; from WIRE_FIRST_TAG on the tags below,
- * shifted. */
+/* Between sites. The first two ask whether a rank is alive, without a receive. Then come the leaders' exchanges, three
+ * of them from one rank to all. From WIRE_FIRST_TAG on the tags below, shifted. */
 enum {
     WIRE_ANSWER = -2,
     WIRE_QUESTION,

@@ -1,12 +1,13 @@
-/* The round of messages in which ranks agree on the norm of the whole gradient: with clipping, between the last backward
- * and the update of every step. What World (runtime/train/) does is modelled message by message, each between the two
- * ranks it is between, whatever links the pipeline uses:
+/* The messages by which ranks agree on the norm of the whole gradient, between the last backward and the update of a
+ * step with clipping. They are modelled one by one, as World (runtime/train/) sends them:
  *
- *   - inside a site MPI_Iallreduce, of pieces that MPICH reduces by recursive doubling (Thakur, Rabenseifner and Gropp
- *     2005): ranks meet in pairs at distances 1, 2, 4 ...; where they are no power of two, of the first ones every even
- *     one first hands over to the next, which hands the result back;
- *   - between several sites each one's first rank sends to every other's;
- *   - and then hands out what that came to, inside its site, along a binomial tree.
+ * - inside a site MPI_Iallreduce, which MPICH does by recursive doubling (Thakur, Rabenseifner and Gropp 2005): ranks
+ * meet in pairs at distances 1, 2, 4 ...; if their number is no power of two, every even one of the first ranks hands
+ * over to the next, and gets the result back;
+ *
+ * - between sites the first rank of each sends to every other's;
+ *
+ * - then it hands the result out inside its site along a binomial tree.
  *
  * The compiler predicts with it, and --emulate takes as long. */
 #ifndef RUNTIME_PROGRAM_NORM_ROUND_H

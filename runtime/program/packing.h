@@ -1,6 +1,6 @@
-/* Rows packed into lines: instead of one row a line, padded to its end, a micro-batch consists of a few lines that
- * several rows share, each a run of neighbouring tokens. Shapes stay static; which row stands where changes from step
- * to step and reaches the kernels through inputs that the runtime fills. */
+/* Packed sequences ("lines"): a micro-batch is a few lines that several rows share, each a run of neighbouring tokens,
+ * instead of one padded row a line. Shapes stay static; where each row is changes from step to step, and kernels learn
+ * it from inputs that the runtime fills. */
 #ifndef RUNTIME_PROGRAM_PACKING_H
 #define RUNTIME_PROGRAM_PACKING_H
 

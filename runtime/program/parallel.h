@@ -1,5 +1,5 @@
-/* Threads of one process, through GCC's OpenMP run-time library (the one that emitted programs link; it needs no
- * support from the compiler, and never shares a process with LLVM's). */
+/* Threads of one process, by GCC's OpenMP run-time library, which emitted programs link. It needs no support from the
+ * compiler and never shares a process with LLVM's. */
 #ifndef RUNTIME_PROGRAM_PARALLEL_H
 #define RUNTIME_PROGRAM_PARALLEL_H
 

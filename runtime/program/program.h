@@ -1,10 +1,10 @@
-/* What a compiled program consists of: the contract between codegen, which emits it as constant data beside the
- * kernels, and the runtime, which interprets it. Also built in memory by `skycc run`.
+/* What a compiled program consists of: the contract between codegen, which emits it as constant data with the kernels,
+ * and the runtime, which interprets it. `skycc run` builds it in memory.
  *
- * A rank is one process on one device; it owns one or more stages. Every buffer lies in one of a few spaces, each one
- * allocation made at start-up; calls name buffers by space and offset. Nothing here is changed at run time.
+ * A rank is one process on one device and owns one or more stages. Every buffer lies in one of a few spaces, each one
+ * allocation made at start-up; calls name buffers by space and offset. Nothing here changes at run time.
  *
- * codegen/link/program_object.c lists the fields of every structure here, and does not compile while it lacks one. */
+ * codegen/link/program_object.c lists the fields of every structure here, and does not compile while one is missing. */
 #ifndef RUNTIME_PROGRAM_PROGRAM_H
 #define RUNTIME_PROGRAM_PROGRAM_H
 
@@ -44,15 +44,13 @@ typedef struct SkyLocation {
 typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch, int64_t limit);
 #define SKY_NO_LIMIT INT64_MAX
 
-/* Calls that follow each other may be a group: each consists of as many blocks, whose work units stand one after
- * another, and block b of a call depends, of what other calls of the group make, on their blocks b alone. A thread
- * takes a block through all calls before it takes the next.
+/* Calls in a row may be a group: each has the same number of blocks, whose work units follow each other, and block b of
+ * a call depends on block b of the others only. A thread takes a block through all calls.
  *
- * Calls and groups that follow each other and do not wait for each other are a wave: threads share its work and meet
- * after all of it.
+ * Calls and groups in a row that do not depend on each other are a wave: threads share its work and meet after it.
  *
- * Of a micro-batch with fewer lines than packing.lines (packing.h) a call does nothing for those it lacks, if it can:
- * it sums up or scatters line by line, or its units, of a group its blocks, stand in the order of the lines. */
+ * Of a micro-batch with fewer lines than packing.lines (packing.h) a call skips the absent ones if it can: it works
+ * line by line, or its units (blocks, of a group) are in the order of the lines. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
@@ -154,7 +152,7 @@ typedef struct SkyParameter {
     uint32_t update;             /* number of its call in the stage's SKY_LIST_UPDATE */
     SkyLocation states[2];       /* adam.m, adam.v, or momentum */
     uint32_t frozen;             /* keeps its value: it has no gradient, no states, no uses and no update */
-    uint32_t block;              /* 0 below the model's first block, 1 in it ... block_count + 1 behind the last */
+    uint32_t block;              /* 0 before the model's first block, 1 in it ... block_count + 1 after the last */
     uint32_t decay_exempt_class; /* 0 weight, 1 bias, 2 normalisation gain or bias: what --no-decay may name */
     uint32_t global_index;       /* position among all parameters of the model: the order of global reductions */
     const char *alias;        /* what its place in the model is called, where that says more than the name; or NULL */
@@ -199,12 +197,16 @@ static inline const SkyCall *sky_call(const SkyStage *stage, uint32_t number)
     return &stage->lists[list].calls[number];
 }
 
-/* Lifetimes in a slot, which the layout must respect. From the end of FORWARD on, receive_backward may be written at
- * any time. send_forward stays intact until BACKWARD starts, send_backward and the loss until the slot is taken by
- * another micro-batch, graph outputs until BACKWARD starts. receive_forward and inputs may be written as soon as the
- * slot is free and its sends are complete. Receive_backward stays until the slot is free. Between stages of one rank
- * there are no sends and receives: the runtime copies send_forward[i] to receive_forward[i] and so on. UPDATE leaves
- * gradients zero, as they are at the start: every step accumulates into them. */
+/* Lifetimes in a slot, which the layout must respect:
+ *
+ * - receive_forward and inputs may be written as soon as the slot is free and its sends are complete;
+ *
+ * - receive_backward may be written from the end of FORWARD on, and stays until the slot is free;
+ *
+ * - send_forward and graph outputs stay until BACKWARD starts, send_backward and the loss until the slot is reused.
+ *
+ * Between stages of one rank the runtime copies send_forward[i] to receive_forward[i], and so on. UPDATE leaves
+ * gradients zero, as they are at the start. */
 typedef enum SkyInstructionOp {
     SKY_RECEIVE_FORWARD, /* post or complete the activations of (stage, micro-batch) */
     SKY_FORWARD,
@@ -283,7 +285,7 @@ typedef struct SkyProgram {
     const char *recipe_hash;            /* of what is computed: the training graph, the optimiser, the clipping */
     const char *weights_hash;           /* of the initial values of all parameters of the model */
     const char *settings;           /* lines "--dropout 0.1": to name what made these hashes differ between two ranks */
-    const double *predicted_step_s; /* one element: what the plan predicts; reported beside the measured time */
+    const double *predicted_step_s; /* one element: the plan's step time */
     SkyOptimizer optimizer;
 } SkyProgram;
 

@@ -1,5 +1,5 @@
-/* Which row of a batch stands where: rows are packed into lines, lines follow each other through the micro-batches. All
- * ranks, and the planner, compute the same from the lengths alone. */
+/* Which row of a batch is in which packed sequence (line). All ranks, and the planner, compute the same from the
+ * lengths alone. */
 #ifndef RUNTIME_PROGRAM_ROW_PACKER_H
 #define RUNTIME_PROGRAM_ROW_PACKER_H
 
@@ -26,9 +26,8 @@ typedef struct RowPacker {
 void row_packer_open(RowPacker *packer, const SkyPacking *packing);
 void row_packer_close(RowPacker *packer);
 
-/* Places packing.rows rows; lengths are 0 (no row) to packing.longest. The longest first, each in the first line with
- * room for its tokens and one more slot (first-fit decreasing: Johnson 1973), rows of one length in their order: never
- * more lines than rows. Returns the number of micro-batches that have rows. */
+/* Places packing.rows rows of lengths 0 (no row) to packing.longest: first-fit decreasing (Johnson 1973), equal lengths
+ * in their order, so never more lines than rows. Returns the number of micro-batches that have rows. */
 uint32_t row_packer_place(RowPacker *packer, const int32_t *lengths);
 
 /* How many micro-batches hold any batch, whatever the lengths. */

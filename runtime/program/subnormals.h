@@ -1,7 +1,6 @@
-/* Whether this thread computes with subnormal numbers or takes them for 0. Processors may take a hundred times as long
- * for one, even where it becomes 0 by rounding, and training makes them by the million: exp of what attention's mask
- * keeps apart, which made whole steps on real text a fifth longer, and a moment of a gradient that has become 0, as of
- * a word that is not seen any more, which decays until 0.9 times the least few of them rounds to themselves. */
+/* Subnormal numbers count as 0 in this thread. A processor may take a hundred times as long for one, and training makes
+ * millions: exp of masked attention scores (a fifth of a step on real text), and moments of gradients that have become
+ * 0. */
 #ifndef RUNTIME_PROGRAM_SUBNORMALS_H
 #define RUNTIME_PROGRAM_SUBNORMALS_H
 

@@ -1,6 +1,5 @@
-/* What the threads of one region (runtime/program/parallel.h) have in common while they work through a list of calls
- * together: a place to meet, which costs a quarter of what a region of its own does, and counters of what is taken of
- * everyone's part of some work. */
+/* What the threads of one region (parallel.h) share while they work through a list of calls: a place to meet, at a
+ * quarter of a new region's cost, and counters of what is taken of each thread's part. */
 #ifndef RUNTIME_PROGRAM_TEAM_H
 #define RUNTIME_PROGRAM_TEAM_H
 

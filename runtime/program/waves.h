@@ -1,14 +1,13 @@
-/* How the threads of a region share a wave (runtime/program/program.h): everyone has a part of its work, and takes from
- * another's when its own is done. So a core that is slowed down, by neighbours on the machine or a faster clock
- * elsewhere, holds nobody up for longer than its last piece takes. */
+/* How the threads of a region share a wave (program.h): each has a part of its work, and takes from another's when its
+ * own is done. So a slow core delays the others by at most its last piece. */
 #ifndef RUNTIME_PROGRAM_WAVES_H
 #define RUNTIME_PROGRAM_WAVES_H
 
 #include "runtime/program/program.h"
 #include "runtime/program/team.h"
 
-/* A thread's part: of calls with units enough (of groups: blocks) the piece that parallel_begin() gives it, so that it
- * works on the same rows in call after call, which its caches hold; of the others, whole ones. */
+/* A thread's part: of calls (or groups) with enough units the piece that parallel_begin() gives, so that a thread works
+ * on the same rows, in its caches, in call after call; of the others, whole calls. */
 typedef struct WavePart {
     int64_t units;
     double nanoseconds;

@@ -1,5 +1,5 @@
-/* The directory of a run's checkpoints: which steps there are, room for another, old ones removed. What a step holds is
- * checkpoint_files.h's. A step without MANIFEST.json does not exist. */
+/* The directory of a run's checkpoints: which steps there are, room for another, removal of old ones. A step without
+ * MANIFEST.json does not exist. */
 #ifndef RUNTIME_STORAGE_CHECKPOINT_DIRECTORY_H
 #define RUNTIME_STORAGE_CHECKPOINT_DIRECTORY_H
 
@@ -20,11 +20,10 @@ int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *co
 
 /* Creates the directory if it is missing; an error if nothing can be written there. */
 bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics);
-/* Takes a lock on the directory, of this name, for as long as the process lives; whatever ends the process ends the
- * lock. The lock is a file DIRECTORY/.lock-NAME that stays there and says nothing by itself. CHECKPOINT_LOCK_HELD:
- * another process has it, on this host or, if the file system shares locks (NFS does), on another. Warns of file
- * systems that have no locks. *descriptor, unless it is NULL, becomes what holds the lock (-1: none does): programs
- * that are started do not inherit it; where one does, the lock lasts until that one has ended, too. */
+/* Locks the directory under this name until the process ends, however it ends. The lock is a file DIRECTORY/.lock-NAME,
+ * which stays and says nothing by itself. CHECKPOINT_LOCK_HELD: another process has it, on this host or, if the file
+ * system shares locks (NFS does), on another. Warns of file systems without locks. *descriptor (may be NULL) becomes
+ * what holds the lock, -1 if nothing does; a child that inherits it keeps the lock. */
 typedef enum CheckpointLock { CHECKPOINT_LOCKED, CHECKPOINT_LOCK_HELD, CHECKPOINT_LOCK_FAILED } CheckpointLock;
 CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics);
 /* Creates the directory and that of the step, if they are missing. */
@@ -35,8 +34,8 @@ bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics);
 /* Makes room for a step: creates its directory, or empties what an interrupted run left there. */
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
 
-/* Removes steps older than the first of `kept`, which is the newest, that are not in it. `spare_complete`: not those
- * that have a manifest. Steps of a run that other hosts have in directories of their own have none there. */
+/* Removes steps older than kept[0], the newest, that are not in `kept`. `spare_complete`: but none that has a manifest.
+ * Hosts with directories of their own have no manifest there. */
 void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete);
 
 /* Removes every step but this one. */

@@ -1,8 +1,8 @@
-/* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. A mapped
- * file that somebody overwrites changes what is trained on, so batches are checked again, and the file now and then.
+/* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. Who
+ * overwrites a mapped file changes what is trained on, so batches are checked again, and the file now and then.
  *
- * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Where rows share
- * lines (runtime/program/packing.h) their length is the data's own: packed_batch.h fills inputs then. */
+ * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Packed sequences
+ * (runtime/program/packing.h) are filled by packed_batch.h; rows have the data's own length then. */
 #ifndef RUNTIME_STORAGE_DATASET_H
 #define RUNTIME_STORAGE_DATASET_H
 

@@ -1,5 +1,5 @@
-/* The lengths of all rows of a data set, which ranks that do not read its tokens (keep: in the cluster file, or stages
- * without inputs) learn from one that does: lengths leave a device, tokens do not. */
+/* The lengths of all rows of a data set. Ranks that do not read its tokens learn them from one that does: lengths leave
+ * a device, tokens do not. */
 #ifndef RUNTIME_TRAIN_AGREED_LENGTHS_H
 #define RUNTIME_TRAIN_AGREED_LENGTHS_H
 
@@ -7,9 +7,9 @@
 #include "runtime/storage/row_lengths.h"
 #include "runtime/train/world.h"
 
-/* Collective; `rows` as all ranks agree. Lengths stay NULL on all ranks if nobody's file says them, which is an error
- * where the program packs rows. Other errors: ranks with different lengths, rows that are longer than a line. Rank 0
- * says how many rows count as full because of their mask. */
+/* Collective; `rows` as all ranks agree. If no file has lengths they stay NULL on all ranks, which is an error for
+ * packed sequences. Other errors: ranks with different lengths, rows longer than a packed sequence. Rank 0 warns of
+ * masks that make rows count as full. */
 bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *program, const Dataset *dataset,
                          const char *path, int64_t rows, Diagnostics *diagnostics);
 

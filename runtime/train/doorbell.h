@@ -1,5 +1,5 @@
-/* Waking ranks of one host: a word of shared memory per rank, which a sender counts up and a waiting rank sleeps on
- * (futex). With more ranks than cores it lets ranks sleep long and yet start within microseconds of a message. */
+/* Wakes ranks of one host: a word of shared memory per rank, which a sender counts up and a waiting rank sleeps on
+ * (futex). So ranks that share cores sleep long and still start within microseconds of a message. */
 #ifndef RUNTIME_TRAIN_DOORBELL_H
 #define RUNTIME_TRAIN_DOORBELL_H
 

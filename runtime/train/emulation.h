@@ -1,5 +1,5 @@
-/* Emulated devices are slow by sleeping. Where ranks want more of the cores than there is, they are late before they
- * sleep at all, and times are not those of the devices any more: a run says so. */
+/* Emulated devices are slow by sleeping. If the ranks need more cores than there are, they are late before they sleep,
+ * and the times are wrong: a run says so. */
 #ifndef RUNTIME_TRAIN_EMULATION_H
 #define RUNTIME_TRAIN_EMULATION_H
 
@@ -12,8 +12,8 @@ typedef struct EmulatedTime {
     double late; /* by which work was done later than that */
 } EmulatedTime;
 
-/* Collective, at the end of a run: rank 0 says which rank is latest, and by how much, if that is worth saying. Work on
- * several threads is not known to be late (its processor time is not measured): `threads` are this rank's. */
+/* Collective, at the end of a run: rank 0 names the rank that is latest, if that matters. Lateness of work on several
+ * threads is not known (their CPU time is not measured): `threads` are this rank's. */
 void emulation_report(World *world, EmulatedTime mine, int threads, Progress *progress);
 
 #endif

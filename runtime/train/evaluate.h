@@ -12,9 +12,9 @@ typedef struct EvaluationResult {
     int64_t labels;           /* valid ones; rows where the model computes its own loss */
 } EvaluationResult;
 
-/* Settles what is measured: what is `wanted`, if anything is, else what the labels and outputs of the stage with the
- * loss suggest; always the loss, and the bits of `besides`. Metrics that cannot be had there are an error with
- * EXIT_USAGE, on the rank with the loss; other ranks know no better than what is wanted. */
+/* Chooses what is measured: `wanted` if that names anything, else what labels and outputs suggest; always the loss and
+ * the bits of `besides`. A metric that cannot be measured is an error (EXIT_USAGE) on the rank with the loss; other
+ * ranks do not know. */
 bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
                        Diagnostics *diagnostics);
 

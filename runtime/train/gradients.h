@@ -1,5 +1,5 @@
-/* What happens to gradients between the last backward and the update: sums over the layers that share a parameter (tied
- * weights, perhaps in different stages), and clipping by the norm of the whole gradient. */
+/* Gradients between the last backward and the update: sums over the layers that share a parameter (tied weights,
+ * perhaps in different stages), and clipping by the norm of the whole gradient. */
 #ifndef RUNTIME_TRAIN_GRADIENTS_H
 #define RUNTIME_TRAIN_GRADIENTS_H
 
@@ -30,11 +30,10 @@ typedef struct Gradients {
     uint32_t *owner;         /* per parameter of the model: the rank that counts it */
     SharedParameter *shared; /* those held here */
     int shared_count;
-    const SkyNormRound
-        *emulated;          /* the round on the norm that takes as long as planned; NULL: it takes what it takes */
-    int64_t *begun, *known; /* per rank: when it began that round, and when it would know; ns */
-    MemoryRegion received;  /* other ranks' uses of one parameter, one after another */
-    double *squares;        /* per parameter of the model; and when each rank began, where that is emulated */
+    const SkyNormRound *emulated; /* the agreement on the norm, which takes the planned time; NULL: not emulated */
+    int64_t *begun, *known;       /* per rank: when it began that round, and when it would know; ns */
+    MemoryRegion received;        /* other ranks' uses of one parameter, one after another */
+    double *squares;              /* per parameter of the model; and when each rank began, where that is emulated */
 } Gradients;
 
 /* Collective: ranks find out who holds what. */
@@ -44,13 +43,12 @@ void gradients_close(Gradients *gradients);
 
 /* Whether anything is to be done between backward and update. */
 bool gradients_need_work(const Gradients *gradients);
-/* Sums the uses of every shared parameter, in their order, so that all holders update their copies alike, and as they
- * would if one stage had all layers. */
+/* Sums the uses of every shared parameter in their order: all holders update their copies alike, as if one stage had
+ * all layers. */
 void gradients_reduce(Gradients *gradients);
-/* Collective. Sets SKY_STEP_GRADIENT_SCALE so that the norm of the whole gradient, summed parameter by parameter in the
- * model's order, is at most `clip`. If it is not finite, returns false on every rank: nothing is to be updated,
- * gradients are zero again, and the parameter was named as a warning; but ends the run once `most_skipped` steps before
- * it, one after another, were skipped so. */
+/* Collective. Sets SKY_STEP_GRADIENT_SCALE so that the norm of the whole gradient is at most `clip`. The norm is summed
+ * parameter by parameter in the model's order. If it is not finite: returns false on every rank, sets all gradients to
+ * zero and names the parameter in a warning; after `most_skipped` such steps in a row it ends the run. */
 bool gradients_clip(Gradients *gradients);
 
 #endif

@@ -1,12 +1,11 @@
-/* Runs the instruction list of one rank for one batch: receives posted ahead, sends completed late, messages kept
- * moving between kernels.
+/* Runs one rank's instructions for one batch: receives are posted early, sends completed late.
  *
- * A receive is posted once its buffer is free: activations when the slot's former micro-batch is done and its gradient
- * has been sent, gradients when the micro-batch's forward is done; at most a few instructions ahead of need. A send is
+ * A receive is posted once its buffer is free, at most a few instructions before it is needed: activations when the
+ * slot's last micro-batch is done and its gradient sent, gradients when the micro-batch's forward is done. A send is
  * waited for only before its buffer is overwritten.
  *
- * Where rows share lines a batch may need fewer micro-batches than the list has: instructions of the others are left
- * out, by all ranks alike. What is left keeps its order, and every message its sender and receiver. */
+ * With packed sequences a batch may need fewer micro-batches than the list has. All ranks leave out the instructions of
+ * the others. */
 #ifndef RUNTIME_TRAIN_PIPELINE_H
 #define RUNTIME_TRAIN_PIPELINE_H
 
@@ -75,8 +74,8 @@ uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *pack
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
 /* Forward only. */
 bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
-/* Runs the optimiser of one stage of this rank: for `finish`. As the updates of pipeline_train it ends the run if it
- * finds a parameter that is not finite afterwards (execution_spot_not_finite). */
+/* Runs the optimiser of one stage of this rank: for `finish`. Ends the run if a spot check finds a parameter that is
+ * not finite (execution_spot_not_finite). */
 bool pipeline_update(Pipeline *pipeline, uint32_t local_stage, int64_t step, Diagnostics *diagnostics);
 
 #endif

@@ -1,6 +1,6 @@
-/* Two processes per rank: one does the work, its parent watches how it ends, for only the parent can tell that a signal
- * ended the work, and in which step. It passes on the signals that ask a run to save, and ends the work when the
- * launcher is gone, or the other ranks do not start. */
+/* Two processes per rank: one works, its parent watches how it ends. Only the parent can tell that a signal ended the
+ * work, and in which step. It passes on signals that ask to save, and ends the work if the launcher is gone or the
+ * other ranks do not start. */
 #ifndef RUNTIME_TRAIN_SUPERVISE_H
 #define RUNTIME_TRAIN_SUPERVISE_H
 
@@ -19,11 +19,11 @@ typedef struct RunState {
     char lost_file[512];     /* whose loss (SIGBUS) ends the work; "": none */
 } RunState;
 
-/* Returns in the process that is to work; the other one stays behind, and exits as that one does. Before MPI_Init. */
+/* Returns in the process that works. The other one watches, and exits with the same code. Before MPI_Init. */
 RunState *supervise(const SkyProgram *program);
 
-/* Ends the process that worked. MPI_Finalize is left out where MPICH's launcher can be told so: over TCP it often does
- * not return, and with many ranks it takes seconds. All ranks must have agreed that nothing is under way any more. */
+/* Ends the process that worked. Leaves MPI_Finalize out if MPICH's launcher can be told so: over TCP it often does not
+ * return, and with many ranks it takes seconds. All ranks must have agreed that no message is under way. */
 _Noreturn void supervised_exit(RunState *state, int exit_code);
 
 #endif

@@ -50,8 +50,8 @@ typedef struct TrainingOptions {
     double site_timeout; /* seconds; 0: wait for ever */
 } TrainingOptions;
 
-/* What the environment variable SKYCC_OPTIONS holds goes before the command line: words separated by blanks or, if it
- * has a newline, by newlines. For launchers that take no arguments (mpiexec -configfile, srun --multi-prog). */
+/* The words of the environment variable SKYCC_OPTIONS go before the command line; they are separated by newlines if it
+ * has one, else by blanks. For launchers that take no arguments (mpiexec -configfile, srun --multi-prog). */
 char **training_options_with_environment(Arena *arena, int *argument_count, char **arguments);
 extern const OptionSet training_option_set;
 /* Reports every problem with EXIT_USAGE; `arguments` are kept, not copied. True, too, if only help is wanted. */

@@ -1,12 +1,12 @@
 /* All ranks of a run: non-blocking messages, waiting that lets others compute, collective agreement, and failing.
  *
- * Inside a site MPI carries the messages, between sites the wire (runtime/wire/), through the site's gateway; who uses
- * World does not see which. Every collective goes through the first rank of each site, its leader: gathered inside,
- * exchanged among leaders, each way once, and handed out inside. A site that is away is waited for.
+ * MPI carries messages inside a site, the wire (runtime/wire/) carries them between sites through the site's gateway.
+ * Users of World see no difference. Every collective goes through the leader of each site, its first rank: gathered
+ * inside, exchanged once among leaders, handed out inside. A site that is away is waited for.
  *
- * MPI's own waiting spins, which is ruinous with more ranks than cores; so nothing here blocks inside MPI. Whoever
- * waits tests, and between tests really sleeps where ranks share cores. While waiting, a rank also answers the question
- * whether it is alive, so that a time-out can name the rank that hangs and not one that merely waits for it. */
+ * MPI's own waiting spins, which is ruinous with more ranks than cores, so nothing here blocks inside MPI. A waiting
+ * rank tests, and sleeps between tests where ranks share cores. It also answers whether it is alive, so that a time-out
+ * names the rank that hangs and not one that waits for it. */
 #ifndef RUNTIME_TRAIN_WORLD_H
 #define RUNTIME_TRAIN_WORLD_H
 
