@@ -232,6 +232,41 @@ def check_privacy():
     require(all(os.stat(f"private-{name}/noise.seed").st_mode & 0o777 == 0o600 for name in SITES), "seeds are secret")
 
 
+def check_elsewhere():
+    """A site's directory is all that it needs: copied, and the rest out of reach, another user joins with it."""
+    rules = "rounds: 1", "aggregate: plain", "outer: {optimizer: average}"
+    shutil.copy(MODEL, "model.onnx")
+    scene.model = "model.onnx"
+    made = scene.federate("near", *rules, sites=["paris"])
+    require(made.returncode == 0, made.stdout)
+    finish([coordinator("near"), site("near", "paris")])
+    made = scene.federate("moved", *rules, sites=["paris"])
+    require(made.returncode == 0, made.stdout)
+    there = tempfile.mkdtemp(prefix="skycc-elsewhere-")
+    shutil.copytree("moved/paris", f"{there}/site")
+    for name in ["paris.key", "paris.safetensors"]:
+        shutil.copy(name, there)
+    shutil.rmtree("moved/paris")
+    user = 65534 if os.getuid() == 0 else os.getuid()
+    for where, _, names in os.walk(there):
+        for path in [where, *(os.path.join(where, name) for name in names)]:
+            os.chown(path, user, -1)
+    os.remove("model.onnx")
+    scene.model = MODEL
+    head = coordinator("moved")
+    joined = subprocess.run(["site/train", "--join", "--data", "paris.safetensors", "--checkpoint", "kept", *TRAINING], cwd=there,
+                            user=user, env={"PATH": os.environ["PATH"], "HOME": there}, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    require(joined.returncode == 0, f"another user, elsewhere: {joined.stdout}")
+    if joined.returncode != 0:
+        head.process.terminate()
+        return
+    finish([head])
+    one, other = (safetensors_files.read(f"{folder}/coordinator/model.safetensors") for folder in ("near", "moved"))
+    require(all(np.array_equal(one[name], other[name]) for name in one), "and its model is the same")
+    shutil.rmtree(there)
+
+
 def check_overlap():
     """Of one site the mean is its own model: a round's result, taken late, is what it has, and no step is lost."""
     call("mean/paris/train", "--data", "paris.safetensors", "--checkpoint", "through", "--steps", str(3 * STEPS), *TRAINING)
@@ -304,6 +339,7 @@ def main():
     check_steps()
     check_deadline()
     check_privacy()
+    check_elsewhere()
     check_overlap()
     check_stale_programs()
     check_refusals()
