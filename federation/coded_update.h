@@ -1,6 +1,6 @@
 /* Updates in a codec (base/codec.h), with what it leaves out kept for the next one: error feedback (Seide et al.,
- * "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019). Whatever the
- * codec, all updates that were sent and what is left come to the sum of the true ones, but for float32's rounding.
+ * "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019). Whatever
+ * the codec, all updates that were sent and what is left come to the sum of the true ones, but for float32's rounding.
  *
  * On the wire: the weight's words (aggregate/fixed_point.h), little-endian, then the bytes of one row of values. */
 #ifndef FEDERATION_CODED_UPDATE_H
@@ -12,12 +12,13 @@
 /* The size for `count` values: a piece of an update (update_pieces.h). */
 size_t coded_update_bytes(Codec codec, size_t count);
 
-/* Codes values + left, rounded to the nearest. `values` becomes what that is at the other end, `left` what is missing of
- * it. Appends the row's bytes. False: the sum is not finite, or too large for the codec; nothing is left to be used. */
+/* Codes values + left, rounded to the nearest. `values` becomes what that is at the other end, `left` what is missing
+ * of it. Appends the row's bytes. False: the sum is not finite, or too large for the codec; nothing is left to be used.
+ * */
 bool coded_update_make(Codec codec, float *values, float *left, size_t count, Buffer *bytes);
 
-/* A message as words of a sum (fixed_point.h) of `sites` sites at `exponent`: FIXED_POINT_WEIGHT_WORDS more than values.
- * False: another size, values that are not finite or beyond the exponent, or a weight that is none. */
+/* A message as words of a sum (fixed_point.h) of `sites` sites at `exponent`: FIXED_POINT_WEIGHT_WORDS more than
+ * values. False: another size, values that are not finite or beyond the exponent, or a weight that is none. */
 bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
                        uint32_t *words);
 

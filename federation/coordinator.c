@@ -159,8 +159,8 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
-/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. False: the model
- * would not be finite. */
+/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. False: the
+ * model would not be finite. */
 static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
 {
     const Federation *federation = coordinator->federation;
@@ -334,7 +334,7 @@ static void put(Coordinator *coordinator, ReplyKind kind, const void *payload, s
     reply_put(reply, &message);
 }
 
-static void refuse(Coordinator *coordinator, int site, const char *why, Buffer *reply)
+static void refuse_request(Coordinator *coordinator, int site, const char *why, Buffer *reply)
 {
     KnownSite *known = &coordinator->sites[site];
     known->refused++;
@@ -400,7 +400,7 @@ static void take_values(Coordinator *coordinator, int site, const Request *reque
     }
     if (state == ARRIVAL_GOES_ON || state == ARRIVAL_WHOLE) coordinator->piece_at = now;
     switch (state) {
-    case ARRIVAL_REFUSED: refuse(coordinator, site, problem.text, reply); break;
+    case ARRIVAL_REFUSED: refuse_request(coordinator, site, problem.text, reply); break;
     case ARRIVAL_NO_ROOM: put(coordinator, REPLY_WAIT, NULL, 0, reply); break;
     case ARRIVAL_SPOILT: give_up_session(coordinator, "what arrived cannot be read back"); /* fall through */
     default: put(coordinator, REPLY_TAKEN, NULL, 0, reply);
@@ -413,10 +413,10 @@ static void take_other(Coordinator *coordinator, int site, Request *request, dou
     SumProblem problem;
     SiteMetrics before = coordinator->sites[site].metrics;
     if (!take_metrics(coordinator, site, request)) {
-        refuse(coordinator, site, "sent metrics that are none", reply);
+        refuse_request(coordinator, site, "sent metrics that are none", reply);
     } else if (!sum_round_take(sum, site, request->phase, request->payload, request->size, &problem)) {
         coordinator->sites[site].metrics = before;
-        refuse(coordinator, site, problem.text, reply);
+        refuse_request(coordinator, site, problem.text, reply);
     } else {
         if (coordinator->phase_since == INFINITY) coordinator->phase_since = now;
         if (coordinator->round_since == INFINITY) coordinator->round_since = now;
@@ -427,11 +427,11 @@ static void take_other(Coordinator *coordinator, int site, Request *request, dou
 static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
 {
     if (!coordinator->durable || request->round != (uint64_t)coordinator->model.round)
-        refuse(coordinator, site, "sent an update of another round", reply);
+        refuse_request(coordinator, site, "sent an update of another round", reply);
     else if (memcmp(request->session, coordinator->sum.session, SESSION_BYTES) != 0)
-        refuse(coordinator, site, "sent an answer of another session", reply);
+        refuse_request(coordinator, site, "sent an answer of another session", reply);
     else if (coordinator->sites[site].left_out)
-        refuse(coordinator, site, "is left out of this round", reply);
+        refuse_request(coordinator, site, "is left out of this round", reply);
     else if (request->phase == SUM_VALUES)
         take_values(coordinator, site, request, now, reply);
     else
@@ -448,7 +448,7 @@ static void give_model(Coordinator *coordinator, int site, const Request *reques
     uint64_t first = request->size == 16 ? get_u64(request->payload) : UINT64_MAX;
     uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
     if (first > model->elements || count > model->elements - first || count > MODEL_PIECE)
-        refuse(coordinator, site, "asked for what the model does not have", reply);
+        refuse_request(coordinator, site, "asked for what the model does not have", reply);
     else
         put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);
 }
@@ -459,7 +459,7 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
     Request request;
     size_t before = reply->size;
     if (!request_get(&request, bytes, size)) {
-        refuse(coordinator, site, "sent what is no message of a federation", reply);
+        refuse_request(coordinator, site, "sent what is no message of a federation", reply);
         return;
     }
     Traffic *traffic = &coordinator->traffic[request.kind][request.phase];
@@ -467,7 +467,7 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
     known->silent = false;
     known->returned |= is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
     if (!hash_equal(request.federation, coordinator->federation->compiled.identity))
-        refuse(coordinator, site, "trains another model, or was compiled for another federation", reply);
+        refuse_request(coordinator, site, "trains another model, or was compiled for another federation", reply);
     else if (request.kind == REQUEST_ASK)
         answer_ask(coordinator, site, &request, reply);
     else if (request.kind == REQUEST_MODEL)

@@ -1,12 +1,12 @@
 /* The coordinator of a federation: rounds, from offers of sites to the next global model on disk. It knows nothing of
  * connections: requests and the time come in, replies go out (serve.h).
  *
- * A round is a session of aggregation over the fragment whose turn it is. A phase ends when all sites that are in it have
- * answered, or after the round's timeout with those that have, if they are enough; while pieces of updates arrive it may
- * take four times as long, and no longer, so that one site cannot hold up all others. If they are not enough, offers wait for more,
- * and any later phase begins the round anew, with new keys: nothing was learned from what came. The next round begins once
- * the model is on disk; a disk that is full is tried again. What is wrong with a message is answered with the reason, and
- * the round goes on. */
+ * A round is a session of aggregation over the fragment whose turn it is. A phase ends when all sites that are in it
+ * have answered, or after the round's timeout with those that have, if they are enough; while pieces of updates arrive
+ * it may take four times as long, and no longer, so that one site cannot hold up all others. If they are not enough,
+ * offers wait for more, and any later phase begins the round anew, with new keys: nothing was learned from what came.
+ * The next round begins once the model is on disk; a disk that is full is tried again. What is wrong with a message is
+ * answered with the reason, and the round goes on. */
 #ifndef FEDERATION_COORDINATOR_H
 #define FEDERATION_COORDINATOR_H
 
@@ -62,7 +62,7 @@ void coordinator_free(Coordinator *coordinator);
 /* Replies to a request of a site, whose number its key has proved; time in seconds. Appends the reply. */
 void coordinator_handle(Coordinator *coordinator, int site, const unsigned char *bytes, size_t size, double now,
                         Buffer *reply);
-/* What time alone brings about. To be called now and then, and behind every request. */
+/* What time alone brings about. Call it now and then, and after every request. */
 void coordinator_tick(Coordinator *coordinator, double now);
 /* All rounds have been, and their model is on disk. */
 bool coordinator_is_done(const Coordinator *coordinator);

@@ -10,7 +10,7 @@
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
  *     min_sites: 3                   # a round waits for so many; two thirds of all and one where neither is given
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
- *     drop_after: 1                  # a site that has missed so many rounds in a row is not waited for until it is back
+ *     drop_after: 1                  # rounds in a row that a site misses before rounds stop waiting for it
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
  *     overlap: 10                    # steps of the next round that are made while one is met; or all

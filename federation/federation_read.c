@@ -136,7 +136,7 @@ static bool read_coordinator(Reader *reader, YamlNode *node)
     for (int s = 0; s < federation->site_count && ok; s++)
         if (federation->sites[s].key && strcmp(federation->sites[s].key, federation->key) == 0)
             ok = yaml_error(&reader->yaml, members[KEY].value, object,
-                            "the coordinator has a key of its own, also where it runs beside a site",
+                            "the coordinator has a key of its own, also where it runs next to a site",
                             "its key is that of site '%s', too", federation->sites[s].name);
     return ok;
 }

@@ -1,6 +1,6 @@
-/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes next.
- * On disk it is one safetensors file that is replaced whole: NAME, and momentum/NAME, so that skycc export and predict
- * take it as it is. */
+/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes
+ * next. On disk it is one safetensors file that is replaced whole: NAME, and momentum/NAME, so that skycc export and
+ * predict take it as it is. */
 #ifndef FEDERATION_GLOBAL_MODEL_H
 #define FEDERATION_GLOBAL_MODEL_H
 
@@ -45,7 +45,8 @@ void global_model_free(GlobalModel *model);
 bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, bool momentum,
                             Diagnostics *diagnostics);
 
-/* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses nothing. */
+/* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses
+ * nothing. */
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics);
 /* Fills values, momentum, round and step. Errors: a file of another federation, or with other tensors; values that are
  * not finite. */

@@ -37,7 +37,7 @@ typedef struct Meeting {
     size_t pieces; /* of the update that the coordinator has, as it last said */
     SumPhase answered;
     bool has_answered;
-    int64_t counted; /* behind the round: how many there were when this site last was in one */
+    int64_t counted; /* after the round: the number of the last one that this site was in */
     /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
     SumProblem problem;
 } Meeting;

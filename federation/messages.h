@@ -5,11 +5,11 @@
  *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
  * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it),
- * answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front, an update is as many answers
- * as it has pieces, update_pieces.h), model (u64 first element, u64 count). Replies: wait (to a question: u64 how many
- * rounds there were when the site last was in one); tell (answer this phase; payload what it takes, of updates with u64
- * how many pieces are there in front); taken; refused (payload why, text); model (payload float32). The round of a reply is the coordinator's: a site that is behind has
- * missed a round, and takes the model. */
+ * answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front, an update is as many
+ * answers as it has pieces, update_pieces.h), model (u64 first element, u64 count). Replies: wait (to a question: u64
+ * how many rounds there were when the site last was in one); tell (answer this phase; payload what it takes, of updates
+ * with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32). The round
+ * of a reply is the coordinator's: a site that lags has missed a round, and takes the model. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 
@@ -51,7 +51,7 @@ typedef struct Reply {
     size_t size;
 } Reply;
 
-/* What a site tells of a round beside its update. */
+/* What a site tells of a round besides its update. */
 typedef struct SiteMetrics {
     bool has_rows, has_loss;
     int64_t rows;

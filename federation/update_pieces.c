@@ -13,7 +13,7 @@ typedef struct Words {
     bool is_last;
 } Words;
 
-static ArrivalState refuse(SumProblem *problem, int site, const char *text)
+static ArrivalState refuse_piece(SumProblem *problem, int site, const char *text)
 {
     *problem = (SumProblem){site, text};
     return ARRIVAL_REFUSED;
@@ -53,13 +53,13 @@ static ArrivalState read_piece(const ArrivingUpdate *update, const Federation *f
 {
     if (federation->codec == CODEC_NONE)
         return read_plain(words, bytes, size) ? ARRIVAL_GOES_ON
-                                              : refuse(problem, site, "sent an update of the wrong size");
+                                              : refuse_piece(problem, site, "sent an update of the wrong size");
     if (size != coded_update_bytes(federation->codec, words->values))
-        return refuse(problem, site, "sent an update of the wrong size");
+        return refuse_piece(problem, site, "sent an update of the wrong size");
     if (!coded_update_read(federation->codec, bytes, size, words->values, round->exponent, round->sites, words->words))
-        return refuse(problem, site, "sent an update that the codec does not make, or beyond its scale");
+        return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
     if (update->pieces && fixed_point_get_weight(words->words + words->values) != update->weight)
-        return refuse(problem, site, "sent pieces of one update with several weights");
+        return refuse_piece(problem, site, "sent pieces of one update with several weights");
     return ARRIVAL_GOES_ON;
 }
 
@@ -129,10 +129,10 @@ static ArrivalState keep(ArrivingUpdate *update, const Federation *federation, S
 ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                            const char *path, const unsigned char *bytes, size_t size, SumProblem *problem)
 {
-    if (size < UPDATE_PIECE_HEAD) return refuse(problem, site, "sent an update of the wrong size");
+    if (size < UPDATE_PIECE_HEAD) return refuse_piece(problem, site, "sent an update of the wrong size");
     uint64_t number = get_u64(bytes);
-    if (number < update->pieces) return refuse(problem, site, "has sent this piece of its update before");
-    if (number > update->pieces) return refuse(problem, site, "left out a piece of its update");
+    if (number < update->pieces) return refuse_piece(problem, site, "has sent this piece of its update before");
+    if (number > update->pieces) return refuse_piece(problem, site, "left out a piece of its update");
     Words words = place_of(federation, round, number);
     words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_WEIGHT_WORDS) * sizeof *words.words);
     ArrivalState state = read_piece(update, federation, round, site, &words, bytes + UPDATE_PIECE_HEAD,

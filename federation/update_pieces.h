@@ -1,7 +1,7 @@
-/* An update on the wire: pieces of bounded size, in order, each with its number in front, so that neither end holds more
- * of it than some pieces, and what was cut goes on where it was.
+/* An update on the wire: pieces of bounded size, in order, each with its number in front, so that neither end holds
+ * more of it than some pieces, and what was cut goes on where it was.
  *
- *   u64 number, then the words of the piece's values (aggregate/fixed_point.h), the last with the weight's words behind
+ *   u64 number, then the words of the piece's values (aggregate/fixed_point.h), the last followed by the weight's words
  *   in a codec: u64 number, the weight's words, the bytes of one row of the piece's values
  *
  * What the coordinator has of a site's update is the site's session's: it is dropped with it. */
@@ -45,8 +45,8 @@ typedef enum ArrivalState {
     ARRIVAL_WHOLE   /* the update is in the sum */
 } ArrivalState;
 
-/* Takes a piece of the site's message of SUM_VALUES, which sum_round_expects. All but updates of one piece wait on disk,
- * in a file beside `path`, until they are whole: a sum has all of a site's words, or none. */
+/* Takes a piece of the site's message of SUM_VALUES, which sum_round_expects. All but updates of one piece wait on
+ * disk, in a file next to `path`, until they are whole: a sum has all of a site's words, or none. */
 ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                            const char *path, const unsigned char *bytes, size_t size, SumProblem *problem);
 void arriving_drop(ArrivingUpdate *update);

@@ -1,8 +1,8 @@
 /* Values as words modulo 2^32, so that sums are exact and the same in whatever order they are made.
  *
- * All sites use one public scale 2^exponent, no less than any of their weighted values: a value becomes
- * round(weight * value / 2^exponent * limit), limit = floor((2^31 - 1) / sites), so that no sum of `sites` of them wraps.
- * With 50 sites that are 25 bits, more than a float32 has. */
+ * All sites use one public scale 2^exponent, no less than any of their weighted values: a value becomes round(weight *
+ * value / 2^exponent * limit), limit = floor((2^31 - 1) / sites), so that no sum of `sites` of them wraps. With 50
+ * sites that are 25 bits, more than a float32 has. */
 #ifndef FEDERATION_AGGREGATE_FIXED_POINT_H
 #define FEDERATION_AGGREGATE_FIXED_POINT_H
 
@@ -12,8 +12,8 @@
 
 enum { FIXED_POINT_LEAST = -256, FIXED_POINT_MOST = 256, FIXED_POINT_WEIGHT_WORDS = 3 };
 
-/* The least exponent that suits the values with this weight, in FIXED_POINT_LEAST ... FIXED_POINT_MOST. False if a value
- * is not finite. */
+/* The least exponent that suits the values with this weight, in FIXED_POINT_LEAST ... FIXED_POINT_MOST. False if a
+ * value is not finite. */
 bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int *exponent);
 void fixed_point_encode(uint32_t *words, const float *values, size_t count, int64_t weight, int exponent, int sites);
 /* The weighted mean, from sums; total_weight > 0. */

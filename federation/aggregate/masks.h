@@ -1,6 +1,6 @@
-/* Words that hide values: what a generator makes of a seed, added to or subtracted from every word modulo 2^32. Who does
- * not know a seed cannot tell masked words from random ones; who adds up what was masked with a seed and its opposite has
- * the sum of what was hidden. */
+/* Words that hide values: what a generator makes of a seed, added to or subtracted from every word modulo 2^32. Who
+ * does not know a seed cannot tell masked words from random ones; who adds up what was masked with a seed and its
+ * opposite has the sum of what was hidden. */
 #ifndef FEDERATION_AGGREGATE_MASKS_H
 #define FEDERATION_AGGREGATE_MASKS_H
 

@@ -1,9 +1,9 @@
 /* What two sites have in common: a key under which one sends the other shares of its secrets, and the seed of the mask
  * that one of them adds and the other subtracts.
  *
- * Both follow by BLAKE2b from X25519 with keys that are drawn for one session and forgotten after it. The key for shares
- * also follows from the sites' own lasting keys, which are pinned: who cannot prove to be that site cannot read or make
- * shares, and what crossed cannot be read later by someone who steals a lasting key. */
+ * Both follow by BLAKE2b from X25519 with keys that are drawn for one session and forgotten after it. The key for
+ * shares also follows from the sites' own lasting keys, which are pinned: who cannot prove to be that site cannot read
+ * or make shares, and what crossed cannot be read later by someone who steals a lasting key. */
 #ifndef FEDERATION_AGGREGATE_PAIR_KEYS_H
 #define FEDERATION_AGGREGATE_PAIR_KEYS_H
 

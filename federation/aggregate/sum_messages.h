@@ -1,6 +1,6 @@
-/* What a session of secure aggregation sends between a site and the coordinator, in this order, of `sites` sites in all,
- * numbered from 0. Every message has one size; numbers are little-endian; what stands for a site that is not there is
- * zero.
+/* What a session of secure aggregation sends between a site and the coordinator, in this order, of `sites` sites in
+ * all, numbered from 0. Every message has one size; numbers are little-endian; what stands for a site that is not there
+ * is zero.
  *
  *   offer      to the coordinator   i32 exponent, public share key, public mask key
  *   roster     to each site         i32 exponent, then of every site: u8 present, public share key, public mask key
@@ -8,8 +8,8 @@
  *   delivery   to each site         of every site: u8 present, the shares that it sealed for this one
  *   values     to the coordinator   u32 masked words
  *   survivors  to each site         of every site: u8 whether its values are in the sum
- *   reveal     to the coordinator   of every site whose shares were delivered: a share of its self seed if its values are
- *                                   in the sum, else a share of its secret mask key; never both
+ *   reveal     to the coordinator   of every site whose shares were delivered: a share of its self seed if its values
+ *                                   are in the sum, else a share of its secret mask key; never both
  *
  * Without masks there are the offer (keys zero), the roster and the values. */
 #ifndef FEDERATION_AGGREGATE_SUM_MESSAGES_H

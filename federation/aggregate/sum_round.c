@@ -92,7 +92,7 @@ static size_t answer_bytes(const SumRound *round, SumPhase phase)
     }
 }
 
-static bool refuse(SumProblem *problem, int site, const char *text)
+static bool blame_site(SumProblem *problem, int site, const char *text)
 {
     *problem = (SumProblem){site, text};
     return false;
@@ -108,11 +108,11 @@ static bool take_offer(SumRound *round, int site, const unsigned char *bytes, Su
     SumMember *member = &round->members[site];
     int exponent = (int)(int32_t)get_u32(bytes);
     if (exponent < FIXED_POINT_LEAST || exponent > FIXED_POINT_MOST)
-        return refuse(problem, site, "offers a scale that is out of range");
+        return blame_site(problem, site, "offers a scale that is out of range");
     for (int i = 0; i < round->sites && round->secure; i++)
         if (round->members[i].offered && (memcmp(round->members[i].share_public, bytes + 4, KEY_BYTES) == 0 ||
                                           memcmp(round->members[i].mask_public, bytes + 4 + KEY_BYTES, KEY_BYTES) == 0))
-            return refuse(problem, site, "offers the keys of another site");
+            return blame_site(problem, site, "offers the keys of another site");
     memcpy(member->share_public, bytes + 4, KEY_BYTES);
     memcpy(member->mask_public, bytes + 4 + KEY_BYTES, KEY_BYTES);
     if (exponent > round->exponent) round->exponent = exponent;
@@ -140,10 +140,10 @@ static void take_values(SumRound *round, int site, const unsigned char *bytes)
 
 bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProblem *problem)
 {
-    if (phase < round->phase) return refuse(problem, site, "is late");
-    if (phase != round->phase || phase == SUM_DONE) return refuse(problem, site, "is ahead of its time");
-    if (!sum_round_is_in(round, site)) return refuse(problem, site, "is not in this session");
-    if (has_answered(&round->members[site], phase)) return refuse(problem, site, "has sent this before");
+    if (phase < round->phase) return blame_site(problem, site, "is late");
+    if (phase != round->phase || phase == SUM_DONE) return blame_site(problem, site, "is ahead of its time");
+    if (!sum_round_is_in(round, site)) return blame_site(problem, site, "is not in this session");
+    if (has_answered(&round->members[site], phase)) return blame_site(problem, site, "has sent this before");
     return true;
 }
 
@@ -152,7 +152,7 @@ bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned ch
 {
     SumMember *member = &round->members[site];
     if (!sum_round_expects(round, site, phase, problem)) return false;
-    if (size != answer_bytes(round, phase)) return refuse(problem, site, "sent an update of the wrong size");
+    if (size != answer_bytes(round, phase)) return blame_site(problem, site, "sent an update of the wrong size");
     switch (phase) {
     case SUM_OFFERS: return take_offer(round, site, bytes, problem);
     case SUM_SHARES:
@@ -171,7 +171,7 @@ bool sum_round_advance(SumRound *round, SumProblem *problem)
     if (round->phase == SUM_DONE) bug("the sum is made");
     /* Sums have at least `least` sites; to take the masks out, the threshold is enough. */
     int needed = round->phase == SUM_REVEALS ? sum_threshold(round->sites) : round->least;
-    if (sum_round_answers(round) < needed) return refuse(problem, -1, "too few sites have answered");
+    if (sum_round_answers(round) < needed) return blame_site(problem, -1, "too few sites have answered");
     if (round->phase == SUM_REVEALS && !sum_round_unmask(round, problem)) return false;
     bool skips = !round->secure && (round->phase == SUM_OFFERS || round->phase == SUM_VALUES);
     round->phase += skips ? 2 : 1;

@@ -57,7 +57,7 @@ void sum_site_close(SumSite *site)
     free(site);
 }
 
-static bool refuse(SumSite *site, SumProblem *problem, int who, const char *text)
+static bool blame(SumSite *site, SumProblem *problem, int who, const char *text)
 {
     site->state = SITE_ENDED;
     *problem = (SumProblem){who, text};
@@ -96,14 +96,14 @@ static bool read_roster(SumSite *site, const unsigned char *entry, SumProblem *p
         listed++;
         memcpy(peer->share_public, entry + 1, KEY_BYTES);
         memcpy(peer->mask_public, entry + 1 + KEY_BYTES, KEY_BYTES);
-        if (site->secure && same_key_twice(site, i)) return refuse(site, problem, i, "has the keys of another site");
+        if (site->secure && same_key_twice(site, i)) return blame(site, problem, i, "has the keys of another site");
     }
     const Peer *own = &site->peers[site->site];
     if (!own->listed || memcmp(own->mask_public, site->mask_pair.public_key, KEY_BYTES) != 0 ||
         memcmp(own->share_public, site->share_pair.public_key, KEY_BYTES) != 0)
-        return refuse(site, problem, -1, "the roster is without this site's keys");
+        return blame(site, problem, -1, "the roster is without this site's keys");
     if (site->secure && listed < sum_threshold(site->sites))
-        return refuse(site, problem, -1, "the roster has fewer sites than a sum needs");
+        return blame(site, problem, -1, "the roster has fewer sites than a sum needs");
     return true;
 }
 
@@ -155,17 +155,17 @@ static bool make_shares(SumSite *site, unsigned char *message, SumProblem *probl
     }
     sodium_memzero(self_shares, sizeof self_shares);
     sodium_memzero(mask_shares, sizeof mask_shares);
-    return bad < 0 || refuse(site, problem, bad, "has a key that is none");
+    return bad < 0 || blame(site, problem, bad, "has a key that is none");
 }
 
 bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, int *exponent, unsigned char *shares,
                      SumProblem *problem)
 {
-    if (site->state != SITE_OFFERED) return refuse(site, problem, -1, "the roster came at the wrong time");
-    if (bytes != sum_roster_bytes(site->sites)) return refuse(site, problem, -1, "the roster has the wrong size");
+    if (site->state != SITE_OFFERED) return blame(site, problem, -1, "the roster came at the wrong time");
+    if (bytes != sum_roster_bytes(site->sites)) return blame(site, problem, -1, "the roster has the wrong size");
     *exponent = (int)(int32_t)get_u32(roster);
     if (*exponent < site->exponent || *exponent > FIXED_POINT_MOST) /* below its own, its words would wrap */
-        return refuse(site, problem, -1, "the scale does not suit this site's values");
+        return blame(site, problem, -1, "the scale does not suit this site's values");
     if (!read_roster(site, roster + SUM_ROSTER_HEAD, problem)) return false;
     site->state = site->secure ? SITE_SHARED : SITE_DELIVERED;
     return !site->secure || make_shares(site, shares, problem);
@@ -189,21 +189,21 @@ static bool open_from(SumSite *site, int from, const unsigned char *sealed)
 
 bool sum_site_delivery(SumSite *site, const unsigned char *delivery, size_t bytes, SumProblem *problem)
 {
-    if (site->state != SITE_SHARED) return refuse(site, problem, -1, "shares came at the wrong time");
-    if (bytes != sum_delivery_bytes(site->sites)) return refuse(site, problem, -1, "shares have the wrong size");
+    if (site->state != SITE_SHARED) return blame(site, problem, -1, "shares came at the wrong time");
+    if (bytes != sum_delivery_bytes(site->sites)) return blame(site, problem, -1, "shares have the wrong size");
     int delivered = 0;
     for (int i = 0; i < site->sites; i++, delivery += SUM_DELIVERY_ENTRY) {
         Peer *peer = &site->peers[i];
         if (!*delivery) continue;
-        if (!peer->listed) return refuse(site, problem, i, "gave shares and was not in the roster");
+        if (!peer->listed) return blame(site, problem, i, "gave shares and was not in the roster");
         if (i != site->site && !open_from(site, i, delivery + 1))
-            return refuse(site, problem, i, "sent shares that its key does not vouch for");
+            return blame(site, problem, i, "sent shares that its key does not vouch for");
         peer->delivered = true;
         delivered++;
     }
-    if (!site->peers[site->site].delivered) return refuse(site, problem, -1, "this site's shares were left out");
+    if (!site->peers[site->site].delivered) return blame(site, problem, -1, "this site's shares were left out");
     if (delivered < sum_threshold(site->sites))
-        return refuse(site, problem, -1, "fewer sites gave shares than a sum needs");
+        return blame(site, problem, -1, "fewer sites gave shares than a sum needs");
     site->state = SITE_DELIVERED;
     return true;
 }
@@ -227,7 +227,7 @@ static void make_masks(SumSite *site)
 
 void sum_site_mask(SumSite *site, uint32_t *words, size_t first, size_t count)
 {
-    if (site->state != SITE_DELIVERED && site->state != SITE_MASKED) bug("words are masked behind the delivery");
+    if (site->state != SITE_DELIVERED && site->state != SITE_MASKED) bug("words are masked after the delivery");
     site->state = SITE_MASKED;
     if (!site->secure) return;
     if (!site->masks) make_masks(site);
@@ -242,13 +242,13 @@ static bool take_survivors(SumSite *site, const unsigned char *survivors, SumPro
     for (int i = 0; i < site->sites; i++) {
         bool survived = survivors[i] != 0;
         if (site->revealed && survived != site->peers[i].survived)
-            return refuse(site, problem, i, "is said to have survived and to have vanished");
+            return blame(site, problem, i, "is said to have survived and to have vanished");
         if (survived && !site->peers[i].delivered)
-            return refuse(site, problem, i, "is said to have survived and gave no shares");
+            return blame(site, problem, i, "is said to have survived and gave no shares");
         count += survived;
     }
-    if (!survivors[site->site]) return refuse(site, problem, -1, "this site's values were left out");
-    if (count < sum_threshold(site->sites)) return refuse(site, problem, -1, "fewer sites survived than a sum needs");
+    if (!survivors[site->site]) return blame(site, problem, -1, "this site's values were left out");
+    if (count < sum_threshold(site->sites)) return blame(site, problem, -1, "fewer sites survived than a sum needs");
     for (int i = 0; i < site->sites; i++) site->peers[i].survived = survivors[i] != 0;
     return true;
 }
@@ -257,8 +257,8 @@ bool sum_site_reveal(SumSite *site, const unsigned char *survivors, size_t bytes
                      SumProblem *problem)
 {
     if (!site->secure || site->state != SITE_MASKED)
-        return refuse(site, problem, -1, "survivors were told at the wrong time");
-    if (bytes != (size_t)site->sites) return refuse(site, problem, -1, "survivors have the wrong size");
+        return blame(site, problem, -1, "survivors were told at the wrong time");
+    if (bytes != (size_t)site->sites) return blame(site, problem, -1, "survivors have the wrong size");
     if (!take_survivors(site, survivors, problem)) return false;
     site->revealed = true;
     for (int i = 0; i < site->sites; i++, reveal += SHARE_BYTES) {

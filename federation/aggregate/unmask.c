@@ -36,8 +36,8 @@ static bool list_self_mask(const SumRound *round, int of, MaskList *list)
     return ok;
 }
 
-/* What every survivor added for a vanished site is what that one would have subtracted, and the other way round: its own
- * view of the masks takes them out. */
+/* What every survivor added for a vanished site is what that one would have subtracted, and the other way round: its
+ * own view of the masks takes them out. */
 static bool list_pair_masks(const SumRound *round, int vanished, MaskList *list)
 {
     unsigned char secret[KEY_BYTES];

@@ -1,5 +1,5 @@
-/* A site's connection to the coordinator: to every request a reply, in this order, over ZeroMQ with CURVE. Both ends prove
- * their keys. */
+/* A site's connection to the coordinator: to every request a reply, in this order, over ZeroMQ with CURVE. Both ends
+ * prove their keys. */
 #ifndef FEDERATION_CONNECT_SITE_LINK_H
 #define FEDERATION_CONNECT_SITE_LINK_H
 

@@ -6,7 +6,7 @@
 
 #include "runtime/wire/sockets.h"
 
-/* No heartbeats: a site asks again anyway, and behind a large update they would come too late. `largest`: of what comes
+/* No heartbeats: a site asks again anyway, and after a large update they would come too late. `largest`: of what comes
  * in; -1: any size. */
 void federation_socket_options(void *socket, int64_t largest);
 

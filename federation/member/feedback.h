@@ -1,6 +1,6 @@
-/* What codecs left out of a site's updates so far, on its disk beside its checkpoints: it is added to the next ones. It
- * moves on when the coordinator says that the update was in the sum, and only then, so that a site that is killed at any
- * point sends the same as one that is not. */
+/* What codecs left out of a site's updates so far, on its disk next to its checkpoints: it is added to the next ones.
+ * It moves on when the coordinator says that the update was in the sum, and only then, so that a site that is killed at
+ * any point sends the same as one that is not. */
 #ifndef FEDERATION_MEMBER_FEEDBACK_H
 #define FEDERATION_MEMBER_FEEDBACK_H
 
@@ -10,7 +10,7 @@
 typedef struct Feedback {
     Codec codec;
     const char *path;
-    GlobalModel left; /* left.round: the round behind the last update that was in a sum */
+    GlobalModel left; /* left.round: the round after the last update that was in a sum */
     float *next;      /* of the fragment that meets, once this round's update is in the sum; NULL: none was made */
     Buffer bytes;     /* of this round's update */
 } Feedback;

@@ -223,7 +223,8 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
     return ok && !*member->ended;
 }
 
-/* While steps are made: the fragment that met, so that they need not wait for it. Of missed rounds all is fetched, later. */
+/* While steps are made: the fragment that met, so that they need not wait for it. Of missed rounds all is fetched,
+ * later. */
 static bool fetch_early(Member *member, Diagnostics *diagnostics)
 {
     GlobalModel *start = &member->start;
@@ -345,8 +346,8 @@ static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
     return true;
 }
 
-/* Up to which step to train while the round is met, and at least before its result is taken; -1: none. The last round has
- * no steps behind it, and who has missed rounds begins anew. */
+/* Up to which step to train while the round is met, and at least before its result is taken; -1: none. The last round
+ * has no steps after it, and who has missed rounds begins anew. */
 static int64_t ahead_until(const Member *member)
 {
     const Federation *federation = &member->federation;
@@ -356,7 +357,8 @@ static int64_t ahead_until(const Member *member)
                : -1;
 }
 
-/* The round's meeting, if it is not over, and the steps that are made meanwhile. *step becomes the newest checkpoint's. */
+/* The round's meeting, if it is not over, and the steps that are made meanwhile. *step becomes the newest checkpoint's.
+ * */
 static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagnostics *diagnostics)
 {
     int64_t ahead = ahead_until(member), end = member_has_end(member) ? member->end_step : *step;

@@ -1,11 +1,11 @@
 /* A site of a federation while it trains: local steps by the site's stage programs, meetings with the others, and the
  * checkpoint between the two.
  *
- * Stage programs end before every meeting and are started again behind it, or with overlap beside it, from their
+ * Stage programs end before every meeting and are started again after it, or with overlap during it, from their
  * checkpoint; what that costs is the time to start, read and write. The checkpoint directory also holds
- * global.safetensors, the model that this site took last: the start of its round; with overlap end.safetensors, where its
- * steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is not
- * over, else with the model of the federation. */
+ * global.safetensors, the model that this site took last: the start of its round; with overlap end.safetensors, where
+ * its steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is
+ * not over, else with the model of the federation. */
 #ifndef FEDERATION_MEMBER_MEMBER_H
 #define FEDERATION_MEMBER_MEMBER_H
 
@@ -25,7 +25,7 @@ typedef struct MemberOptions {
     const char *data, *log; /* files; log NULL: in the checkpoint directory */
     uint64_t seed;
     bool no_shuffle, quiet;
-    char **passed; /* arguments for stage programs, as they were given; NULL behind the last */
+    char **passed; /* arguments for stage programs, as they were given; NULL after the last */
 } MemberOptions;
 
 typedef struct Member {
@@ -69,8 +69,8 @@ void member_pause(int *milliseconds);
 /* On the console, with the site's name. */
 void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported), or
- * ended. */
+/* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported),
+ * or ended. */
 bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
 /* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
  * checkpoint is, from which it could be made again. */
@@ -78,17 +78,17 @@ bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics
 
 /* member_train.c: starts DIR/SITE/train with what was passed, from the checkpoint up to the step; -1: it cannot be. */
 pid_t member_train_begin(const Member *member, int64_t until);
-/* Waits for it, and tells it to save and end after `deadline` seconds: then a step may be cut off that is not saved. What
- * it ended with. */
+/* Waits for it, and tells it to save and end after `deadline` seconds: then a step may be cut off that is not saved.
+ * What it ended with. */
 #define MEMBER_NO_DEADLINE (-1.0)
 #define MEMBER_AT_ONCE 0.0
 int member_train_end(const Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
-/* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that of
- * the newest checkpoint. */
+/* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that
+ * of the newest checkpoint. */
 int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics);
 /* Whether they have been made already. */
 bool member_steps_are_made(Member *member, int64_t step, int64_t until);
-/* The mean loss of steps behind `after` up to `until` in the log; false: it does not say. */
+/* The mean loss of the steps after `after`, up to `until` in the log; false: it does not say. */
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss);
 
 #endif

@@ -10,7 +10,8 @@ static volatile sig_atomic_t ended;
 
 static void end(int signal) { ended = signal; }
 
-/* The value of `--name VALUE` or `--name=VALUE` at *at, which moves to the last word of it; NULL: it is another option. */
+/* The value of `--name VALUE` or `--name=VALUE` at *at, which moves to the last word of it; NULL: it is another option.
+ * */
 static const char *value_of(char **arguments, int count, int *at, const char *name)
 {
     const char *word = arguments[*at];

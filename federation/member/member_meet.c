@@ -34,8 +34,8 @@ static bool read_end(Member *member, int64_t step, float *values, Diagnostics *d
     return ok;
 }
 
-/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The same
- * for the same checkpoint, whenever it is made. */
+/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The
+ * same for the same checkpoint, whenever it is made. */
 static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
@@ -122,12 +122,12 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
 bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     Feedback *feedback = &member->feedback;
-    int64_t behind = member->start.round + 1;
+    int64_t next = member->start.round + 1;
     bool ok = true;
-    if (member->counted == behind && feedback->left.round != behind) {
+    if (member->counted == next && feedback->left.round != next) {
         float *values = memory_allocate(member->start.elements * sizeof *values);
         ok = make_update(member, step, values, diagnostics) &&
-             feedback_keep(feedback, part_of(member), behind, diagnostics);
+             feedback_keep(feedback, part_of(member), next, diagnostics);
         free(values);
     }
     return ok;

@@ -51,8 +51,8 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     return arguments;
 }
 
-/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (negative: never) it is
- * told to save and end, which is no error. */
+/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (negative: never) it
+ * is told to save and end, which is no error. */
 static int wait_for(const Member *member, pid_t child, double deadline)
 {
     int status, passed_on = 0;

@@ -1,8 +1,8 @@
 /* Differential privacy at a site: its update is clipped, and its share of the noise is added (privacy.h).
  *
  * The noise depends on the site's seed, the round and the update, and on nothing else: a site that was killed sends the
- * same again. Fresh noise for the same update would let the coordinator average it away. The seed is a secret file among
- * the site's checkpoints. */
+ * same again. Fresh noise for the same update would let the coordinator average it away. The seed is a secret file
+ * among the site's checkpoints. */
 #ifndef FEDERATION_MEMBER_PROTECTION_H
 #define FEDERATION_MEMBER_PROTECTION_H
 

@@ -1,5 +1,5 @@
-/* A site's newest checkpoint as a federation sees it: the parameters that all sites train, read from it and written into
- * it, beside the inner optimiser's state, which stays. */
+/* A site's newest checkpoint as a federation sees it: the parameters that all sites train, read from it and written
+ * into it, next to the inner optimiser's state, which stays. */
 #ifndef FEDERATION_MEMBER_SITE_CHECKPOINT_H
 #define FEDERATION_MEMBER_SITE_CHECKPOINT_H
 
@@ -22,17 +22,17 @@ typedef struct TiedNames {
 /* From a global model's `tied`. Free the arena. */
 void tied_names_read(TiedNames *tied, const GlobalModel *model);
 
-/* Copies the checkpoint's values of all tensors of `like` to `values`, which has its elements. Errors: a checkpoint that is
- * damaged, of another model, or without one of the tensors; values that are not finite (EXIT_DIVERGED). */
+/* Copies the checkpoint's values of all tensors of `like` to `values`, which has its elements. Errors: a checkpoint
+ * that is damaged, of another model, or without one of the tensors; values that are not finite (EXIT_DIVERGED). */
 bool site_checkpoint_read(const char *directory, int64_t step, const Federation *federation, const GlobalModel *like,
                           float *values, Diagnostics *diagnostics);
-/* Replaces the values of elements part.first ... part.end - 1 in the checkpoint by those of the model. The checkpoint is
- * the one before or the new one, whenever the process ends. */
+/* Replaces the values of elements part.first ... part.end - 1 in the checkpoint by those of the model. The checkpoint
+ * is the one before or the new one, whenever the process ends. */
 bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                              const TiedNames *tied, Diagnostics *diagnostics);
 /* Whether the model of that round was the last that was written into the checkpoint. */
 bool site_checkpoint_has_round(const char *directory, int64_t step, int64_t round);
-/* A checkpoint of step 0 with the model's values and no steps behind it; `start` is an empty manifest but for seed,
+/* A checkpoint of step 0 with the model's values and no steps made; `start` is an empty manifest but for seed,
  * shuffled and rows. */
 bool site_checkpoint_begin(const char *directory, const Federation *federation, const GlobalModel *model,
                            const TiedNames *tied, CheckpointManifest start, Diagnostics *diagnostics);

@@ -143,7 +143,7 @@ static int list_speeds(int sites, const double *seconds, double *speeds)
     return kept;
 }
 
-/* Leaves the speeds behind which a group has to wait longest, in proportion, for the next site; always the last. */
+/* Keeps the speeds after which the next slower link is slowest in proportion; always the last. */
 static int choose_speeds(double *speeds, int count, int most)
 {
     while (count > most) {

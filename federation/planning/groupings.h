@@ -1,8 +1,8 @@
 /* Ways to divide the sites of a federation into replicas: a site each, groups, or all together.
  *
- * Of up to GROUPINGS_OF_ALL sites all ways are considered in which the sites of every group are joined by links. Of more,
- * those that links suggest: sites that are joined by a link that is at least so fast, directly or over others, are a
- * group, for every speed of a link; of many speeds those between which the links differ most. */
+ * Of up to GROUPINGS_OF_ALL sites all ways are considered in which the sites of every group are joined by links. Of
+ * more, those that links suggest: sites that are joined by a link that is at least so fast, directly or over others,
+ * are a group, for every speed of a link; of many speeds those between which the links differ most. */
 #ifndef FEDERATION_PLANNING_GROUPINGS_H
 #define FEDERATION_PLANNING_GROUPINGS_H
 
@@ -22,7 +22,8 @@ typedef struct Groupings {
     int left_out;   /* speeds of links that were not considered */
 } Groupings;
 
-/* seconds[a * sites + b]: what one and the same message takes between two sites; INFINITY: no link joins them. Symmetric. */
+/* seconds[a * sites + b]: what one and the same message takes between two sites; INFINITY: no link joins them.
+ * Symmetric. */
 void groupings_make(Groupings *groupings, int sites, const double *seconds);
 void groupings_free(Groupings *groupings);
 /* The group, of those `allowed` (NULL: all), that is joined with `group` by the fastest link; -1: none is. */

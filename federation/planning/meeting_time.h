@@ -6,11 +6,11 @@
  *
  *     round = common + the largest over replicas of (steps * step_s + own)
  *
- * own: starting, checkpoints written and read, masks, and transfer over the replica's link (its share of the coordinator's,
- * if that is less); common: phases of the sum, in which all wait for the longest latency, and the coordinator's own time.
- * With overlap a replica makes the last `overlap` of its steps while it waits for its sum: they are not in the way from
- * one sum to the next, which is the formula's first term with fewer steps, but stage programs end once more in a round,
- * before they are begun, unless the overlap is all of them; and no round is shorter than
+ * own: starting, checkpoints written and read, masks, and transfer over the replica's link (its share of the
+ * coordinator's, if that is less); common: phases of the sum, in which all wait for the longest latency, and the
+ * coordinator's own time. With overlap a replica makes the last `overlap` of its steps while it waits for its sum: they
+ * are not in the way from one sum to the next, which is the formula's first term with fewer steps, but stage programs
+ * end once more in a round, before they are begun, unless the overlap is all of them; and no round is shorter than
  *
  *     the largest over replicas of (steps * step_s + starting and checkpoints, twice or once)
  *
@@ -22,8 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Seconds, and seconds per byte of 32-bit words. The defaults were measured (docs/federation.md has the table) or, where it
- * says so, are taken as they are: nothing here measures a machine. */
+/* Seconds, and seconds per byte of 32-bit words. The defaults were measured (docs/federation.md has the table) or,
+ * where it says so, are taken as they are: nothing here measures a machine. */
 typedef struct MeetingCosts {
     double start_s;       /* stage programs end and start again; assumed */
     double storage_Bps;   /* checkpoints and models, written or read; assumed */
@@ -32,7 +32,7 @@ typedef struct MeetingCosts {
     double sum_s;         /* the coordinator adds one site's words */
     int round_trips;      /* of a phase: an answer, a question, and the pause between two questions */
     int plain_phases;     /* offers and updates */
-    int secure_phases;    /* and shares before, reveals behind them */
+    int secure_phases;    /* and shares before, reveals after them */
     int64_t piece_bytes;  /* the model comes down in pieces that are asked for one by one */
     double word_bytes[2]; /* a value up, and down */
 } MeetingCosts;
@@ -71,9 +71,11 @@ int64_t meeting_overlap(const MeetingRules *rules, int64_t steps);
 double meeting_stop_s(const MeetingRules *rules);
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas);
 double round_seconds(const MeetingRules *rules, const Replica *replicas, int64_t steps);
-/* The time on meeting as a share of the round: it falls as steps grow, but for the one behind as many as the overlap. */
+/* The time on meeting as a share of the round: it falls as steps grow, except for the one after as many as the overlap.
+ * */
 double round_meeting_share(const MeetingRules *rules, const Replica *replicas, int64_t steps);
-/* The fewest steps, no fewer than the overlap, with at most `share` (0 ... 1, exclusive) on meeting; MOST_LOCAL_STEPS if no fewer do. */
+/* The fewest steps, no fewer than the overlap, with at most `share` (0 ... 1, exclusive) on meeting; MOST_LOCAL_STEPS
+ * if no fewer do. */
 #define MOST_LOCAL_STEPS ((int64_t)1 << 40)
 int64_t least_local_steps(const MeetingRules *rules, const Replica *replicas, double share);
 /* The replica that rounds wait for: the one whose steps and own part take longest. */

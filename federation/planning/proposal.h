@@ -1,4 +1,5 @@
-/* Ways to train on the sites of a federation, side by side: how fast each trains, what crosses, and which is proposed. */
+/* Ways to train on the sites of a federation, side by side: how fast each trains, what crosses, and which is proposed.
+ * */
 #ifndef FEDERATION_PLANNING_PROPOSAL_H
 #define FEDERATION_PLANNING_PROPOSAL_H
 
@@ -60,8 +61,8 @@ typedef struct Proposal {
     const char *why; /* of what is proposed, or why nothing is */
 } Proposal;
 
-/* Fills in what follows from grouping and groups; local_steps of the federation is a number, or FEDERATION_STEPS_AUTO: the
- * fewest with at most `share` of the time on meeting. */
+/* Fills in what follows from grouping and groups; local_steps of the federation is a number, or FEDERATION_STEPS_AUTO:
+ * the fewest with at most `share` of the time on meeting. */
 void candidate_settle(Candidate *candidate, const Federation *federation, const MeetingRules *rules, double share,
                       Arena *arena);
 /* The candidate with the least time a row, of several the first; sets why. */

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_writer.h"
 #include "base/text.h"
 #include "federation/planning/proposal.h"
 
@@ -129,127 +129,117 @@ static void proposal_text(const Proposal *proposal, Buffer *buffer)
 
 /* ---- JSON ---- */
 
-static const char *truth(bool value) { return value ? "true" : "false"; }
-
-static void json_number(Buffer *buffer, const char *key, double value)
+static void json_group(JsonWriter *json, const Federation *federation, const GroupPlan *group)
 {
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_number(buffer, value);
-}
-
-static void json_text(Buffer *buffer, const char *key, const char *value)
-{
-    buffer_print(buffer, ",\"%s\":", key);
-    json_print_string(buffer, value);
-}
-
-static void json_names(Buffer *buffer, const Federation *federation, const GroupPlan *group)
-{
-    buffer_print(buffer, "[");
-    for (int s = 0; s < group->site_count; s++) {
-        if (s) buffer_print(buffer, ",");
-        json_print_string(buffer, federation->sites[group->sites[s]].name);
-    }
-    buffer_print(buffer, "]");
-}
-
-static void json_group(Buffer *buffer, const Federation *federation, const GroupPlan *group)
-{
-    buffer_print(buffer, "{\"sites\":");
-    json_names(buffer, federation, group);
-    buffer_print(buffer, ",\"fits\":%s", truth(!group->why_not));
+    json_open(json, NULL, '{');
+    json_open(json, "sites", '[');
+    for (int s = 0; s < group->site_count; s++) json_add_string(json, NULL, federation->sites[group->sites[s]].name);
+    json_close(json, ']');
+    json_add_bool(json, "fits", !group->why_not);
     if (group->why_not) {
-        json_text(buffer, "why_not", group->why_not);
+        json_add_string(json, "why_not", group->why_not);
     } else {
-        buffer_print(buffer, ",\"rows\":%lld,\"devices\":%d,\"used\":%d,\"proven_optimal\":%s", (long long)group->rows,
-                     group->devices, group->used, truth(group->proven));
-        json_number(buffer, "step_s", group->step_s);
+        json_add_integer(json, "rows", group->rows);
+        json_add_integer(json, "devices", group->devices);
+        json_add_integer(json, "used", group->used);
+        json_add_bool(json, "proven_optimal", group->proven);
+        json_add_number(json, "step_s", group->step_s);
     }
-    buffer_print(buffer, "}");
+    json_close(json, '}');
 }
 
-static void json_links(Buffer *buffer, const Federation *federation, const Candidate *candidate)
+static void json_links(JsonWriter *json, const Federation *federation, const Candidate *candidate)
 {
-    buffer_print(buffer, ",\"links\":[");
+    json_open(json, "links", '[');
     for (int t = 0; t < candidate->traffic_count; t++) {
-        buffer_print(buffer, "%s{\"from\":", t ? "," : "");
-        json_print_string(buffer, end_name(federation, candidate->traffic[t].from));
-        json_text(buffer, "to", end_name(federation, candidate->traffic[t].to));
-        json_number(buffer, "bytes_per_day", candidate->traffic[t].bytes);
-        buffer_print(buffer, "}");
+        json_open(json, NULL, '{');
+        json_add_string(json, "from", end_name(federation, candidate->traffic[t].from));
+        json_add_string(json, "to", end_name(federation, candidate->traffic[t].to));
+        json_add_number(json, "bytes_per_day", candidate->traffic[t].bytes);
+        json_close(json, '}');
     }
-    buffer_print(buffer, "]");
+    json_close(json, ']');
 }
 
-static void json_candidate(Buffer *buffer, const Proposal *proposal, const Candidate *candidate)
+static void json_candidate(JsonWriter *json, const Proposal *proposal, const Candidate *candidate)
 {
-    buffer_print(buffer, "{\"replicas\":[");
-    for (int g = 0; g < candidate->grouping.count; g++) {
-        if (g) buffer_print(buffer, ",");
-        json_group(buffer, proposal->federation, candidate->groups[g]);
-    }
-    buffer_print(buffer, "],\"fits\":%s,\"rows_leave\":%s", truth(!candidate->why_not), truth(candidate->rows_leave));
+    json_open(json, NULL, '{');
+    json_open(json, "replicas", '[');
+    for (int g = 0; g < candidate->grouping.count; g++) json_group(json, proposal->federation, candidate->groups[g]);
+    json_close(json, ']');
+    json_add_bool(json, "fits", !candidate->why_not);
+    json_add_bool(json, "rows_leave", candidate->rows_leave);
     if (candidate->why_not) {
-        json_text(buffer, "why_not", candidate->why_not);
+        json_add_string(json, "why_not", candidate->why_not);
     } else {
         if (candidate->steps)
-            buffer_print(buffer, ",\"local_steps\":%lld", (long long)candidate->steps);
+            json_add_integer(json, "local_steps", candidate->steps);
         else
-            buffer_print(buffer, ",\"local_steps\":null");
-        json_number(buffer, "round_s", candidate->round_s);
-        json_number(buffer, "row_s", candidate->row_s);
-        json_number(buffer, "meeting_share", candidate->meeting);
-        json_number(buffer, "utilisation", candidate->utilisation);
-        buffer_print(buffer, ",\"slowest\":%d", candidate->slowest);
-        json_links(buffer, proposal->federation, candidate);
+            json_add_null(json, "local_steps");
+        json_add_number(json, "round_s", candidate->round_s);
+        json_add_number(json, "row_s", candidate->row_s);
+        json_add_number(json, "meeting_share", candidate->meeting);
+        json_add_number(json, "utilisation", candidate->utilisation);
+        json_add_integer(json, "slowest", candidate->slowest);
+        json_links(json, proposal->federation, candidate);
     }
-    buffer_print(buffer, "}");
+    json_close(json, '}');
 }
 
-static void json_assumed(Buffer *buffer, const MeetingCosts *costs)
+static void json_assumed(JsonWriter *json, const MeetingCosts *costs)
 {
-    buffer_print(buffer, ",\n \"assumed\":{\"round_trips\":%d,\"plain_phases\":%d,\"secure_phases\":%d",
-                 costs->round_trips, costs->plain_phases, costs->secure_phases);
-    json_number(buffer, "start_s", costs->start_s);
-    json_number(buffer, "storage_Bps", costs->storage_Bps);
-    json_number(buffer, "update_s_per_byte", costs->update_s);
-    json_number(buffer, "mask_s_per_byte", costs->mask_s);
-    json_number(buffer, "sum_s_per_byte", costs->sum_s);
-    json_number(buffer, "value_bytes_up", costs->word_bytes[0]);
-    json_number(buffer, "value_bytes_down", costs->word_bytes[1]);
-    buffer_print(buffer, "}");
+    json_open(json, "assumed", '{');
+    json_add_integer(json, "round_trips", costs->round_trips);
+    json_add_integer(json, "plain_phases", costs->plain_phases);
+    json_add_integer(json, "secure_phases", costs->secure_phases);
+    json_add_number(json, "start_s", costs->start_s);
+    json_add_number(json, "storage_Bps", costs->storage_Bps);
+    json_add_number(json, "update_s_per_byte", costs->update_s);
+    json_add_number(json, "mask_s_per_byte", costs->mask_s);
+    json_add_number(json, "sum_s_per_byte", costs->sum_s);
+    json_add_number(json, "value_bytes_up", costs->word_bytes[0]);
+    json_add_number(json, "value_bytes_down", costs->word_bytes[1]);
+    json_close(json, '}');
 }
 
-static void json_place(Buffer *buffer, const char *key, int place)
+static void json_place(JsonWriter *json, const char *key, int place)
 {
+    json_break(json, "\n ");
     if (place >= 0)
-        buffer_print(buffer, ",\n \"%s\":%d", key, place);
+        json_add_integer(json, key, place);
     else
-        buffer_print(buffer, ",\n \"%s\":null", key);
+        json_add_null(json, key);
 }
 
 static void proposal_json(const Proposal *proposal, Buffer *buffer)
 {
-    buffer_print(buffer, "{\"format\":\"skycc.federation-plan/1\",\n \"model\":");
-    json_print_string(buffer, proposal->model);
-    buffer_print(
-        buffer,
-        ",\n \"elements\":%lld,\"microbatch_rows\":%lld,\"aggregate\":\"%s\",\"fragments\":%lld,\n \"all_tried\":%s,"
-        "\"speeds_left_out\":%d",
-        (long long)proposal->elements, (long long)proposal->microbatch_rows,
-        proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments, truth(proposal->all_tried),
-        proposal->left_out);
-    json_assumed(buffer, &proposal->rules.costs);
-    buffer_print(buffer, ",\n \"candidates\":[");
+    JsonWriter json = {.buffer = buffer};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", "skycc.federation-plan/1");
+    json_break(&json, "\n ");
+    json_add_string(&json, "model", proposal->model);
+    json_break(&json, "\n ");
+    json_add_integer(&json, "elements", proposal->elements);
+    json_add_integer(&json, "microbatch_rows", proposal->microbatch_rows);
+    json_add_string(&json, "aggregate", proposal->rules.secure ? "secure" : "plain");
+    json_add_integer(&json, "fragments", proposal->rules.fragments);
+    json_break(&json, "\n ");
+    json_add_bool(&json, "all_tried", proposal->all_tried);
+    json_add_integer(&json, "speeds_left_out", proposal->left_out);
+    json_break(&json, "\n ");
+    json_assumed(&json, &proposal->rules.costs);
+    json_break(&json, "\n ");
+    json_open(&json, "candidates", '[');
     for (int c = 0; c < proposal->count; c++) {
-        buffer_print(buffer, "%s\n  ", c ? "," : "");
-        json_candidate(buffer, proposal, &proposal->candidates[c]);
+        json_break(&json, "\n  ");
+        json_candidate(&json, proposal, &proposal->candidates[c]);
     }
-    buffer_print(buffer, "]");
-    json_place(buffer, "proposed", proposal->proposed);
-    json_place(buffer, "rows_stay", proposal->keeping);
-    json_text(buffer, "why", proposal->why);
-    buffer_print(buffer, "}\n");
+    json_close(&json, ']');
+    json_place(&json, "proposed", proposal->proposed);
+    json_place(&json, "rows_stay", proposal->keeping);
+    json_add_string(&json, "why", proposal->why);
+    json_close(&json, '}');
+    buffer_append(buffer, "\n", 1);
 }
 
 void proposal_print(const Proposal *proposal, const char *form, Buffer *buffer)

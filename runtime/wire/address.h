@@ -11,8 +11,9 @@ bool wire_address_is_name(const char *address);
 /* This host alone: localhost, 127.x.y.z or [::1]. */
 bool wire_address_is_loopback(const char *address);
 
-/* Has a socket of ZeroMQ listen. localhost is both loopback addresses; any other name is every address of this host, because a
- * name often stands for a router's address, or in /etc/hosts for 127.0.1.1. The port may be `*`. False: see zmq_errno(). */
+/* Has a socket of ZeroMQ listen. localhost is both loopback addresses; any other name is every address of this host,
+ * because a name often stands for a router's address, or in /etc/hosts for 127.0.1.1. The port may be `*`. False: see
+ * zmq_errno(). */
 bool wire_socket_listen(void *socket, const char *address);
 /* Has it connect. ZeroMQ tries one address of a name: an IPv4 one where `attempt` is even, else an IPv6 one. */
 bool wire_socket_connect(void *socket, const char *address, int attempt);

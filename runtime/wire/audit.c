@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_writer.h"
 
 static const char format[] = "skycc.audit/1";
 
@@ -108,56 +109,43 @@ static int64_t *number_at(const void *object, const Number *number)
 
 /* ---- Writing ---- */
 
-static void set(json_t *object, const char *key, json_t *value)
+static void add_numbers(JsonWriter *json, const void *from, const Number *numbers, size_t count)
 {
-    if (!value || json_object_set_new(object, key, value) != 0) memory_exhausted();
+    for (size_t i = 0; i < count; i++) json_add_integer(json, numbers[i].name, *number_at(from, &numbers[i]));
 }
 
-static void set_numbers(json_t *object, const void *from, const Number *numbers, size_t count)
+static void add_crossing(JsonWriter *json, const WireCrossing *crossing)
 {
-    for (size_t i = 0; i < count; i++) set(object, numbers[i].name, json_integer(*number_at(from, &numbers[i])));
-}
-
-static json_t *crossing_of(const WireCrossing *crossing)
-{
-    json_t *object = json_object();
-    set(object, "class", json_string(wire_class_name(crossing->what)));
+    json_open(json, NULL, '{');
+    json_add_string(json, "class", wire_class_name(crossing->what));
     if (crossing->what == WIRE_CLASS_TENSOR) {
-        set(object, "tensor", json_string(crossing->tensor));
-        set(object, "kind", json_string(crossing->kind));
-        if (crossing->from_stage >= 0) set(object, "from_stage", json_integer(crossing->from_stage));
-        if (crossing->to_stage >= 0) set(object, "to_stage", json_integer(crossing->to_stage));
+        json_add_string(json, "tensor", crossing->tensor);
+        json_add_string(json, "kind", crossing->kind);
+        if (crossing->from_stage >= 0) json_add_integer(json, "from_stage", crossing->from_stage);
+        if (crossing->to_stage >= 0) json_add_integer(json, "to_stage", crossing->to_stage);
     }
-    if (crossing->what == WIRE_CLASS_UNKNOWN) set(object, "tag", json_integer(crossing->tag));
-    set(object, "from_site", json_string(crossing->from_site));
-    set(object, "to_site", json_string(crossing->to_site));
-    set_numbers(object, crossing, crossing_numbers, CROSSING_NUMBERS);
-    return object;
-}
-
-static json_t *root_of(const WireAudit *audit)
-{
-    json_t *root = json_object(), *crossed = json_array();
-    set(root, "format", json_string(format));
-    set(root, "run", json_string(audit->run));
-    set(root, "plan", json_string(audit->plan));
-    set(root, "site", json_string(audit->site));
-    set(root, "running", json_boolean(audit->running));
-    set_numbers(root, audit, audit_numbers, AUDIT_NUMBERS);
-    for (size_t i = 0; i < audit->crossing_count; i++)
-        if (json_array_append_new(crossed, crossing_of(&audit->crossings[i])) != 0) memory_exhausted();
-    set(root, "crossed", crossed);
-    return root;
+    if (crossing->what == WIRE_CLASS_UNKNOWN) json_add_integer(json, "tag", crossing->tag);
+    json_add_string(json, "from_site", crossing->from_site);
+    json_add_string(json, "to_site", crossing->to_site);
+    add_numbers(json, crossing, crossing_numbers, CROSSING_NUMBERS);
+    json_close(json, '}');
 }
 
 void wire_audit_print(const WireAudit *audit, Buffer *text)
 {
-    json_t *root = root_of(audit);
-    char *printed = json_dumps(root, JSON_INDENT(1));
-    if (!printed) memory_exhausted();
-    buffer_print(text, "%s\n", printed);
-    free(printed);
-    json_decref(root);
+    JsonWriter json = {.buffer = text, .spaced = true, .indent = 1};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", format);
+    json_add_string(&json, "run", audit->run);
+    json_add_string(&json, "plan", audit->plan);
+    json_add_string(&json, "site", audit->site);
+    json_add_bool(&json, "running", audit->running);
+    add_numbers(&json, audit, audit_numbers, AUDIT_NUMBERS);
+    json_open(&json, "crossed", '[');
+    for (size_t i = 0; i < audit->crossing_count; i++) add_crossing(&json, &audit->crossings[i]);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    buffer_append(text, "\n", 1);
 }
 
 bool wire_audit_write(const WireAudit *audit, const char *path, Diagnostics *diagnostics)

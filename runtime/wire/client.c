@@ -133,7 +133,8 @@ void wire_client_fail(WireClient *client, int exit_code, const char *why)
 
 /* ---- Receiving ---- */
 
-/* Writes the message to where it is expected, if its size is right; else it counts as dropped, and the receive waits on. */
+/* Writes the message to where it is expected, if its size is right; else it counts as dropped, and the receive waits
+ * on. */
 static bool fill(WireClient *client, const Receive *receive, const WireFrame *frame)
 {
     if (receive->size != frame->size) {

@@ -45,7 +45,8 @@ const WireSiteState *wire_client_state(const WireClient *client, int site);
 /* Messages that were dropped, because their size was not that of the receive, or their number out of bounds. */
 uint64_t wire_client_dropped(const WireClient *client);
 
-/* Tells the gateway, for its audit, what is begun: the step of that number, or one of so many batches that are evaluated. */
+/* Tells the gateway, for its audit, what is begun: the step of that number, or one of so many batches that are
+ * evaluated. */
 void wire_client_note(WireClient *client, WireNote note, int64_t number, uint32_t microbatches);
 
 /* Has the ranks of all other sites end with that exit code. The process should live some tenths of a second longer. */

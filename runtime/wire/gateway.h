@@ -2,8 +2,8 @@
  *
  * What can go wrong between sites is its matter: whatever comes in that is not a message of this run is dropped and
  * counted, what a broken connection lost is sent again (peer.h), and ranks are told when a site is gone, back, or back
- * with nothing of what was (WireState of frame.h). The connection between rank and gateway is not repaired: who loses it
- * ends, and the site starts again. */
+ * with nothing of what was (WireState of frame.h). The connection between rank and gateway is not repaired: who loses
+ * it ends, and the site starts again. */
 #ifndef RUNTIME_WIRE_GATEWAY_H
 #define RUNTIME_WIRE_GATEWAY_H
 
@@ -24,8 +24,8 @@ typedef struct WireGateway WireGateway;
  * an audit that is another run's or cannot be written (EXIT_BAD_INPUT). The options outlive the gateway. */
 WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *diagnostics);
 /* Works until `stop_descriptor` can be read; then what was sent is given some seconds to be acknowledged. Changes of
- * state, and the counters in the end, go to standard error, a line each. False after reporting: somebody else writes the
- * audit's file. An audit that cannot be written does not end a run: this is said, and tried again. */
+ * state, and the counters in the end, go to standard error, a line each. False after reporting: somebody else writes
+ * the audit's file. An audit that cannot be written does not end a run: this is said, and tried again. */
 bool wire_gateway_run(WireGateway *gateway, int stop_descriptor);
 /* Where it listens for other sites: tcp://ADDRESS:PORT; "": nowhere. */
 const char *wire_gateway_place(const WireGateway *gateway);

@@ -212,8 +212,8 @@ void wire_gateway_audit_close(WireGateway *gateway)
     wire_audit_free(&gateway->audit.counted);
 }
 
-/* The run goes on without its audit where this cannot be written: it is tried again, and the file on disk says that it was
- * not ended. */
+/* The run goes on without its audit where this cannot be written: it is tried again, and the file on disk says that it
+ * was not ended. */
 static void say_written(WireGateway *gateway, bool written, bool is_end, const Diagnostics *diagnostics)
 {
     GatewayAudit *audit = &gateway->audit;

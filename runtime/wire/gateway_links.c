@@ -217,8 +217,8 @@ static int author(const WireGateway *gateway, WireMessage *message)
     return site >= 0 && site < gateway->file->site_count && site != gateway->file->site ? site : -1;
 }
 
-/* A greeting of another start of a site that is here already. A site that was started again is let in: the connection of the
- * first is gone then, or silent soon. */
+/* A greeting of another start of a site that is here already. A site that was started again is let in: the connection
+ * of the first is gone then, or silent soon. */
 static bool is_rival(Link *link, const WireFrame *hello)
 {
     WirePeer *peer = &link->peer;

@@ -159,7 +159,7 @@ bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
             ticked = now;
         }
         if (!ok) break;
-        /* What ranks said before the stop, that they leave too, may still be on its way: nothing may come for a while. */
+        /* What ranks said before the stop may still be on its way, also that they leave: first all must be quiet. */
         bool is_done = stopping && quiet && is_all_acknowledged(gateway);
         if (is_done || (stopping && now - stop_asked > last_patience)) break;
     }

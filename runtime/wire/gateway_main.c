@@ -1,4 +1,4 @@
-/* DIR/SITE/gateway: started by DIR/SITE/train, beside the site's ranks, and ends when it does. */
+/* DIR/SITE/gateway: started by DIR/SITE/train, next to the site's ranks, and ends when it does. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

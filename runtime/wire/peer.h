@@ -100,8 +100,8 @@ void wire_peer_acknowledge(WirePeer *peer, bool always);
 typedef enum WireEvent { WIRE_NOTHING, WIRE_GREETED, WIRE_NEW_INCARNATION, WIRE_TURNED_AWAY } WireEvent;
 
 /* Takes what came in over the newest connection (a HELLO: over any). GREETED: the link is up, with the connection that
- * it came over. TURNED_AWAY: the peer is in a run with another start of this site. `answers`: whether a HELLO is answered
- * with one. */
+ * it came over. TURNED_AWAY: the peer is in a run with another start of this site. `answers`: whether a HELLO is
+ * answered with one. */
 WireEvent wire_peer_take(WirePeer *peer, const void *bytes, size_t size, bool answers);
 
 #endif

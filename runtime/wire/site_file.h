@@ -1,7 +1,8 @@
-/* site.json: what a site's gateway knows of a run, written by `skycc compile` beside the site's programs.
+/* site.json: what a site's gateway knows of a run, written by `skycc compile` next to the site's programs.
  *
  *     {"format": "skycc.site/1", "run": "HASH", "site": "paris",
- *      "sites": [{"name": "paris", "address": "HOST:PORT", "key": "..."}, {"name": "oslo", "address": null, "key": ...}],
+ *      "sites": [{"name": "paris", "address": "HOST:PORT", "key": "..."},
+ *                {"name": "oslo", "address": null, "key": ...}],
  *      "rank_sites": [0, 0, 1], "largest_message_bytes": 65536,
  *      "plan": "HASH",
  *      "tensors": [{"tensor": "...", "kind": "activation", "from_stage": 1, "to_stage": 2, "from": 1, "to": 2,
@@ -15,7 +16,7 @@
 #include "runtime/wire/keys.h"
 
 enum { WIRE_MOST_SITES = 256, WIRE_MOST_RANKS = 1 << 14 };
-/* A message of any size up to this is passed on whatever site.json says: what ranks agree on beside the tensors. */
+/* A message of any size up to this is passed on whatever site.json says: what ranks agree on besides the tensors. */
 enum { WIRE_LEAST_LIMIT = 4 << 20 };
 #define WIRE_MOST_LIMIT INT32_MAX
 
@@ -25,7 +26,8 @@ typedef struct WireSite {
     char key[WIRE_KEY_TEXT + 1];
 } WireSite;
 
-/* Messages from rank `from` to rank `to` with tags first_tag ... first_tag + tag_count - 1 are this tensor of the plan. */
+/* Messages from rank `from` to rank `to` with tags first_tag ... first_tag + tag_count - 1 are this tensor of the plan.
+ * */
 typedef struct WireTensor {
     const char *name, *kind;  /* as plan.json has them */
     int from_stage, to_stage; /* -1: not between two stages */

@@ -34,7 +34,8 @@ void *wire_socket_watch(void *context, void *socket, int events, int number);
 /* The next event; 0: none. */
 int wire_socket_event(void *watch);
 
-/* Takes over one use of the chunk. `route`: of a ROUTER's peer; size 0: no ROUTER. False: it cannot be sent to there. */
+/* Takes over one use of the chunk. `route`: of a ROUTER's peer; size 0: no ROUTER. False: it cannot be sent to there.
+ * */
 bool wire_socket_send(void *socket, const void *route, size_t route_size, WireChunk *chunk);
 
 /* One message as it comes; `route` is set where the socket is a ROUTER. Close it with wire_message_close, and only

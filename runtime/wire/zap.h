@@ -1,6 +1,6 @@
 /* Who may connect: the handler that libzmq asks, within one context, about every CURVE handshake
- * (https://rfc.zeromq.org/spec/27). Only pinned keys are let in; of whom is let in libzmq attaches the number of the site
- * to every message ("User-Id"), so that nobody speaks for another one. */
+ * (https://rfc.zeromq.org/spec/27). Only pinned keys are let in; of whom is let in libzmq attaches the number of the
+ * site to every message ("User-Id"), so that nobody speaks for another one. */
 #ifndef RUNTIME_WIRE_ZAP_H
 #define RUNTIME_WIRE_ZAP_H
 

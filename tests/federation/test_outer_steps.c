@@ -27,7 +27,8 @@ static void average_gives_the_mean_of_models(void **state)
 }
 
 /* What torch.optim.SGD(lr=0.7, momentum=0.9, nesterov=True) does to 1.0 with gradients 0.5, -0.25, 1: 0.335, 0.384,
- * -1.0594. By hand: b = 0.5; 1 - 0.7 (0.5 + 0.45). b = 0.2; 0.335 - 0.7 (-0.25 + 0.18). b = 1.18; 0.384 - 0.7 (1 + 1.062). */
+ * -1.0594. By hand: b = 0.5; 1 - 0.7 (0.5 + 0.45). b = 0.2; 0.335 - 0.7 (-0.25 + 0.18). b = 1.18; 0.384 - 0.7 (1 +
+ * 1.062). */
 static void nesterov_is_that_of_diloco(void **state)
 {
     (void)state;

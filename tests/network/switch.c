@@ -2,18 +2,18 @@
  * link with latency, bandwidth, loss and a queue of its own (link.h). It routes IPv4 by destination, as the internet
  * would; nothing answers for a host that cannot be reached, and frames of any other kind are dropped.
  *
- *     network_switch SEED         reads commands, a line each, until its input ends; answers each with one line, "ok ..."
- *                                 or "error ..."
+ *     network_switch SEED         reads commands, a line each, until its input ends; answers each with one line,
+ *                                 "ok ..." or "error ..."
  *
- *     host NAME PID ADDRESS [large]   the network namespace of that process gets a device eth0; large: it hands over up to
- *                                 64 KiB at once, as to a card that divides it, which takes far less of the processor.
+ *     host NAME PID ADDRESS [large]   the network namespace of that process gets a device eth0; large: it hands over up
+ *                                 to 64 KiB at once, as to a card that divides it, which takes far less of the processor.
  *                                 They cross links in their parts' time and bytes, and arrive when the last part does
- *     link A B NANOSECONDS BYTES_PER_SECOND QUEUE_BYTES LOSS     from A to B, which is as good as infinitely fast before
+ *     link A B NANOSECONDS BYTES_PER_SECOND QUEUE_BYTES LOSS     from A to B, which is infinitely fast before
  *     share A B                   what B sends to A waits for what A sends to B (half duplex)
  *     cut A B, heal A B           from A to B
  *     inward NAME yes|no          whether connections to it can be made from outside: no is a host behind NAT
- *     traffic A B                 frames and bytes of A to B that were: carried, lost, without room, severed; then frames
- *                                 that B does not let in
+ *     traffic A B                 frames and bytes of A to B that were: carried, lost, without room, severed; then
+ *                                 frames that B does not let in
  *     capture FILE, capture       writes all that hosts send to a file (pcap), until the next such command
  */
 #include <arpa/inet.h>

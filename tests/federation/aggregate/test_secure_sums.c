@@ -108,8 +108,8 @@ static bool answer(Federation *federation, const SumRound *round, int i, const B
     return true;
 }
 
-/* All sites that are still there answer the phase, in the order that `order` draws; what they sent before in this session
- * is sent again. */
+/* All sites that are still there answer the phase, in the order that `order` draws; what they sent before in this
+ * session is sent again. */
 static void gather(Federation *federation, SumRound *round, RandomStream order)
 {
     uint32_t turn[MOST_SITES];

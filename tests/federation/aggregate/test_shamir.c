@@ -27,8 +27,8 @@ static void the_published_shares_give_the_published_secret(void **state)
     assert_memory_equal(made + 5, second, 5);
 }
 
-/* FIPS 197, section 4.2: {57} x {83} = {c1} and {57} x {13} = {fe}. A line through the secret 0 with slope {57} has these
- * values at {83} and {13}. */
+/* FIPS 197, section 4.2: {57} x {83} = {c1} and {57} x {13} = {fe}. A line through the secret 0 with slope {57} has
+ * these values at {83} and {13}. */
 static void the_field_is_that_of_aes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* A site at the coordinator's port: an update of several pieces, of which some are under way while the connection is cut. */
+/* A site at the coordinator's port: an update of several pieces, of which some are under way while the connection is
+ * cut. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Key files, site.json and audits: what is written is read again, what is not as it should be is refused with its reason. */
+/* Key files, site.json and audits: what is written is read again, what is not as it should be is refused with its
+ * reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

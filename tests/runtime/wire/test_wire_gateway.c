@@ -1,5 +1,5 @@
-/* Gateways and ranks of two sites over real connections on this host: what is cut comes back and nothing is lost, who is
- * not known stays outside, and who starts again is noticed. */
+/* Gateways and ranks of two sites over real connections on this host: what is cut comes back and nothing is lost, who
+ * is not known stays outside, and who starts again is noticed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
