@@ -30,8 +30,8 @@ typedef enum ValueRole {
 /* How a value grows with the lines of a micro-batch (runtime/program/packing.h). */
 typedef enum LineGrowth {
     LINES_FIXED, /* not at all */
-    LINES_FIRST, /* its first dimension that is not 1 does: what belongs to a line stands in one piece, line after line */
-    LINES_MIXED /* otherwise */
+    LINES_FIRST, /* in its first dimension that is not 1: what belongs to a line is contiguous, line after line */
+    LINES_MIXED  /* otherwise */
 } LineGrowth;
 
 typedef struct Value {
@@ -132,8 +132,9 @@ typedef struct Graph {
     ValueId loss;                   /* float32 scalar: the micro-batch's share of the loss */
     Labels labels[SKY_MOST_LABELS]; /* the attribute `labels` of losses is a number of this list */
     int label_count;
-    /* The parts of the loss are sums over labels, scaled by 1 / (what the labels of the whole batch weigh): micro-batches add up
-     * to the loss. Else some part is an average over the micro-batch, scaled by 1 / micro-batches. */
+    /* The parts of the loss are sums over labels, scaled by 1 / (what the labels of the whole batch weigh):
+     * micro-batches add up to the loss. Else some part is an average over the micro-batch, scaled by 1 /
+     * micro-batches. */
     bool loss_is_summed;
     ValueId scalars;    /* ROLE_SCALARS */
     ValueId *gradients; /* per value id up to gradient_count; read with graph_gradient */
@@ -147,7 +148,8 @@ typedef struct Graph {
 
 void graph_init(Graph *graph, const char *file);
 void graph_free(Graph *graph);
-/* An imported graph again, to run passes on. It points into `from`, which must live longer; arrays that passes change are its own. */
+/* An imported graph again, to run passes on. It points into `from`, which must live longer; arrays that passes change
+ * are its own. */
 void graph_copy(Graph *to, const Graph *from);
 /* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes.
  */

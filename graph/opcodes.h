@@ -4,9 +4,9 @@
  *
  * For each row the file of its family in graph/ops/ has a shape rule `infer_RULES`, a gradient rule
  * `differentiate_RULES`, a lowering `lower_RULES` and an axes rule `axes_AXES` (graph/ops/operator.h). Rows may share
- * rules. Traits are what passes ask of operators. Names of ONNX operators mean what the newest opset says, with axes and
- * shapes as attributes; the importer normalises older forms. An attribute called `shape` is always the result's shape
- * (what broadcasts to it, for Expand), and one called `positions` numbers the result's elements. */
+ * rules. Traits are what passes ask of operators. Names of ONNX operators mean what the newest opset says, with axes
+ * and shapes as attributes; the importer normalises older forms. An attribute called `shape` is always the result's
+ * shape (what broadcasts to it, for Expand), and one called `positions` numbers the result's elements. */
 #ifndef GRAPH_OPCODES_H
 #define GRAPH_OPCODES_H
 
@@ -56,16 +56,21 @@
     OPERATOR(Reshape, reshape, 1, 1, 1, reshape, IS_MOVEMENT | REGROUPS | ZERO_OF_FIRST) /* shape */ \
     OPERATOR(Transpose, transpose, 1, 1, 1, transpose, IS_MOVEMENT | REORDERS | ZERO_OF_FIRST) /* perm */ \
     OPERATOR(Expand, expand, 1, 1, 1, broadcast, IS_MOVEMENT | ZERO_OF_FIRST) /* shape */ \
-    OPERATOR(Slice, slice, 1, 1, 1, slice, IS_MOVEMENT | SELECTS) /* starts, steps, shape of the result: one entry per axis */ \
-    OPERATOR(SliceGradient, slice_gradient, 1, 1, 1, slice, 0) /* dy -> dx, zero outside; starts, steps, shape of dx */ \
+    OPERATOR(Slice, slice, 1, 1, 1, slice, IS_MOVEMENT | SELECTS) \
+        /* starts, steps, shape of the result: one entry per axis */ \
+    OPERATOR(SliceGradient, slice_gradient, 1, 1, 1, slice, 0) \
+        /* dy -> dx, zero outside; starts, steps, shape of dx */ \
     OPERATOR(Concat, concat, 1, -1, 1, concat, FILLS) /* axis */ \
     /* gather.c */ \
-    OPERATOR(Gather, gather, 2, 2, 1, gather, IS_LOOKUP | SELECTS) /* data, indices; axis, no_gradient: indices that pass none */ \
-    OPERATOR(GatherGradient, gather_gradient, 2, 2, 1, gather_gradient, 0) /* indices, dy -> ddata; axis, shape of ddata, no_gradient */ \
+    OPERATOR(Gather, gather, 2, 2, 1, gather, IS_LOOKUP | SELECTS) \
+        /* data, indices; axis, no_gradient: indices that pass none */ \
+    OPERATOR(GatherGradient, gather_gradient, 2, 2, 1, gather_gradient, 0) \
+        /* indices, dy -> ddata; axis, shape of ddata, no_gradient */ \
     OPERATOR(GatherElements, gather_elements, 2, 2, 1, none, IS_LOOKUP) /* data, indices; axis */ \
     OPERATOR(GatherND, gather_nd, 2, 2, 1, none, IS_LOOKUP) /* data, indices; batch_dims */ \
     /* scatter.c: reduction: none (the default), add, mul, max or min; data absent: zeros of `shape` */ \
-    OPERATOR(ScatterElements, scatter_elements, 2, 3, 1, none, FILLS) /* indices, updates, data; axis, reduction, shape */ \
+    OPERATOR(ScatterElements, scatter_elements, 2, 3, 1, none, FILLS) \
+        /* indices, updates, data; axis, reduction, shape */ \
     OPERATOR(ScatterND, scatter_nd, 2, 3, 1, none, FILLS) /* indices, updates, data; batch_dims, reduction, shape */ \
     /* reduce.c */ \
     OPERATOR(ReduceSum, reduce, 1, 1, 1, reduce, ADDS_UP) /* axes, keepdims */ \
@@ -82,34 +87,44 @@
     OPERATOR(LogSoftmax, log_softmax, 1, 1, 1, rows, 0) \
     OPERATOR(LogSoftmaxGradient, log_softmax_gradient, 2, 2, 1, rows, 0) /* y, dy -> dx */ \
     /* layer_norm.c: over the last axis */ \
-    OPERATOR(LayerNormalization, layer_norm, 2, 3, 3, layer_norm, HAS_GAIN) /* x, gain, bias -> y, mean, inverse deviation; epsilon */ \
-    OPERATOR(LayerNormGradient, layer_norm_gradient, 5, 5, 1, layer_norm, 0) /* x, gain, mean, inverse deviation, dy -> dx */ \
-    OPERATOR(LayerNormGainGradient, layer_norm_gain_gradient, 4, 4, 1, layer_norm_gain, 0) /* x, mean, inverse deviation, dy -> dgain */ \
+    OPERATOR(LayerNormalization, layer_norm, 2, 3, 3, layer_norm, HAS_GAIN) \
+        /* x, gain, bias -> y, mean, inverse deviation; epsilon */ \
+    OPERATOR(LayerNormGradient, layer_norm_gradient, 5, 5, 1, layer_norm, 0) \
+        /* x, gain, mean, inverse deviation, dy -> dx */ \
+    OPERATOR(LayerNormGainGradient, layer_norm_gain_gradient, 4, 4, 1, layer_norm_gain, 0) \
+        /* x, mean, inverse deviation, dy -> dgain */ \
     /* dropout.c */ \
-    OPERATOR(Dropout, dropout, 3, 4, 1, dropout, IS_RANDOM) /* x, key, scalars, first; ratio; row: elements of one row of the batch; \
-        positions: of the first element in the whole tensor, then the stride of each axis. With `first`, int64 that \
-        broadcast to x, an element stands `row` times that further on, whatever the micro-batch */ \
+    OPERATOR(Dropout, dropout, 3, 4, 1, dropout, IS_RANDOM) \
+        /* x, key, scalars, first; ratio; row: elements of one row of the batch; positions: of the first element in \
+        the whole tensor, then the stride of each axis. With `first`, int64 that broadcast to x, an element is `row` \
+        times that further on, whatever the micro-batch */ \
     /* cross_entropy.c: logits [rows, classes], integer labels [rows], constant weights [classes] or []; ignore_index, \
        labels: number of the label input */ \
-    OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2, cross_entropy, IS_LOSS) /* logits, labels, scalars -> scaled sum, log-sum-exp [rows, 2] */ \
-    OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1, cross_entropy, 0) /* logits, labels, log-sum-exp, scalars -> dlogits */ \
-    OPERATOR(WeightedCrossEntropy, weighted_cross_entropy, 4, 4, 3, cross_entropy, IS_LOSS) /* logits, labels, scalars, weights -> scaled sum, \
-        log-sum-exp [rows, 2], loss of each row; smoothing */ \
-    OPERATOR(WeightedCrossEntropyGradient, weighted_cross_entropy_gradient, 5, 5, 1, cross_entropy, 0) /* logits, labels, log-sum-exp, \
-        scalars, weights -> dlogits */ \
-    OPERATOR(ScaleLoss, scale_loss, 2, 2, 1, scale_loss, 0) /* x, scalars -> x / micro-batches; with labels: x / what those weigh */ \
+    OPERATOR(CrossEntropy, cross_entropy, 3, 3, 2, cross_entropy, IS_LOSS) \
+        /* logits, labels, scalars -> scaled sum, log-sum-exp [rows, 2] */ \
+    OPERATOR(CrossEntropyGradient, cross_entropy_gradient, 4, 4, 1, cross_entropy, 0) \
+        /* logits, labels, log-sum-exp, scalars -> dlogits */ \
+    OPERATOR(WeightedCrossEntropy, weighted_cross_entropy, 4, 4, 3, cross_entropy, IS_LOSS) \
+        /* logits, labels, scalars, weights -> scaled sum, log-sum-exp [rows, 2], loss of each row; smoothing */ \
+    OPERATOR(WeightedCrossEntropyGradient, weighted_cross_entropy_gradient, 5, 5, 1, cross_entropy, 0) \
+        /* logits, labels, log-sum-exp, scalars, weights -> dlogits */ \
+    OPERATOR(ScaleLoss, scale_loss, 2, 2, 1, scale_loss, 0) \
+        /* x, scalars -> x / micro-batches; with labels: x / what those weigh */ \
     /* binary_cross_entropy.c */ \
-    OPERATOR(BinaryCrossEntropy, binary_cross_entropy, 2, 2, 1, broadcast, IS_MAP) /* logits, probabilities of the same shape */ \
+    OPERATOR(BinaryCrossEntropy, binary_cross_entropy, 2, 2, 1, broadcast, IS_MAP) \
+        /* logits, probabilities of the same shape */ \
     /* coding.c: rows of the last dimension; codec: its name (base/codec.h) */ \
-    OPERATOR(Encode, encode, 1, 4, 1, coding, IS_RANDOM) /* x, key, scalars, first -> bytes; with a key stochastically, elements numbered as \
-        Dropout's: row: elements of one row of the batch, or `first`, int64 that broadcast to the rows of x: the numbers \
-        of their first elements */ \
+    OPERATOR(Encode, encode, 1, 4, 1, coding, IS_RANDOM) \
+        /* x, key, scalars, first -> bytes; with a key stochastically, elements numbered as Dropout's: row: elements \
+        of one row of the batch, or `first`, int64 that broadcast to the rows of x: numbers of their first elements */ \
     OPERATOR(Decode, decode, 1, 1, 1, coding, 0) /* bytes -> x; columns */ \
-    /* optimizer.c: effects on parameters and their state, in place */ \
-    OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 2, none, HAS_MEMORY) /* contribution -> accumulated gradient, added to it; parts */ \
+    /* updates.c: effects on parameters and their state, in place */ \
+    OPERATOR(AccumulateGradient, accumulate_gradient, 1, 1, 2, none, HAS_MEMORY) \
+        /* contribution -> accumulated gradient, added to it; parts */ \
     OPERATOR(SgdUpdate, sgd_update, 3, 3, 0, none, 0) /* parameter, gradient, scalars */ \
     OPERATOR(MomentumUpdate, momentum_update, 4, 4, 0, none, 0) /* parameter, gradient, scalars, velocity */ \
-    OPERATOR(AdamUpdate, adam_update, 5, 5, 0, none, 0) /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */ \
+    OPERATOR(AdamUpdate, adam_update, 5, 5, 0, none, 0) \
+        /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */ \
     OPERATOR(LambUpdate, lamb_update, 5, 5, 0, none, 0) /* parameter, gradient, scalars, m, v */
 /* clang-format on */
 

@@ -479,7 +479,7 @@ static bool read_line(Parser *parser)
     return refuse(parser, "expected a value, a phase, a node or an output");
 }
 
-/* Room for the greatest number of a value in the text; constants without one come behind. */
+/* Room for the greatest number of a value in the text; constants without one come after it. */
 static void make_room(Graph *graph, const char *text)
 {
     unsigned long greatest = 0;

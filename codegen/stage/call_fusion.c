@@ -250,7 +250,7 @@ static bool touches(const LoweredCall *call, ValueId value)
     return false;
 }
 
-/* Whether the work of call `moved` may be done before or behind all calls first ... end - 1: none of them touches what
+/* Whether the work of call `moved` may be done before or after all calls first ... end - 1: none of them touches what
  * it reads or writes in a way that matters. */
 static bool may_pass(const Fuser *fuser, size_t moved, size_t first, size_t end)
 {

@@ -70,7 +70,7 @@ static bool *choose_awaited(const StageBuilder *builder)
     return chosen;
 }
 
-/* Moves what the stage before does not wait for behind the rest of backward. */
+/* Moves what the stage before does not wait for to the end of backward. */
 static void split_backward(StageBuilder *builder)
 {
     Lowering *lowering = &builder->lowering;

@@ -116,7 +116,8 @@ void stage_find_waves(StageBuilder *builder, size_t first, size_t end, bool acro
 /* ---- stage_lines.c ---- */
 /* Has sums over lines that calls store added instead, to what a call before makes 0. */
 void stage_add_sums(StageBuilder *builder);
-/* Finds out whether all calls of the stage can do without some lines: fills lines_vary of builder->code, or needs_lines. */
+/* Finds out whether all calls of the stage can do without some lines: fills lines_vary of builder->code, or
+ * needs_lines. */
 void stage_find_lines(StageBuilder *builder);
 
 /* How a call does without the lines that a micro-batch lacks: the fields of SkyCall that are called so. */

@@ -1,4 +1,4 @@
-/* What becomes of a run of layers: call lists over laid-out memory, and what they need beside. */
+/* What becomes of a run of layers: call lists over laid-out memory, and what they need besides. */
 #ifndef CODEGEN_STAGE_STAGE_CODE_H
 #define CODEGEN_STAGE_STAGE_CODE_H
 

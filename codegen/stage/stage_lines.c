@@ -1,10 +1,11 @@
-/* Micro-batches with fewer lines than the others (runtime/program/packing.h): what the calls of a stage need not do then.
+/* Micro-batches with fewer lines than the others (runtime/program/packing.h): what the calls of a stage need not do
+ * then.
  *
  * Values that grow with lines have what belongs to a line in one piece, line after line. So a kernel has an axis along
  * which lines stand. Most often it is an outer one: nothing that is computed of one line meets what is computed of
- * another, and work units, or a group's blocks, are as many as there are lines. Where it is the inner axis of a sum or a
- * scatter, the kernel is cut to one line and runs for each. What absent lines hold is then read by nobody but by kernels
- * that compute nothing but other absent lines, and may be anything. */
+ * another, and work units, or a group's blocks, are as many as there are lines. Where it is the inner axis of a sum or
+ * a scatter, the kernel is cut to one line and runs for each. What absent lines hold is then read by nobody but by
+ * kernels that compute nothing but other absent lines, and may be anything. */
 #include <stdlib.h>
 
 #include "codegen/stage/stage_builder.h"
@@ -19,9 +20,9 @@ static LineGrowth growth_of(const StageBuilder *builder, const LoweredCall *call
     return value_growth(graph_value(builder->graph, call->operands[operand].value));
 }
 
-/* Whether what the call touches of the operand depends on how many lines there are: it grows with them, and more of it is
- * touched than the first line, which is always there. What grows otherwise, one number for the rows of all lines and one
- * more for example, is computed as a whole, as what does not grow. */
+/* Whether what the call touches of the operand depends on how many lines there are: it grows with them, and more of it
+ * is touched than the first line, which is always there. What grows otherwise, one number for the rows of all lines and
+ * one more for example, is computed as a whole, as what does not grow. */
 static bool varies(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel, int operand)
 {
     const KernelOperand *touched = &kernel->operands[operand];
@@ -67,8 +68,8 @@ static bool find_line_axis(const StageBuilder *builder, const LoweredCall *call,
     return !*any || *axis >= 0;
 }
 
-/* Whether a call may leave out what absent lines have of all that it writes: each line at a place of its own, not where a
- * register says, which in absent lines may be anything. */
+/* Whether a call may leave out what absent lines have of all that it writes: each line at a place of its own, not where
+ * a register says, which in absent lines may be anything. */
 static bool writes_lines_alone(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel)
 {
     for (int i = 0; i < kernel->operand_count; i++)
@@ -113,8 +114,8 @@ static bool has_lines(const StageBuilder *builder)
     return builder->graph->packing.slots && builder->graph->packing.lines > 1;
 }
 
-/* Of values that are computed as a whole but for what absent lines have of them, which no other line may look up: whether
- * the call reads one otherwise than by looking something up for its lines. */
+/* Of values that are computed as a whole but for what absent lines have of them, which no other line may look up:
+ * whether the call reads one otherwise than by looking something up for its lines. */
 static bool reads_parts(const LoweredCall *call, const LineCut *cut, const bool *partial)
 {
     bool by_lines = cut->axis || cut->loops;

@@ -67,7 +67,7 @@ const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call
 
 void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
-/* The values that cross the cut before layer `cut`: forward ones are made before and read behind it, backward ones the
+/* The values that cross the cut before layer `cut`: forward ones are made before and read after it, backward ones the
  * other way round. */
 static void collect_crossing(const StageIndex *index, int cut, const Crossings *crossings, ValueList *list)
 {

@@ -77,7 +77,7 @@ static void append(CallList *to, CallList *from)
     from->count = 0;
 }
 
-/* Copies the calls first ... end - 1 to `calls`. Parts are added up where threads meet next, beside other work, or at
+/* Copies the calls first ... end - 1 to `calls`. Parts are added up where threads meet next, next to other work, or at
  * the end of their layer. */
 static void cut_list(StageBuilder *builder, size_t first, size_t end, CallList *calls)
 {

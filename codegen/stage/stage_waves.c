@@ -42,7 +42,7 @@ void stage_touch(const StageBuilder *builder, const LoweredCall *call, Touched *
     }
 }
 
-/* Where the group ends that the call begins; calls that belong to none end behind themselves. */
+/* Where the group ends that the call begins; calls that belong to none end after themselves. */
 static size_t group_end(const StageBuilder *builder, size_t c, size_t end)
 {
     uint32_t group = builder->groups[c].group;

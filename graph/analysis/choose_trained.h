@@ -1,5 +1,5 @@
 /* Which parameters are trained is decided by how they are used, not by their shape: exporters leave the scale of
- * attention, rotary tables, masks and sinusoids as float tensors beside the weights. */
+ * attention, rotary tables, masks and sinusoids as float tensors among the weights. */
 #ifndef GRAPH_ANALYSIS_CHOOSE_TRAINED_H
 #define GRAPH_ANALYSIS_CHOOSE_TRAINED_H
 
@@ -19,7 +19,8 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter);
 void use_survey_free(UseSurvey *survey);
 
 /* Whether the elements [..., positions, width] are sines and cosines: every column, along positions, of one frequency,
- * whatever its phase and amplitude. At least four positions are needed to tell. `data` may be NULL: then they are not. */
+ * whatever its phase and amplitude. At least four positions are needed to tell. `data` may be NULL: then they are
+ * not. */
 bool elements_are_sinusoids(DType dtype, const Shape *shape, const void *data);
 /* Whether they are a mask: nothing but 0 and one number that is very low, or 0 and 1 with some pattern that is a
  * triangle or a band. */

@@ -29,7 +29,8 @@ static double element(const Table *table, int64_t slice, int64_t row, int64_t co
 
 typedef enum Course { COURSE_OTHER, COURSE_CONSTANT, COURSE_WAVE } Course;
 
-/* Samples of one sinusoid at equal distances obey x[p - 1] + x[p + 1] = 2 cos(w) x[p], and nothing else does for long. */
+/* Samples of one sinusoid at equal distances obey x[p - 1] + x[p + 1] = 2 cos(w) x[p], and nothing else does for
+ * long. */
 static Course course_of(const Table *table, int64_t slice, int64_t column)
 {
     enum { MOST_ROWS = 64 };

@@ -60,7 +60,7 @@ static void unpack(const Interpreter *run, const KernelGemm *gemm, PanelBlock *b
 static void multiply(PanelBlock *block, int rows, int columns, int depth)
 {
     for (int n = 0; n * VECTOR < columns; n++)
-        for (int m = 0; m < rows; m += 2) { /* the row behind an odd last one is computed for nothing */
+        for (int m = 0; m < rows; m += 2) { /* the row after an odd last one is computed for nothing */
             const double *first = block->a[m], *second = block->a[m + 1];
             Vector sum_first = block->sum[n][m], sum_second = block->sum[n][m + 1];
             for (int k = 0; k < depth; k++) {
@@ -73,7 +73,7 @@ static void multiply(PanelBlock *block, int rows, int columns, int depth)
         }
 }
 
-/* Runs the phases behind the product for one row, with the block's columns as lanes. */
+/* Runs the phases after the product for one row, with the block's columns as lanes. */
 static bool epilogue(Interpreter *run, const KernelGemm *gemm, PanelBlock *block, int row, Extent columns)
 {
     const Kernel *kernel = run->kernel;

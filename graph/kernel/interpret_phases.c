@@ -20,7 +20,7 @@ static void fill_integer(int64_t *lanes, int64_t value, int count)
     for (int i = 0; i < count; i++) lanes[i] = value;
 }
 
-/* Fills the lanes behind the first `done` with the first one: what is computed once is seen by every lane. */
+/* Copies the first lane to the others: what is computed once is seen by every lane. */
 static void broadcast(InterpreterLanes *lanes, DType type, int count)
 {
     if (dtype_is_float(type))

@@ -39,8 +39,8 @@ typedef enum KernelOp {
                      at plus register b elements if b is set */
     KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
                          hit the same element: they add in ascending order of the inner index */
-    /* Codings (base/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32
-     * tensor, at once. Operand kernel_coding_bytes, of U8, holds the row's bytes one after another; its `elements` say how many
+    /* Codings (base/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32 tensor,
+     * at once. Operand kernel_coding_bytes, of U8, holds the row's bytes one after another; its `elements` say how many
      * they are, and its inner stride is 0. They stand in an inner phase of their own. */
     KERNEL_ENCODE, /* the row of `operand` into bytes; stochastically if a is set: key a, first number b (I64) */
     KERNEL_DECODE, /* bytes into the row of `operand` */
@@ -236,12 +236,12 @@ bool kernel_split_axis(Kernel *kernel, int axis, int64_t inner);
  * extent: the parts are the first axis now, and stored, `stride` elements apart, where the sum had been added. False,
  * leaving the kernel as it is, if it is of another kind. */
 bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride);
-/* Leaves of the inner axis, along which the kernel sums or scatters, the part that one of `lines` equal lines has: run for
- * one line after the other, each operand moved on by what the line has of it, it comes to the same but for rounding. False
- * if the kernel stores sums, or does something else with its inner axis. */
+/* Leaves of the inner axis, along which the kernel sums or scatters, the part that one of `lines` equal lines has: run
+ * for one line after the other, each operand moved on by what the line has of it, it comes to the same but for
+ * rounding. False if the kernel stores sums, or does something else with its inner axis. */
 bool kernel_cut_lines(Kernel *kernel, int64_t lines);
-/* Has the sums that the kernel stores added to an operand instead, whose number it returns, and makes of *fill a kernel of
- * one operand that makes 0 what the sums are added to. -1 if it stores something else. */
+/* Has the sums that the kernel stores added to an operand instead, whose number it returns, and makes of *fill a kernel
+ * of one operand that makes 0 what the sums are added to. -1 if it stores something else. */
 int kernel_add_sums(Kernel *kernel, Kernel *fill);
 /* Sets block_axes so that there are so many blocks, splitting an axis if need be. False if the kernel is not so many
  * independent pieces, or a matrix product whose batch axes are not just these; it may have been changed then. */

@@ -1,6 +1,6 @@
 /* Reverse-mode differentiation: appends, to the same graph, the nodes that compute the gradient of the loss with
  * respect to every parameter, and then the optimiser's updates. Nothing in the forward part changes, though it may be
- * added to: a derivative that shares work with its function is computed beside it.
+ * added to: a derivative that shares work with its function is computed next to it.
  *
  * Gradients are built from the loss backwards, one forward node at a time; each backward node remembers the node it
  * differentiates and inherits its layer. The contributions to a value are added in that order (last use first), so that

@@ -1,9 +1,9 @@
-/* Codecs on links (base/codec_rows.h) as operators: Encode makes the bytes that travel of a float32 tensor, row by
- * row of its last dimension, and Decode makes the tensor again, or nearly.
+/* Codecs on links (base/codec_rows.h) as operators: Encode makes the bytes that travel of a float32 tensor, row by row
+ * of its last dimension, and Decode makes the tensor again, or nearly.
  *
- * They stand in differentiated graphs only (graph/passes/code_cuts.h). What passes between them there is the value, as if
- * it had not been coded (straight through; Bengio, Leonard, Courville 2013): the gradient is that of the graph without
- * them, and has codings of its own. */
+ * They stand in differentiated graphs only (graph/passes/code_cuts.h). What passes between them there is the value, as
+ * if it had not been coded (straight through; Bengio, Leonard, Courville 2013): the gradient is that of the graph
+ * without them, and has codings of its own. */
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 #include "runtime/program/step_scalars.h"

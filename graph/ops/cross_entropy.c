@@ -2,9 +2,9 @@
  * `ignore_index` and scaled by the loss scale of the step that belongs to label input number `labels`. Labels are
  * checked by the runtime; here a label outside the classes only must not reach foreign memory.
  *
- * The second output has, of each row, the largest logit m and the logarithm of the sum of exp(x - m). They are kept apart:
- * m + log is rounded to m where m is large, but (m - x) + log, the loss of a row whose label has the logit x, is not.
- * Losses of rows are computed in double precision, in which no difference of float32 overflows.
+ * The second output has, of each row, the largest logit m and the logarithm of the sum of exp(x - m). They are kept
+ * apart: m + log is rounded to m where m is large, but (m - x) + log, the loss of a row whose label has the logit x, is
+ * not. Losses of rows are computed in double precision, in which no difference of float32 overflows.
  *
  * The weighted one is that of torch.nn.CrossEntropyLoss with class weights w and label smoothing e: of a row with label
  * y, with p = log-softmax, (1 - e) w_y (-p_y) + e / classes * the sum over c of w_c (-p_c). */

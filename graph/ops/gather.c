@@ -64,7 +64,7 @@ bool differentiate_gather(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-/* Axes: the dimensions before the gathered one, those of the indices, those behind it. */
+/* Axes: the dimensions before the gathered one, those of the indices, those after it. */
 void lower_gather(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
@@ -80,10 +80,10 @@ void lower_gather(Lowering *lowering, NodeId id)
     normalize_axis(&axis, data.shape.rank, false);
 
     int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, index_stride[KERNEL_MAX_AXES] = {0}, elements;
-    int axes = lower_axes(&output.shape, extent), first = (int)axis, behind = first + indices.shape.rank;
+    int axes = lower_axes(&output.shape, extent), first = (int)axis, after = first + indices.shape.rank;
     for (int i = 0; i < indices.shape.rank; i++) index_stride[first + i] = indices.stride[i];
     for (int i = 0; i < first; i++) stride[i] = data.stride[i];
-    for (int i = first + 1; i < data.shape.rank; i++) stride[behind + i - first - 1] = data.stride[i];
+    for (int i = first + 1; i < data.shape.rank; i++) stride[after + i - first - 1] = data.stride[i];
 
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
     bool rows = first + 1 < data.shape.rank; /* an index chooses a run of elements, not a single one */
@@ -249,12 +249,12 @@ bool infer_gather_nd(InferContext *context)
     if (last < 0 || batch < 0 || batch > last || batch > data->shape.rank ||
         indices->shape.dim[last] > data->shape.rank - batch)
         return operator_error(context, NULL, "the indices have the wrong number of dimensions");
-    int behind = (int)(batch + indices->shape.dim[last]);
-    if (last + data->shape.rank - behind > MAX_RANK)
+    int after = (int)(batch + indices->shape.dim[last]);
+    if (last + data->shape.rank - after > MAX_RANK)
         return operator_error(context, NULL, "the result has more than %d dimensions", MAX_RANK);
     Shape *shape = &context->shape[0];
     for (int i = 0; i < last; i++) shape->dim[shape->rank++] = indices->shape.dim[i];
-    for (int i = behind; i < data->shape.rank; i++) shape->dim[shape->rank++] = data->shape.dim[i];
+    for (int i = after; i < data->shape.rank; i++) shape->dim[shape->rank++] = data->shape.dim[i];
     for (int i = 0; i < batch; i++)
         if (indices->shape.dim[i] != data->shape.dim[i])
             return operator_error(context, NULL, "data and indices differ in batch dimension %d", i);
@@ -277,14 +277,14 @@ void lower_gather_nd(Lowering *lowering, NodeId id)
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;
     int batch = (int)node_integer(node, "batch_dims", 0), last = indices.shape.rank - 1;
-    int width = (int)indices.shape.dim[last], behind = batch + width;
+    int width = (int)indices.shape.dim[last], after = batch + width;
     int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, tuple[KERNEL_MAX_AXES] = {0}, elements;
     for (int i = 0; i < last; i++) tuple[i] = indices.stride[i];
     for (int i = 0; i < batch; i++) stride[i] = data.stride[i];
-    for (int i = behind; i < data.shape.rank; i++) stride[last + i - behind] = data.stride[i];
+    for (int i = after; i < data.shape.rank; i++) stride[last + i - after] = data.stride[i];
 
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
-    bool slices = behind < data.shape.rank;
+    bool slices = after < data.shape.rank;
     if (slices) kernel_begin_phase(kernel, false);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);
     Register offset = lower_tuple(lowering, &data, batch, &indices, tuple);

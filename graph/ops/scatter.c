@@ -236,7 +236,7 @@ bool differentiate_scatter_elements(Differentiation *differentiation, NodeId nod
     return differentiate_scatter(differentiation, node, OP_GatherElements);
 }
 
-/* The strides of a view with `axis` moved behind all others. */
+/* The strides of a view with `axis` moved after all others. */
 static void strides_with_axis_last(const View *view, int axis, int64_t *stride)
 {
     int count = 0;
@@ -303,12 +303,12 @@ bool infer_scatter_nd(InferContext *context)
         return operator_error(context, NULL, "the indices have the wrong number of dimensions");
     if (batch > 0 && reduction_of(context->node) > REDUCTION_ADD)
         return operator_error(context, NULL, "does not reduce in batches");
-    int behind = (int)(batch + indices->dim[last]);
+    int after = (int)(batch + indices->dim[last]);
     Shape expected = *indices;
     expected.rank = last;
-    if (last + shape->rank - behind > MAX_RANK || shape->rank - behind + 1 + (int)batch > KERNEL_MAX_AXES)
+    if (last + shape->rank - after > MAX_RANK || shape->rank - after + 1 + (int)batch > KERNEL_MAX_AXES)
         return operator_error(context, NULL, "the updates have too many dimensions");
-    for (int i = behind; i < shape->rank; i++) expected.dim[expected.rank++] = shape->dim[i];
+    for (int i = after; i < shape->rank; i++) expected.dim[expected.rank++] = shape->dim[i];
     if (!shape_equal(&infer_input(context, 1)->shape, &expected))
         return operator_error(context, NULL, "the updates have another shape than the indices ask for");
     return true;
@@ -394,13 +394,13 @@ void lower_scatter_nd(Lowering *lowering, NodeId id)
     }
 
     /* Axes: the batch dimensions, those of the slices that a tuple chooses, the tuples. */
-    int behind = batch + (int)indices.shape.dim[batch + 1], axes = 0;
+    int after = batch + (int)indices.shape.dim[batch + 1], axes = 0;
     int64_t extent[KERNEL_MAX_AXES], to[KERNEL_MAX_AXES] = {0}, from[KERNEL_MAX_AXES] = {0}, at[KERNEL_MAX_AXES] = {0};
     for (int i = 0; i < output.shape.rank; i++) {
-        if (i >= batch && i < behind) continue;
+        if (i >= batch && i < after) continue;
         extent[axes] = output.shape.dim[i];
         to[axes] = output.stride[i];
-        from[axes] = updates.stride[i < batch ? i : i - behind + batch + 1];
+        from[axes] = updates.stride[i < batch ? i : i - after + batch + 1];
         at[axes++] = i < batch ? indices.stride[i] : 0;
     }
     extent[axes] = indices.shape.dim[batch];

@@ -7,12 +7,12 @@
 #include "graph/ops/add_node.h"
 
 typedef struct Insertion {
-    NodeId behind, encode, decode;
+    NodeId after, encode, decode;
 } Insertion;
 
 typedef struct Coder {
     Graph *graph;
-    Insertion *insertions; /* in the order of the nodes that they stand behind */
+    Insertion *insertions; /* in the order of the nodes that they follow */
     size_t count, capacity;
     Diagnostics diagnostics;
 } Coder;
@@ -42,9 +42,9 @@ static void replace_readers(Graph *graph, ValueId value, ValueId decoded, int cu
 {
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        bool behind = direction == 0 ? node->layer >= cut : node->layer < cut;
+        bool beyond = direction == 0 ? node->layer >= cut : node->layer < cut;
         for (int i = 0;
-             node->op != OP_NONE && node->layer != LAYER_NONE && behind && n != except && i < node->input_count; i++)
+             node->op != OP_NONE && node->layer != LAYER_NONE && beyond && n != except && i < node->input_count; i++)
             if (node->inputs[i] == value) node->inputs[i] = decoded;
     }
 }
@@ -68,7 +68,7 @@ static void code_value(Coder *coder, ValueId value, int cut, Codec codec, int nu
         inputs[1] = graph_constant_integers(graph, &key, 1);
         inputs[2] = graph_step_scalars(graph);
     }
-    Insertion insertion = {.behind = producer};
+    Insertion insertion = {.after = producer};
     insertion.encode = add_node(coder, OP_Encode, origin, inputs, direction ? 3 : 1, attributes, &coded);
     attributes[1] = attribute_integer("columns", shape.dim[shape.rank - 1]);
     origin.layer = direction ? cut - 1 : cut;
@@ -80,7 +80,7 @@ static void code_value(Coder *coder, ValueId value, int cut, Codec codec, int nu
 static int by_place(const void *a, const void *b)
 {
     const Insertion *x = a, *y = b;
-    if (x->behind != y->behind) return x->behind < y->behind ? -1 : 1;
+    if (x->after != y->after) return x->after < y->after ? -1 : 1;
     return x->encode < y->encode ? -1 : x->encode > y->encode;
 }
 
@@ -92,7 +92,7 @@ static void put_in_place(Coder *coder, size_t former_count)
     if (coder->count) qsort(coder->insertions, coder->count, sizeof *coder->insertions, by_place);
     for (NodeId n = 1; n < former_count; n++) {
         order[count++] = n;
-        for (; next < coder->count && coder->insertions[next].behind == n; next++) {
+        for (; next < coder->count && coder->insertions[next].after == n; next++) {
             order[count++] = coder->insertions[next].encode;
             order[count++] = coder->insertions[next].decode;
         }

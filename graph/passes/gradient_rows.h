@@ -1,5 +1,6 @@
-/* Rows of tables to which looking them up passes no gradient, as padding_idx of torch.nn.Embedding has it: ONNX does not
- * say that a table had one. Other uses of the table, as a decoder for instance, pass their gradients to all rows. */
+/* Rows of tables to which looking them up passes no gradient, as padding_idx of torch.nn.Embedding has it: ONNX does
+ * not say that a table had one. Other uses of the table, as a decoder for instance, pass their gradients to all
+ * rows. */
 #ifndef GRAPH_PASSES_GRADIENT_ROWS_H
 #define GRAPH_PASSES_GRADIENT_ROWS_H
 

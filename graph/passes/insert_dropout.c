@@ -144,14 +144,14 @@ static void find_places(Places *places)
 
 static void warn(const Places *places, Diagnostics *diagnostics)
 {
-    static const char hint[] = "--dropout puts it where BERT has it, which this model does not seem to be";
+    static const char hint[] = "--dropout applies dropout where BERT does; this model does not look like BERT";
     Place place = PLACE_FILE(places->graph->file);
-    if (!places->embeddings) diagnostics_warning(diagnostics, place, hint, "no embeddings found to drop elements of");
-    if (!places->attention) diagnostics_warning(diagnostics, place, hint, "no attention found to drop elements of");
+    if (!places->embeddings) diagnostics_warning(diagnostics, place, hint, "found no embeddings to apply dropout to");
+    if (!places->attention) diagnostics_warning(diagnostics, place, hint, "found no attention to apply dropout to");
     if (places->residual != 2 * places->attention)
         diagnostics_warning(diagnostics, place, hint,
-                            "dropout goes to %d results of attention and feed-forward parts, not to two for each of "
-                            "the %d attention parts",
+                            "dropout is applied to %d outputs of attention and feed-forward parts; BERT has two for "
+                            "each of the %d attention parts",
                             places->residual, places->attention);
 }
 
@@ -168,7 +168,7 @@ static bool drop_outputs(Graph *graph, Places *places, const Node *node, double 
     return true;
 }
 
-/* Builds the node list again, with Dropout behind what it drops. */
+/* Builds the node list again, with Dropout after what it drops. */
 static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diagnostics)
 {
     size_t node_count;

@@ -22,8 +22,8 @@ static bool *values_depending_on_parameters(const Graph *graph)
     return depends;
 }
 
-/* A tensor inside a block is read at most so many matrix products after it was made: the input of an attention part goes
- * through three projections, scores, their product with values and the output projection before it is added to the
+/* A tensor inside a block is read at most so many matrix products after it was made: the input of an attention part
+ * goes through three projections, scores, their product with values and the output projection before it is added to the
  * result; with adapters of low rank every projection is three products. In models of few blocks, which seldom have
  * adapters, what all blocks read reaches less far, so the bound is two fifths of the model's products within these. */
 enum { LEAST_REACH_OF_SIDE_TENSOR = 6, MOST_REACH_OF_SIDE_TENSOR = 14, MOST_SIDE_TENSORS = 4 };
@@ -60,7 +60,7 @@ static int *count_products(const Cutter *cutter)
     return products;
 }
 
-/* Where each value is last read, as an index into cutter->nodes; those that are outputs, behind all. Free with free(). */
+/* Where each value is last read, as an index into cutter->nodes; outputs: after all. Free with free(). */
 static size_t *find_last_uses(const Cutter *cutter)
 {
     const Graph *graph = cutter->graph;
@@ -134,7 +134,7 @@ static void carry_cheap_side_tensors(Cutter *cutter)
     free(products);
 }
 
-/* candidate[i]: one tensor, and not a mere view, crosses from nodes[0 ... i-1] to nodes[i ...], beside at most
+/* candidate[i]: one tensor, and not a mere view, crosses from nodes[0 ... i-1] to nodes[i ...], besides at most
  * MOST_SIDE_TENSORS that reach further than any tensor inside a block does. */
 static bool *find_candidates(const Cutter *cutter)
 {

@@ -141,7 +141,7 @@ static const char *default_loss(Graph *graph, Diagnostics *diagnostics)
     if (loss_is_scalar(graph, loss_find_output(graph, "loss"))) return "output:loss";
     const Shape *shape = &graph_value(graph, loss_default_output(graph))->shape;
     if (shape->rank > 1 && shape->dim[shape->rank - 1] > 1) return "cross-entropy";
-    loss_refuse(graph, diagnostics, EXIT_USAGE, "no loss is given, and the outputs leave open what to train for");
+    loss_refuse(graph, diagnostics, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");
     return NULL;
 }
 

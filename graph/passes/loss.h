@@ -19,23 +19,23 @@
  *   cosine:A:B[:LABELS]
  *       Squared error of the cosines between rows of the outputs A and B [rows, elements].
  *   contrastive:A:B[:TEMPERATURE]
- *       Every row of A is to be told from its cosines, over the temperature (0.05), with all rows of B: its own partner is
- *       the one of the same number (Henderson et al. 2017, arXiv 1705.00652). Only rows of one micro-batch are compared.
+ *       Every row of A is to be told from all rows of B by its cosines with them, over the temperature (0.05): its
+ *       partner has the same number (Henderson et al. 2017, arXiv 1705.00652). Rows of one micro-batch are compared.
  *   output:NAME
  *       A float output of one element, which the model computes itself, averaged over micro-batches.
  *
- * All but the last two are summed over all labels and divided by what the labels of the whole batch weigh: by their number,
- * where classes have no weights.
+ * All but the last two are summed over all labels and divided by what the labels of the whole batch weigh: by their
+ * number, where classes have no weights.
  *
  * NULL or "": output:loss if the graph has such an output, else cross-entropy if there are classes.
  *
  * Sets graph->loss, labels and loss_is_summed. Errors: a malformed specification, and none where it is not clear what
- * the loss is (EXIT_USAGE); an output that does not exist or has another type or shape (EXIT_BAD_INPUT, with the outputs
- * that there are and what fits them). */
+ * the loss is (EXIT_USAGE); an output that does not exist or has another type or shape (EXIT_BAD_INPUT, with the
+ * outputs that there are and what fits them). */
 bool loss_attach(Graph *graph, const char *spec, Diagnostics *diagnostics);
 
-/* Whether the specification (NULL: none) has a term whose rows are compared with each other, so that micro-batches change
- * what it means. */
+/* Whether the specification (NULL: none) has a term whose rows are compared with each other, so that micro-batches
+ * change what it means. */
 bool loss_compares_rows(const char *spec);
 
 #endif

@@ -7,7 +7,7 @@
 /* One term of a specification: KIND[:NAME ...][,OPTION ...]. */
 typedef struct LossTerm {
     const char *text, *kind;
-    const char *names[4]; /* as they stand behind the colons; NULL: no further one */
+    const char *names[4]; /* as they follow the colons; NULL: no further one */
     int output_count;     /* how many of them are outputs; labels come next */
     const float *weights; /* of classes, `weight_count` of them; NULL: not given */
     int64_t weight_count;

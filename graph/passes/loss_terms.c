@@ -54,7 +54,8 @@ static ValueId find_named(Graph *graph, const LossTerm *term, int position, Diag
         return loss_refuse(graph, diagnostics, EXIT_BAD_INPUT, "there is no output '%s', which --loss %s names", name,
                            term->text);
     if (!output)
-        return loss_refuse(graph, diagnostics, EXIT_USAGE, "--loss %s leaves open of which output", term->text);
+        return loss_refuse(graph, diagnostics, EXIT_USAGE, "--loss %s does not say which output it is about",
+                           term->text);
     if (!dtype_is_float(graph_value(graph, output)->dtype))
         return loss_refuse(graph, diagnostics, EXIT_BAD_INPUT, "--loss %s needs an output of a float type", term->text);
     return output;

@@ -1,4 +1,4 @@
-/* Low-rank branches beside matrix products (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
+/* Low-rank branches next to matrix products (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
  * 2022): y = x W becomes y = x W + ((alpha / rank) drop(x) A^T) B^T, with A [rank, in] and B [out, rank] as the PEFT
  * library keeps them. B starts as zeros, so that nothing changes at first, and A uniform in +-1/sqrt(in), as that
  * library draws it, from a seed by name. */
@@ -23,7 +23,7 @@ typedef struct LowRank {
     size_t count;
 } LowRank;
 
-/* Adds the branches, of which every weight is in products and has no problem. Before layers are assigned, behind
+/* Adds the branches, of which every weight is in products and has no problem. Before layers are assigned, after
  * whatever looks for a model's own products. Nodes are renumbered. */
 bool low_rank_insert(Graph *graph, LowRank *low_rank, Diagnostics *diagnostics);
 

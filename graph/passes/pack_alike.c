@@ -38,7 +38,7 @@ bool pack_join(Packer *packer, int first, int count, int rank, int axes, Layout 
             if (!layout_labelled(pack_layout_of(packer, i), at)) continue;
             if (from >= 0 && !layout_same_axis(pack_layout_of(packer, i), at, pack_layout_of(packer, from),
                                                pack_axis_of_input(packer, from, rank, axis)))
-                return pack_refuse(packer, "brings values of tokens and of rows together");
+                return pack_refuse(packer, "combines values per token with values per row");
             from = i;
         }
         if (from >= 0)
@@ -107,7 +107,8 @@ bool pack_fit(Packer *packer, int i, const Layout *joined, int axes)
         return true; /* nobody asks for its layout any more */
     }
     if (count > 1 || pack_layout_of(packer, i)->of_data)
-        return pack_refuse(packer, "input %d depends on places in the sequence in a way that lines do not keep", i);
+        return pack_refuse(
+            packer, "input %d depends on positions in the sequence in a way that packed sequences do not keep", i);
     ValueId gathered = axes == rank ? pack_gather_positions(packer, input, tokens[0], joined) : 0;
     if (gathered) packer->node.inputs[i] = gathered;
     return gathered || pack_refuse(packer, "input %d depends on positions", i);

@@ -1,5 +1,5 @@
-/* Dropout of packed rows: an element is numbered as in the tensor of the whole batch with every row padded to the length
- * of a line. */
+/* Dropout of packed rows: an element is numbered as in the tensor of the whole batch with every row padded to the
+ * length of a line. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ typedef struct Packer {
 
 /* ---- pack_layout.c: no graph ---- */
 
-/* Behind those that there are. */
+/* After those that there are. */
 void layout_add(Layout *layout, Atom atom);
 void layout_add_plain(Layout *layout, int64_t extent, int axis);
 void layout_add_slots(Layout *layout, int64_t slots, int axis);
@@ -57,12 +57,12 @@ int layout_find_kind(const Layout *layout, AtomKind kind); /* the first atom of 
 int layout_count_kind(const Layout *layout, AtomKind kind);
 bool layout_labelled(const Layout *layout, int axis); /* an atom of the axis is not plain */
 bool layout_same_axis(const Layout *a, int axis_of_a, const Layout *b, int axis_of_b);
-void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis); /* behind what `to` has */
+void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis); /* after what `to` has */
 Shape layout_shape(const Layout *layout);
 int layout_line_axis(const Layout *layout);  /* Value.line_axis */
 bool layout_is_merged(const Layout *layout); /* slots are counted through all lines, in one dimension with them */
 /* The same atoms in the dimensions of `shape`, as it was before packing. False if it parts lines or tokens;
- * *parts_slots then says whether moving the slots behind the lines first would help. */
+ * *parts_slots then says whether moving the slots next to the lines first would help. */
 bool layout_reshape(const Layout *from, const Shape *shape, Layout *to, bool *parts_slots);
 
 static inline const Layout *pack_layout_of(const Packer *packer, int input)
@@ -120,8 +120,8 @@ ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Lay
 ValueId pack_widen_pairs(Packer *packer, ValueId value, int query, int key);
 /* The same with a dimension for every atom, if one had several. Atoms keep their numbers. */
 Packed pack_apart(Packer *packer, const Packed *x);
-/* [lines, tokens or slots] in a shape that broadcasts to the layout's, in which every atom has a dimension; `query`: the
- * second atom. */
+/* [lines, tokens or slots] in a shape that broadcasts to the layout's, in which every atom has a dimension; `query`:
+ * the second atom. */
 ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int query);
 
 /* ---- pack_nodes.c ---- */
@@ -137,8 +137,8 @@ bool pack_map(Packer *packer);
 int pack_axis_of_input(const Packer *packer, int input, int rank, int axis);
 /* The layout of what inputs first ... first + count - 1 broadcast to, along dimensions 0 ... axes - 1. */
 bool pack_join(Packer *packer, int first, int count, int rank, int axes, Layout *joined);
-/* Input `i`, where what it is joined with counts lines and tokens in dimensions 0 ... axes - 1: cut where it is the same
- * for all, and at the positions of the tokens where it depends on them. */
+/* Input `i`, where what it is joined with counts lines and tokens in dimensions 0 ... axes - 1: cut where it is the
+ * same for all, and at the positions of the tokens where it depends on them. */
 bool pack_fit(Packer *packer, int i, const Layout *joined, int axes);
 
 /* ---- pack_dropout.c ---- */

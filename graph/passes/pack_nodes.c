@@ -38,7 +38,7 @@ static bool pack_regrouped(Packer *packer)
         packer->node.inputs[0] = x.value;
         fits = layout_reshape(&x.layout, wanted, &to, &parts_slots);
     }
-    if (!fits) return pack_refuse(packer, "takes the dimensions of rows or tokens apart");
+    if (!fits) return pack_refuse(packer, "splits the dimension of rows or of tokens");
     Shape shape = layout_shape(&to);
     set_shape_attribute(packer, &shape);
     return pack_finish(packer, &to);
@@ -69,7 +69,7 @@ static bool layout_by_axes(Packer *packer, int output, Carried *carried, Layout 
         for (int i = 0; from >= 0 && i < node->input_count; i++)
             if (axes[i] >= 0 &&
                 !layout_same_axis(pack_layout_of(packer, i), axes[i], pack_layout_of(packer, from), axes[from]))
-                return pack_refuse(packer, "brings values of tokens together with others");
+                return pack_refuse(packer, "combines values per token with values per row");
         if (from >= 0 && layout_labelled(pack_layout_of(packer, from), axes[from]))
             layout_copy_axis(to, axis, pack_layout_of(packer, from), axes[from]);
         else
@@ -99,10 +99,10 @@ static bool keeps_apart(Packer *packer, const Carried *carried)
         bool lines = taken_atom(layout, carried->axes[i], ATOM_LINE) >= 0 ||
                      taken_atom(layout, carried->axes[i], ATOM_SLOT) >= 0;
         if (lines && operator_has(op, ADDS_UP) && goes_into_loss(packer)) return true;
-        if (lines) return pack_refuse(packer, "mixes rows");
+        if (lines) return pack_refuse(packer, "combines rows");
         if (taken_atom(layout, carried->axes[i], ATOM_TOKEN) < 0) continue;
-        return pack_refuse(packer, operator_has(op, SELECTS) ? "reads a place of the sequence that is not its first"
-                                                             : "mixes the places of a sequence, padding included");
+        return pack_refuse(packer, operator_has(op, SELECTS) ? "reads a token of the sequence that is not the first"
+                                                             : "combines the tokens of a sequence, padding included");
     }
     return true;
 }
@@ -119,7 +119,7 @@ static bool pack_first_token(Packer *packer, int token)
     if (wanted->rank != to.rank && !layout_reshape(&x.layout, wanted, &to, &parts_slots)) {
         x = pack_merge_slots(packer, &x);
         if (!layout_reshape(&x.layout, wanted, &to, &parts_slots))
-            return pack_refuse(packer, "reads the first place of the sequence");
+            return pack_refuse(packer, "reads the first token of the sequence");
     }
     Shape shape = layout_shape(&to);
     x = (Packed){pack_reshape(packer, x.value, &shape), to};
@@ -153,7 +153,7 @@ static bool pack_shares(Packer *packer)
     Packed x = {packer->node.inputs[0], *pack_layout_of(packer, 0)};
     int token = layout_find(&x.layout, x.layout.rank - 1, ATOM_TOKEN);
     int query = token < 0 ? -1 : other_of_pair(&x.layout, token);
-    if (query < 0) return pack_refuse(packer, "normalises over the sequence, or over rows, other than attention does");
+    if (query < 0) return pack_refuse(packer, "normalises over the sequence or over rows, but not as attention does");
     packer->node.inputs[0] = pack_mask_pairs(packer, &x, query, token, -FLT_MAX);
     x.layout.in_blocks = true;
     return pack_finish(packer, &x.layout);
@@ -185,7 +185,7 @@ static bool pack_by_axes(Packer *packer)
     Layout to[PACK_MOST_OUTPUTS];
     const Layout *from = pack_layout_of(packer, 0);
     if (operators[packer->node.op].axes == axes_none)
-        return pack_refuse(packer, "the operator is not known to keep rows apart");
+        return pack_refuse(packer, "skycc does not know whether this operator keeps rows apart");
     for (int i = 0; i < packer->node.output_count; i++)
         if (packer->node.outputs[i] && !layout_by_axes(packer, i, &carried, &to[i])) return false;
     int token = taken_atom(from, carried.axes[0], ATOM_TOKEN);
@@ -256,7 +256,7 @@ static bool depends_on_data(const Packer *packer)
 static bool pack_common(Packer *packer)
 {
     if (operator_has(packer->node.op, IS_RANDOM) && node_integer(&packer->node, "row", 0))
-        return pack_refuse(packer, "drops elements of what all rows have in common");
+        return pack_refuse(packer, "drops elements of a value that all rows share");
     for (int i = 0; i < packer->node.output_count; i++)
         if (packer->node.outputs[i]) pack_set_plain(packer, packer->node.outputs[i]);
     pack_push(packer);

@@ -1,6 +1,6 @@
-/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of PACKING_GRAPH_ROWS
- * rows of `longest` tokens becomes one of `lines` lines of `length` tokens, in which every line holds up to `slots` rows,
- * one after the other.
+/* Packs rows into lines (runtime/program/packing.h): the graph that was imported for micro-batches of
+ * PACKING_GRAPH_ROWS rows of `longest` tokens becomes one of `lines` lines of `length` tokens, in which every line
+ * holds up to `slots` rows, one after the other.
  *
  * What is computed token by token stays as it is. Only where tokens meet does something change:
  *   - softmax and products over pairs of tokens see pairs of one row alone (tokens without a row: of those),
@@ -25,7 +25,8 @@
 enum { PACKING_GRAPH_ROWS = 2 };
 
 /* Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
- * does what is computed of them. Sets graph->packing, what fills each input, and which dimension of each value counts lines. */
+ * does what is computed of them. Sets graph->packing, what fills each input, and which dimension of each value counts
+ * lines. */
 bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics);
 
 #endif

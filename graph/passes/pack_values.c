@@ -298,8 +298,8 @@ Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
 
 /* ---- Pairs of tokens ---- */
 
-/* A value with a dimension for each of `count` atoms, in a shape that broadcasts to the layout's: no dimension of it has
- * several atoms. */
+/* A value with a dimension for each of `count` atoms, in a shape that broadcasts to the layout's: no dimension of it
+ * has several atoms. */
 static ValueId spread(Packer *packer, ValueId value, const Layout *layout, const int *order, int count)
 {
     int64_t perm[3];

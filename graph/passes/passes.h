@@ -14,7 +14,7 @@ typedef struct PassOptions {
     bool want_loss;                 /* attach the loss */
     const char *loss;               /* loss.h: its specification; NULL: the default */
     double dropout;                 /* the share of elements to drop where BERT does; 0: none */
-    LowRank *low_rank;              /* branches beside these weights' products, which it fills in; NULL: none */
+    LowRank *low_rank;              /* branches next to products with these weights, which it fills in; NULL: none */
     SkyPacking packing;             /* rows share lines (pack_rows.h); slots 0: they do not */
     bool no_pruning;                /* compute every token, also where only one is read (prune.h) */
     bool differentiate;             /* gradients of all parameters; needs the loss */

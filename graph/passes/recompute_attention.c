@@ -70,7 +70,7 @@ static void choose_all(Recomputation *recomputation)
         bool random = operator_has(node->op, IS_RANDOM);
         if (operator_has(node->op, NORMALISES) || (random && recomputation->chosen[node->inputs[0]]))
             choose(recomputation, node->outputs[0]);
-        /* Probabilities that are kept are read from memory once: what dropout leaves of them is computed beside
+        /* Probabilities that are kept are read from memory once: what dropout leaves of them is computed next to
          * them, which costs less than reading it too. */
         if (random && is_softmax(graph, node->inputs[0])) recomputation->chosen[node->outputs[0]] = true;
     }

@@ -40,8 +40,8 @@ static bool computes(const Sharer *sharer, const Node *node)
     return !is_carried(sharer, node->outputs[0]);
 }
 
-/* Notes that a layer reads the parameters behind a value, if it is one or carried. Returns whether another layer is home
- * to one of them. */
+/* Notes that a layer reads the parameters that a value is made of, if it is one or carried. Returns whether another
+ * layer is home to one of them. */
 static bool read_parameters(const Sharer *sharer, ValueId value, int layer)
 {
     const Value *read = graph_value(sharer->graph, value);

@@ -171,7 +171,7 @@ def test_refused():
         require(why in said, f"{model}: {why} is not in:\n{said}")
     short = ("--dim", "batch=4", "--dim", "seq=4,8,16")
     refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding has an influence", *short)
-    refused("bert-nano-qa-opset17-dyn", "brings values of tokens together with others", *short, "--loss", "cross-entropy:start_logits:a")
+    refused("bert-nano-qa-opset17-dyn", "combines values per token with values per row", *short, "--loss", "cross-entropy:start_logits:a")
     refused("bert-nano-seqcls-opset17-fix", "is fixed", *short)
     refused("bert-nano-seqcls-opset17-dyn", "needs a data set", "--dim", "batch=4", "--dim", "seq=auto:16", code=2)
     refused("bert-nano-seqcls-opset17-dyn", "no --dim has several", "--dim", "batch=4", "--dim", "seq=16", "--lengths",

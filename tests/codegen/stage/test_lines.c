@@ -1,5 +1,5 @@
-/* A micro-batch with fewer lines than there is room for: what is computed of it does not depend on what memory holds where
- * the absent lines would be, and is what comes out where they are computed too, without rows.
+/* A micro-batch with fewer lines than there is room for: what is computed of it does not depend on what memory holds
+ * where the absent lines would be, and is what comes out where they are computed too, without rows.
  *
  *     test_lines MODEL.onnx ... */
 #include <stdarg.h>

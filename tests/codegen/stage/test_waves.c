@@ -143,8 +143,8 @@ static uint32_t sums_in_parts(const SkyStage *stage)
 }
 
 /* As if all sums were too short to be cut: the second output of a node that accumulates a gradient holds the parts, and
- * without rows it holds none. Whether to cut is decided by shape alone, as results must not depend on a wish, so there is
- * no option that says it. */
+ * without rows it holds none. Whether to cut is decided by shape alone, as results must not depend on a wish, so there
+ * is no option that says it. */
 static void forbid_parts(Graph *graph)
 {
     for (NodeId n = 1; n < graph->node_count; n++)

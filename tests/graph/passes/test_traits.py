@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Passes that ask for a property of operators ask the operator's row (graph/opcodes.h) and compare with no operator. Those
-that recognise a pattern, as dropout's places in BERT, may.
+"""Passes that ask for a property of operators ask the operator's row (graph/opcodes.h) and compare with no operator.
+Those that recognise a pattern, as dropout's places in BERT, may.
 
     test_traits.py SOURCE_DIRECTORY
 """
