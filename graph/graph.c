@@ -214,7 +214,8 @@ double node_float(const Node *node, const char *name, double absent)
 }
 
 const OpcodeForm opcodes[OP_COUNT] = {[OP_NONE] = {"(dead)", 0, 0, 0},
-#define OPERATOR(name, rules, least, most, outputs, axes, traits) [OP_##name] = {#name, least, most, outputs, traits},
+#define OPERATOR(name, shape, gradient, lowering, axes, least, most, outputs, traits)                                  \
+    [OP_##name] = {#name, least, most, outputs, traits},
                                       OPERATORS
 #undef OPERATOR
 };

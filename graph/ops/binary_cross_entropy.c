@@ -45,11 +45,8 @@ static Register log_of_one_and(Kernel *kernel, Register z, DType type)
 void lower_binary_cross_entropy(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    View logits = lower_view(lowering, node->inputs[0]), probabilities = lower_view(lowering, node->inputs[1]);
-    View output = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
-    Register x = lower_load(lowering, &logits), y = lower_load(lowering, &probabilities);
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register x = lower_load_input(lowering, node, 0), y = lower_load_input(lowering, node, 1);
     DType type = kernel_type(kernel, x);
     Register positive = kernel_binary(kernel, KERNEL_LESS, kernel_constant(kernel, type, 0), x);
     Register magnitude = kernel_unary(kernel, KERNEL_ABSOLUTE, x);
@@ -58,6 +55,5 @@ void lower_binary_cross_entropy(Lowering *lowering, NodeId id)
     Register wrong = kernel_select(kernel, positive, other, y);
     Register linear = kernel_binary(kernel, KERNEL_MULTIPLY, magnitude, wrong);
     Register value = kernel_binary(kernel, KERNEL_ADD, linear, log_of_one_and(kernel, decay, type));
-    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
-    lower_end(lowering);
+    lower_end_map(lowering, node, value);
 }

@@ -66,9 +66,6 @@ bool infer_decode(InferContext *context)
     return true;
 }
 
-NOT_DIFFERENTIABLE(encode)
-NOT_DIFFERENTIABLE(decode)
-
 /* The view of a value whose rows are dense. */
 static View view_of_rows(Lowering *lowering, ValueId value)
 {

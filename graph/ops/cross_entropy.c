@@ -197,32 +197,6 @@ bool infer_cross_entropy_gradient(InferContext *context)
     return infer_same(context);
 }
 
-NOT_DIFFERENTIABLE(cross_entropy_gradient)
-
-/* (probability - [the label is this class]) * scale, or 0 in ignored rows. */
-void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
-{
-    const Node *node = graph_node(lowering->graph, id);
-    View logits = lower_view(lowering, node->inputs[0]), log_sum = lower_view(lowering, node->inputs[2]);
-    View output = lower_output(lowering, node->outputs[0]);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, 2, logits.shape.dim);
-    int x = lower_operand(lowering, &logits, logits.stride);
-    DType type = kernel_register_type(graph_value(lowering->graph, logits.base)->dtype);
-    kernel_begin_phase(kernel, false);
-    Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
-    const LogSum known = load_log_sum(lowering, &log_sum, type);
-    Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
-
-    kernel_begin_phase(kernel, true);
-    Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
-    Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
-    Register slope = kernel_binary(kernel, KERNEL_SUBTRACT, probability, kernel_convert(kernel, type, hit));
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, slope, scale), zero = kernel_constant(kernel, type, 0);
-    Register result = kernel_select(kernel, valid, scaled, zero);
-    kernel_store(kernel, lower_operand(lowering, &output, output.stride), result);
-    lower_end(lowering);
-}
-
 /* ---- With class weights and label smoothing ---- */
 
 static bool infer_weights(InferContext *context, int i)
@@ -242,11 +216,6 @@ bool infer_weighted_cross_entropy(InferContext *context)
     context->dtype[2] = context->dtype[1];
     context->shape[2] = infer_input(context, 1)->shape;
     return true;
-}
-
-bool differentiate_weighted_cross_entropy(Differentiation *differentiation, NodeId id)
-{
-    return differentiate_cross_entropy(differentiation, id);
 }
 
 /* The weight of each class as the kernel's last axis counts, or of the class in a register if that is set. */
@@ -338,8 +307,6 @@ bool infer_weighted_cross_entropy_gradient(InferContext *context)
     return infer_cross_entropy_gradient(context) && infer_weights(context, 4);
 }
 
-NOT_DIFFERENTIABLE(weighted_cross_entropy_gradient)
-
 static double sum_of_weights(const Graph *graph, ValueId id, int64_t classes)
 {
     const Value *weights = graph_value(graph, id);
@@ -349,9 +316,9 @@ static double sum_of_weights(const Graph *graph, ValueId id, int64_t classes)
     return sum;
 }
 
-/* ((a + e / classes * the sum of all w) exp(p) - a [the label is this class] - e / classes * w_c) * scale, with
- * a = (1 - e) w_y, or 0 in ignored rows. */
-void lower_weighted_cross_entropy_gradient(Lowering *lowering, NodeId id)
+/* (exp(p) - [the label is this class]) * scale; weighted: ((a + e / classes * the sum of all w) exp(p)
+ * - a [the label is this class] - e / classes * w_c) * scale, with a = (1 - e) w_y. 0 in ignored rows. */
+void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
     View logits = lower_view(lowering, node->inputs[0]), log_sum = lower_view(lowering, node->inputs[2]);
@@ -365,18 +332,22 @@ void lower_weighted_cross_entropy_gradient(Lowering *lowering, NodeId id)
     Register label = load_label(lowering, node, 1, 0), valid = is_valid(kernel, node, label);
     const LogSum known = load_log_sum(lowering, &log_sum, type);
     Register scale = load_scale(lowering, node->inputs[3], scale_element(node), type);
-    Register factor = label_factor(lowering, node, node->inputs[4], lower_index(kernel, label, classes), type);
-    Register spread = kernel_constant(kernel, type, share * sum_of_weights(lowering->graph, node->inputs[4], classes));
-    Register whole = kernel_binary(kernel, KERNEL_ADD, factor, spread);
+    ValueId weights = node->input_count > 4 ? node->inputs[4] : 0;
+    Register factor = 0, whole = 0;
+    if (weights) {
+        factor = label_factor(lowering, node, weights, lower_index(kernel, label, classes), type);
+        whole = kernel_constant(kernel, type, share * sum_of_weights(lowering->graph, weights, classes));
+        whole = kernel_binary(kernel, KERNEL_ADD, factor, whole);
+    }
 
     kernel_begin_phase(kernel, true);
     Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
     Register zero = kernel_constant(kernel, type, 0);
-    Register slope = kernel_binary(kernel, KERNEL_MULTIPLY, probability, whole);
+    Register slope = weights ? kernel_binary(kernel, KERNEL_MULTIPLY, probability, whole) : probability;
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
-    Register aimed = kernel_select(kernel, hit, factor, zero);
+    Register aimed = weights ? kernel_select(kernel, hit, factor, zero) : kernel_convert(kernel, type, hit);
     if (share > 0) {
-        Register weight = load_weight(lowering, node->inputs[4], 0, type);
+        Register weight = load_weight(lowering, weights, 0, type);
         Register part = kernel_binary(kernel, KERNEL_MULTIPLY, weight, kernel_constant(kernel, type, share));
         aimed = kernel_binary(kernel, KERNEL_ADD, aimed, part);
     }
@@ -414,12 +385,9 @@ bool differentiate_scale_loss(Differentiation *differentiation, NodeId id)
 void lower_scale_loss(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&y.shape, extent), extent);
-    Register value = lower_load(lowering, &x);
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register value = lower_load_input(lowering, node, 0);
     int element = node_attribute(node, "labels") ? scale_element(node) : SKY_STEP_SHARE;
     Register scale = load_scale(lowering, node->inputs[1], element, kernel_type(kernel, value));
-    kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
-    lower_end(lowering);
+    lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
 }

@@ -115,27 +115,6 @@ static KernelOp unary_kernel_op(Opcode op)
     }
 }
 
-/* Starts a kernel over the elements of the node's output. */
-static Kernel *begin_map(Lowering *lowering, const Node *node)
-{
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    return lower_begin(lowering, opcodes[node->op].name, axes, extent);
-}
-
-static void end_map(Lowering *lowering, const Node *node, Register value)
-{
-    View output = lower_output(lowering, node->outputs[0]);
-    kernel_store(lowering->kernel, lower_operand_broadcast(lowering, &output), value);
-    lower_end(lowering);
-}
-
-static Register load_input(Lowering *lowering, const Node *node, int i)
-{
-    View view = lower_view(lowering, node->inputs[i]);
-    return lower_load(lowering, &view);
-}
-
 void lower_unary(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
@@ -143,13 +122,13 @@ void lower_unary(Lowering *lowering, NodeId id)
         lower_movement(lowering, id);
         return;
     }
-    Kernel *kernel = begin_map(lowering, node);
-    Register x = load_input(lowering, node, 0);
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register x = lower_load_input(lowering, node, 0);
     if (node->op == OP_Relu) {
         Register zero = kernel_constant(kernel, kernel_type(kernel, x), 0);
-        end_map(lowering, node, kernel_binary(kernel, KERNEL_MAXIMUM, x, zero));
+        lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_MAXIMUM, x, zero));
     } else {
-        end_map(lowering, node, kernel_unary(kernel, unary_kernel_op(node->op), x));
+        lower_end_map(lowering, node, kernel_unary(kernel, unary_kernel_op(node->op), x));
     }
 }
 
@@ -182,8 +161,9 @@ void lower_cast(Lowering *lowering, NodeId id)
         lower_movement(lowering, id);
         return;
     }
-    Kernel *kernel = begin_map(lowering, node);
-    end_map(lowering, node, kernel_convert(kernel, kernel_register_type(to), load_input(lowering, node, 0)));
+    Kernel *kernel = lower_begin_map(lowering, node);
+    lower_end_map(lowering, node,
+                  kernel_convert(kernel, kernel_register_type(to), lower_load_input(lowering, node, 0)));
 }
 
 /* ---- Two inputs ---- */
@@ -324,7 +304,7 @@ static Register power_of_constant(Kernel *kernel, Register x, double exponent)
 static Register lower_power(Lowering *lowering, const Node *node)
 {
     Kernel *kernel = lowering->kernel;
-    Register x = load_input(lowering, node, 0);
+    Register x = lower_load_input(lowering, node, 0);
     View exponent = lower_view(lowering, node->inputs[1]);
     double number;
     DType type = kernel_type(kernel, x);
@@ -343,7 +323,7 @@ static Register lower_power(Lowering *lowering, const Node *node)
 static Register lower_quotient(Lowering *lowering, const Node *node)
 {
     Kernel *kernel = lowering->kernel;
-    Register a = load_input(lowering, node, 0);
+    Register a = lower_load_input(lowering, node, 0);
     View divisor = lower_view(lowering, node->inputs[1]);
     double number;
     int exponent;
@@ -381,20 +361,20 @@ void lower_binary(Lowering *lowering, NodeId id)
         [OP_GreaterOrEqual] = KERNEL_LESS_EQUAL,
     };
     const Node *node = graph_node(lowering->graph, id);
-    Kernel *kernel = begin_map(lowering, node);
+    Kernel *kernel = lower_begin_map(lowering, node);
     Register result;
     if (node->op == OP_Pow) {
         result = lower_power(lowering, node);
     } else if (node->op == OP_Div) {
         result = lower_quotient(lowering, node);
     } else {
-        Register a = load_input(lowering, node, 0), b = load_input(lowering, node, 1);
+        Register a = lower_load_input(lowering, node, 0), b = lower_load_input(lowering, node, 1);
         bool swapped = node->op == OP_Greater || node->op == OP_GreaterOrEqual;
         result = node->op == OP_Mod
                      ? lower_remainder(kernel, node, a, b)
                      : kernel_binary(kernel, (KernelOp)kernel_ops[node->op], swapped ? b : a, swapped ? a : b);
     }
-    end_map(lowering, node, result);
+    lower_end_map(lowering, node, result);
 }
 
 /* ---- Where ---- */
@@ -431,8 +411,8 @@ bool differentiate_where(Differentiation *differentiation, NodeId id)
 void lower_where(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    Kernel *kernel = begin_map(lowering, node);
-    Register condition = load_input(lowering, node, 0);
-    Register a = load_input(lowering, node, 1), b = load_input(lowering, node, 2);
-    end_map(lowering, node, kernel_select(kernel, condition, a, b));
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register condition = lower_load_input(lowering, node, 0);
+    Register a = lower_load_input(lowering, node, 1), b = lower_load_input(lowering, node, 2);
+    lower_end_map(lowering, node, kernel_select(kernel, condition, a, b));
 }

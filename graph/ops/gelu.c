@@ -7,8 +7,6 @@
 static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double TANH_CUBIC = 0.044715;
 
-bool infer_gelu(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
-
 bool differentiate_gelu(Differentiation *differentiation, NodeId id)
 {
     Graph *graph = differentiation_graph(differentiation);
@@ -74,23 +72,13 @@ static Register derivative_at(Kernel *kernel, const Node *node, Register x)
     return kernel_binary(kernel, KERNEL_ADD, shift(kernel, scale(kernel, t, 0.5), 0.5), slope);
 }
 
-static void lower(Lowering *lowering, NodeId id, bool is_derivative)
+/* Of the function and of its derivative. */
+void lower_gelu(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&y.shape, extent), extent);
-    Register value = lower_load(lowering, &x);
-    Register result =
-        is_derivative ? derivative_at(kernel, node, value) : multiply(kernel, probability(kernel, node, value), value);
-    kernel_store(kernel, lower_operand_broadcast(lowering, &y), result);
-    lower_end(lowering);
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register x = lower_load_input(lowering, node, 0);
+    lower_end_map(lowering, node,
+                  node->op == OP_Gelu ? multiply(kernel, probability(kernel, node, x), x)
+                                      : derivative_at(kernel, node, x));
 }
-
-void lower_gelu(Lowering *lowering, NodeId node) { lower(lowering, node, false); }
-
-bool infer_gelu_derivative(InferContext *context) { return infer_gelu(context); }
-
-NOT_DIFFERENTIABLE(gelu_derivative)
-
-void lower_gelu_derivative(Lowering *lowering, NodeId node) { lower(lowering, node, true); }

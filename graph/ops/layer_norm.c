@@ -133,8 +133,6 @@ bool infer_layer_norm_gradient(InferContext *context)
     return infer_same(context);
 }
 
-NOT_DIFFERENTIABLE(layer_norm_gradient)
-
 /* With z = (x - mean) * inverse and g = dy * gain: dx = inverse * (g - mean(g) - z * mean(g * z)). */
 void lower_layer_norm_gradient(Lowering *lowering, NodeId id)
 {
@@ -186,8 +184,6 @@ bool infer_layer_norm_gain_gradient(InferContext *context)
     context->shape[0] = (Shape){1, {shape->dim[shape->rank - 1]}};
     return true;
 }
-
-NOT_DIFFERENTIABLE(layer_norm_gain_gradient)
 
 /* An operand by (column, row), the dimensions before the last taken as rows. */
 static int operand_by_column(Lowering *lowering, ValueId value)

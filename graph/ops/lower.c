@@ -219,6 +219,26 @@ void lowering_materialize(Lowering *lowering, ValueId value)
     lowering->node = node;
 }
 
+Kernel *lower_begin_map(Lowering *lowering, const Node *node)
+{
+    int64_t extent[KERNEL_MAX_AXES];
+    int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
+    return lower_begin(lowering, opcodes[node->op].name, axes, extent);
+}
+
+void lower_end_map(Lowering *lowering, const Node *node, Register value)
+{
+    View output = lower_output(lowering, node->outputs[0]);
+    kernel_store(lowering->kernel, lower_operand_broadcast(lowering, &output), value);
+    lower_end(lowering);
+}
+
+Register lower_load_input(Lowering *lowering, const Node *node, int i)
+{
+    View view = lower_view(lowering, node->inputs[i]);
+    return lower_load(lowering, &view);
+}
+
 void lower_movement(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);

@@ -73,6 +73,10 @@ bool lower_constant(const Lowering *lowering, const View *view, double *number);
 /* An operand for register-indexed accesses: it starts at element 0 of the view's buffer, whose size goes to *elements;
  * the view's offset is the rule's to add. */
 int lower_operand_indexed(Lowering *lowering, const View *view, const int64_t *stride, int64_t *elements);
+/* Kernels over the elements of the node's output: begun; what an input has there; ended with what the output gets. */
+Kernel *lower_begin_map(Lowering *lowering, const Node *node);
+Register lower_load_input(Lowering *lowering, const Node *node, int i);
+void lower_end_map(Lowering *lowering, const Node *node, Register value);
 /* A whole call: `to` = `from`, element by element; the shapes are equal. */
 void lower_copy(Lowering *lowering, const char *label, const View *from, const View *to);
 /* A whole call: every element of `to` = `number`. */

@@ -180,13 +180,6 @@ void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
     node->attributes = arena_copy(&graph->arena, &attribute, sizeof attribute);
 }
 
-/* ---- Lowering ---- */
-
-void lower_reshape(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
-void lower_transpose(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
-void lower_expand(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
-void lower_slice(Lowering *lowering, NodeId node) { lower_movement(lowering, node); }
-
 /* ---- Gradients ---- */
 
 bool differentiate_reshape(Differentiation *differentiation, NodeId id)
@@ -222,7 +215,7 @@ bool differentiate_expand(Differentiation *differentiation, NodeId id)
 }
 
 /* A slice and its gradient are each other's gradient: what is read out of a place is put into it. */
-static bool differentiate_placed(Differentiation *differentiation, NodeId id, Opcode opposite)
+bool differentiate_placed(Differentiation *differentiation, NodeId id)
 {
     const Graph *graph = differentiation_graph(differentiation);
     Node node = *graph_node(graph, id);
@@ -234,13 +227,10 @@ static bool differentiate_placed(Differentiation *differentiation, NodeId id, Op
                                attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
                                attribute_integers("shape", shape.dim, shape.rank)};
     ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, opposite, &dy, 1, attributes, 3));
+    gradient_add(
+        differentiation, node.inputs[0],
+        gradient_node(differentiation, node.op == OP_Slice ? OP_SliceGradient : OP_Slice, &dy, 1, attributes, 3));
     return true;
-}
-
-bool differentiate_slice(Differentiation *differentiation, NodeId node)
-{
-    return differentiate_placed(differentiation, node, OP_SliceGradient);
 }
 
 bool infer_slice_gradient(InferContext *context)
@@ -251,11 +241,6 @@ bool infer_slice_gradient(InferContext *context)
     context->dtype[0] = infer_input(context, 0)->dtype;
     context->shape[0] = bounds.shape;
     return true;
-}
-
-bool differentiate_slice_gradient(Differentiation *differentiation, NodeId node)
-{
-    return differentiate_placed(differentiation, node, OP_Slice);
 }
 
 void lower_slice_gradient(Lowering *lowering, NodeId id)

@@ -14,6 +14,12 @@ int axis_broadcast(const Shape *input, const Shape *result, int axis)
     return at >= 0 && (input->dim[at] != 1 || result->dim[axis] == 1) ? at : -1;
 }
 
+bool differentiate_none(Differentiation *differentiation, NodeId node)
+{
+    (void)differentiation, (void)node;
+    return false;
+}
+
 bool axes_none(const Graph *graph, const Node *node, int output, int axis, int *axes)
 {
     (void)graph, (void)node, (void)output, (void)axis, (void)axes;
@@ -65,6 +71,8 @@ bool infer_float_inputs(const InferContext *context, int count)
     }
     return true;
 }
+
+bool infer_float_same(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
 
 bool shape_broadcast(const Shape *a, const Shape *b, Shape *result)
 {

@@ -40,19 +40,11 @@ typedef struct Operator {
 
 extern const Operator operators[OP_COUNT];
 
-#define OPERATOR_RULES(prefix, axes)                                                                                   \
-    InferRule infer_##prefix;                                                                                          \
-    GradientRule differentiate_##prefix;                                                                               \
-    LowerRule lower_##prefix;                                                                                          \
+#define OPERATOR(name, shape, gradient, lowering, axes, least, most, outputs, traits)                                  \
+    InferRule infer_##shape;                                                                                           \
+    GradientRule differentiate_##gradient;                                                                             \
+    LowerRule lower_##lowering;                                                                                        \
     AxesRule axes_##axes;
-/* The gradient rule of an operator that has none. */
-#define NOT_DIFFERENTIABLE(prefix)                                                                                     \
-    bool differentiate_##prefix(Differentiation *differentiation, NodeId node)                                         \
-    {                                                                                                                  \
-        (void)differentiation, (void)node;                                                                             \
-        return false;                                                                                                  \
-    }
-#define OPERATOR(name, rules, least, most, outputs, axes, traits) OPERATOR_RULES(rules, axes)
 OPERATORS
 #undef OPERATOR
 
@@ -87,6 +79,7 @@ static inline const Value *infer_input(const InferContext *context, int i)
 }
 /* The first output is as the first input. */
 bool infer_same(InferContext *context);
+bool infer_float_same(InferContext *context); /* which is of a floating-point type */
 /* Whether the first `count` inputs, where present, have the same floating-point type; reports if not. */
 bool infer_float_inputs(const InferContext *context, int count);
 /* An attribute of integers as a shape (or as another list of at most MAX_RANK numbers); false if there is none. */

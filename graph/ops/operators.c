@@ -2,8 +2,8 @@
 #include "graph/ops/operator.h"
 
 const Operator operators[OP_COUNT] = {
-#define OPERATOR(name, rules, least, most, outputs, axes, traits)                                                      \
-    [OP_##name] = {infer_##rules, differentiate_##rules, lower_##rules, axes_##axes},
+#define OPERATOR(name, shape, gradient, lowering, axes, least, most, outputs, traits)                                  \
+    [OP_##name] = {infer_##shape, differentiate_##gradient, lower_##lowering, axes_##axes},
     OPERATORS
 #undef OPERATOR
 };

@@ -239,8 +239,6 @@ bool axes_arg_max(const Graph *graph, const Node *node, int output, int axis, in
     return axes[0] >= 0;
 }
 
-NOT_DIFFERENTIABLE(arg_max)
-
 /* The maximum first; then the first (or last) index at which it stands. NaN counts as the maximum. */
 void lower_arg_max(Lowering *lowering, NodeId id)
 {

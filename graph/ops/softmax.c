@@ -2,8 +2,9 @@
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
-static bool infer_rows(InferContext *context, int inputs)
+bool infer_rows(InferContext *context)
 {
+    int inputs = context->node->input_count;
     if (!infer_float_inputs(context, inputs)) return false;
     if (infer_input(context, 0)->shape.rank == 0) return operator_error(context, NULL, "the input is a scalar");
     if (inputs == 2 && !shape_equal(&infer_input(context, 0)->shape, &infer_input(context, 1)->shape))
@@ -17,10 +18,11 @@ bool axes_rows(const Graph *graph, const Node *node, int output, int axis, int *
     return axis != graph_value(graph, node->outputs[output])->shape.rank - 1;
 }
 
-static bool differentiate_rows(Differentiation *differentiation, NodeId id, Opcode gradient)
+bool differentiate_rows(Differentiation *differentiation, NodeId id)
 {
     Node node = *graph_node(differentiation_graph(differentiation), id);
     if (!gradient_wanted(differentiation, node.inputs[0])) return true;
+    Opcode gradient = node.op == OP_Softmax ? OP_SoftmaxGradient : OP_LogSoftmaxGradient;
     ValueId y = node.outputs[0], dy = gradient_of(differentiation, y);
     gradient_add(differentiation, node.inputs[0], gradient_binary(differentiation, gradient, y, dy));
     return true;
@@ -56,13 +58,6 @@ static Register begin_exponentials(const Rows *rows, Register *maximum)
     return kernel_unary(rows->kernel, KERNEL_EXP, kernel_binary(rows->kernel, KERNEL_SUBTRACT, x, *maximum));
 }
 
-bool infer_softmax(InferContext *context) { return infer_rows(context, 1); }
-
-bool differentiate_softmax(Differentiation *differentiation, NodeId node)
-{
-    return differentiate_rows(differentiation, node, OP_SoftmaxGradient);
-}
-
 void lower_softmax(Lowering *lowering, NodeId node)
 {
     Rows rows = begin_rows(lowering, node);
@@ -76,10 +71,6 @@ void lower_softmax(Lowering *lowering, NodeId node)
     kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, stored, share));
     lower_end(lowering);
 }
-
-bool infer_softmax_gradient(InferContext *context) { return infer_rows(context, 2); }
-
-NOT_DIFFERENTIABLE(softmax_gradient)
 
 /* dx = y * (dy - sum(y * dy)), and since y adds up to 1, any number may be taken from every dy first. Taking the row's
  * first one keeps what sets its elements apart, which is all that counts and may be far smaller than they are. */
@@ -103,13 +94,6 @@ void lower_softmax_gradient(Lowering *lowering, NodeId node)
     lower_end(lowering);
 }
 
-bool infer_log_softmax(InferContext *context) { return infer_rows(context, 1); }
-
-bool differentiate_log_softmax(Differentiation *differentiation, NodeId node)
-{
-    return differentiate_rows(differentiation, node, OP_LogSoftmaxGradient);
-}
-
 void lower_log_softmax(Lowering *lowering, NodeId node)
 {
     Rows rows = begin_rows(lowering, node);
@@ -124,10 +108,6 @@ void lower_log_softmax(Lowering *lowering, NodeId node)
     kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, shifted, logarithm));
     lower_end(lowering);
 }
-
-bool infer_log_softmax_gradient(InferContext *context) { return infer_rows(context, 2); }
-
-NOT_DIFFERENTIABLE(log_softmax_gradient)
 
 /* dx = dy - exp(y) * sum(dy) */
 void lower_log_softmax_gradient(Lowering *lowering, NodeId node)

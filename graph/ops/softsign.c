@@ -2,8 +2,6 @@
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
-bool infer_softsign(InferContext *context) { return infer_float_inputs(context, 1) && infer_same(context); }
-
 /* 1 / (1 + |x|)^2 */
 bool differentiate_softsign(Differentiation *differentiation, NodeId id)
 {
@@ -21,12 +19,8 @@ bool differentiate_softsign(Differentiation *differentiation, NodeId id)
 void lower_softsign(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
-    View input = lower_view(lowering, node->inputs[0]), output = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
-    Register x = lower_load(lowering, &input), one = kernel_constant(kernel, kernel_type(kernel, x), 1);
+    Kernel *kernel = lower_begin_map(lowering, node);
+    Register x = lower_load_input(lowering, node, 0), one = kernel_constant(kernel, kernel_type(kernel, x), 1);
     Register divisor = kernel_binary(kernel, KERNEL_ADD, kernel_unary(kernel, KERNEL_ABSOLUTE, x), one);
-    Register value = kernel_binary(kernel, KERNEL_DIVIDE, x, divisor);
-    kernel_store(kernel, lower_operand_broadcast(lowering, &output), value);
-    lower_end(lowering);
+    lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_DIVIDE, x, divisor));
 }

@@ -24,8 +24,6 @@ bool infer_accumulate_gradient(InferContext *context)
     return true;
 }
 
-NOT_DIFFERENTIABLE(accumulate_gradient)
-
 void lower_accumulate_gradient(Lowering *lowering, NodeId id)
 {
     const Node *node = graph_node(lowering->graph, id);
@@ -39,13 +37,13 @@ void lower_accumulate_gradient(Lowering *lowering, NodeId id)
 
 /* ---- Updates: parameter, gradient, scalars, then what is remembered of former gradients ---- */
 
-static bool infer_update(InferContext *context, int memories)
+bool infer_update(InferContext *context)
 {
     const Value *parameter = infer_input(context, 0), *scalars = infer_input(context, 2);
     if (!infer_float_inputs(context, 2)) return false;
     if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
         return operator_error(context, NULL, "input 2 does not hold the scalars of the step");
-    for (int i = 1; i < 3 + memories; i++) {
+    for (int i = 1; i < context->node->input_count; i++) {
         const Value *input = infer_input(context, i);
         if (i != 2 && (!shape_equal(&input->shape, &parameter->shape) || input->dtype != parameter->dtype))
             return operator_error(context, NULL, "input %d is not like the parameter", i);
@@ -134,20 +132,12 @@ static void step(const Update *update, Register parameter, Register direction)
     lower_end(update->lowering);
 }
 
-bool infer_sgd_update(InferContext *context) { return infer_update(context, 0); }
-
-NOT_DIFFERENTIABLE(sgd_update)
-
 void lower_sgd_update(Lowering *lowering, NodeId id)
 {
     Update update = begin_update(lowering, id);
     Register parameter = kernel_load(update.kernel, update.parameter);
     step(&update, parameter, decayed_gradient(&update, parameter));
 }
-
-bool infer_momentum_update(InferContext *context) { return infer_update(context, 1); }
-
-NOT_DIFFERENTIABLE(momentum_update)
 
 void lower_momentum_update(Lowering *lowering, NodeId id)
 {
@@ -171,10 +161,6 @@ static Register moving_average(const Update *update, int which, Register beta, R
     kernel_store(update->kernel, update->memory[which], average);
     return average;
 }
-
-bool infer_adam_update(InferContext *context) { return infer_update(context, 2); }
-
-NOT_DIFFERENTIABLE(adam_update)
 
 /* Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101). */
 void lower_adam_update(Lowering *lowering, NodeId id)
@@ -201,10 +187,6 @@ void lower_adam_update(Lowering *lowering, NodeId id)
 }
 
 /* ---- LAMB: Adam whose step is as long as the parameter (You et al., arXiv 1904.00962) ---- */
-
-bool infer_lamb_update(InferContext *context) { return infer_update(context, 2); }
-
-NOT_DIFFERENTIABLE(lamb_update)
 
 /* The scalars of the step, loaded once. */
 typedef struct LambScalars {
