@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include "base/clock.h"
+#include "runtime/launch/peers.h"
 
 enum { TAG_TURN = 1, TAG_PING, TAG_PONG, TAG_RESULT, TAG_PROFILE };
 
@@ -14,9 +15,12 @@ void probe_world_open(ProbeWorld *world)
 {
     *world = (ProbeWorld){.size = 1, .distributed = getenv("PMI_RANK") != NULL};
     if (!world->distributed) return;
+    peers_note_inherited();
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    MPI_Barrier(MPI_COMM_WORLD);
+    peers_close_launcher();
 }
 
 void probe_world_close(ProbeWorld *world)

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/filter.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 bool peers_add_subnet(Peers *peers, Subnet subnet)
 {
@@ -64,16 +66,97 @@ bool peers_guard(const Peers *peers, int socket)
     return setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0;
 }
 
-void peers_guard_all(const Peers *peers)
+/* ---- Sockets of this process ---- */
+
+enum { MOST_INHERITED = 64, MOST_ANCESTORS = 8, COMMAND_NAME = 16, LINK_NAME = 32 };
+
+static int inherited[MOST_INHERITED]; /* descriptors */
+static size_t inherited_count;
+
+static bool listens(int descriptor)
+{
+    int listening = 0, family = 0;
+    socklen_t size = sizeof listening;
+    if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || !listening) return false;
+    size = sizeof family;
+    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_INET;
+}
+
+static bool is_inherited(int descriptor)
+{
+    for (size_t i = 0; i < inherited_count; i++)
+        if (inherited[i] == descriptor) return true;
+    return false;
+}
+
+void peers_note_inherited(void)
+{
+    DIR *own = opendir("/proc/self/fd");
+    inherited_count = 0;
+    for (struct dirent *entry; own && inherited_count < MOST_INHERITED && (entry = readdir(own));)
+        if (listens(atoi(entry->d_name))) inherited[inherited_count++] = atoi(entry->d_name);
+    if (own) closedir(own);
+}
+
+void peers_guard_own(const Peers *peers)
 {
     DIR *own = opendir("/proc/self/fd");
     for (struct dirent *entry; own && (entry = readdir(own));) {
-        int descriptor = atoi(entry->d_name), listens = 0, family = 0;
-        socklen_t size = sizeof listens;
-        if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens) continue;
-        size = sizeof family;
-        if (getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_INET)
-            peers_guard(peers, descriptor);
+        int descriptor = atoi(entry->d_name);
+        if (listens(descriptor) && !is_inherited(descriptor)) peers_guard(peers, descriptor);
     }
     if (own) closedir(own);
+}
+
+/* The ancestor of this process that is mpiexec; 0: there is none. */
+static int find_mpiexec(void)
+{
+    int process = getppid();
+    for (int i = 0; i < MOST_ANCESTORS && process > 1; i++) {
+        char path[48], name[COMMAND_NAME + 1] = "";
+        int parent = 0;
+        snprintf(path, sizeof path, "/proc/%d/stat", process);
+        FILE *status = fopen(path, "r");
+        if (!status) return 0;
+        bool read = fscanf(status, "%*d (%16[^)]) %*c %d", name, &parent) == 2;
+        fclose(status);
+        if (read && strncmp(name, "mpiexec", strlen("mpiexec")) == 0) return process;
+        process = read ? parent : 0;
+    }
+    return 0;
+}
+
+/* "socket:[NUMBER]" of a process's descriptor; process 0: this one. */
+static bool socket_name(int process, const char *descriptor, char name[LINK_NAME])
+{
+    char path[64], who[16] = "self";
+    if (process) snprintf(who, sizeof who, "%d", process);
+    snprintf(path, sizeof path, "/proc/%s/fd/%.16s", who, descriptor);
+    ssize_t length = readlink(path, name, LINK_NAME - 1);
+    if (length <= 0) return false;
+    name[length] = '\0';
+    return true;
+}
+
+static bool holds(int process, const char *socket)
+{
+    char path[48], name[LINK_NAME];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/fd", process);
+    DIR *descriptors = opendir(path);
+    for (struct dirent *entry; descriptors && !found && (entry = readdir(descriptors));)
+        found = socket_name(process, entry->d_name, name) && strcmp(name, socket) == 0;
+    if (descriptors) closedir(descriptors);
+    return found;
+}
+
+void peers_close_launcher(void)
+{
+    int mpiexec = find_mpiexec();
+    const Peers nobody = {.count = 0};
+    for (size_t i = 0; mpiexec && i < inherited_count; i++) {
+        char descriptor[16], name[LINK_NAME];
+        snprintf(descriptor, sizeof descriptor, "%d", inherited[i]);
+        if (socket_name(0, descriptor, name) && holds(mpiexec, name)) peers_guard(&nobody, inherited[i]);
+    }
 }

@@ -26,7 +26,12 @@ bool peers_add(Peers *peers, const char *text);
 void peers_add_own(Peers *peers);
 /* Lets only these connect to the listening socket. False: the kernel does not do it; errno says why. */
 bool peers_guard(const Peers *peers, int socket);
-/* The same of every socket on which this process listens, by IPv4. */
-void peers_guard_all(const Peers *peers);
+/* Notes on which sockets this process listens that it inherited; before it opens its own. */
+void peers_note_inherited(void);
+/* Lets only these connect to the sockets on which this process listens, by IPv4, but for those that it inherited. */
+void peers_guard_own(const Peers *peers);
+/* Lets nobody connect any more to the mpiexec that started this process, if there is one on this host: its ranks
+ * inherit the socket. For when all of them are there. */
+void peers_close_launcher(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/launch.h"
+#include "runtime/launch/peers.h"
 #include "runtime/train/handshake.h"
 #include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
@@ -54,6 +55,7 @@ int main(int argument_count, char **arguments)
         return launch_ranks(argument_count - 2, arguments + 2);
     if (argument_count > 1 && strcmp(arguments[1], "--guard") == 0)
         return guard_launcher(argument_count - 2, arguments + 2);
+    peers_note_inherited();
     RunState *state = supervise(&sky_program);
     Diagnostics diagnostics = {0};
     Arena arena = {0};

@@ -67,7 +67,8 @@ static void keep_strangers_out(const World *world, const RankPlace *places)
     for (int r = 0; r < world->size; r++)
         for (int a = 0; a < MOST_ADDRESSES && places[r].addresses[a] && !world_is_far(world, r); a++)
             all = peers_add_subnet(&peers, (Subnet){places[r].addresses[a], UINT32_MAX}) && all;
-    if (all) peers_guard_all(&peers);
+    if (all) peers_guard_own(&peers);
+    peers_close_launcher();
 }
 
 /* Whether `mine` holds on all ranks of this host. */
