@@ -45,6 +45,8 @@ enum {
     SIZE_WORTH_THREADS = 1000000,
     /* Widths of searches over arcs may grow until a cut has this many arcs to extend in all: milliseconds. */
     SIZE_SEARCH_ARCS = 100000,
+    /* Layers x devices x choices of which devices recompute: up to so many, all choices are tried. */
+    SIZE_RECOMPUTE_CHOICES = 30000,
     /* Certificates: the nodes of a tree where a shorter interval would do with fewer; and the nodes and intervals of a
      * whole certificate, as a plan should stay a file that is read and checked in seconds. */
     SIZE_TREE_NODES = 200,

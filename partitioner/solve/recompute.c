@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "partitioner/sizes.h"
+
 typedef struct Choice {
     const Problem *problem; /* PLAN_RECOMPUTE_AUTO */
     Arena arena;
@@ -47,6 +49,45 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
+/* Every choice of how many devices of each type recompute, where they are few for the problem's size: then the best plan
+ * is among them. False, and nothing was tried, where they are many. */
+static bool try_all_choices(Choice *c, bool *devices, int64_t bound)
+{
+    const Problem *p = c->problem;
+    int *count = arena_new_array(&c->arena, int, (size_t)p->type_count), t = 0;
+    int64_t choices = 1;
+    for (int type = 0; type < p->type_count && choices <= SIZE_RECOMPUTE_CHOICES; type++)
+        choices *= p->type_size[type] + 1;
+    if (choices * size_of(p) > SIZE_RECOMPUTE_CHOICES) return false;
+    while (t < p->type_count && incumbent_objective(&c->best) > bound && !watch_passed(p->watch, c->deadline)) {
+        int *left = arena_copy(&c->arena, count, (size_t)p->type_count * sizeof *left);
+        for (int d = 0; d < p->device_count; d++) devices[d] = left[p->type_of[d]]-- > 0;
+        offer_optimum(c, devices, 0.1);
+        for (t = 0; t < p->type_count && ++count[t] > p->type_size[t]; t++) count[t] = 0;
+    }
+    return true;
+}
+
+/* Lets one device more recompute, or one less, than the best plan does, as long as that makes a better one. Devices of a
+ * type that do the same are alike. */
+static void toggle_devices(Choice *c, bool *devices, int64_t bound)
+{
+    const Problem *p = c->problem;
+    for (bool better = true; better;) {
+        better = false;
+        mark_recomputing(p, c->best.allocation, devices);
+        for (int d = 0; d < p->device_count && !better; d++) {
+            int first = 0;
+            while (p->type_of[first] != p->type_of[d] || devices[first] != devices[d]) first++;
+            if (first < d) continue;
+            if (incumbent_objective(&c->best) <= bound || watch_passed(p->watch, c->deadline)) return;
+            devices[d] = !devices[d];
+            better = offer_optimum(c, devices, 0.1);
+            devices[d] = !devices[d];
+        }
+    }
+}
+
 OptimalResult recompute_solve(const Problem *problem, const Allocation *start, double seconds, Allocation *allocation,
                               Evidence *evidence)
 {
@@ -66,6 +107,10 @@ OptimalResult recompute_solve(const Problem *problem, const Allocation *start, d
         offer_optimum(&c, devices, 0.3);
         for (int round = 0; round < ROUNDS && mark_recomputing(problem, c.best.allocation, devices); round++)
             if (!offer_optimum(&c, devices, 0.4)) break;
+        bool timed_out = c.timed_out;
+        if (size_is_small(problem) && !try_all_choices(&c, devices, result.bound))
+            toggle_devices(&c, devices, result.bound);
+        c.timed_out = timed_out;
     }
     result.found = c.best.found;
     result.infeasible &= !c.best.found;

@@ -3,8 +3,8 @@
  *
  * Which stages recompute follows from an allocation: those that do not fit otherwise, since it only costs time. The
  * bound is exact: it is that of the relaxation in which recomputing takes no time, so it holds for every choice. The
- * allocation is not: it is the best of the relaxation's, of the optimum without recomputation, and of optima with
- * given sets of devices that recompute, which may miss the best set. */
+ * allocation is exact where all sets of devices that may recompute can be tried (SIZE_RECOMPUTE_CHOICES). Elsewhere it
+ * is the best of the relaxation's, of the optimum without recomputation, and of optima with sets near theirs. */
 #ifndef PARTITIONER_SOLVE_RECOMPUTE_H
 #define PARTITIONER_SOLVE_RECOMPUTE_H
 

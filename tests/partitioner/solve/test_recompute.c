@@ -169,12 +169,49 @@ static void limits_hold_whatever_the_size(void **state)
     diagnostics_free(&diagnostics);
 }
 
+/* A relaxed question has no slower answer: no pin makes a faster plan than none. In the hard cases only a choice of
+ * several recomputing devices at once is the best. */
+static void no_pin_makes_a_faster_plan(void **state)
+{
+    static const int hard[] = {41, 697};
+    (void)state;
+    int pins = 0;
+    for (int k = 0; k < 42; k++) {
+        int seed = k < 40 ? k : hard[k - 40];
+        Costs costs;
+        Diagnostics diagnostics = {0};
+        Plan free = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        int variant = WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_TYPES : 0);
+        random_costs_sized(&costs, variant, (uint64_t)seed + 95000, 12, 8);
+        request.schedule = seed % 4 < 2 ? PLAN_GPIPE : PLAN_1F1B;
+        bool found = plan_make(&free, &costs, &request, &diagnostics);
+        for (int i = 0; i < costs.layer_count * costs.device_count; i++) {
+            Plan pinned = {0};
+            PlanPin pin = {i / costs.device_count, i / costs.device_count, costs.devices[i % costs.device_count].name};
+            PlanRequest less = request;
+            less.pins = &pin;
+            less.pin_count = 1;
+            if (plan_make(&pinned, &costs, &less, &diagnostics)) {
+                assert_true(found && pinned.step_ns >= free.step_ns);
+                pins++;
+            }
+            plan_free(&pinned);
+        }
+        plan_free(&free);
+        diagnostics_free(&diagnostics);
+        costs_free(&costs);
+    }
+    assert_true(pins > 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_are_near_the_best_there_is),
         cmocka_unit_test(always_means_every_stage),
         cmocka_unit_test(limits_hold_whatever_the_size),
+        cmocka_unit_test(no_pin_makes_a_faster_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
