@@ -213,7 +213,7 @@ static void end_round(Coordinator *coordinator, double now)
     int64_t weight = fixed_point_get_weight(sum->words + count);
     int sites = 0;
     if (weight < 0) {
-        give_up_session(coordinator, "a site sent a weight that is none");
+        give_up_session(coordinator, "a site sent an invalid weight");
         return;
     }
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
@@ -232,7 +232,7 @@ static void end_round(Coordinator *coordinator, double now)
 
 /* ---- Phases ---- */
 
-static const char *const phase_names[] = {"offers", "shares", "updates", "shares to take the masks out", ""};
+static const char *const phase_names[] = {"offers", "shares", "updates", "shares that remove the masks", ""};
 
 /* The phase is over as far as its sites go: what follows, or why nothing can. */
 static void leave_phase(Coordinator *coordinator, double now)
@@ -295,13 +295,13 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     if (answers >= needed) return true;
     if (sum->phase != SUM_OFFERS) {
         char why[128];
-        snprintf(why, sizeof why, "only %d of the %d sites that it takes gave %s in time", answers, needed,
+        snprintf(why, sizeof why, "only %d of the %d sites that a sum needs sent their %s in time", answers, needed,
                  phase_names[sum->phase]);
         give_up_session(coordinator, why);
     } else if (!coordinator->said_waiting) {
         coordinator->said_waiting = true;
         for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* rather them than nobody */
-        say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that it takes\n",
+        say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs\n",
             coordinator->model.round + 1, needed - answers, needed);
     }
     return false;
@@ -339,7 +339,7 @@ static void refuse_request(Coordinator *coordinator, int site, const char *why, 
     KnownSite *known = &coordinator->sites[site];
     known->refused++;
     if (known->refusal != why)
-        say(coordinator, "site '%s' %s: that message is left out\n", name_of(coordinator, site), why);
+        say(coordinator, "site '%s' %s: that message is ignored\n", name_of(coordinator, site), why);
     known->refusal = why;
     put(coordinator, REPLY_REFUSED, why, strlen(why), reply);
 }
@@ -402,7 +402,7 @@ static void take_values(Coordinator *coordinator, int site, const Request *reque
     switch (state) {
     case ARRIVAL_REFUSED: refuse_request(coordinator, site, problem.text, reply); break;
     case ARRIVAL_NO_ROOM: put(coordinator, REPLY_WAIT, NULL, 0, reply); break;
-    case ARRIVAL_SPOILT: give_up_session(coordinator, "what arrived cannot be read back"); /* fall through */
+    case ARRIVAL_SPOILT: give_up_session(coordinator, "the pieces that arrived cannot be read back"); /* fall through */
     default: put(coordinator, REPLY_TAKEN, NULL, 0, reply);
     }
 }
@@ -413,7 +413,7 @@ static void take_other(Coordinator *coordinator, int site, Request *request, dou
     SumProblem problem;
     SiteMetrics before = coordinator->sites[site].metrics;
     if (!take_metrics(coordinator, site, request)) {
-        refuse_request(coordinator, site, "sent metrics that are none", reply);
+        refuse_request(coordinator, site, "sent invalid metrics", reply);
     } else if (!sum_round_take(sum, site, request->phase, request->payload, request->size, &problem)) {
         coordinator->sites[site].metrics = before;
         refuse_request(coordinator, site, problem.text, reply);
@@ -448,7 +448,7 @@ static void give_model(Coordinator *coordinator, int site, const Request *reques
     uint64_t first = request->size == 16 ? get_u64(request->payload) : UINT64_MAX;
     uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
     if (first > model->elements || count > model->elements - first || count > MODEL_PIECE)
-        refuse_request(coordinator, site, "asked for what the model does not have", reply);
+        refuse_request(coordinator, site, "asked for elements that the model does not have", reply);
     else
         put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);
 }
@@ -459,7 +459,7 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
     Request request;
     size_t before = reply->size;
     if (!request_get(&request, bytes, size)) {
-        refuse_request(coordinator, site, "sent what is no message of a federation", reply);
+        refuse_request(coordinator, site, "sent something that is not a message of a federation", reply);
         return;
     }
     Traffic *traffic = &coordinator->traffic[request.kind][request.phase];

@@ -99,7 +99,7 @@ void coordinator_report_traffic(const Coordinator *coordinator)
 {
     static const char *const kinds[REQUEST_KINDS] = {"questions", NULL, "the model"};
     static const char *const answers[] = {"offers: scale, public keys, metrics", "sealed shares", "updates",
-                                          "shares to take the masks out", "nothing"};
+                                          "shares that remove the masks", "nothing"};
     if (!coordinator->console) return;
     text_print(coordinator->console, "what crossed                          messages      bytes in     bytes out\n");
     for (int kind = 0; kind < REQUEST_KINDS; kind++)

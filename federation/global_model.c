@@ -184,7 +184,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     arena_free(&arena);
     if (!is_said)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "says nothing that makes sense of the rounds that sites were in");
+                                 "has an invalid list of the rounds that sites were in");
     if (!ok) return false;
     if (momentum && !has_momentum && model->round > 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,

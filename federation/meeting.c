@@ -6,7 +6,7 @@
 #include "federation/coded_update.h"
 #include "federation/update_pieces.h"
 
-static const char text_unclear[] = "sent what is no message of a federation";
+static const char text_unclear[] = "sent something that is not a message of a federation";
 
 bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingKeys *keys, int64_t round,
                   const float *update, size_t count, int64_t weight)

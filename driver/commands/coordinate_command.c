@@ -65,7 +65,7 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
     off_t kept = is_file ? whole_rounds(coordinate, log) : 0;
     if (kept < 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
-                                 "is no log of this federation's rounds");
+                                 "is not a log of this federation's rounds");
     if (!ok || (is_file && ftruncate(fileno(log), kept) != 0)) return file_error(diagnostics, path, "cannot write");
     if (kept == 0) coordinator_log_header(&coordinate->federation, log);
     coordinate->coordinator.log = log;

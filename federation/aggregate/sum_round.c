@@ -141,7 +141,7 @@ static void take_values(SumRound *round, int site, const unsigned char *bytes)
 bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProblem *problem)
 {
     if (phase < round->phase) return blame_site(problem, site, "is late");
-    if (phase != round->phase || phase == SUM_DONE) return blame_site(problem, site, "is ahead of its time");
+    if (phase != round->phase || phase == SUM_DONE) return blame_site(problem, site, "is early");
     if (!sum_round_is_in(round, site)) return blame_site(problem, site, "is not in this session");
     if (has_answered(&round->members[site], phase)) return blame_site(problem, site, "has sent this before");
     return true;

@@ -101,7 +101,7 @@ static bool read_roster(SumSite *site, const unsigned char *entry, SumProblem *p
     const Peer *own = &site->peers[site->site];
     if (!own->listed || memcmp(own->mask_public, site->mask_pair.public_key, KEY_BYTES) != 0 ||
         memcmp(own->share_public, site->share_pair.public_key, KEY_BYTES) != 0)
-        return blame(site, problem, -1, "the roster is without this site's keys");
+        return blame(site, problem, -1, "the roster lacks this site's keys");
     if (site->secure && listed < sum_threshold(site->sites))
         return blame(site, problem, -1, "the roster has fewer sites than a sum needs");
     return true;
@@ -155,7 +155,7 @@ static bool make_shares(SumSite *site, unsigned char *message, SumProblem *probl
     }
     sodium_memzero(self_shares, sizeof self_shares);
     sodium_memzero(mask_shares, sizeof mask_shares);
-    return bad < 0 || blame(site, problem, bad, "has a key that is none");
+    return bad < 0 || blame(site, problem, bad, "has an invalid key");
 }
 
 bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, int *exponent, unsigned char *shares,
@@ -165,7 +165,7 @@ bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, i
     if (bytes != sum_roster_bytes(site->sites)) return blame(site, problem, -1, "the roster has the wrong size");
     *exponent = (int)(int32_t)get_u32(roster);
     if (*exponent < site->exponent || *exponent > FIXED_POINT_MOST) /* below its own, its words would wrap */
-        return blame(site, problem, -1, "the scale does not suit this site's values");
+        return blame(site, problem, -1, "the scale is too small for this site's values");
     if (!read_roster(site, roster + SUM_ROSTER_HEAD, problem)) return false;
     site->state = site->secure ? SITE_SHARED : SITE_DELIVERED;
     return !site->secure || make_shares(site, shares, problem);
@@ -197,7 +197,7 @@ bool sum_site_delivery(SumSite *site, const unsigned char *delivery, size_t byte
         if (!*delivery) continue;
         if (!peer->listed) return blame(site, problem, i, "gave shares and was not in the roster");
         if (i != site->site && !open_from(site, i, delivery + 1))
-            return blame(site, problem, i, "sent shares that its key does not vouch for");
+            return blame(site, problem, i, "sent shares that are not sealed with its key");
         peer->delivered = true;
         delivered++;
     }
@@ -242,13 +242,13 @@ static bool take_survivors(SumSite *site, const unsigned char *survivors, SumPro
     for (int i = 0; i < site->sites; i++) {
         bool survived = survivors[i] != 0;
         if (site->revealed && survived != site->peers[i].survived)
-            return blame(site, problem, i, "is said to have survived and to have vanished");
+            return blame(site, problem, i, "is reported both present and gone");
         if (survived && !site->peers[i].delivered)
-            return blame(site, problem, i, "is said to have survived and gave no shares");
+            return blame(site, problem, i, "is reported present, but gave no shares");
         count += survived;
     }
     if (!survivors[site->site]) return blame(site, problem, -1, "this site's values were left out");
-    if (count < sum_threshold(site->sites)) return blame(site, problem, -1, "fewer sites survived than a sum needs");
+    if (count < sum_threshold(site->sites)) return blame(site, problem, -1, "fewer sites are left than a sum needs");
     for (int i = 0; i < site->sites; i++) site->peers[i].survived = survivors[i] != 0;
     return true;
 }
@@ -257,8 +257,9 @@ bool sum_site_reveal(SumSite *site, const unsigned char *survivors, size_t bytes
                      SumProblem *problem)
 {
     if (!site->secure || site->state != SITE_MASKED)
-        return blame(site, problem, -1, "survivors were told at the wrong time");
-    if (bytes != (size_t)site->sites) return blame(site, problem, -1, "survivors have the wrong size");
+        return blame(site, problem, -1, "the list of sites in the sum came at the wrong time");
+    if (bytes != (size_t)site->sites)
+        return blame(site, problem, -1, "the list of sites in the sum has the wrong size");
     if (!take_survivors(site, survivors, problem)) return false;
     site->revealed = true;
     for (int i = 0; i < site->sites; i++, reveal += SHARE_BYTES) {

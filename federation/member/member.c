@@ -142,7 +142,7 @@ static bool ask_once(Member *member, const Request *request, Buffer *bytes, Repl
               reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
     buffer_free(&message);
     if (!ok && !*member->ended && !member->told_waiting)
-        member_say(member, "no reply from the coordinator at %s: asking until there is one",
+        member_say(member, "the coordinator at %s does not answer: asking again until it does",
                    member->federation.address);
     member->told_waiting = !ok;
     return ok;

@@ -54,7 +54,7 @@ static void text_candidate(const Proposal *proposal, int number, Buffer *buffer,
 static void text_links(const Proposal *proposal, Buffer *buffer)
 {
     const Candidate *candidate = &proposal->candidates[proposal->proposed];
-    text_format(buffer, "\nwhat crosses then, in a day:\n");
+    text_format(buffer, "\ntraffic per day:\n");
     for (int t = 0; t < candidate->traffic_count; t++)
         text_format(buffer, "%12.4g GB  %s -> %s\n", candidate->traffic[t].bytes / 1e9,
                     end_name(proposal->federation, candidate->traffic[t].from),
@@ -64,7 +64,7 @@ static void text_links(const Proposal *proposal, Buffer *buffer)
 static void text_groups(const Proposal *proposal, Buffer *buffer)
 {
     const Candidate *candidate = &proposal->candidates[proposal->proposed];
-    text_format(buffer, "\nits replicas:\n");
+    text_format(buffer, "\nreplicas:\n");
     for (int g = 0; g < candidate->grouping.count; g++) {
         const GroupPlan *group = candidate->groups[g];
         text_format(buffer, "  ");
@@ -79,25 +79,21 @@ static void text_groups(const Proposal *proposal, Buffer *buffer)
 static void text_considered(const Proposal *proposal, Buffer *buffer)
 {
     if (proposal->all_tried)
-        text_format(buffer, "considered: every way to divide the sites whose groups links join (%d)\n",
+        text_format(buffer, "compared: all %d ways to group the sites in which links connect every group\n",
                     proposal->count);
     else
-        text_format(
-            buffer,
-            "considered: %d ways to divide the sites, of those that links suggest: groups joined by links of at least "
-            "some speed%s\n",
-            proposal->count, proposal->left_out ? ", of many speeds those between which they differ most" : "");
+        text_format(buffer, "compared: %d ways to group the sites, by links of at least some speed%s\n",
+                    proposal->count, proposal->left_out ? " (of many speeds, those that differ most)" : "");
     bool any_short = false;
     for (int c = 0; c < proposal->count; c++) any_short |= proposal->candidates[c].why_not != NULL;
     if (!proposal->all_tried && any_short)
-        text_format(buffer,
-                    "and, if the model is too large for a site: sites that need each other, by the fastest links\n");
+        text_format(buffer, "and, where the model is too large for one site, the smallest groups that hold it\n");
 }
 
 static void proposal_text(const Proposal *proposal, Buffer *buffer)
 {
     Arena arena = {0};
-    text_format(buffer, "%s: %lld trained values, %lld rows a micro-batch, %s aggregation, %lld fragment%s\n",
+    text_format(buffer, "%s: %lld trained parameters, micro-batches of %lld rows, %s aggregation, %lld fragment%s\n",
                 proposal->model, (long long)proposal->elements, (long long)proposal->microbatch_rows,
                 proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments,
                 proposal->rules.fragments > 1 ? "s" : "");
@@ -111,14 +107,13 @@ static void proposal_text(const Proposal *proposal, Buffer *buffer)
                     proposal->why);
         if (best->rows_leave && proposal->keeping >= 0)
             text_format(buffer,
-                        "  its groups train on rows that leave their sites; where these may not: %s, %.3g%% more time "
-                        "a row\n",
+                        "  its groups train on rows that leave their sites; if rows must stay: %s, %.3g%% more time "
+                        "per row\n",
                         candidate_name(&proposal->candidates[proposal->keeping], proposal->federation, &arena),
                         100 * (proposal->candidates[proposal->keeping].row_s / best->row_s - 1));
         else if (best->rows_leave)
             text_format(buffer, "  its groups train on rows that leave their sites\n");
-        text_format(buffer,
-                    "  a row trained apart may teach less than one of a larger common batch: not counted here\n");
+        text_format(buffer, "  not compared: rows of a larger common batch may teach more than rows of replicas\n");
         text_groups(proposal, buffer);
         if (best->traffic_count) text_links(proposal, buffer);
     } else {

@@ -167,7 +167,7 @@ static bool read_numbers(JsonReader reader, const json_t *object, const char *pa
     for (size_t i = 0; i < count; i++) {
         int64_t *value = number_at(into, &numbers[i]);
         if (!json_get_integer(reader, object, path, numbers[i].name, value)) return false;
-        if (*value < 0 || *value > MOST) return json_refuse(reader, path, "has a number that cannot be counted");
+        if (*value < 0 || *value > MOST) return json_refuse(reader, path, "has a number that is out of range");
     }
     return true;
 }
@@ -184,7 +184,7 @@ static bool read_stage(JsonReader reader, const json_t *object, const char *path
 {
     int64_t value = -1;
     if (!json_optional_integer(reader, object, path, key, &value)) return false;
-    if (value < -1 || value > INT32_MAX) return json_refuse(reader, path, "names a stage that there cannot be");
+    if (value < -1 || value > INT32_MAX) return json_refuse(reader, path, "names a stage that cannot exist");
     *stage = (int)value;
     return true;
 }
@@ -215,7 +215,7 @@ static bool read_crossing(JsonReader reader, const json_t *object, const char *p
         !read_numbers(reader, object, path, crossing, crossing_numbers, CROSSING_NUMBERS))
         return false;
     crossing->tag = (int)tag;
-    return tag == crossing->tag || json_refuse(reader, path, "has a tag that there cannot be");
+    return tag == crossing->tag || json_refuse(reader, path, "has a tag that cannot exist");
 }
 
 static bool read_crossings(JsonReader reader, WireAudit *audit, const json_t *root)

@@ -41,8 +41,7 @@ static bool use_keys(WireClient *client, Diagnostics *diagnostics)
     if (strncmp(client->options.gateway, "ipc://", 6) == 0) return true;
     if (!client->options.key)
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                                 "the gateway at %s is reached by network, and no key is given",
-                                 client->options.gateway);
+                                 "the gateway at %s is on the network, but no key is given", client->options.gateway);
     if (!wire_keys_read(&keys, client->options.key, diagnostics)) return false;
     wire_socket_pin(client->socket, &keys, keys.public_key);
     wire_socket_mind_silence(client->socket);

@@ -63,11 +63,7 @@ static void deliver(void *context, int site, const WireFrame *message)
         link->finished = true;
     } else if (link->state != WIRE_ENDED) {
         size_t size = message->size < sizeof link->why ? message->size : sizeof link->why - 1;
-        for (size_t i = 0; i < size; i++) {
-            char c = ((const char *)message->payload)[i];
-            link->why[i] = c; /* printed by others: no terminal's commands */
-            if (c < ' ' || c > '~') link->why[i] = '?';
-        }
+        memcpy(link->why, message->payload, size); /* escaped where it is printed */
         link->why[size] = '\0';
         link->end_code = message->tag;
         wire_gateway_say(gateway, "site %s ended the run: %s", link->site->name, link->why);

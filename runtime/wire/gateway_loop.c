@@ -114,13 +114,14 @@ static void say_counters(const WireGateway *gateway)
         if (s == gateway->file->site) continue;
         const WireCounters *counters = &gateway->links[s].peer.counters;
         Buffer text = {0};
-        buffer_print(&text,
-                     "to %s: %llu messages of %llu bytes, from there %llu of %llu; %llu connections, %llu frames sent "
-                     "again, at most %llu bytes kept",
-                     gateway->links[s].site->name, (unsigned long long)counters->messages_sent,
-                     (unsigned long long)counters->bytes_sent, (unsigned long long)counters->messages_received,
-                     (unsigned long long)counters->bytes_received, (unsigned long long)counters->connections,
-                     (unsigned long long)counters->frames_resent, (unsigned long long)counters->most_kept_bytes);
+        buffer_print(
+            &text,
+            "sent to %s: %llu messages (%llu bytes), received: %llu (%llu bytes); %llu connections, %llu frames sent "
+            "again, at most %llu bytes unacknowledged",
+            gateway->links[s].site->name, (unsigned long long)counters->messages_sent,
+            (unsigned long long)counters->bytes_sent, (unsigned long long)counters->messages_received,
+            (unsigned long long)counters->bytes_received, (unsigned long long)counters->connections,
+            (unsigned long long)counters->frames_resent, (unsigned long long)counters->most_kept_bytes);
         const char *separator = "; dropped: ";
         for (int d = 0; d < WIRE_DROP_COUNT; d++) {
             if (!counters->dropped[d]) continue;
@@ -132,7 +133,7 @@ static void say_counters(const WireGateway *gateway)
         buffer_free(&text);
     }
     if (gateway->strangers || gateway->odd)
-        wire_gateway_say(gateway, "turned away: %llu strangers, %llu frames that are none",
+        wire_gateway_say(gateway, "turned away: %llu connections without a known key, %llu malformed frames",
                          (unsigned long long)gateway->strangers, (unsigned long long)gateway->odd);
 }
 

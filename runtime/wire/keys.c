@@ -61,8 +61,8 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
     if (!S_ISREG(status.st_mode))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a file");
     if (status.st_mode & (S_IRWXG | S_IRWXO))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "chmod 600 takes that right away",
-                                 "is a secret key that others than its owner may read or change");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "run chmod 600 on it",
+                                 "is a secret key that others besides its owner can read or change");
     char text[WIRE_KEY_TEXT + 3] = "";
     ssize_t size = read(descriptor, text, sizeof text - 1);
     if (size < 0) return file_error(diagnostics, path, "cannot read");

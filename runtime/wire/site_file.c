@@ -27,8 +27,8 @@ static bool read_site(SiteReader *reader, const json_t *object, int number, Wire
     if (!json_get_string(reader->json, object, path, "name", &name) ||
         !json_get_string(reader->json, object, path, "key", &key))
         return false;
-    if (!is_name(name)) return json_refuse(reader->json, path, "has no proper name");
-    if (!wire_key_is_valid(key)) return json_refuse(reader->json, path, "has no proper public key");
+    if (!is_name(name)) return json_refuse(reader->json, path, "has an invalid name");
+    if (!wire_key_is_valid(key)) return json_refuse(reader->json, path, "has an invalid public key");
     const json_t *address = json_object_get(object, "address");
     if (address && !json_is_null(address)) {
         if (!json_is_string(address) || !wire_address_is_valid(json_string_value(address)))

@@ -357,7 +357,7 @@ static void fewer_than_the_quorum_wait_and_nothing_is_lost(void **state)
     }
     assert_int_equal(world.coordinator.model.round, 0);
     fflush(world.console);
-    assert_non_null(strstr(world.said, "round 1: waiting for 1 more of the 3 sites that it takes"));
+    assert_non_null(strstr(world.said, "round 1: waiting for 1 more of the 3 sites that a sum needs"));
     assert_null(strstr(strstr(world.said, "waiting") + 1, "waiting")); /* said once */
     world.sites[1].gone = world.sites[3].gone = false;
     run(&world, 11);
@@ -558,7 +558,8 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     all_in(in, 2);
     start(&world, 3, true, OUTER_AVERAGE, 2, 1);
     Site *site = &world.sites[1];
-    expect_refused(site, &(Buffer){.bytes = "SKYF\2 what else", .size = 16}, "sent what is no message of a federation");
+    expect_refused(site, &(Buffer){.bytes = "SKYF\2 what else", .size = 16},
+                   "sent something that is not a message of a federation");
     Request other = request_of(&world, REQUEST_ASK, SUM_OFFERS);
     other.federation.low++;
     send_odd(site, other, NULL, 0, "trains another model, or was compiled for another federation");
@@ -574,7 +575,7 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     send_odd(&world.sites[0], values, zeros, bytes, "has sent this before");
     Request late = request_of(&world, REQUEST_ANSWER, SUM_OFFERS);
     send_odd(site, late, zeros, METRICS_BYTES + SUM_OFFER_BYTES, "is late");
-    send_odd(site, late, zeros, 3, "sent metrics that are none");
+    send_odd(site, late, zeros, 3, "sent invalid metrics");
     Request replayed = values;
     replayed.session[5] ^= 1;
     send_odd(site, replayed, zeros, bytes, "sent an answer of another session");
@@ -584,11 +585,11 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     unsigned char piece[16];
     put_u64(piece, ELEMENTS - 1);
     put_u64(piece + 8, 2);
-    send_odd(site, request_of(&world, REQUEST_MODEL, 0), piece, 16, "asked for what the model does not have");
+    send_odd(site, request_of(&world, REQUEST_MODEL, 0), piece, 16, "asked for elements that the model does not have");
     put_u64(piece, UINT64_MAX);
-    send_odd(site, request_of(&world, REQUEST_MODEL, 0), piece, 16, "asked for what the model does not have");
+    send_odd(site, request_of(&world, REQUEST_MODEL, 0), piece, 16, "asked for elements that the model does not have");
     assert_true(site->world->coordinator.sites[1].refused >= 9);
-    assert_non_null(strstr(world.said, "site 'oslo' is late: that message is left out"));
+    assert_non_null(strstr(world.said, "site 'oslo' is late: that message is ignored"));
     run(&world, 3);
     expect_model(&world, in);
     stop(&world);

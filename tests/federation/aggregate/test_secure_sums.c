@@ -267,7 +267,7 @@ static void a_site_reveals_one_kind_of_share_of_every_site(void **state)
     memset(second, 0, sizeof second);
     assert_false(sum_site_reveal(federation.site[0], survivors, 6, second, &problem));
     assert_int_equal(problem.site, 5);
-    assert_non_null(strstr(problem.text, "to have survived and to have vanished"));
+    assert_non_null(strstr(problem.text, "both present and gone"));
     for (size_t i = 0; i < sizeof second; i++) assert_int_equal(second[i], 0);
     survivors[5] = 0; /* and nothing more in this session */
     assert_false(sum_site_reveal(federation.site[0], survivors, 6, second, &problem));
@@ -284,7 +284,7 @@ static void a_site_reveals_nothing_of_sums_of_few_or_without_it(void **state)
     run_until(&round, 6, SUM_REVEALS);
     assert_int_equal(sum_threshold(6), 5);
     assert_false(sum_site_reveal(federation.site[0], (const unsigned char[]){1, 1, 1, 1, 0, 0}, 6, reveal, &problem));
-    assert_non_null(strstr(problem.text, "fewer sites survived"));
+    assert_non_null(strstr(problem.text, "fewer sites are left"));
     assert_false(sum_site_reveal(federation.site[1], (const unsigned char[]){1, 0, 1, 1, 1, 1}, 6, reveal, &problem));
     assert_non_null(strstr(problem.text, "left out"));
     assert_false(sum_site_reveal(federation.site[2], (const unsigned char[]){1, 1, 1, 1, 1}, 5, reveal, &problem));
@@ -370,7 +370,7 @@ static void a_coordinator_that_passes_on_other_keys_is_found_out(void **state)
     sum_round_tell(&round, 0, &delivery);
     assert_false(sum_site_delivery(federation.site[0], (unsigned char *)delivery.bytes, delivery.size, &problem));
     assert_int_equal(problem.site, 2);
-    assert_non_null(strstr(problem.text, "does not vouch for"));
+    assert_non_null(strstr(problem.text, "not sealed with its key"));
     buffer_free(&roster);
     buffer_free(&delivery);
     sum_round_close(&round);
@@ -390,7 +390,7 @@ static void a_scale_that_lets_values_wrap_is_refused(void **state)
     put_u32((unsigned char *)roster.bytes, (uint32_t)(federation.exponent[3] - 1));
     assert_false(
         sum_site_roster(federation.site[3], (unsigned char *)roster.bytes, roster.size, &exponent, shares, &problem));
-    assert_string_equal(problem.text, "the scale does not suit this site's values");
+    assert_string_equal(problem.text, "the scale is too small for this site's values");
     buffer_free(&roster);
     sum_round_close(&round);
     stop(&federation);
@@ -432,7 +432,7 @@ static void the_coordinator_refuses_what_is_wrong_late_or_sent_again(void **stat
     assert_false(sum_round_take(&round, 3, SUM_OFFERS, bytes, SUM_OFFER_BYTES, &problem));
     assert_string_equal(problem.text, "is late");
     assert_false(sum_round_take(&round, 3, SUM_REVEALS, bytes, sum_reveal_bytes(4), &problem));
-    assert_string_equal(problem.text, "is ahead of its time");
+    assert_string_equal(problem.text, "is early");
     assert_memory_equal(round.words, before, sizeof before);
     federation.vanishes[2] = NEVER;
     federation.sent[0][SUM_VALUES].size = 0; /* sites 0 and 1 are in already */

@@ -298,7 +298,7 @@ def check_refusals():
     text = call(SKYCC, "coordinate", "mean/coordinator", "--key", "paris.key", code=1)
     require("is not the key that federation.yaml has for the coordinator" in text, text)
     text = call(SKYCC, "coordinate", "mean/coordinator", "--log", "federation.yaml", code=1)
-    require("is no log of this federation's rounds" in text, text)
+    require("is not a log of this federation's rounds" in text, text)
     text = call(SKYCC, "coordinate", "mean/paris", code=1)
     require("model.safetensors" in text, text)
     text = federate("odd", "rounds: 1", "threshold: 2", code=1)

@@ -338,7 +338,7 @@ def test_audits():
     text = forge("three", "b", lambda audit, _: audit.update(microbatches=17))
     assert "4 of them have 17 micro-batches" in text, text
     text = forge("three", "b", lambda audit, _: audit.update(steps=1 << 60))
-    assert "cannot be counted" in text, text
+    assert "out of range" in text, text
     shutil.copy("two-a.audit", "forged.audit")
     code, text = verify("three", "forged.audit")
     assert code == 1 and "another plan" in text, text
