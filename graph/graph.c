@@ -40,6 +40,24 @@ void graph_copy(Graph *to, const Graph *from)
     }
 }
 
+void graph_push_node(Graph *graph, Node node)
+{
+    for (int i = 0; node.op != OP_NONE && i < node.output_count; i++)
+        if (node.outputs[i]) graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
+    array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+}
+
+void graph_mark_dependent(const Graph *graph, bool *marked)
+{
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        bool any = false;
+        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) any |= marked[node->inputs[i]];
+        for (int i = 0; any && i < node->output_count; i++) marked[node->outputs[i]] = true;
+        marked[0] = false; /* outputs that nobody reads */
+    }
+}
+
 Node *graph_take_nodes(Graph *graph, size_t *count)
 {
     Node *nodes = graph->nodes;

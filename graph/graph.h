@@ -154,6 +154,10 @@ void graph_copy(Graph *to, const Graph *from);
 /* Takes the node list away, to be freed, and leaves that of an empty graph: for building it again from the old nodes.
  */
 Node *graph_take_nodes(Graph *graph, size_t *count);
+/* Appends the node, which makes its outputs from now on; nothing is copied. */
+void graph_push_node(Graph *graph, Node node);
+/* Marks, in node order, what is computed from a marked value: [value]. */
+void graph_mark_dependent(const Graph *graph, bool *marked);
 
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
 LineGrowth value_growth(const Value *value);

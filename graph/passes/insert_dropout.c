@@ -62,16 +62,10 @@ static NodeId dense_layer(const Graph *graph, ValueId value)
 /* Whether `value` is computed from `source`. */
 static bool depends_on(const Graph *graph, ValueId value, ValueId source)
 {
-    const NodeId first = graph_value(graph, source)->producer, last = graph_value(graph, value)->producer;
-    if (last <= first) return false;
+    if (graph_value(graph, value)->producer <= graph_value(graph, source)->producer) return false;
     bool *depends = memory_allocate(graph->value_count), found;
     depends[source] = true;
-    for (NodeId n = first + 1; n <= last; n++) {
-        const Node *node = graph_node(graph, n);
-        bool any = false;
-        for (int i = 0; i < node->input_count; i++) any |= depends[node->inputs[i]];
-        for (int i = 0; i < node->output_count; i++) depends[node->outputs[i]] = any;
-    }
+    graph_mark_dependent(graph, depends);
     found = depends[value];
     free(depends);
     return found;
@@ -176,14 +170,12 @@ static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diag
     bool ok = true;
     for (NodeId n = 1; n < node_count && ok; n++) {
         Node node = nodes[n];
-        NodeId id = node.op == OP_NONE ? 0 : (NodeId)graph->node_count;
-        for (int i = 0; i < node.output_count; i++) graph_value(graph, node.outputs[i])->producer = id;
-        if (!id) continue;
+        if (node.op == OP_NONE) continue;
         for (int i = 0; i < node.input_count; i++) {
             const Site *site = &places->site[node.inputs[i]];
             if (site->dropped && (!site->reader || site->reader == n)) node.inputs[i] = site->dropped;
         }
-        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+        graph_push_node(graph, node);
         ok = drop_outputs(graph, places, &node, ratio, diagnostics);
     }
     free(nodes);

@@ -12,13 +12,7 @@ static bool *values_depending_on_parameters(const Graph *graph)
 {
     bool *depends = memory_allocate(graph->value_count);
     for (ValueId v = 1; v < graph->value_count; v++) depends[v] = graph_value(graph, v)->role == ROLE_PARAMETER;
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE) continue;
-        bool any = false;
-        for (int i = 0; i < node->input_count; i++) any |= depends[node->inputs[i]];
-        for (int i = 0; i < node->output_count; i++) depends[node->outputs[i]] = any;
-    }
+    graph_mark_dependent(graph, depends);
     return depends;
 }
 

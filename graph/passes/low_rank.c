@@ -123,9 +123,7 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
             ok = rebuild_product(&builder, &node, node.outputs[0]);
             continue;
         }
-        for (int i = 0; i < node.output_count; i++)
-            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
-        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+        graph_push_node(graph, node);
     }
     free(nodes);
     return ok;

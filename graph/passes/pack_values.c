@@ -104,13 +104,7 @@ void pack_set_layout(Packer *packer, int output, const Layout *layout)
     pack_set_lines(packer, value, layout);
 }
 
-void pack_push(Packer *packer)
-{
-    Graph *graph = packer->graph;
-    for (int i = 0; i < packer->node.output_count; i++)
-        if (packer->node.outputs[i]) graph_value(graph, packer->node.outputs[i])->producer = (NodeId)graph->node_count;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, packer->node);
-}
+void pack_push(Packer *packer) { graph_push_node(packer->graph, packer->node); }
 
 void pack_become(Packer *packer, const Packed *result)
 {

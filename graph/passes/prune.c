@@ -150,9 +150,7 @@ static void rebuild_node(Pruner *pruner, Node node)
     if (demand.need == PART) shrink(pruner, &node, &demand.part);
     if (selecting) operator_select_all(graph, &node, &pruner->demand[node.inputs[0]].part);
     if (demand.need == PART || selecting) check_shapes(pruner, &node);
-    NodeId id = (NodeId)graph->node_count;
-    for (int i = 0; i < node.output_count; i++) graph_value(graph, node.outputs[i])->producer = id;
-    array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+    graph_push_node(graph, node);
 }
 
 void prune_unread(Graph *graph, Diagnostics *diagnostics)

@@ -113,9 +113,7 @@ static bool insert(Recomputation *recomputation)
             ok &= input || !node.inputs[i];
             node.inputs[i] = input;
         }
-        for (int i = 0; i < node.output_count && node.op != OP_NONE; i++)
-            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
-        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+        graph_push_node(graph, node);
     }
     free(nodes);
     return ok;

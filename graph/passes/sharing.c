@@ -131,9 +131,7 @@ static void rebuild(Sharer *sharer)
         for (int i = 0; computes(sharer, &node) && i < node.input_count; i++)
             if (read_parameters(sharer, node.inputs[i], node.layer))
                 node.inputs[i] = copy_in(sharer, node.inputs[i], node.layer);
-        for (int i = 0; i < node.output_count; i++)
-            graph_value(graph, node.outputs[i])->producer = (NodeId)graph->node_count;
-        array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
+        graph_push_node(graph, node);
     }
     free(nodes);
     graph_remove_dead(graph); /* what only later layers read */
