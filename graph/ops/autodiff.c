@@ -144,7 +144,7 @@ static bool differentiate_node(Differentiation *differentiation, NodeId id)
 
     bool ok = true;
     differentiation->node = id;
-    if (reached && !operators[node.op].gradient(differentiation, id)) {
+    if (reached && !operators[node.op].gradient(differentiation, &node)) {
         char text[512];
         ok = diagnostics_error(differentiation->diagnostics, EXIT_UNSUPPORTED_OPERATOR, node_place(graph, &node, text),
                                "it stands between a parameter and the loss", "has no gradient");

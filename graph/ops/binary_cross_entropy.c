@@ -13,10 +13,9 @@ bool infer_binary_cross_entropy(InferContext *context)
 }
 
 /* sigmoid(x) - y, and -x. */
-bool differentiate_binary_cross_entropy(Differentiation *differentiation, NodeId id)
+bool differentiate_binary_cross_entropy(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId x = node.inputs[0], y = node.inputs[1], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId x = node->inputs[0], y = node->inputs[1], dy = gradient_of(differentiation, node->outputs[0]);
     if (gradient_wanted(differentiation, x)) {
         ValueId probability = gradient_unary(differentiation, OP_Sigmoid, x);
         ValueId slope = gradient_binary(differentiation, OP_Sub, probability, y);
@@ -42,9 +41,8 @@ static Register log_of_one_and(Kernel *kernel, Register z, DType type)
     return kernel_select(kernel, nothing, z, kernel_binary(kernel, KERNEL_MULTIPLY, logarithm, quotient));
 }
 
-void lower_binary_cross_entropy(Lowering *lowering, NodeId id)
+void lower_binary_cross_entropy(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register x = lower_load_input(lowering, node, 0), y = lower_load_input(lowering, node, 1);
     DType type = kernel_type(kernel, x);

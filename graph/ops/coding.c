@@ -113,9 +113,8 @@ static Register first_number(Lowering *lowering, const Node *node, const Shape *
     return number;
 }
 
-void lower_encode(Lowering *lowering, NodeId id)
+void lower_encode(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View x = view_of_rows(lowering, node->inputs[0]), bytes = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     Codec codec = CODEC_NONE;
@@ -136,9 +135,8 @@ void lower_encode(Lowering *lowering, NodeId id)
     lower_end(lowering);
 }
 
-void lower_decode(Lowering *lowering, NodeId id)
+void lower_decode(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View bytes = view_of_rows(lowering, node->inputs[0]), x = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     Codec codec = CODEC_NONE;

@@ -61,19 +61,18 @@ static bool is_one(const Graph *graph, ValueId id)
            element_as_double(value->dtype, value->data, 0) == 1;
 }
 
-bool differentiate_cross_entropy(Differentiation *differentiation, NodeId id)
+bool differentiate_cross_entropy(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId logits = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
-    for (int i = 1; i < node.output_count; i++)
-        if (gradient_of(differentiation, node.outputs[i])) return false;
+    ValueId logits = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
+    for (int i = 1; i < node->output_count; i++)
+        if (gradient_of(differentiation, node->outputs[i])) return false;
     if (!gradient_wanted(differentiation, logits)) return true;
-    bool weighted = node.op == OP_WeightedCrossEntropy;
-    ValueId inputs[5] = {logits, node.inputs[1], node.outputs[1], node.inputs[2], weighted ? node.inputs[3] : 0};
+    bool weighted = node->op == OP_WeightedCrossEntropy;
+    ValueId inputs[5] = {logits, node->inputs[1], node->outputs[1], node->inputs[2], weighted ? node->inputs[3] : 0};
     ValueId gradient =
         gradient_node(differentiation, weighted ? OP_WeightedCrossEntropyGradient : OP_CrossEntropyGradient, inputs,
-                      weighted ? 5 : 4, node.attributes, node.attribute_count);
+                      weighted ? 5 : 4, node->attributes, node->attribute_count);
     if (!is_one(graph, dy)) gradient = gradient_binary(differentiation, OP_Mul, gradient, dy);
     gradient_add(differentiation, logits, gradient);
     return true;
@@ -160,9 +159,8 @@ static Register probability_of(Kernel *kernel, const LogSum *log_sum, Register l
     return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, shifted, log_sum->logarithm));
 }
 
-void lower_cross_entropy(Lowering *lowering, NodeId id)
+void lower_cross_entropy(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View logits = lower_view(lowering, node->inputs[0]), loss = lower_output(lowering, node->outputs[0]);
     View log_sum = lower_output(lowering, node->outputs[1]);
     lower_log_sum_exp(lowering, &logits, &log_sum);
@@ -283,9 +281,8 @@ static void lower_row_losses(Lowering *lowering, const Node *node, const View *l
     lower_end(lowering);
 }
 
-void lower_weighted_cross_entropy(Lowering *lowering, NodeId id)
+void lower_weighted_cross_entropy(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View logits = lower_view(lowering, node->inputs[0]), loss = lower_output(lowering, node->outputs[0]);
     View log_sum = lower_output(lowering, node->outputs[1]), rows = lower_output(lowering, node->outputs[2]);
     lower_log_sum_exp(lowering, &logits, &log_sum);
@@ -318,9 +315,8 @@ static double sum_of_weights(const Graph *graph, ValueId id, int64_t classes)
 
 /* (exp(p) - [the label is this class]) * scale; weighted: ((a + e / classes * the sum of all w) exp(p)
  * - a [the label is this class] - e / classes * w_c) * scale, with a = (1 - e) w_y. 0 in ignored rows. */
-void lower_cross_entropy_gradient(Lowering *lowering, NodeId id)
+void lower_cross_entropy_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View logits = lower_view(lowering, node->inputs[0]), log_sum = lower_view(lowering, node->inputs[2]);
     View output = lower_output(lowering, node->outputs[0]);
     int64_t classes = logits.shape.dim[1];
@@ -371,20 +367,18 @@ bool infer_scale_loss(InferContext *context)
     return infer_float_inputs(context, 1) && infer_scalars(context, 1) && infer_same(context);
 }
 
-bool differentiate_scale_loss(Differentiation *differentiation, NodeId id)
+bool differentiate_scale_loss(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    if (gradient_wanted(differentiation, node.inputs[0]))
-        gradient_add(differentiation, node.inputs[0],
-                     gradient_node(differentiation, OP_ScaleLoss, (ValueId[]){dy, node.inputs[1]}, 2, node.attributes,
-                                   node.attribute_count));
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
+    if (gradient_wanted(differentiation, node->inputs[0]))
+        gradient_add(differentiation, node->inputs[0],
+                     gradient_node(differentiation, OP_ScaleLoss, (ValueId[]){dy, node->inputs[1]}, 2, node->attributes,
+                                   node->attribute_count));
     return true;
 }
 
-void lower_scale_loss(Lowering *lowering, NodeId id)
+void lower_scale_loss(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register value = lower_load_input(lowering, node, 0);
     int element = node_attribute(node, "labels") ? scale_element(node) : SKY_STEP_SHARE;

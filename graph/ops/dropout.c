@@ -41,15 +41,14 @@ bool axes_dropout(const Graph *graph, const Node *node, int output, int axis, in
     return true;
 }
 
-bool differentiate_dropout(Differentiation *differentiation, NodeId id)
+bool differentiate_dropout(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    ValueId inputs[4] = {gradient_of(differentiation, node.outputs[0]), node.inputs[1], node.inputs[2]};
-    if (node.input_count > 3) inputs[3] = node.inputs[3];
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    ValueId inputs[4] = {gradient_of(differentiation, node->outputs[0]), node->inputs[1], node->inputs[2]};
+    if (node->input_count > 3) inputs[3] = node->inputs[3];
     gradient_add(
-        differentiation, node.inputs[0],
-        gradient_node(differentiation, OP_Dropout, inputs, node.input_count, node.attributes, node.attribute_count));
+        differentiation, node->inputs[0],
+        gradient_node(differentiation, OP_Dropout, inputs, node->input_count, node->attributes, node->attribute_count));
     return true;
 }
 
@@ -96,9 +95,8 @@ static Register draw(Lowering *lowering, const Node *node, int axes, Register ac
 }
 
 /* y = dropped ? 0 : x / (1 - ratio), where the ratio is 0 outside training. */
-void lower_dropout(Lowering *lowering, NodeId id)
+void lower_dropout(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
     double kept = 1 - (double)dropped_numbers(node) / RANDOM_ELEMENT_RANGE;
     int64_t extent[KERNEL_MAX_AXES];

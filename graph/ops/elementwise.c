@@ -73,21 +73,20 @@ static ValueId unary_derivative(Differentiation *differentiation, Opcode op, Val
     }
 }
 
-bool differentiate_unary(Differentiation *differentiation, NodeId id)
+bool differentiate_unary(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId x = node.inputs[0], y = node.outputs[0], dy = gradient_of(differentiation, y);
-    if (node.op == OP_Identity) {
+    ValueId x = node->inputs[0], y = node->outputs[0], dy = gradient_of(differentiation, y);
+    if (node->op == OP_Identity) {
         gradient_add(differentiation, x, dy);
-    } else if (node.op == OP_Relu) {
+    } else if (node->op == OP_Relu) {
         DType dtype = graph_value(graph, x)->dtype;
         ValueId zero = gradient_scalar(differentiation, dtype, 0);
         ValueId passes = gradient_binary(differentiation, OP_Less, zero, y);
         gradient_add(differentiation, x,
                      gradient_node(differentiation, OP_Where, (ValueId[]){passes, dy, zero}, 3, NULL, 0));
-    } else if (node.op != OP_Sign) { /* whose derivative is 0 wherever it has one */
-        ValueId derivative = unary_derivative(differentiation, node.op, x, y);
+    } else if (node->op != OP_Sign) { /* whose derivative is 0 wherever it has one */
+        ValueId derivative = unary_derivative(differentiation, node->op, x, y);
         if (!derivative) return false;
         gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, derivative));
     }
@@ -115,11 +114,10 @@ static KernelOp unary_kernel_op(Opcode op)
     }
 }
 
-void lower_unary(Lowering *lowering, NodeId id)
+void lower_unary(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     if (node->op == OP_Identity) {
-        lower_movement(lowering, id);
+        lower_movement(lowering, node);
         return;
     }
     Kernel *kernel = lower_begin_map(lowering, node);
@@ -141,24 +139,22 @@ bool infer_cast(InferContext *context)
     return true;
 }
 
-bool differentiate_cast(Differentiation *differentiation, NodeId id)
+bool differentiate_cast(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
     if (!gradient_wanted(differentiation, x)) return true;
     Attribute to = attribute_integer("to", graph_value(graph, x)->dtype);
     gradient_add(differentiation, x, gradient_node(differentiation, OP_Cast, &dy, 1, &to, 1));
     return true;
 }
 
-void lower_cast(Lowering *lowering, NodeId id)
+void lower_cast(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     DType from = graph_value(lowering->graph, node->inputs[0])->dtype;
     DType to = graph_value(lowering->graph, node->outputs[0])->dtype;
     if (from == to) {
-        lower_movement(lowering, id);
+        lower_movement(lowering, node);
         return;
     }
     Kernel *kernel = lower_begin_map(lowering, node);
@@ -256,11 +252,10 @@ static void gradient_of_extreme(Differentiation *differentiation, Opcode op, Val
                      gradient_node(differentiation, OP_Where, (ValueId[]){first, zero, dy}, 3, NULL, 0));
 }
 
-bool differentiate_binary(Differentiation *differentiation, NodeId id)
+bool differentiate_binary(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId a = node.inputs[0], b = node.inputs[1], y = node.outputs[0], dy = gradient_of(differentiation, y);
-    switch (node.op) {
+    ValueId a = node->inputs[0], b = node->inputs[1], y = node->outputs[0], dy = gradient_of(differentiation, y);
+    switch (node->op) {
     case OP_Add:
         gradient_add(differentiation, a, dy);
         gradient_add(differentiation, b, dy);
@@ -280,7 +275,7 @@ bool differentiate_binary(Differentiation *differentiation, NodeId id)
     case OP_Pow: gradient_of_power(differentiation, a, b, y, dy); return true;
     case OP_Mod: gradient_of_remainder(differentiation, a, b, y, dy); return true;
     case OP_Min:
-    case OP_Max: gradient_of_extreme(differentiation, node.op, a, b, dy); return true;
+    case OP_Max: gradient_of_extreme(differentiation, node->op, a, b, dy); return true;
     default: return false;
     }
 }
@@ -344,7 +339,7 @@ static Register lower_remainder(Kernel *kernel, const Node *node, Register a, Re
     return kernel_binary(kernel, KERNEL_SUBTRACT, a, whole);
 }
 
-void lower_binary(Lowering *lowering, NodeId id)
+void lower_binary(Lowering *lowering, const Node *node)
 {
     static const unsigned char kernel_ops[OP_COUNT] = {
         [OP_Add] = KERNEL_ADD,
@@ -360,7 +355,6 @@ void lower_binary(Lowering *lowering, NodeId id)
         [OP_LessOrEqual] = KERNEL_LESS_EQUAL,
         [OP_GreaterOrEqual] = KERNEL_LESS_EQUAL,
     };
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register result;
     if (node->op == OP_Pow) {
@@ -394,23 +388,21 @@ bool infer_where(InferContext *context)
     return true;
 }
 
-bool differentiate_where(Differentiation *differentiation, NodeId id)
+bool differentiate_where(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId condition = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId condition = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
     ValueId zero = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 0);
     for (int i = 1; i <= 2; i++) {
-        if (!gradient_wanted(differentiation, node.inputs[i])) continue;
+        if (!gradient_wanted(differentiation, node->inputs[i])) continue;
         ValueId inputs[3] = {condition, i == 1 ? dy : zero, i == 1 ? zero : dy};
-        gradient_add(differentiation, node.inputs[i], gradient_node(differentiation, OP_Where, inputs, 3, NULL, 0));
+        gradient_add(differentiation, node->inputs[i], gradient_node(differentiation, OP_Where, inputs, 3, NULL, 0));
     }
     return true;
 }
 
-void lower_where(Lowering *lowering, NodeId id)
+void lower_where(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register condition = lower_load_input(lowering, node, 0);
     Register a = lower_load_input(lowering, node, 1), b = lower_load_input(lowering, node, 2);

@@ -48,29 +48,27 @@ bool axes_gather_gradient(const Graph *graph, const Node *node, int output, int 
     return axis != gathered;
 }
 
-bool differentiate_gather(Differentiation *differentiation, NodeId id)
+bool differentiate_gather(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    const Attribute *left_out = node_attribute(&node, "no_gradient");
-    Attribute attributes[3] = {attribute_integer("axis", node_integer(&node, "axis", 0)),
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    const Attribute *left_out = node_attribute(node, "no_gradient");
+    Attribute attributes[3] = {attribute_integer("axis", node_integer(node, "axis", 0)),
                                attribute_integers("shape", shape.dim, shape.rank)};
     if (left_out) attributes[2] = *left_out;
-    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
-    gradient_add(differentiation, node.inputs[0],
+    ValueId inputs[2] = {node->inputs[1], gradient_of(differentiation, node->outputs[0])};
+    gradient_add(differentiation, node->inputs[0],
                  gradient_node(differentiation, OP_GatherGradient, inputs, 2, attributes, left_out ? 3 : 2));
     return true;
 }
 
 /* Axes: the dimensions before the gathered one, those of the indices, those after it. */
-void lower_gather(Lowering *lowering, NodeId id)
+void lower_gather(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View known = lower_view(lowering, node->inputs[0]);
     if (movement_view(lowering->graph, node, &known)) {
-        lower_movement(lowering, id);
+        lower_movement(lowering, node);
         return;
     }
     View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
@@ -119,14 +117,13 @@ bool infer_gather_gradient(InferContext *context)
 }
 
 /* The gradient of a sum of scattered rows: each row gathered again. */
-bool differentiate_gather_gradient(Differentiation *differentiation, NodeId id)
+bool differentiate_gather_gradient(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    if (!gradient_wanted(differentiation, node.inputs[1])) return true;
-    if (node_attribute(&node, "no_gradient")) return false;
-    Attribute axis = attribute_integer("axis", node_integer(&node, "axis", 0));
-    ValueId inputs[2] = {gradient_of(differentiation, node.outputs[0]), node.inputs[0]};
-    gradient_add(differentiation, node.inputs[1], gradient_node(differentiation, OP_Gather, inputs, 2, &axis, 1));
+    if (!gradient_wanted(differentiation, node->inputs[1])) return true;
+    if (node_attribute(node, "no_gradient")) return false;
+    Attribute axis = attribute_integer("axis", node_integer(node, "axis", 0));
+    ValueId inputs[2] = {gradient_of(differentiation, node->outputs[0]), node->inputs[0]};
+    gradient_add(differentiation, node->inputs[1], gradient_node(differentiation, OP_Gather, inputs, 2, &axis, 1));
     return true;
 }
 
@@ -143,9 +140,8 @@ static Register without_left_out(Kernel *kernel, const Node *node, Register inde
 }
 
 /* Zeros, then rows added in the order of the indices: outer axes along the row, the indices as inner axis. */
-void lower_gather_gradient(Lowering *lowering, NodeId id)
+void lower_gather_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View output = lower_output(lowering, node->outputs[0]);
     lower_fill(lowering, &output, 0);
     int64_t axis = node_integer(node, "axis", 0);
@@ -179,17 +175,17 @@ void lower_gather_gradient(Lowering *lowering, NodeId id)
 }
 
 /* What was read several times adds up: the gradient is scattered into zeros, placed by the same attribute. */
-static bool differentiate_by_scatter(Differentiation *differentiation, NodeId id, Opcode scatter, const char *placement)
+static bool differentiate_by_scatter(Differentiation *differentiation, const Node *node, Opcode scatter,
+                                     const char *placement)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    Attribute attributes[3] = {attribute_integer(placement, node_integer(&node, placement, 0)),
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    Attribute attributes[3] = {attribute_integer(placement, node_integer(node, placement, 0)),
                                attribute_string("reduction", "add"),
                                attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId inputs[2] = {node.inputs[1], gradient_of(differentiation, node.outputs[0])};
-    gradient_add(differentiation, node.inputs[0], gradient_node(differentiation, scatter, inputs, 2, attributes, 3));
+    ValueId inputs[2] = {node->inputs[1], gradient_of(differentiation, node->outputs[0])};
+    gradient_add(differentiation, node->inputs[0], gradient_node(differentiation, scatter, inputs, 2, attributes, 3));
     return true;
 }
 
@@ -213,14 +209,13 @@ bool infer_gather_elements(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_elements(Differentiation *differentiation, NodeId node)
+bool differentiate_gather_elements(Differentiation *differentiation, const Node *node)
 {
     return differentiate_by_scatter(differentiation, node, OP_ScatterElements, "axis");
 }
 
-void lower_gather_elements(Lowering *lowering, NodeId id)
+void lower_gather_elements(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;
@@ -264,15 +259,14 @@ bool infer_gather_nd(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_nd(Differentiation *differentiation, NodeId node)
+bool differentiate_gather_nd(Differentiation *differentiation, const Node *node)
 {
     return differentiate_by_scatter(differentiation, node, OP_ScatterND, "batch_dims");
 }
 
 /* Axes: those of the indices but the last, then those of the slices that a tuple chooses. */
-void lower_gather_nd(Lowering *lowering, NodeId id)
+void lower_gather_nd(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;

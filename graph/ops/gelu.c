@@ -7,18 +7,17 @@
 static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double TANH_CUBIC = 0.044715;
 
-bool differentiate_gelu(Differentiation *differentiation, NodeId id)
+bool differentiate_gelu(Differentiation *differentiation, const Node *node)
 {
     Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]), derivative;
+    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]), derivative;
     if (!gradient_wanted(differentiation, x)) return true;
     /* Computed in the forward pass, where it shares most of its work with the function and takes the place of x in what
      * is kept for the backward pass. */
-    NodeOrigin origin = {.name = node.name, .phase = PHASE_FORWARD, .layer = node.layer};
+    NodeOrigin origin = {.name = node->name, .phase = PHASE_FORWARD, .layer = node->layer};
     Diagnostics diagnostics = {0};
-    if (!graph_add_node(graph, OP_GeluDerivative, origin, &x, 1, node.attributes, node.attribute_count, &derivative, 1,
-                        &diagnostics))
+    if (!graph_add_node(graph, OP_GeluDerivative, origin, &x, 1, node->attributes, node->attribute_count, &derivative,
+                        1, &diagnostics))
         bug("the derivative of Gelu does not take what Gelu takes");
     gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, derivative));
     return true;
@@ -73,9 +72,8 @@ static Register derivative_at(Kernel *kernel, const Node *node, Register x)
 }
 
 /* Of the function and of its derivative. */
-void lower_gelu(Lowering *lowering, NodeId id)
+void lower_gelu(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register x = lower_load_input(lowering, node, 0);
     lower_end_map(lowering, node,

@@ -42,11 +42,10 @@ bool infer_layer_norm(InferContext *context)
     return true;
 }
 
-bool differentiate_layer_norm(Differentiation *differentiation, NodeId id)
+bool differentiate_layer_norm(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId x = node.inputs[0], gain = node.inputs[1], mean = node.outputs[1], inverse = node.outputs[2];
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId x = node->inputs[0], gain = node->inputs[1], mean = node->outputs[1], inverse = node->outputs[2];
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
     if (gradient_of(differentiation, mean) || gradient_of(differentiation, inverse)) return false;
     if (gradient_wanted(differentiation, x)) {
         ValueId inputs[5] = {x, gain, mean, inverse, dy};
@@ -57,7 +56,7 @@ bool differentiate_layer_norm(Differentiation *differentiation, NodeId id)
         gradient_add(differentiation, gain,
                      gradient_node(differentiation, OP_LayerNormGainGradient, inputs, 4, NULL, 0));
     }
-    if (node.input_count > 2 && node.inputs[2]) gradient_add(differentiation, node.inputs[2], dy);
+    if (node->input_count > 2 && node->inputs[2]) gradient_add(differentiation, node->inputs[2], dy);
     return true;
 }
 
@@ -90,9 +89,8 @@ static int result_of(Lowering *lowering, ValueId value)
     return lower_operand_broadcast(lowering, &view);
 }
 
-void lower_layer_norm(Lowering *lowering, NodeId id)
+void lower_layer_norm(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
@@ -134,9 +132,8 @@ bool infer_layer_norm_gradient(InferContext *context)
 }
 
 /* With z = (x - mean) * inverse and g = dy * gain: dx = inverse * (g - mean(g) - z * mean(g * z)). */
-void lower_layer_norm_gradient(Lowering *lowering, NodeId id)
+void lower_layer_norm_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
@@ -195,9 +192,8 @@ static int operand_by_column(Lowering *lowering, ValueId value)
     return lower_operand(lowering, &view, stride);
 }
 
-void lower_layer_norm_gain_gradient(Lowering *lowering, NodeId id)
+void lower_layer_norm_gain_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Shape shape = graph_value(lowering->graph, node->inputs[0])->shape;
     int last = shape.rank - 1;
     /* A copy that a view needs is a call of its own, so views are settled before the kernel is begun. */

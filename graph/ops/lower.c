@@ -239,9 +239,8 @@ Register lower_load_input(Lowering *lowering, const Node *node, int i)
     return lower_load(lowering, &view);
 }
 
-void lower_movement(Lowering *lowering, NodeId id)
+void lower_movement(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     if (known_view(lowering, node->outputs[0])->base) return;
     const View input = lower_view(lowering, node->inputs[0]);
     View view = input;
@@ -255,6 +254,7 @@ void lowering_run(Lowering *lowering, const NodeId *nodes, size_t node_count)
 {
     for (size_t i = 0; i < node_count; i++) {
         lowering->node = nodes[i];
-        operators[graph_node(lowering->graph, nodes[i])->op].lower(lowering, nodes[i]);
+        const Node *node = graph_node(lowering->graph, nodes[i]);
+        operators[node->op].lower(lowering, node);
     }
 }

@@ -89,7 +89,7 @@ Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t of
  * kernel. */
 Register lower_tuple(Lowering *lowering, const View *view, int first, const View *indices, const int64_t *stride);
 /* The rule of operators whose output is a view of their input: no call, or a copy if strides cannot express it. */
-void lower_movement(Lowering *lowering, NodeId id);
+void lower_movement(Lowering *lowering, const Node *node);
 void lower_end(Lowering *lowering);
 
 /* ---- Views ---- */

@@ -72,11 +72,10 @@ static void add_matrix(Differentiation *differentiation, ValueId value, const Sh
     gradient_add(differentiation, value, gradient_reshape(differentiation, contribution, &shape));
 }
 
-bool differentiate_matmul(Differentiation *differentiation, NodeId id)
+bool differentiate_matmul(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId left = node.inputs[0], right = node.inputs[1], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId left = node->inputs[0], right = node->inputs[1], dy = gradient_of(differentiation, node->outputs[0]);
     Shape a = as_matrix(&graph_value(graph, left)->shape, true);
     Shape b = as_matrix(&graph_value(graph, right)->shape, false), batch_a = batch_of(&a), batch_b = batch_of(&b), y;
     if (b.rank == 2) {
@@ -120,9 +119,8 @@ static void operand_strides(const View *view, int batch, int row, int column, bo
     stride[column] = view->stride[rank - 1];
 }
 
-void lower_matmul(Lowering *lowering, NodeId id)
+void lower_matmul(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View left = lower_view(lowering, node->inputs[0]), right = lower_view(lowering, node->inputs[1]);
     View output = lower_output(lowering, node->outputs[0]);
     Shape a = as_matrix(&left.shape, true), b = as_matrix(&right.shape, false), batch_a = batch_of(&a),

@@ -182,54 +182,50 @@ void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
 
 /* ---- Gradients ---- */
 
-bool differentiate_reshape(Differentiation *differentiation, NodeId id)
+bool differentiate_reshape(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    gradient_add(differentiation, node.inputs[0], gradient_reshape(differentiation, dy, &shape));
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
+    gradient_add(differentiation, node->inputs[0], gradient_reshape(differentiation, dy, &shape));
     return true;
 }
 
-bool differentiate_transpose(Differentiation *differentiation, NodeId id)
+bool differentiate_transpose(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    int perm[MAX_RANK], rank = graph_value(graph, node.inputs[0])->shape.rank;
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    int perm[MAX_RANK], rank = graph_value(graph, node->inputs[0])->shape.rank;
     int64_t inverse[MAX_RANK];
-    movement_permutation(&node, rank, perm);
+    movement_permutation(node, rank, perm);
     for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    gradient_add(differentiation, node.inputs[0], gradient_transpose(differentiation, dy, inverse));
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
+    gradient_add(differentiation, node->inputs[0], gradient_transpose(differentiation, dy, inverse));
     return true;
 }
 
-bool differentiate_expand(Differentiation *differentiation, NodeId id)
+bool differentiate_expand(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    gradient_add(differentiation, node.inputs[0], gradient_of(differentiation, node.outputs[0]));
+    gradient_add(differentiation, node->inputs[0], gradient_of(differentiation, node->outputs[0]));
     return true;
 }
 
 /* A slice and its gradient are each other's gradient: what is read out of a place is put into it. */
-bool differentiate_placed(Differentiation *differentiation, NodeId id)
+bool differentiate_placed(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Shape shape = graph_value(graph, node.inputs[0])->shape;
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    Shape shape = graph_value(graph, node->inputs[0])->shape;
     SliceBounds bounds;
-    slice_bounds(&node, &bounds);
+    slice_bounds(node, &bounds);
     Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),
                                attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
                                attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
     gradient_add(
-        differentiation, node.inputs[0],
-        gradient_node(differentiation, node.op == OP_Slice ? OP_SliceGradient : OP_Slice, &dy, 1, attributes, 3));
+        differentiation, node->inputs[0],
+        gradient_node(differentiation, node->op == OP_Slice ? OP_SliceGradient : OP_Slice, &dy, 1, attributes, 3));
     return true;
 }
 
@@ -243,9 +239,8 @@ bool infer_slice_gradient(InferContext *context)
     return true;
 }
 
-void lower_slice_gradient(Lowering *lowering, NodeId id)
+void lower_slice_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View from = lower_view(lowering, node->inputs[0]), to = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&from.shape) < shape_elements(&to.shape)) lower_fill(lowering, &to, 0);
     SliceBounds bounds;
@@ -280,22 +275,21 @@ bool infer_concat(InferContext *context)
     return true;
 }
 
-bool differentiate_concat(Differentiation *differentiation, NodeId id)
+bool differentiate_concat(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId dy = gradient_of(differentiation, node.outputs[0]);
-    int64_t axis = node_integer(&node, "axis", 0), start[MAX_RANK] = {0}, step[MAX_RANK];
+    ValueId dy = gradient_of(differentiation, node->outputs[0]);
+    int64_t axis = node_integer(node, "axis", 0), start[MAX_RANK] = {0}, step[MAX_RANK];
     int rank = graph_value(graph, dy)->shape.rank;
     normalize_axis(&axis, rank, false);
     for (int i = 0; i < rank; i++) step[i] = 1;
-    for (int i = 0; i < node.input_count; i++) {
-        Shape shape = graph_value(graph, node.inputs[i])->shape;
-        if (gradient_wanted(differentiation, node.inputs[i])) {
+    for (int i = 0; i < node->input_count; i++) {
+        Shape shape = graph_value(graph, node->inputs[i])->shape;
+        if (gradient_wanted(differentiation, node->inputs[i])) {
             Attribute attributes[3] = {attribute_integers("starts", start, rank),
                                        attribute_integers("steps", step, rank),
                                        attribute_integers("shape", shape.dim, rank)};
-            gradient_add(differentiation, node.inputs[i],
+            gradient_add(differentiation, node->inputs[i],
                          gradient_node(differentiation, OP_Slice, &dy, 1, attributes, 3));
         }
         start[axis] += shape.dim[axis];
@@ -303,9 +297,8 @@ bool differentiate_concat(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-void lower_concat(Lowering *lowering, NodeId id)
+void lower_concat(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View to = lower_output(lowering, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0);
     normalize_axis(&axis, to.shape.rank, false);

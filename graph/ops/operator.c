@@ -14,7 +14,7 @@ int axis_broadcast(const Shape *input, const Shape *result, int axis)
     return at >= 0 && (input->dim[at] != 1 || result->dim[axis] == 1) ? at : -1;
 }
 
-bool differentiate_none(Differentiation *differentiation, NodeId node)
+bool differentiate_none(Differentiation *differentiation, const Node *node)
 {
     (void)differentiation, (void)node;
     return false;

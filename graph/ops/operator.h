@@ -19,11 +19,11 @@ typedef bool InferRule(InferContext *context);
 /* Adds gradient nodes for the inputs that need one. See graph/ops/autodiff.h. Returns false, having added nothing, if
  * the node is not differentiable. */
 typedef struct Differentiation Differentiation;
-typedef bool GradientRule(Differentiation *differentiation, NodeId node);
+typedef bool GradientRule(Differentiation *differentiation, const Node *node); /* a copy: its graph grows */
 
 /* Appends the kernels that compute the node, or makes its output a view of its input. See graph/ops/lower.h. */
 typedef struct Lowering Lowering;
-typedef void LowerRule(Lowering *lowering, NodeId node);
+typedef void LowerRule(Lowering *lowering, const Node *node);
 
 /* If every index of `axis` of the node's output number `output` depends on the same index of its inputs only: writes
  * their axes, or -1 for inputs that do not move along it, to axes[0 ... input_count - 1], which holds -1 before. Of

@@ -96,26 +96,25 @@ static ValueId gradient_of_product(Differentiation *differentiation, const Node 
     return gradient_binary(differentiation, OP_Mul, dy, others);
 }
 
-bool differentiate_reduce(Differentiation *differentiation, NodeId id)
+bool differentiate_reduce(Differentiation *differentiation, const Node *node)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    Node node = *graph_node(graph, id);
-    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
     if (!gradient_wanted(differentiation, x)) return true;
     Shape shape = graph_value(graph, x)->shape;
     unsigned reduced;
-    reduced_axes(&node, shape.rank, &reduced);
+    reduced_axes(node, shape.rank, &reduced);
     Shape kept = reduced_shape(&shape, reduced, true);
     dy = gradient_reshape(differentiation, dy, &kept);
-    if (node.op == OP_ReduceMax || node.op == OP_ReduceMin) {
-        gradient_add(differentiation, x, gradient_of_extreme(differentiation, &node, dy, &kept));
+    if (node->op == OP_ReduceMax || node->op == OP_ReduceMin) {
+        gradient_add(differentiation, x, gradient_of_extreme(differentiation, node, dy, &kept));
         return true;
     }
-    if (node.op == OP_ReduceProd) {
-        gradient_add(differentiation, x, gradient_of_product(differentiation, &node, dy, &kept));
+    if (node->op == OP_ReduceProd) {
+        gradient_add(differentiation, x, gradient_of_product(differentiation, node, dy, &kept));
         return true;
     }
-    if (node.op == OP_ReduceMean) {
+    if (node->op == OP_ReduceMean) {
         double count = (double)shape_elements(&shape) / (double)shape_elements(&kept);
         ValueId scale = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 1 / count);
         dy = gradient_binary(differentiation, OP_Mul, dy, scale);
@@ -175,9 +174,8 @@ static Register finish_mean(Kernel *kernel, Register sum, int64_t count)
     return kernel_binary(kernel, KERNEL_MULTIPLY, sum, factor);
 }
 
-void lower_reduce(Lowering *lowering, NodeId id)
+void lower_reduce(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View output = lower_output(lowering, node->outputs[0]);
     unsigned reduced;
     reduced_axes(node, graph_value(lowering->graph, node->inputs[0])->shape.rank, &reduced);
@@ -240,9 +238,8 @@ bool axes_arg_max(const Graph *graph, const Node *node, int output, int axis, in
 }
 
 /* The maximum first; then the first (or last) index at which it stands. NaN counts as the maximum. */
-void lower_arg_max(Lowering *lowering, NodeId id)
+void lower_arg_max(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View view = lower_view(lowering, node->inputs[0]), output = lower_output(lowering, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], from[KERNEL_MAX_AXES];
     normalize_axis(&axis, view.shape.rank, false);

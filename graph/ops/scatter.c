@@ -187,10 +187,9 @@ static void differentiate_placement(const ScatterGradient *scatter, ScatterReduc
     }
 }
 
-static bool differentiate_scatter(Differentiation *differentiation, NodeId id, Opcode gather)
+static bool differentiate_scatter(Differentiation *differentiation, const Node *node, Opcode gather)
 {
     const Graph *graph = differentiation_graph(differentiation);
-    const Node *node = graph_node(graph, id);
     const char *placement = gather == OP_GatherElements ? "axis" : "batch_dims";
     ScatterGradient scatter = {
         .differentiation = differentiation,
@@ -231,7 +230,7 @@ bool infer_scatter_elements(InferContext *context)
     return true;
 }
 
-bool differentiate_scatter_elements(Differentiation *differentiation, NodeId node)
+bool differentiate_scatter_elements(Differentiation *differentiation, const Node *node)
 {
     return differentiate_scatter(differentiation, node, OP_GatherElements);
 }
@@ -245,9 +244,8 @@ static void strides_with_axis_last(const View *view, int axis, int64_t *stride)
     stride[count] = view->stride[axis];
 }
 
-void lower_scatter_elements(Lowering *lowering, NodeId id)
+void lower_scatter_elements(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View output = begin_scatter(lowering, node), indices = lower_view(lowering, node->inputs[0]);
     View updates = lower_view(lowering, node->inputs[1]);
     if (shape_elements(&updates.shape) == 0) return;
@@ -314,7 +312,7 @@ bool infer_scatter_nd(InferContext *context)
     return true;
 }
 
-bool differentiate_scatter_nd(Differentiation *differentiation, NodeId node)
+bool differentiate_scatter_nd(Differentiation *differentiation, const Node *node)
 {
     return differentiate_scatter(differentiation, node, OP_GatherND);
 }
@@ -376,9 +374,8 @@ static void lower_scatter_nd_combined(Lowering *lowering, const Node *node, cons
     combine_updates(lowering, (ScatterReduction)reduction_of(node), hit, update, lower_operand(lowering, output, to));
 }
 
-void lower_scatter_nd(Lowering *lowering, NodeId id)
+void lower_scatter_nd(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View output = begin_scatter(lowering, node);
     int batch = (int)node_integer(node, "batch_dims", 0);
     int tuples = graph_value(lowering->graph, node->inputs[0])->shape.rank - 1 - batch;

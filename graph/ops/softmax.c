@@ -18,13 +18,12 @@ bool axes_rows(const Graph *graph, const Node *node, int output, int axis, int *
     return axis != graph_value(graph, node->outputs[output])->shape.rank - 1;
 }
 
-bool differentiate_rows(Differentiation *differentiation, NodeId id)
+bool differentiate_rows(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    if (!gradient_wanted(differentiation, node.inputs[0])) return true;
-    Opcode gradient = node.op == OP_Softmax ? OP_SoftmaxGradient : OP_LogSoftmaxGradient;
-    ValueId y = node.outputs[0], dy = gradient_of(differentiation, y);
-    gradient_add(differentiation, node.inputs[0], gradient_binary(differentiation, gradient, y, dy));
+    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    Opcode gradient = node->op == OP_Softmax ? OP_SoftmaxGradient : OP_LogSoftmaxGradient;
+    ValueId y = node->outputs[0], dy = gradient_of(differentiation, y);
+    gradient_add(differentiation, node->inputs[0], gradient_binary(differentiation, gradient, y, dy));
     return true;
 }
 
@@ -34,9 +33,8 @@ typedef struct Rows {
     int input[2], output;
 } Rows;
 
-static Rows begin_rows(Lowering *lowering, NodeId id)
+static Rows begin_rows(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View output = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&output.shape, extent);
@@ -58,7 +56,7 @@ static Register begin_exponentials(const Rows *rows, Register *maximum)
     return kernel_unary(rows->kernel, KERNEL_EXP, kernel_binary(rows->kernel, KERNEL_SUBTRACT, x, *maximum));
 }
 
-void lower_softmax(Lowering *lowering, NodeId node)
+void lower_softmax(Lowering *lowering, const Node *node)
 {
     Rows rows = begin_rows(lowering, node);
     Register maximum, power = begin_exponentials(&rows, &maximum);
@@ -74,10 +72,10 @@ void lower_softmax(Lowering *lowering, NodeId node)
 
 /* dx = y * (dy - sum(y * dy)), and since y adds up to 1, any number may be taken from every dy first. Taking the row's
  * first one keeps what sets its elements apart, which is all that counts and may be far smaller than they are. */
-void lower_softmax_gradient(Lowering *lowering, NodeId node)
+void lower_softmax_gradient(Lowering *lowering, const Node *node)
 {
     Rows rows = begin_rows(lowering, node);
-    View first = lower_view(lowering, graph_node(lowering->graph, node)->inputs[1]);
+    View first = lower_view(lowering, node->inputs[1]);
     first.shape.dim[first.shape.rank - 1] = 1;
     kernel_begin_phase(rows.kernel, false);
     Register origin = kernel_load(rows.kernel, lower_operand_broadcast(lowering, &first));
@@ -94,7 +92,7 @@ void lower_softmax_gradient(Lowering *lowering, NodeId node)
     lower_end(lowering);
 }
 
-void lower_log_softmax(Lowering *lowering, NodeId node)
+void lower_log_softmax(Lowering *lowering, const Node *node)
 {
     Rows rows = begin_rows(lowering, node);
     Register maximum, power = begin_exponentials(&rows, &maximum);
@@ -110,7 +108,7 @@ void lower_log_softmax(Lowering *lowering, NodeId node)
 }
 
 /* dx = dy - exp(y) * sum(dy) */
-void lower_log_softmax_gradient(Lowering *lowering, NodeId node)
+void lower_log_softmax_gradient(Lowering *lowering, const Node *node)
 {
     Rows rows = begin_rows(lowering, node);
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_load(rows.kernel, rows.input[1]));

@@ -3,10 +3,9 @@
 #include "graph/ops/operator.h"
 
 /* 1 / (1 + |x|)^2 */
-bool differentiate_softsign(Differentiation *differentiation, NodeId id)
+bool differentiate_softsign(Differentiation *differentiation, const Node *node)
 {
-    Node node = *graph_node(differentiation_graph(differentiation), id);
-    ValueId x = node.inputs[0], dy = gradient_of(differentiation, node.outputs[0]);
+    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
     if (!gradient_wanted(differentiation, x)) return true;
     ValueId one = gradient_scalar(differentiation, graph_value(differentiation_graph(differentiation), x)->dtype, 1);
     ValueId magnitude = gradient_unary(differentiation, OP_Abs, x);
@@ -16,9 +15,8 @@ bool differentiate_softsign(Differentiation *differentiation, NodeId id)
     return true;
 }
 
-void lower_softsign(Lowering *lowering, NodeId id)
+void lower_softsign(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     Kernel *kernel = lower_begin_map(lowering, node);
     Register x = lower_load_input(lowering, node, 0), one = kernel_constant(kernel, kernel_type(kernel, x), 1);
     Register divisor = kernel_binary(kernel, KERNEL_ADD, kernel_unary(kernel, KERNEL_ABSOLUTE, x), one);

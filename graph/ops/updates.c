@@ -24,9 +24,8 @@ bool infer_accumulate_gradient(InferContext *context)
     return true;
 }
 
-void lower_accumulate_gradient(Lowering *lowering, NodeId id)
+void lower_accumulate_gradient(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     View x = lower_view(lowering, node->inputs[0]), sum = lower_output(lowering, node->outputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&sum.shape, extent), extent);
@@ -97,9 +96,8 @@ static Register take_gradient(const Update *update, int operand)
     return gradient;
 }
 
-static Update begin_update(Lowering *lowering, NodeId id)
+static Update begin_update(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
     int64_t extent[KERNEL_MAX_AXES];
     Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
@@ -132,16 +130,16 @@ static void step(const Update *update, Register parameter, Register direction)
     lower_end(update->lowering);
 }
 
-void lower_sgd_update(Lowering *lowering, NodeId id)
+void lower_sgd_update(Lowering *lowering, const Node *node)
 {
-    Update update = begin_update(lowering, id);
+    Update update = begin_update(lowering, node);
     Register parameter = kernel_load(update.kernel, update.parameter);
     step(&update, parameter, decayed_gradient(&update, parameter));
 }
 
-void lower_momentum_update(Lowering *lowering, NodeId id)
+void lower_momentum_update(Lowering *lowering, const Node *node)
 {
-    Update update = begin_update(lowering, id);
+    Update update = begin_update(lowering, node);
     Register parameter = kernel_load(update.kernel, update.parameter);
     Register gradient = decayed_gradient(&update, parameter);
     Register old = kernel_load(update.kernel, update.memory[0]);
@@ -163,10 +161,10 @@ static Register moving_average(const Update *update, int which, Register beta, R
 }
 
 /* Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101). */
-void lower_adam_update(Lowering *lowering, NodeId id)
+void lower_adam_update(Lowering *lowering, const Node *node)
 {
-    bool decoupled = node_integer(graph_node(lowering->graph, id), "decoupled", 0);
-    Update update = begin_update(lowering, id);
+    bool decoupled = node_integer(node, "decoupled", 0);
+    Update update = begin_update(lowering, node);
     Register parameter = kernel_load(update.kernel, update.parameter), gradient = update.gradient;
     if (decoupled) {
         Register rate = load_scalar(&update, SKY_STEP_LEARNING_RATE);
@@ -232,9 +230,8 @@ static Register lamb_rate(const Update *update, const LambScalars *scalars, Regi
 }
 
 /* The lengths of parameter and step need all of their elements, so the kernel has one row of them. */
-void lower_lamb_update(Lowering *lowering, NodeId id)
+void lower_lamb_update(Lowering *lowering, const Node *node)
 {
-    const Node *node = graph_node(lowering->graph, id);
     const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
     Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
     int64_t elements = shape_elements(&parameter->shape);
