@@ -22,8 +22,8 @@ typedef struct Parser {
     size_t layer_count, layer_capacity;
 } Parser;
 
-static bool refuse(const Parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool refuse(const Parser *parser, const char *format, ...)
+static bool refuse_text(const Parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse_text(const Parser *parser, const char *format, ...)
 {
     char text[512];
     va_list arguments;
@@ -50,7 +50,7 @@ static bool take(Parser *parser, const char *literal)
 
 static bool expect(Parser *parser, const char *literal)
 {
-    return take(parser, literal) || refuse(parser, "expected '%s'", literal);
+    return take(parser, literal) || refuse_text(parser, "expected '%s'", literal);
 }
 
 /* Letters, digits, - and _; NULL after reporting that there are none. */
@@ -60,7 +60,7 @@ static const char *read_word(Parser *parser)
     size_t length = 0;
     while (isalnum((unsigned char)parser->at[length]) || (parser->at[length] && strchr("-_", parser->at[length])))
         length++;
-    if (!length) return refuse(parser, "expected a word"), NULL;
+    if (!length) return refuse_text(parser, "expected a word"), NULL;
     const char *word = arena_string_n(&parser->graph->arena, parser->at, length);
     parser->at += length;
     return word;
@@ -80,7 +80,7 @@ static const char *read_name(Parser *parser, const char *stops)
         bool whole = end - parser->at >= 4 && parser->at[1] == 'x' && isxdigit((unsigned char)parser->at[2]) &&
                      isxdigit((unsigned char)parser->at[3]);
         if (whole) memcpy(digits, parser->at + 2, 2);
-        if (!strtol(digits, NULL, 16)) return refuse(parser, "expected a byte as \\xHH"), NULL;
+        if (!strtol(digits, NULL, 16)) return refuse_text(parser, "expected a byte as \\xHH"), NULL;
         name[count++] = (char)strtol(digits, NULL, 16);
         parser->at += 3;
     }
@@ -95,7 +95,7 @@ static bool read_integer(Parser *parser, int64_t *number)
     errno = 0;
     bool begins = isdigit((unsigned char)*parser->at) || *parser->at == '-';
     if (begins) *number = strtoll(parser->at, &end, 10);
-    if (!begins || end == parser->at || errno) return refuse(parser, "expected an integer");
+    if (!begins || end == parser->at || errno) return refuse_text(parser, "expected an integer");
     parser->at = end;
     return true;
 }
@@ -106,7 +106,7 @@ static bool read_double(Parser *parser, double *number)
     char *end = NULL;
     bool begins = isalnum((unsigned char)*parser->at) || (*parser->at && strchr("-.", *parser->at));
     if (begins) *number = strtod(parser->at, &end);
-    if (!begins || end == parser->at) return refuse(parser, "expected a number");
+    if (!begins || end == parser->at) return refuse_text(parser, "expected a number");
     parser->at = end;
     return true;
 }
@@ -133,15 +133,15 @@ static bool read_type(Parser *parser, bool optional, DType *dtype, Shape *shape)
     *shape = (Shape){0};
     for (int i = 1; word && i < DTYPE_COUNT; i++)
         if (strcmp(word, dtype_name((DType)i)) == 0) *dtype = (DType)i;
-    if (*dtype == DTYPE_NONE) return word && refuse(parser, "'%.40s' is no type of elements", word);
+    if (*dtype == DTYPE_NONE) return word && refuse_text(parser, "'%.40s' is no type of elements", word);
     if (optional && *parser->at != '[') return true;
     int64_t *list;
     size_t count;
     bool ok = read_integers(parser, &list, &count);
-    if (ok && count > MAX_RANK) ok = refuse(parser, "more than %d dimensions", MAX_RANK);
+    if (ok && count > MAX_RANK) ok = refuse_text(parser, "more than %d dimensions", MAX_RANK);
     for (size_t i = 0; ok && i < count; i++) shape->dim[shape->rank++] = list[i];
     free(list);
-    return ok && (shape_elements(shape) >= 0 || refuse(parser, "an impossible shape"));
+    return ok && (shape_elements(shape) >= 0 || refuse_text(parser, "an impossible shape"));
 }
 
 /* ---- Values ---- */
@@ -153,7 +153,7 @@ static bool read_number_of_value(Parser *parser, ValueId *id)
     *id = 0;
     if (!expect(parser, "%") || !read_integer(parser, &number)) return false;
     if (number <= 0 || number >= MAX_VALUES || number >= (int64_t)parser->graph->value_count)
-        return refuse(parser, "values have numbers from 1 to %d", MAX_VALUES - 1);
+        return refuse_text(parser, "values have numbers from 1 to %d", MAX_VALUES - 1);
     *id = (ValueId)number;
     return true;
 }
@@ -162,20 +162,21 @@ static bool read_number_of_value(Parser *parser, ValueId *id)
 static bool read_known(Parser *parser, ValueId *id)
 {
     if (!read_number_of_value(parser, id)) return false;
-    return graph_value(parser->graph, *id)->dtype != DTYPE_NONE || refuse(parser, "there is no value %%%u yet", *id);
+    return graph_value(parser->graph, *id)->dtype != DTYPE_NONE ||
+           refuse_text(parser, "there is no value %%%u yet", *id);
 }
 
 /* %N, which is not. */
 static bool read_new(Parser *parser, ValueId *id)
 {
     if (!read_number_of_value(parser, id)) return false;
-    return graph_value(parser->graph, *id)->dtype == DTYPE_NONE || refuse(parser, "a second value %%%u", *id);
+    return graph_value(parser->graph, *id)->dtype == DTYPE_NONE || refuse_text(parser, "a second value %%%u", *id);
 }
 
 static bool read_parameter(Parser *parser, ValueId *id)
 {
     if (!read_known(parser, id)) return false;
-    return graph_value(parser->graph, *id)->role == ROLE_PARAMETER || refuse(parser, "%%%u is no parameter", *id);
+    return graph_value(parser->graph, *id)->role == ROLE_PARAMETER || refuse_text(parser, "%%%u is no parameter", *id);
 }
 
 static bool read_element(Parser *parser, DType dtype, void *data, int64_t i)
@@ -195,7 +196,7 @@ static void *claim_data(Parser *parser, DType dtype, const Shape *shape)
 {
     size_t elements = (size_t)shape_elements(shape), size = dtype_size(dtype);
     if (elements > (MAX_CONSTANT_BYTES - parser->constant_bytes) / size)
-        return refuse(parser, "the constants of the graph are too large"), NULL;
+        return refuse_text(parser, "the constants of the graph are too large"), NULL;
     parser->constant_bytes += elements * size;
     return arena_allocate(&parser->graph->arena, (elements + !elements) * size);
 }
@@ -210,15 +211,15 @@ static bool read_elements(Parser *parser, Value *value)
     while (!take(parser, "]")) {
         int64_t times = 1;
         if (count && !expect(parser, ",")) return false;
-        if (count == elements) return refuse(parser, "more than %lld elements", (long long)elements);
+        if (count == elements) return refuse_text(parser, "more than %lld elements", (long long)elements);
         if (!read_element(parser, value->dtype, data, count)) return false;
         if (take(parser, "*") && !read_integer(parser, &times)) return false;
-        if (times < 1 || times > elements - count) return refuse(parser, "not so many elements are left");
+        if (times < 1 || times > elements - count) return refuse_text(parser, "not so many elements are left");
         for (int64_t i = 1; i < times; i++)
             memcpy(data + (size_t)(count + i) * size, data + (size_t)count * size, size);
         count += times;
     }
-    return count == elements || refuse(parser, "%lld elements are missing", (long long)(elements - count));
+    return count == elements || refuse_text(parser, "%lld elements are missing", (long long)(elements - count));
 }
 
 /* %N, or a constant of one element. */
@@ -229,7 +230,7 @@ static bool read_value(Parser *parser, ValueId *id)
     DType dtype;
     Shape shape;
     if (!read_type(parser, true, &dtype, &shape)) return false;
-    if (shape_elements(&shape) != 1) return refuse(parser, "such a constant has one element");
+    if (shape_elements(&shape) != 1) return refuse_text(parser, "such a constant has one element");
     void *data = claim_data(parser, dtype, &shape);
     if (!data || !read_element(parser, dtype, data, 0)) return false;
     *id = graph_add_constant(parser->graph, NULL, dtype, &shape, data);
@@ -242,7 +243,7 @@ static bool register_source(Parser *parser, ValueId id)
     if (graph_value(graph, id)->role == ROLE_INPUT)
         array_push(graph->inputs, graph->input_count, graph->input_capacity, id);
     if (graph_value(graph, id)->role != ROLE_SCALARS) return true;
-    if (graph->scalars) return refuse(parser, "a second value that holds the scalars of the step");
+    if (graph->scalars) return refuse_text(parser, "a second value that holds the scalars of the step");
     graph->scalars = id;
     return true;
 }
@@ -255,10 +256,11 @@ static bool read_source(Parser *parser, ValueRole role)
         return false;
     if (role == ROLE_CONSTANT && !read_elements(parser, &value)) return false;
     if (take(parser, "of") && !read_parameter(parser, &value.parameter)) return false;
-    if (role == ROLE_STATE && !value.parameter) return refuse(parser, "expected the parameter that this is state of");
+    if (role == ROLE_STATE && !value.parameter)
+        return refuse_text(parser, "expected the parameter that this is state of");
     if (take(parser, "used as \"") && (!(value.use = read_name(parser, "\"\n")) || !expect(parser, "\""))) return false;
     bool named = take(parser, "# ");
-    if (!named && role != ROLE_CONSTANT) return refuse(parser, "expected '# ' and a name");
+    if (!named && role != ROLE_CONSTANT) return refuse_text(parser, "expected '# ' and a name");
     if (named && !(value.name = read_name(parser, "\n"))) return false;
     *graph_value(parser->graph, id) = value;
     return register_source(parser, id);
@@ -317,7 +319,7 @@ static bool read_inputs(Parser *parser, Node *node)
         ok = (!count || expect(parser, ",")) && (take(parser, "_") || read_value(parser, &id));
         NodeId producer = ok ? graph_value(parser->graph, id)->producer : 0;
         if (producer && graph_node(parser->graph, producer)->phase > parser->phase)
-            ok = refuse(parser, "reads what a later phase makes");
+            ok = refuse_text(parser, "reads what a later phase makes");
         array_push(list, count, capacity, id);
     }
     node->inputs = arena_copy(&parser->graph->arena, list, count * sizeof *list);
@@ -332,7 +334,7 @@ static bool read_outputs(Parser *parser, ValueId ids[static 4], int *count)
     skip_spaces(parser);
     if (*parser->at != '%') return true;
     do {
-        if (*count == 4) return refuse(parser, "too many outputs");
+        if (*count == 4) return refuse_text(parser, "too many outputs");
         if (!read_new(parser, &ids[(*count)++])) return false;
     } while (take(parser, ","));
     return expect(parser, "=");
@@ -344,15 +346,15 @@ static bool read_operator(Parser *parser, Node *node, int outputs)
     if (!name) return false;
     for (int op = 1; op < OP_COUNT && node->op == OP_NONE; op++)
         if (strcmp(name, opcodes[op].name) == 0) node->op = (Opcode)op;
-    if (node->op == OP_NONE) return refuse(parser, "there is no operator '%.40s'", name);
+    if (node->op == OP_NONE) return refuse_text(parser, "there is no operator '%.40s'", name);
     if (outputs != opcodes[node->op].outputs)
-        return refuse(parser, "%s has %d outputs, not %d", name, opcodes[node->op].outputs, outputs);
+        return refuse_text(parser, "%s has %d outputs, not %d", name, opcodes[node->op].outputs, outputs);
     if (!read_inputs(parser, node)) return false;
     int least = opcodes[node->op].least_inputs, most = opcodes[node->op].most_inputs;
     if (node->input_count < least || (most >= 0 && node->input_count > most))
-        return refuse(parser, "%s does not take %d inputs", name, node->input_count);
+        return refuse_text(parser, "%s does not take %d inputs", name, node->input_count);
     for (int i = 0; i < least; i++)
-        if (!node->inputs[i]) return refuse(parser, "input %d of %s is missing", i, name);
+        if (!node->inputs[i]) return refuse_text(parser, "input %d of %s is missing", i, name);
     return read_attributes(parser, node);
 }
 
@@ -361,11 +363,11 @@ static bool read_layer(Parser *parser, int *layer)
 {
     const char *name = read_name(parser, " :\n");
     const uint32_t *first = name ? string_map_find(&parser->layers, name) : NULL;
-    if (!first) return name && refuse(parser, "there is no layer '%.100s'", name);
+    if (!first) return name && refuse_text(parser, "there is no layer '%.100s'", name);
     int64_t number = *first;
     if (take(parser, ":") && !read_integer(parser, &number)) return false;
     if (number < 0 || number >= (int64_t)parser->layer_count)
-        return refuse(parser, "there is no layer %lld", (long long)number);
+        return refuse_text(parser, "there is no layer %lld", (long long)number);
     *layer = (int)number;
     return true;
 }
@@ -380,14 +382,14 @@ static bool read_node(Parser *parser)
     for (int i = 0; i < node.output_count; i++) {
         Value value = {.role = ROLE_ACTIVATION, .producer = (NodeId)graph->node_count};
         if (!expect(parser, ":") || !read_type(parser, false, &value.dtype, &value.shape)) return false;
-        if (graph_value(graph, ids[i])->dtype != DTYPE_NONE) return refuse(parser, "two outputs %%%u", ids[i]);
+        if (graph_value(graph, ids[i])->dtype != DTYPE_NONE) return refuse_text(parser, "two outputs %%%u", ids[i]);
         *graph_value(graph, ids[i]) = value;
     }
     if (take(parser, "@") && !read_layer(parser, &node.layer)) return false;
     if (take(parser, "^") && !read_known(parser, &differentiated)) return false;
     node.differentiates = graph_value(graph, differentiated)->producer;
     if (differentiated && (!node.differentiates || node.differentiates == graph->node_count))
-        return refuse(parser, "%%%u is not made by a node before", differentiated);
+        return refuse_text(parser, "%%%u is not made by a node before", differentiated);
     if (!expect(parser, "# ") || !(node.name = read_name(parser, "\n"))) return false;
     node.outputs = arena_copy(&graph->arena, ids, (size_t)node.output_count * sizeof *ids);
     array_push(graph->nodes, graph->node_count, graph->node_capacity, node);
@@ -427,17 +429,18 @@ static bool read_labels(Parser *parser)
     if (take(parser, "probabilities")) labels.kind = SKY_LABELS_PROBABILITIES;
     if (take(parser, "weighted") && !read_known(parser, &labels.weights)) return false;
     labels.shifted = take(parser, "shifted");
-    if (graph_value(graph, labels.input)->role != ROLE_INPUT) return refuse(parser, "%%%u is no input", labels.input);
+    if (graph_value(graph, labels.input)->role != ROLE_INPUT)
+        return refuse_text(parser, "%%%u is no input", labels.input);
     const Value *weights = graph_value(graph, labels.weights);
     if (labels.weights && (weights->role != ROLE_CONSTANT || weights->dtype != DTYPE_F32))
-        return refuse(parser, "%%%u cannot be weights of labels", labels.weights);
+        return refuse_text(parser, "%%%u cannot be weights of labels", labels.weights);
     int number = graph->label_count;
-    return graph_label_number(graph, &labels) == number || refuse(parser, "too many labels");
+    return graph_label_number(graph, &labels) == number || refuse_text(parser, "too many labels");
 }
 
 static bool read_loss(Parser *parser)
 {
-    if (parser->graph->loss) return refuse(parser, "a second loss");
+    if (parser->graph->loss) return refuse_text(parser, "a second loss");
     if (!read_value(parser, &parser->graph->loss)) return false;
     parser->graph->loss_is_summed = take(parser, "summed");
     return true;
@@ -449,10 +452,10 @@ static bool read_gradient(Parser *parser)
     ValueId gradient, parameter;
     if (!read_known(parser, &gradient) || !expect(parser, "of") || !read_parameter(parser, &parameter)) return false;
     Value *value = graph_value(graph, gradient);
-    if (!value->producer || value->parameter) return refuse(parser, "%%%u cannot be a gradient of this", gradient);
+    if (!value->producer || value->parameter) return refuse_text(parser, "%%%u cannot be a gradient of this", gradient);
     if (!graph->gradients) graph->gradients = arena_new_array(&graph->arena, ValueId, graph->value_count);
     if (!graph->gradient_count) graph->gradient_count = graph->value_count;
-    if (graph->gradients[parameter]) return refuse(parser, "a second gradient of %%%u", parameter);
+    if (graph->gradients[parameter]) return refuse_text(parser, "a second gradient of %%%u", parameter);
     graph->gradients[parameter] = gradient;
     value->parameter = parameter;
     value->name = arena_format(&graph->arena, "grad/%s", graph_value(graph, parameter)->name);
@@ -476,7 +479,7 @@ static bool read_line(Parser *parser)
     if (take(parser, "labels ")) return read_labels(parser);
     if (take(parser, "loss ")) return read_loss(parser);
     if (take(parser, "gradient ")) return read_gradient(parser);
-    return refuse(parser, "expected a value, a phase, a node or an output");
+    return refuse_text(parser, "expected a value, a phase, a node or an output");
 }
 
 /* Room for the greatest number of a value in the text; constants without one come after it. */
@@ -499,7 +502,7 @@ bool graph_parse(Graph *graph, const char *text, Diagnostics *diagnostics)
     for (; ok && *parser.at; parser.line++) {
         parser.line_start = parser.at;
         ok = *parser.at == '\n' || read_line(&parser);
-        if (ok && *parser.at && *parser.at != '\n') ok = refuse(&parser, "unexpected text");
+        if (ok && *parser.at && *parser.at != '\n') ok = refuse_text(&parser, "unexpected text");
         if (ok && *parser.at) parser.at++;
     }
     graph->layer_count = (int)parser.layer_count;

@@ -255,3 +255,16 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     stage_make_tables(&builder);
     free_builder(&builder);
 }
+
+void stage_free(StageCode *code)
+{
+    arena_free(&code->arena);
+    *code = (StageCode){0};
+}
+
+uint64_t stage_bytes(const SkyStage *stage, uint32_t slot_count, uint32_t threads)
+{
+    return stage->space_bytes[SKY_SPACE_CONSTANT] + stage->space_bytes[SKY_SPACE_STATE] +
+           stage->space_bytes[SKY_SPACE_SLOT] * slot_count + stage->space_bytes[SKY_SPACE_SCRATCH] +
+           (stage->space_bytes[SKY_SPACE_BLOCK] + stage->thread_scratch_bytes) * threads;
+}
