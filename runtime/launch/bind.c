@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "runtime/launch/command_line.h"
@@ -26,6 +27,12 @@ static int by_core(const void *a, const void *b)
 {
     const HardwareThread *one = a, *other = b;
     return one->core != other->core ? one->core - other->core : one->number - other->number;
+}
+
+void launch_unbind(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(getppid(), sizeof allowed, &allowed) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 void launch_bind(int rank, int ranks, int cores)

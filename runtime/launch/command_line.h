@@ -20,6 +20,9 @@ typedef struct LaunchCommand {
  * has them. */
 bool launch_command_read(LaunchCommand *command, int argument_count, char **arguments);
 
+/* Gives the calling process the processors of its parent back, of which OpenMP takes all but one away where
+ * OMP_PROC_BIND says so, before main. */
+void launch_unbind(void);
 /* Binds the calling process to so many cores of those that it may use, the rank-th after those of the ranks before.
  * Where there are too few cores, hardware threads count as cores. */
 void launch_bind(int rank, int ranks, int cores);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "runtime/launch/command_line.h"
 #include "runtime/launch/peers.h"
 
 /* How long mpiexec may take until it listens, and how often it is looked at until then, and after that. */
@@ -106,6 +107,7 @@ int guard_launcher(int argument_count, char **arguments)
     Peers peers = {.count = 0};
     if (argument_count < 3) return EXIT_USAGE;
     read_peers(&peers, arguments[0], arguments[1]);
+    launch_unbind();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setsid(); /* Ctrl-C reaches the launcher once, from `train` */
     sigset_t set, former;

@@ -23,9 +23,8 @@ static const double interrupt_time = 2;    /* and that ranks have to end after t
 static const double reaping_time = 3;      /* and that killed processes take to be gone */
 
 typedef struct Rank {
-    pid_t
-        process; /* leads a process group of its own; not waited for before the end, so that its number stays its own */
-    int socket;  /* -1: closed */
+    pid_t process; /* leads a session of its own; not waited for before the end, so that its number stays its own */
+    int socket;    /* -1: closed */
     size_t length; /* of what is in `line` */
     char line[PMI_LINE];
     bool joined, left; /* the other ranks; see PMI_JOINED, PMI_GOODBYE */
@@ -68,7 +67,7 @@ static _Noreturn void become(const Run *run, int rank, int socket)
     const LaunchedProgram *program = &run->command.programs[rank];
     sigset_t set = passed_on();
     sigprocmask(SIG_SETMASK, &set, NULL);
-    setpgid(0, 0);
+    setsid(); /* its own group, to be killed whole; its own share of busy cores, where sessions share them equally */
     int silence = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(silence, STDIN_FILENO);
     fcntl(socket, F_SETFD, 0);
@@ -94,7 +93,6 @@ static bool start_rank(Run *run, int r)
     close(ends[1]);
     run->ranks[r].socket = ends[0];
     if (process < 0) return false;
-    setpgid(process, process); /* the process does so too: whoever comes first */
     run->ranks[r].process = process;
     return true;
 }
@@ -103,7 +101,7 @@ static bool start_rank(Run *run, int r)
 
 static void kill_rank(const Rank *rank)
 {
-    if (rank->process > 0) kill(-rank->process, SIGKILL);
+    if (rank->process > 0 && kill(-rank->process, SIGKILL) != 0) kill(rank->process, SIGKILL); /* just forked */
 }
 
 static void fail(Run *run, int exit_code)
@@ -245,6 +243,7 @@ int launch_ranks(int argument_count, char **arguments)
         fprintf(stderr, "train: --launch is for the script 'train', which names the programs to start\n");
         return EXIT_USAGE;
     }
+    launch_unbind();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setsid(); /* Ctrl-C reaches the ranks once, from here */

@@ -75,6 +75,20 @@ def descendants(process):
     return found
 
 
+def workers(process):
+    """The processes that train: those that started no other."""
+    all_of_them = descendants(process)
+    return [number for number in all_of_them if len(descendants(number)) == 1 and b"stage-" in command(number)]
+
+
+def command(process):
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def reachable_sockets(process):
     """The ports outside loopback on which the processes of the run listen."""
     listening = {}
@@ -115,6 +129,8 @@ def scanned_run(name, host, environment, mpiexec=False):
     require(steps_of(log) >= 3, name, "does not train")
     require(mpiexec or reachable_sockets(train.pid) == [], name, "listens outside loopback:",
             reachable_sockets(train.pid))
+    cores = {tuple(os.sched_getaffinity(rank)) for rank in workers(train.pid)}
+    require(mpiexec or len(os.sched_getaffinity(0)) < 2 or len(cores) == 2, name, "runs both ranks on", cores)
     for address in ADDRESSES:
         scan(address)
         require(train.poll() is None, name, "ended when the ports of", address, "were scanned, with", train.returncode)
@@ -135,7 +151,7 @@ def main():
             "attention_mask": np.ones((ROWS, SEQUENCE), np.int32),
             "token_type_ids": np.zeros((ROWS, SEQUENCE), np.int32),
             "labels": random.integers(0, 2, ROWS).astype(np.int32)})
-        environment = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        environment = {"OMP_WAIT_POLICY": "passive", "OMP_PROC_BIND": "close", "SKYCC_BIND": "core"}
         scanned_run("here", "localhost", environment)
         scanned_run("named", socket.gethostname(), environment)
         scanned_run("mpiexec", "localhost", {**environment, "MPIEXEC": "mpiexec.mpich"}, mpiexec=True)
