@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Includes and calls follow the flow. A folder includes only itself and what stands above it in ARCHITECTURE.md's table. The
-files of a folder neither include nor use each other in a circle; a header and the source of the same name are one file here.
+"""Includes and calls follow the flow. A folder includes only itself and what stands above it in ARCHITECTURE.md's
+table. The files of a folder neither include nor use each other in a circle; a header and the source of the same name
+are one file here.
 
     tests/test_includes.py SOURCE_DIRECTORY BUILD_DIRECTORY
 
@@ -13,8 +14,8 @@ import sys
 
 INCLUDE = re.compile(r'^ *# *include *"([^"]+)"', re.M)
 OBJECT = re.compile(r"(?:.*/)?CMakeFiles/[^/]+\.dir/([^/]+)\.c\.o$")
-# By this table of graph/ops those who apply the rules of operators reach them, and the rules call these helpers in turn: so a
-# new operator changes no other file.
+# By this table of graph/ops those who apply the rules of operators reach them, and the rules call these helpers in
+# turn: so a new operator changes no other file.
 CALLED_BACK = {"operators"}
 # Files that still use each other in circles. A file goes from this list when its circle is cut; none is added.
 STILL_IN_CIRCLES = set("""
@@ -88,7 +89,8 @@ def check_includes(folders):
 
 def symbols(objects):
     """For each object the symbols that it defines and those that it lacks."""
-    printed = subprocess.run(["nm", "--print-file-name", "--extern-only", *objects], capture_output=True, text=True, check=True)
+    printed = subprocess.run(["nm", "--print-file-name", "--extern-only", *objects], capture_output=True, text=True,
+                             check=True)
     defined, lacking = {}, {}
     for line in printed.stdout.splitlines():
         path, _, rest = line.rpartition(":")
@@ -98,7 +100,8 @@ def symbols(objects):
 
 
 def uses(build, folder):
-    """For each file of a folder those of the folder that it uses, with one symbol for each; and the number of objects."""
+    """For each file of a folder those of the folder that it uses, with one symbol for each; and the number of
+    objects."""
     objects = {}
     for library in os.scandir(os.path.join(build, folder, "CMakeFiles")):
         if library.name.endswith(".dir"):
@@ -123,8 +126,10 @@ def check_uses(build, folders):
         edges, number = uses(build, folder)
         objects += number
         for circle in circles(edges):
-            inside = [f"{file} uses {other} ({symbol})" for file in circle for other, symbol in edges.get(file, {}).items()
-                      if other in circle]
+            inside = [
+                f"{file} uses {other} ({symbol})" for file in circle for other, symbol in edges.get(file, {}).items()
+                if other in circle
+            ]
             text = f"{folder}: a circle of calls: {', '.join(inside)}"
             if STILL_IN_CIRCLES.issuperset(circle):
                 print("still there:", text)
@@ -141,7 +146,9 @@ def main():
     failed, objects = check_uses(build, folders)
     failures += failed
     print("\n".join(failures))
-    print(f"{includes} includes and {objects} objects of {len(folders)} folders checked, {len(failures)} against the flow")
+    print(
+        f"{includes} includes and {objects} objects of {len(folders)} folders checked, {len(failures)} against the flow"
+    )
     return bool(failures) or includes < 300 or objects < 300
 
 

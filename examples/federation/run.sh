@@ -1,8 +1,10 @@
 #!/bin/sh
-# Trains one model in a federation of three sites: each keeps its rows, and the coordinator sees only sums of their updates. Here
-# all of them run on one host, in folders of their own.
+# Trains one model in a federation of three sites: each keeps its rows, and the coordinator sees only sums of their
+# updates. Here all of them run on one host, in folders of their own.
 #
-#     examples/federation/run.sh DIRECTORY [PORT]    skycc is on PATH; PORT is free on this host (default: by process id)
+#     examples/federation/run.sh DIRECTORY [PORT]
+#
+# skycc must be on PATH. PORT must be free on this host; the default follows from the process id.
 set -eu
 examples=$(cd "$(dirname "$0")/.." && pwd)
 port=${2:-$((20000 + $$ % 10000))}
@@ -14,8 +16,10 @@ cd "$1"
 skycc bert --layers 2 --hidden 32 --heads 2 --vocab 28 --positions 16 --classes 2 -o model.onnx
 first=2
 for site in $sites; do
-    { head -1 "$examples/pipeline/sentences.tsv"; tail -n +$first "$examples/pipeline/sentences.tsv" | head -5; } >$site.tsv
-    skycc tokenize $site.tsv --vocab "$examples/pipeline/vocabulary.txt" --task single --max-length 16 -o $site.safetensors
+    { head -1 "$examples/pipeline/sentences.tsv"; tail -n +$first "$examples/pipeline/sentences.tsv" | head -5; } \
+        >$site.tsv
+    skycc tokenize $site.tsv --vocab "$examples/pipeline/vocabulary.txt" --task single \
+        --max-length 16 -o $site.safetensors
     first=$((first + 5))
 done
 

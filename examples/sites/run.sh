@@ -1,7 +1,10 @@
 #!/bin/sh
-# Trains one model across two sites. Here both sites are folders of one host; each has its own key, programs, weights and gateway.
+# Trains one model across two sites. Here both sites are folders of one host; each has its own key, programs, weights
+# and gateway.
 #
-#     examples/sites/run.sh DIRECTORY [PORT]         skycc is on PATH; PORT is free on this host (default: by process id)
+#     examples/sites/run.sh DIRECTORY [PORT]
+#
+# skycc must be on PATH. PORT must be free on this host; the default follows from the process id.
 set -eu
 examples=$(cd "$(dirname "$0")/.." && pwd)
 port=${2:-$((20000 + $$ % 10000))}

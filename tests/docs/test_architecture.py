@@ -31,10 +31,13 @@ for path, length in said:
     require(abs(lines(path) - int(length)) <= TOLERANCE * lines(path), f"{path} has {lines(path)} lines, not {length}")
 shortest = min(lines(path) for path, _ in said)
 for path in set(path_files) - {path for path, _ in said}:
-    require(lines(path) * (1 - TOLERANCE) <= shortest, f"{path} with {lines(path)} lines is one of the three longest files")
+    require(
+        lines(path) * (1 - TOLERANCE) <= shortest, f"{path} with {lines(path)} lines is one of the three longest files")
 
 rows = re.findall(r"^\| `([a-z_/]+)/` \| ([a-z, ]+) \|", table, re.M)
-require(len(rows) == len(re.findall(r"^\| `", table, re.M)), "a row of the table does not say what its folder is linked into")
+require(
+    len(rows) == len(re.findall(r"^\| `", table, re.M)),
+    "a row of the table does not say what its folder is linked into")
 with open("runtime/train/CMakeLists.txt", encoding="utf-8") as file:
     linked = set(re.findall(r"TARGET_OBJECTS:(\w+)>", file.read()))
 marked = {folder.replace("/", "_") for folder, where in rows if where in ("both", "programs")}

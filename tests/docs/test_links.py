@@ -9,8 +9,8 @@ import sys
 
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 FILE = re.compile(r"(?<![\w/.{*-])((?:[a-z][\w-]*/)+[\w.-]+\.(?:[ch]|md|py|sh|yaml|cmake|svg))\b(?![\w/*.{-])")
-TOPS = ("base", "bench", "cluster", "cmake", "codegen", "docs", "driver", "examples", "federation", "frontend", "graph", "models",
-        "partitioner", "profiler", "runtime", "tests")
+TOPS = ("base", "bench", "cluster", "cmake", "codegen", "docs", "driver", "examples", "federation", "frontend", "graph",
+        "models", "partitioner", "profiler", "runtime", "tests")
 SOURCES = (".c", ".h", ".py", ".sh", ".md", ".txt", ".cmake", ".in")
 
 
@@ -45,7 +45,8 @@ def main():
     failures, pages, named = [], 0, 0
     for path in files_of("."):
         path = path[2:]
-        script = "." not in os.path.basename(path) and os.path.getsize(path) < 200000 and open(path, "rb").read(2) == b"#!"
+        script = "." not in os.path.basename(path) and os.path.getsize(path) < 200000 and open(path,
+                                                                                               "rb").read(2) == b"#!"
         if not path.endswith(SOURCES) and not script or path.startswith("tests/data/"):
             continue
         with open(path, encoding="utf-8", errors="replace") as file:

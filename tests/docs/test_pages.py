@@ -3,10 +3,10 @@
 
     tests/docs/test_pages.py PAGE.md SOURCE_DIRECTORY BUILD_DIRECTORY
 
-The shell starts in a copy of the repository's root with a finished build, in which the demo has left a model and data; here
-these are tiny. Blocks marked ```text demo quote docs/demo.txt, the demo's output: each of their lines must be in it, in that
-order, and ... stands for lines that are left out. Blocks marked ```text output quote what the page's own commands print.
-Commands of other blocks must name commands that skycc has.
+The shell starts in a copy of the repository's root with a finished build, in which the demo has left a model and data;
+here these are tiny. Blocks marked ```text demo quote docs/demo.txt, the demo's output: each of their lines must be in
+it, in that order, and ... stands for lines that are left out. Blocks marked ```text output quote what the page's own
+commands print. Commands of other blocks must name commands that skycc has.
 """
 import json
 import os
@@ -35,9 +35,11 @@ def tiny_minilm(folder):
     shutil.copy(vocabulary, f"{folder}/vocab.txt")
     with open(vocabulary, encoding="utf-8") as file:
         pieces = len(file.read().splitlines())
-    config = {"model_type": "bert", "vocab_size": pieces, "hidden_size": hidden, "num_hidden_layers": 2,
-              "num_attention_heads": 2, "intermediate_size": inner, "max_position_embeddings": 128, "type_vocab_size": 2,
-              "hidden_act": "gelu", "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1}
+    config = {
+        "model_type": "bert", "vocab_size": pieces, "hidden_size": hidden, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": inner, "max_position_embeddings": 128, "type_vocab_size": 2,
+        "hidden_act": "gelu", "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1
+    }
     with open(f"{folder}/config.json", "w") as file:
         json.dump(config, file)
     tensors, random = {}, np.random.default_rng(1)
@@ -74,21 +76,24 @@ def make_root(root):
             os.symlink(os.path.join(source, name), os.path.join(root, name))
     os.symlink(build, os.path.join(root, "build"))
     tiny_minilm(f"{root}/demo-run/minilm")
-    table = subprocess.run(["xz", "-dc", f"{source}/models/glue/mnli-dev-matched-num.tsv.xz"], capture_output=True, check=True)
+    table = subprocess.run(["xz", "-dc", f"{source}/models/glue/mnli-dev-matched-num.tsv.xz"], capture_output=True,
+                           check=True)
     with open(f"{root}/demo-run/mnli.tsv", "wb") as file:
         file.write(b"\n".join(table.stdout.split(b"\n")[:ROWS + 1]) + b"\n")
 
 
 def run(blocks, root):
-    script = ["set -eEuo pipefail", "exec 0<>input-that-never-ends", "trap 'echo \"line $LINENO failed: $BASH_COMMAND\"' ERR"]
+    script = [
+        "set -eEuo pipefail", "exec 0<>input-that-never-ends", "trap 'echo \"line $LINENO failed: $BASH_COMMAND\"' ERR"
+    ]
     lines = [f"cd '{root}'"] + [text for _, text in blocks]
     os.mkfifo(f"{root}/input-that-never-ends")  # mpiexec ends with its input
     with open(f"{root}/script", "w") as file:
         file.write("\n".join(script + lines))
     path = f"{build}/bin:{os.environ['PATH']}"
     try:
-        done = subprocess.run(["bash", f"{root}/script"], cwd=root, env={**os.environ, "PATH": path, "TMPDIR": root}, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
+        done = subprocess.run(["bash", f"{root}/script"], cwd=root, env={**os.environ, "PATH": path, "TMPDIR": root},
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as late:
         require(False, f"{page} takes longer than {LIMIT_S} s:\n{late.stdout}")
         return ""
