@@ -3,11 +3,11 @@
 
     ./demo >demo.log && tests/docs/record_demo.py demo.log      writes docs/demo.txt, docs/demo-plan.json and docs/demo.svg,
                                                           and fills in the quoted blocks again
-    tests/docs/record_demo.py                                   only fills in the blocks
+    tests/docs/record_demo.py                          only fills in the blocks
 
-A block is quoted where a comment <!-- demo ... --> is before it. Each line of the comment is the beginning of a line of
-docs/demo.txt, in that order; an empty line and ... stay as they are. tests/docs checks that every quoted line is in
-docs/demo.txt.
+A block is quoted where a comment <!-- demo ... --> is before it. The comment lists the beginnings of lines of
+docs/demo.txt, in their order, each on a line of its own or after " | "; an empty one and ... stay as they are. tests/docs
+checks that every quoted line is in docs/demo.txt.
 """
 import os
 import re
@@ -49,7 +49,8 @@ def fill_in(path, printed):
         text = file.read()
 
     def block(match):
-        return f"{match[1]}{match[2]}{match[3]}```text demo\n{quoted(match[2].splitlines(), printed)}```"
+        beginnings = re.split(r"\n| \| ", match[2].rstrip("\n"))
+        return f"{match[1]}{match[2]}{match[3]}```text demo\n{quoted(beginnings, printed)}```"
     filled = QUOTE.sub(block, text)
     if filled != text:
         with open(path, "w", encoding="utf-8") as file:

@@ -104,6 +104,7 @@ def run(blocks, root):
 def check_quotes(blocks, where, printed):
     printed = [line.rstrip() for line in printed.splitlines()]
     for line_number, text in blocks:
+        require(text.strip(), f"{page}:{line_number}: the block is empty")
         place = 0
         for line in text.splitlines():
             if line.strip() in ("...", ""):
