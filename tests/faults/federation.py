@@ -159,7 +159,7 @@ class FederationTrial:
             rounds.append({name for name, rows in zip(names, words[8::2]) if rows})
         return rounds
 
-    def next_round(self):
+    def rounds_made(self):
         return int(safetensors_files.metadata(f"{self.folder}/coordinator/model.safetensors")["round"])
 
     # ---- Faults ----
@@ -174,10 +174,11 @@ class FederationTrial:
         return hit
 
     def start_coordinator(self, before):
-        goes_on = f"round {self.next_round()} of {self.form.rounds} is next"
+        made, rounds = self.rounds_made(), self.form.rounds
+        goes_on = f"round {made + 1} of {rounds} is next" if made < rounds else f"all {rounds} rounds are done"
         self.head.start()
         # Whatever the sites do: they may have ended, if it was killed on its way out.
-        while not re.search("round .* is next", self.head.said()[before:]) and self.head.goes_on():
+        while not re.search("round .* is next|rounds are done", self.head.said()[before:]) and self.head.goes_on():
             self.check_time()
             time.sleep(PAUSE)
         if goes_on not in self.head.said()[before:]:
@@ -205,8 +206,8 @@ class FederationTrial:
 
     def check(self):
         model, rounds = f"{self.folder}/coordinator/model.safetensors", self.rounds()
-        if self.next_round() != self.form.rounds or len(rounds) != self.form.rounds:
-            raise Wrong(f"the model is of round {self.next_round()}, the log has {len(rounds)} rounds, there are {self.form.rounds}")
+        if self.rounds_made() != self.form.rounds or len(rounds) != self.form.rounds:
+            raise Wrong(f"the model is of round {self.rounds_made()}, the log has {len(rounds)} rounds, there are {self.form.rounds}")
         values = {name: value for name, value in tensors(model).items() if not name.startswith("momentum/")}
         for name in self.form.sites:
             if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
@@ -295,10 +296,10 @@ def hurt_waiting(trial, draw, most, kills):
 def hurt_leaving(trial, draw, most, kills):
     """One site away: rounds go on without it. So many that the quorum is not there: everybody waits, and it is said."""
     trial.start()
-    while trial.kills < most and trial.watch() and trial.next_round() + 3 < trial.form.rounds:
+    while trial.kills < most and trial.watch() and trial.rounds_made() + 3 < trial.form.rounds:
         few = draw.random() < 0.5
         away = draw.sample(trial.form.sites, 2 if few else 1)
-        before, said = trial.next_round(), len(trial.head.said())
+        before, said = trial.rounds_made(), len(trial.head.said())
         end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)
         trial.wait_until(lambda: time.monotonic() > end)
         trial.leave(away)
