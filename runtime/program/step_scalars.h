@@ -24,7 +24,7 @@ typedef struct SkyOptimizer {
 /* Elements of the step space: two groups of the same layout, for parameters that decay and for those that do not. Calls
  * name element 0; update calls get a copy of the group that is theirs, with their own learning rate. */
 enum {
-    SKY_STEP_LOSS_SCALE, /* 1 / what the labels of the whole batch weigh; of the first label input, see loss_scale_element */
+    SKY_STEP_LOSS_SCALE, /* 1 / weight of the batch's labels; of the first label input, see loss_scale_element */
     SKY_STEP_LEARNING_RATE,
     SKY_STEP_BETA1, /* also momentum */
     SKY_STEP_BETA2,

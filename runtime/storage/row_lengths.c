@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static bool refuse(const char *path, const char *tensor, const char *problem, Diagnostics *diagnostics)
+static bool lengths_error(const char *path, const char *tensor, const char *problem, Diagnostics *diagnostics)
 {
     char object[64];
     snprintf(object, sizeof object, "tensor '%s'", tensor);
@@ -13,10 +13,10 @@ static bool read_lengths(RowLengths *lengths, const SafeTensor *tensor, int64_t 
                          Diagnostics *diagnostics)
 {
     if (tensor->shape.rank != 1 || !dtype_is_integer(tensor->dtype))
-        return refuse(path, "lengths", "is not one integer a row", diagnostics);
+        return lengths_error(path, "lengths", "is not one integer a row", diagnostics);
     for (int64_t r = 0; r < lengths->rows; r++) {
         int64_t length = element_as_integer(tensor->dtype, tensor->data, r);
-        if (length < 1 || length > most) return refuse(path, "lengths", "holds impossible lengths", diagnostics);
+        if (length < 1 || length > most) return lengths_error(path, "lengths", "holds impossible lengths", diagnostics);
         lengths->lengths[r] = (int32_t)length;
     }
     return true;
@@ -44,7 +44,7 @@ bool row_lengths_read(RowLengths *lengths, const SafeTensors *file, const char *
     if (mask && (mask->shape.rank != 2 || mask->shape.dim[1] < 1 || mask->shape.dim[1] > INT32_MAX)) mask = NULL;
     if (!source || !(given || mask)) return true;
     if (!source->shape.rank || (given && mask && mask->shape.dim[0] != given->shape.dim[0]))
-        return refuse(path, "lengths", "has another number of rows than the mask", diagnostics);
+        return lengths_error(path, "lengths", "has another number of rows than the mask", diagnostics);
     lengths->rows = source->shape.dim[0];
     lengths->lengths = memory_resize(NULL, (size_t)lengths->rows + 1, sizeof *lengths->lengths);
     bool ok = true;

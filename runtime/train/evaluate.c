@@ -56,7 +56,7 @@ static bool are_counted(const SkyProgram *program)
     return labels->kind != SKY_LABELS_CLASSES || labels->classes > 0;
 }
 
-/* One, unless labels and outputs have a dimension beside that of the rows. */
+/* One, unless labels and outputs have a dimension besides that of the rows. */
 static int64_t count_columns(const SkyTensor *labels, const SkyTensor *outputs)
 {
     return labels->rank > 1 && labels->rank == outputs->rank ? labels->dim[labels->rank - 1] : 1;

@@ -116,33 +116,38 @@ static const Option rows[] = {
      .help = "training data (safetensors, as `skycc tokenize` writes it)",
      .detail = "Training data, as *skycc tokenize* writes it."},
     {"eval-data", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_data), .agreed = true,
-     .help = "evaluate on this data after every epoch and at the end"},
+     .help = "evaluate on this data after every epoch and at the end",
+     .detail =
+         "Evaluate on this data after every epoch and at the end. If an evaluation is not finite, the run ends with "
+         "exit code 7 after it has saved."},
     {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every), .agreed = true,
      .help = "evaluate after every N steps instead, and at the end"},
     {"metric", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(metrics), .agreed = true, .read = read_metrics, .choices = METRICS,
-     .help =
-         "what evaluation measures beside the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, "
-         "spearman, perplexity (default: as the labels suggest)",
+     .help = "metrics besides the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, spearman, "
+             "perplexity (default: as the labels suggest)",
      .detail =
-         "What evaluation measures beside the loss, with commas: *accuracy*, *f1* (of class 1 where there are two "
-         "classes, else the mean over the classes that occur), *f1-macro* (always that mean), *f1-binary*, *f1-micro* "
-         "(of the counts of all classes together), *matthews*, *perplexity* (e to the loss) where labels are classes; "
-         "*pearson* and *spearman* where they are numbers (of several a row, the mean over them). With *--loss bce*, "
-         "labels are there or not, and predicted where their probability is above a half: with one a row *accuracy*, "
-         "*f1*, *f1-macro*, *f1-binary*, *f1-micro* and *matthews* are those of two classes, with several *accuracy* "
-         "is "
-         "the share of rows with all labels right, *f1* is *f1-micro*, and *f1-macro* the mean over all labels. "
-         "Labels count alike, whatever weight the loss gives them. By default all that apply: *perplexity* only "
-         "beyond 256 classes, as words of a language are, *f1* and *matthews* only up to there."},
+         "Metrics besides the loss, separated by commas. For labels that are classes: *accuracy*, *f1* (of class 1 "
+         "with "
+         "two classes, else the mean over the classes that occur), *f1-macro* (always that mean), *f1-binary*, "
+         "*f1-micro* (from the counts of all classes together), *matthews*, *perplexity* (e to the loss). For numbers: "
+         "*pearson* and *spearman* (with several numbers a row, the mean over them). With *--loss bce*, a label is "
+         "predicted where its probability is above a half: with one label a row *accuracy*, *f1*, *f1-macro*, "
+         "*f1-binary*, *f1-micro* and *matthews* are those of two classes; with several, *accuracy* is the share of "
+         "rows "
+         "with all labels right, *f1* is *f1-micro*, and *f1-macro* is the mean over all labels. All labels count "
+         "alike, "
+         "whatever their weight in the loss. Default: all that apply, but *perplexity* only with more than 256 classes "
+         "(words), *f1* and *matthews* only with at most 256."},
     {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, FIELD(keep_best), .agreed = true, .read = read_keep_best,
-     .choices = METRICS, .help = "keep the checkpoint after the best evaluation so far in DIR/best of --checkpoint",
+     .choices = METRICS, .help = "keep the checkpoint of the best evaluation in DIR/best of --checkpoint",
      .detail =
-         "After an evaluation in which _METRIC_ was better than in all before, write a checkpoint to the directory "
-         "*best* inside that of *--checkpoint*, in place of the one before; *--keep* does not touch it."},
+         "After each evaluation in which _METRIC_ is better than ever before, write a checkpoint to the directory "
+         "*best* inside that of *--checkpoint*. It replaces the one before; *--keep* does not touch it."},
     {"patience", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(patience), .agreed = true,
      .help = "end after N evaluations in a row without a better --keep-best METRIC (without it: loss)",
-     .detail = "End after _N_ evaluations in a row in which the metric of *--keep-best*, or without that option the "
-               "loss, was not better than in all before. *--resume* counts on."},
+     .detail =
+         "End after _N_ evaluations in a row in which the metric of *--keep-best* (without that option: the loss) "
+         "is not better than ever before. *--resume* goes on counting."},
     {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .agreed = true, .help = "train for N steps"},
     {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs), .agreed = true,
      .help = "train for N passes over the data (default 1)",
@@ -152,45 +157,48 @@ static const Option rows[] = {
     {"lr", 0, "[PATTERN=]X", TRAIN, OPTION_TEXT, FIELD(lr), .agreed = true, .read = read_rate,
      .help = "learning rate (default: as compiled), or that of parameters whose name matches",
      .detail =
-         "Learning rate (default: as compiled). With a pattern, that of the parameters whose name, or whose place "
-         "in the model, matches; one without wildcards means names with such a component between dots. May be "
-         "repeated: the last pattern that matches counts. All follow the same schedule."},
+         "Learning rate (default: as compiled). With a pattern: the rate of parameters whose name, or place in the "
+         "model, matches. A pattern without wildcards means one or more components between dots. May be repeated: "
+         "the last pattern that matches counts. All rates follow the same schedule."},
     {"lr-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, 1, FIELD(lr_decay), .agreed = true, .initial = "1",
-     .help = "multiply the learning rate of a block by X for every block behind it",
-     .detail = "Multiply the learning rate of a block by _X_ for every block behind it, and for what follows the last: "
-               "with 0.9 and twelve blocks that of the last by 0.9, that of the embeddings by 0.9 to the thirteenth."},
+     .help = "multiply the learning rate of a block by X for every block after it",
+     .detail = "Multiply the learning rate of a block by _X_ for every block after it, and for the head. With 0.9 and "
+               "twelve blocks the last block gets 0.9 times the rate, and the embeddings get 0.9 to the power of 13."},
     {"schedule-lr", 0, "KIND", TRAIN, OPTION_CHOICE, FIELD(schedule), .agreed = true,
      .choices = OPTION_WORDS("constant", "linear", "cosine"),
      .help = "constant, linear or cosine decay to 0 at the last step (default linear)",
-     .detail = "*constant*, *linear* or *cosine* decay to 0 at the last step. Default: *linear*; with *--until-loss* "
-               "and neither *--steps* nor *--epochs*, *constant*."},
+     .detail =
+         "*constant*, or *linear* or *cosine* decay to 0 at the last step. Default: *linear*; with *--until-loss* "
+         "and neither *--steps* nor *--epochs*: *constant*."},
     {"schedule-steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(schedule_steps), .agreed = true,
-     .help = "the learning rate is at its end after N steps, whenever training ends",
-     .detail = "The learning rate is at its end after _N_ steps, whenever training ends. Default: the last step; after "
-               "*--resume* what the checkpoint says."},
+     .help = "the learning rate reaches its end after N steps, whenever training ends",
+     .detail =
+         "The learning rate reaches its end after _N_ steps, whenever training ends. Default: the last step; after "
+         "*--resume* the step in the checkpoint."},
     {"stop-after", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(stop_after), .agreed = true,
-     .help = "end after step N already, to be resumed as if there had been no end",
-     .detail = "End after step _N_ already, without the evaluation that the last step brings: the same options with "
-               "*--resume* go on, and both parts together do what one run would have done, bit for bit."},
+     .help = "save and end after step N; --resume goes on as if nothing had happened",
+     .detail =
+         "Save and end after step _N_, without the evaluation of a last step. The same options with *--resume* go "
+         "on: both parts together give the bits of one run."},
     {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup), .agreed = true, .read = read_warmup,
      .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
      .detail = "Raise the learning rate over the first _N_ steps, or _P_ percent of the schedule's. Default: 10%; with "
-               "*--until-loss* and neither *--steps* nor *--epochs*, 100 steps."},
+               "*--until-loss* and neither *--steps* nor *--epochs*: 100 steps."},
     {"weight-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(weight_decay), .agreed = true,
      .help = "weight decay (default: as compiled)"},
     {"no-decay", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(no_decay), .agreed = true, .read = read_no_decay,
      .choices = OPTION_WORDS("bias", "norm", "bias,norm", "none"),
-     .help = "classes of parameters that do not decay: bias, norm, none (default bias,norm)",
-     .detail = "Classes of parameters that do not decay: *bias*, *norm*, both with a comma (default), or *none*."},
+     .help = "parameters without weight decay: bias, norm, none (default bias,norm)",
+     .detail = "Parameters without weight decay: *bias*, *norm*, both with a comma (default), or *none*."},
     {"clip", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(clip), .agreed = true,
-     .help = "scale gradients so that the norm of all of them is at most X; 0: do not (default: as compiled, else 1)"},
+     .help = "clip the norm of the whole gradient at X; 0: do not clip (default: as compiled, else 1)"},
     {"skip-nonfinite", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(skip_nonfinite), .agreed = true,
      .help = "skip steps whose gradient is not finite, at most N in a row (default 0)",
      .detail =
-         "Where the gradient of a step is not finite, update nothing, on any rank, say so and go on; at the "
-         "_N_+1st such step in a row, training ends with exit code 7. Skipped steps count: the data, the learning "
-         "rate and the number of steps go on, and their losses are in the log. After *--resume* the row begins "
-         "anew. Default 0: the first one ends training."},
+         "If the gradient of a step is not finite, update nothing on any rank, warn and go on. After _N_ such steps "
+         "in a row the next one ends training with exit code 7. A skipped step uses up its rows and its place in "
+         "the learning rate's schedule, and its loss is in the log; Adam's bias correction does not count it. "
+         "*--resume* counts from 0 again. Default 0: the first one ends training."},
     {"seed", 0, "N", TRAIN, OPTION_INTEGER, 0, INFINITY, FIELD(seed), .agreed = true, .read = read_seed,
      .help = "seed of the order of the data and of dropout (default 0)"},
     {"no-shuffle", 0, NULL, TRAIN, OPTION_FLAG, FIELD(no_shuffle), .agreed = true,
@@ -198,56 +206,59 @@ static const Option rows[] = {
     {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .agreed = true,
      .help = "write a checkpoint to DIR at the end",
      .detail =
-         "Write a checkpoint to _DIR_ at the end. The directory is locked while the run lives: another run there is "
-         "refused after some seconds. Runs on hosts of which none is in both are told apart only if the hosts see one "
-         "directory, on a file system that shares locks, as NFS does."},
+         "Write a checkpoint to _DIR_ at the end. The directory is locked during the run: a second run there is "
+         "refused after some seconds. If the two runs have no host in common, this needs a file system that shares "
+         "locks, such as NFS."},
     {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every), .agreed = true,
      .help = "and after every N steps"},
     {"keep", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(keep), .agreed = true,
      .help = "keep only the N newest checkpoints", .detail = "Keep only the _N_ newest checkpoints, on every host."},
     {"resume", 0, NULL, TRAIN, OPTION_FLAG, FIELD(resume), .agreed = true,
      .help = "go on from the newest checkpoint in the --checkpoint directory, if there is one",
-     .detail = "Go on from the newest checkpoint in the *--checkpoint* directory, if there is one; those that are "
-               "damaged are "
-               "named and passed over. It may come from another plan."},
-    {"log", 0, "FILE", TRAIN, OPTION_FILE, FIELD(log), .help = "write loss and speed of every step as CSV",
      .detail =
-         "Write loss and speed of every step as CSV, the tokens that it computed, padding included, and how many of "
-         "them were no padding (empty where the data does not say), and what the evaluation that followed it, "
-         "if any, measured. See *skycc plot*."},
+         "Go on from the newest checkpoint in the *--checkpoint* directory, if there is one. Damaged ones are named "
+         "and passed over. The checkpoint may come from another plan. If the data is not what it was made with, a "
+         "warning says so, and the data is used from its beginning."},
+    {"log", 0, "FILE", TRAIN, OPTION_FILE, FIELD(log), .help = "write loss and speed of every step as CSV",
+     .detail = "Write a CSV row per step: loss, learning rate, time, throughput, tokens computed with padding, tokens "
+               "without padding (empty if the data does not say), and the metrics of the evaluation after the step, if "
+               "there was one. Rows that cannot be written are kept and written later; if rows are lost, the exit code "
+               "is 1. See *skycc plot*."},
     {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true,
      .help = "write what every rank did when (Chrome trace JSON)",
      .detail = "Write what every rank did when, as Chrome trace JSON."},
     {"emulate", 0, NULL, TRAIN, OPTION_FLAG, FIELD(emulate), .agreed = true,
      .help = "take as long as the devices' slowdown and the plan's links say",
      .detail =
-         "Take as long as the devices' slowdown and, with all ranks on one host, the plan's links say. Where there are "
-         "too few cores for that, the end of the run says by how much."},
+         "Take as long as the devices' slowdown says and, with all ranks on one host, the plan's links. With too few "
+         "cores for that, the end of the run says how late it was."},
     {"timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(timeout), .initial = "600",
-     .help = "fail when another rank does not answer for so long; 0: never"},
+     .help = "end the run if a rank does not answer for so long; 0: never"},
     {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
      .help = "start a failed run again up to N times, from its newest checkpoint"},
     {"join", 0, NULL, TRAIN, OPTION_FLAG, FIELD(join),
      .help = "of a site of a federation: train and meet the others until its last round; needs --checkpoint",
-     .detail = "Of a site that *skycc federate* made: train on this site's data and meet the others, until the "
-               "federation's last round. Needs *--checkpoint*; how long and from where to train the federation says. "
-               "Started again, a site goes on."},
+     .detail =
+         "For a site of a federation (*skycc federate*): train on this site's data and meet the other sites until "
+         "the last round. Needs *--checkpoint*. The federation says how long to train and from where. A site that "
+         "is started again goes on."},
     {"key", 0, "FILE", TRAIN, OPTION_FILE, FIELD(key),
      .help = "of several sites: this one's secret key (default: SITE.key here, or what SKYCC_SITE_KEY names)",
-     .detail = "Of several sites: the secret key of this one, as *skycc key* made it. By default _SITE.key_ in the "
-               "current directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
+     .detail =
+         "With several sites: the secret key of this one, made by *skycc key*. Default: _SITE.key_ in the current "
+         "directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
     {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout),
      .help = "of several sites: end when another has been away for so long; 0: wait for it (default)"},
     {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit),
      .help = "of several sites: write to FILE what crossed between this one and the others",
      .detail =
-         "Of several sites: write to _FILE_ what crossed between this one and the others, as its gateway counted it: "
-         "every tensor of the plan, and by classes what else. A _FILE_ that is there from an earlier start of this "
-         "compilation is gone on with. *skycc verify --audit* compares it with the plan."},
+         "With several sites: write to _FILE_ what crossed between this one and the others, as its gateway counted "
+         "it: every tensor of the plan, and everything else by class. A _FILE_ from an earlier start of the same "
+         "compilation is continued. *skycc verify --audit* compares it with the plan."},
     {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure),
-     .help = "start ranks on hosts with public addresses, too, although nothing that they send is encrypted",
-     .detail = "Start ranks on hosts with public addresses, too, although nothing that they send is encrypted, and "
-               "whoever reaches mpiexec's port can end the run."},
+     .help = "start ranks on hosts with public addresses too, although nothing that they send is encrypted",
+     .detail = "Start ranks on hosts with public addresses too, although nothing that they send is encrypted: whoever "
+               "is between the hosts can read and change it."},
     {"quiet", 0, NULL, TRAIN, OPTION_FLAG, FIELD(quiet), .help = "print nothing but errors"},
     {"help", 0, NULL, TRAIN, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
