@@ -113,12 +113,22 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
                              "%lld different messages are more than MPI can tell apart", (long long)needed);
 }
 
+/* Between kernels: a large message waits for the sender's next call of MPI. */
+static void keep_moving(void *context)
+{
+    static const double period = 50e-6;
+    World *world = context;
+    if (world->request_count && monotonic_seconds() - world->last_progress > period) world_progress(world);
+}
+
 bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace *trace, bool emulate,
                    Diagnostics *diagnostics)
 {
     const SkyProgram *program = execution->program;
     *pipeline =
         (Pipeline){.world = world, .execution = execution, .program = program, .trace = trace, .emulate = emulate};
+    execution->between = keep_moving;
+    execution->between_context = world;
     pipeline->local = memory_allocate(program->total_stage_count * sizeof *pipeline->local);
     pipeline->slot_of = memory_allocate(sizeof *pipeline->slot_of * program->stage_count * program->microbatch_count);
     pipeline->sends = memory_allocate(program->stage_count * sizeof *pipeline->sends);
@@ -148,6 +158,7 @@ void pipeline_close(Pipeline *pipeline)
     list_close(&pipeline->evaluation);
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) free(pipeline->sends[s]);
     free(pipeline->sends);
+    pipeline->execution->between = NULL;
     free(pipeline->local);
     free(pipeline->slot_of);
     free(pipeline->link_free);

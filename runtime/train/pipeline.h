@@ -1,4 +1,5 @@
-/* Runs one rank's instructions for one batch: receives are posted early, sends completed late.
+/* Runs one rank's instructions for one batch: receives are posted early, sends completed late, and messages are kept
+ * moving between kernels.
  *
  * A receive is posted once its buffer is free, at most a few instructions before it is needed: activations when the
  * slot's last micro-batch is done and its gradient sent, gradients when the micro-batch's forward is done. A send is

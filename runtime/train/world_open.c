@@ -1,9 +1,11 @@
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "runtime/launch/peers.h"
+#include "runtime/program/parallel.h"
 #include "runtime/train/world_parts.h"
 
 static World *failing_world; /* MPI error handlers carry no context */
@@ -47,7 +49,8 @@ enum { MOST_ADDRESSES = 16 };
 
 typedef struct RankPlace {
     char host[64], bells[DOORBELL_NAME];
-    int threads;
+    int threads, processors;            /* its own; that it may use */
+    cpu_set_t mask;                     /* those; empty if this thread was bound to a part of them */
     uint32_t addresses[MOST_ADDRESSES]; /* of its host, IPv4; 0: none */
 } RankPlace;
 
@@ -97,14 +100,38 @@ static void hang_bells(World *world, const RankPlace *places)
         doorbell_unmap(bells, world->size);
 }
 
+static void note_processors(RankPlace *place)
+{
+    place->processors = parallel_processors();
+    if (sched_getaffinity(0, sizeof place->mask, &place->mask) != 0 || CPU_COUNT(&place->mask) != place->processors)
+        CPU_ZERO(&place->mask);
+}
+
+/* Processors that the ranks of this host may use together: those of the host, or fewer. */
+static long count_cores(const World *world, const RankPlace *places)
+{
+    cpu_set_t all;
+    long bound = 0, online = sysconf(_SC_NPROCESSORS_ONLN);
+    CPU_ZERO(&all);
+    for (int r = 0; r < world->size; r++) {
+        if (!world->near[r]) continue;
+        if (CPU_COUNT(&places[r].mask))
+            CPU_OR(&all, &all, &places[r].mask);
+        else
+            bound += places[r].processors;
+    }
+    return CPU_COUNT(&all) + bound < online ? CPU_COUNT(&all) + bound : online;
+}
+
 void world_meet_hosts(World *world, int threads)
 {
     RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
     doorbell_name(mine.bells);
     note_addresses(&mine);
+    note_processors(&mine);
     world_allgather(world, &mine, sizeof mine, all, "hosts");
-    long here = 0, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long here = 0;
     world->one_host = true;
     world->near = memory_allocate((size_t)world->size * sizeof *world->near);
     for (int r = 0; r < world->size; r++) {
@@ -115,7 +142,7 @@ void world_meet_hosts(World *world, int threads)
     while (!world->near[world->first_here]) world->first_here++;
     memcpy(world->host, mine.host, sizeof world->host);
     /* Messages of other sites are long on their way: whoever waits for them leaves the cores to others. */
-    world->shares_cores = here > cores || world->sites;
+    world->shares_cores = here > count_cores(world, all) || world->sites;
     hang_bells(world, all);
     keep_strangers_out(world, all);
     free(all);
