@@ -56,6 +56,11 @@ void diagnostics_free(Diagnostics *diagnostics);
 #define PLACE_NONE ((Place){0})
 #define PLACE_FILE(path) ((Place){.file = (path)})
 
+/* The commonest errors: a wrong command line, and a file that cannot be used. */
+#define usage_error(diagnostics, hint, ...) diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, __VA_ARGS__)
+#define input_error(diagnostics, path, hint, ...)                                                                      \
+    diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint, __VA_ARGS__)
+
 /* A bug in skycc: prints the place in skycc's source and ends with EXIT_INTERNAL. */
 _Noreturn void internal_error(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

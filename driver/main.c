@@ -1,4 +1,4 @@
-/* The skycc command: finds the command, reads its options, runs it. */
+/* The skycc command: finds the command, reads its options, and runs it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,21 +6,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "driver/commands/commands.h"
 
-static RunCommand *const commands[COMMAND_COUNT] = {
-    [COMMAND_CHECK] = check_command,   [COMMAND_BERT] = bert_command,         [COMMAND_COMPILE] = compile_command,
-    [COMMAND_PROBE] = probe_command,   [COMMAND_PLAN] = plan_command,         [COMMAND_EXPLAIN] = explain_command,
-    [COMMAND_DIFF] = diff_command,     [COMMAND_VERIFY] = verify_command,     [COMMAND_PLOT] = plot_command,
-    [COMMAND_RUN] = run_command,       [COMMAND_EXPORT] = export_command,     [COMMAND_TOKENIZE] = tokenize_command,
-    [COMMAND_IMPORT] = import_command, [COMMAND_HEAD] = head_command,         [COMMAND_PREDICT] = predict_command,
-    [COMMAND_KEY] = key_command,       [COMMAND_FEDERATE] = federate_command, [COMMAND_COORDINATE] = coordinate_command,
-    [COMMAND_DEPLOY] = deploy_command,
-};
+#define COMMAND_FUNCTION(NAME, name) [COMMAND_##NAME] = name##_command,
+static RunCommand *const commands[COMMAND_COUNT] = {SKYCC_COMMANDS(COMMAND_FUNCTION)};
 
-/* Standard streams that the caller closed: else the next file that is opened would be taken for one of them, and get what is
- * printed. Standard output can then be read only, so that printing fails and is reported. */
+/* Opens /dev/null for standard streams that the caller closed. Otherwise the next file that is opened would get what
+ * is printed. Standard output can then only be read, so that printing fails and is reported. */
 static void open_standard_streams(void)
 {
     for (int descriptor = 0; descriptor < 3; descriptor++)
@@ -30,17 +22,17 @@ static void open_standard_streams(void)
 
 static const char standard_output[] = "standard output"; /* as file_commit calls it */
 
-/* Standard output that cannot be written is an error, whatever was printed there; what went wrong is printed after it. */
+/* Reports standard output that could not be written, then prints all diagnostics. */
 static int finish(int code, Diagnostics *diagnostics)
 {
     bool reported = false;
     bool failed = fflush(stdout) != 0, lost = failed || ferror(stdout);
-    if (lost && !failed) failed = write(STDOUT_FILENO, "\n", 1) < 0; /* what failed before has left no reason */
+    if (lost && !failed) failed = write(STDOUT_FILENO, "\n", 1) < 0; /* an earlier failure left no errno */
     const char *reason = !failed ? "some of it is lost" : errno == EBADF ? "it is closed" : strerror(errno);
     for (const Diagnostic *d = diagnostics->first; d; d = d->next)
         reported |= d->place.file && strcmp(d->place.file, standard_output) == 0;
     if (lost && !reported) {
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(standard_output), NULL, "cannot write: %s", reason);
+        input_error(diagnostics, standard_output, NULL, "cannot write: %s", reason);
         if (!code) code = EXIT_BAD_INPUT;
     }
     diagnostics_print(diagnostics, stderr);
@@ -50,36 +42,31 @@ static int finish(int code, Diagnostics *diagnostics)
 
 static void print_help(FILE *stream)
 {
-    fputs("usage: skycc COMMAND [arguments]\n"
-          "\n"
-          "Compiles a BERT-family ONNX graph into native programs, one per device, that together train it as a "
-          "pipeline.\n"
-          "\n",
-          stream);
+    fputs(
+        "usage: skycc COMMAND [arguments]\n\n"
+        "Compiles a BERT-family model into native programs, one per device, that train it together as a pipeline.\n\n",
+        stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        text_print(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
-    fputs("\n"
-          "skycc COMMAND --help says more about one; skycc --version prints the version.\n"
-          "Exit codes: 0 success, 1 bad input file, 2 usage, 3 unsupported operator, 4 no plan fits, 5 toolchain or "
-          "link\n"
-          "failure, 6 a run failed, 70 a bug in skycc.\n",
+        fprintf(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
+    fputs("\nskycc COMMAND --help explains a command, skycc COMMAND --help-all lists all its options.\n"
+          "skycc --version prints the version.\n"
+          "Exit codes: 0 success, 1 bad file, 2 wrong command line, 3 unsupported operator, 4 no plan fits,\n"
+          "5 compiling or linking failed, 6 a run failed, 7 training diverged, 70 a bug in skycc.\n",
           stream);
 }
 
 static int run(Command command, int argument_count, char **arguments, Diagnostics *diagnostics)
 {
     Options options;
-    int code = EXIT_OK;
     files_removed_by_interrupts();
-    if (!command_options_read(&options, command, argument_count, arguments, diagnostics))
-        code = diagnostics->exit_code;
-    else if (options.help)
+    bool ok = command_options_read(&options, command, argument_count, arguments, diagnostics);
+    if (ok && options.help)
         command_print_help(command, options.help_all, stdout);
-    else
-        code = commands[command](&options, diagnostics);
+    else if (ok)
+        ok = commands[command](&options, diagnostics);
     command_fit_hints(command, diagnostics);
     arena_free(&options.arena);
-    return code;
+    return ok ? EXIT_OK : diagnostics->exit_code;
 }
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* skycc check: imports a model and says what is in it. */
+/* skycc check: imports a model and lists what is in it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ static int by_count(const void *a, const void *b)
     return order ? order : strcmp(left->domain, right->domain);
 }
 
-/* Whether the model defines the operator itself; its import reports what is not supported in the definition. */
+/* Whether the model defines the operator itself. The import reports operators in the definition that are not
+ * supported. */
 static bool is_function(const Onnx__ModelProto *model, const char *domain, const char *op)
 {
     for (size_t i = 0; i < model->n_functions; i++) {
@@ -67,7 +68,8 @@ static void take_census(Census *census, const TrainingModel *model)
         count_operator(census, proto, node->domain ? node->domain : "", node->op_type ? node->op_type : "");
     }
     if (census->operator_count) qsort(census->operators, census->operator_count, sizeof *census->operators, by_count);
-    for (size_t i = 0; i < model->imported.parameter_count; i++) {
+    for (size_t i = 0; model->graph.values && i < model->imported.parameter_count;
+         i++) { /* else they are in no graph */
         if (model->imported.parameters[i].tied || !model->imported.parameters[i].trained) continue;
         const Value *value = graph_value(&model->graph, model->imported.parameters[i].value);
         int64_t elements = shape_elements(&value->shape);
@@ -79,113 +81,112 @@ static void take_census(Census *census, const TrainingModel *model)
 
 /* ---- JSON ---- */
 
-static void json_tensor(Buffer *json, const char *name, const Value *value)
+/* Opens an object for the caller to close. */
+static void open_tensor(JsonWriter *json, const char *name, DType dtype, const Shape *shape)
 {
-    char shape[256];
-    json_print_string(json, name);
-    buffer_print(json, ",\"dtype\":\"%s\",\"shape\":%s", dtype_name(value->dtype), shape_format(&value->shape, shape));
+    char text[256];
+    json_open(json, NULL, '{');
+    json_add_string(json, "name", name);
+    json_add_string(json, "dtype", dtype_name(dtype));
+    json_add_raw(json, "shape", "%s", shape_format(shape, text));
 }
 
-static void json_tensors(Buffer *json, const TrainingModel *model)
+static void add_parameter(JsonWriter *json, const ImportedParameter *parameter, const Value *value)
+{
+    Shape own = value->shape; /* in the shape of this name */
+    if (parameter->transposed) own = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
+    open_tensor(json, parameter->name, value->dtype, &own);
+    if (parameter->alias) json_add_string(json, "alias", parameter->alias);
+    if (parameter->tied) {
+        json_add_string(json, "tied_to", value->name);
+        json_add_bool(json, "transposed", parameter->transposed);
+    }
+    json_close(json, '}');
+}
+
+static void add_parameters(JsonWriter *json, const TrainingModel *model)
+{
+    const ImportedModel *imported = &model->imported;
+    json_open(json, "parameters", '[');
+    for (size_t i = 0; i < imported->parameter_count; i++)
+        add_parameter(json, &imported->parameters[i], graph_value(&model->graph, imported->parameters[i].value));
+    json_close(json, ']');
+    json_open(json, "trained", '[');
+    for (size_t i = 0; i < imported->parameter_count; i++)
+        if (imported->parameters[i].trained) json_add_string(json, NULL, imported->parameters[i].name);
+    json_close(json, ']');
+    json_open(json, "not_trained", '[');
+    for (size_t i = 0; i < imported->untrained_count; i++) {
+        json_open(json, NULL, '{');
+        json_add_string(json, "name", imported->untrained[i].name);
+        json_add_string(json, "why", imported->untrained[i].why);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void add_model(JsonWriter *json, const TrainingModel *model, const Census *census)
 {
     const Graph *graph = &model->graph;
-    const ImportedModel *imported = &model->imported;
-    buffer_print(json, ",\"dimensions\":{");
-    for (size_t i = 0; i < imported->dimension_count; i++) {
-        if (i) buffer_print(json, ",");
-        json_print_string(json, imported->dimensions[i].name);
-        buffer_print(json, ":%lld", (long long)imported->dimensions[i].value);
-    }
-    buffer_print(json, "},\"inputs\":[");
+    json_open(json, "dimensions", '{');
+    for (size_t i = 0; i < model->imported.dimension_count; i++)
+        json_add_integer(json, model->imported.dimensions[i].name, model->imported.dimensions[i].value);
+    json_close(json, '}');
+    json_open(json, "inputs", '[');
     for (size_t i = 0; i < graph->input_count; i++) {
-        buffer_print(json, "%s{\"name\":", i ? "," : "");
-        json_tensor(json, graph_value(graph, graph->inputs[i])->name, graph_value(graph, graph->inputs[i]));
-        buffer_print(json, "}");
+        const Value *input = graph_value(graph, graph->inputs[i]);
+        open_tensor(json, input->name, input->dtype, &input->shape);
+        json_close(json, '}');
     }
-    buffer_print(json, "],\"outputs\":[");
+    json_close(json, ']');
+    json_open(json, "outputs", '[');
     for (size_t i = 0; i < graph->output_count; i++) {
-        buffer_print(json, "%s{\"name\":", i ? "," : "");
-        json_tensor(json, graph->outputs[i].name, graph_value(graph, graph->outputs[i].value));
-        buffer_print(json, "}");
+        const Value *output = graph_value(graph, graph->outputs[i].value);
+        open_tensor(json, graph->outputs[i].name, output->dtype, &output->shape);
+        json_close(json, '}');
     }
-    buffer_print(json, "],\"parameters\":[");
-    for (size_t i = 0; i < imported->parameter_count; i++) {
-        const ImportedParameter *parameter = &imported->parameters[i];
-        const Value *value = graph_value(graph, parameter->value);
-        Value own = *value; /* in the shape of this name */
-        if (parameter->transposed) own.shape = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
-        buffer_print(json, "%s{\"name\":", i ? "," : "");
-        json_tensor(json, parameter->name, &own);
-        if (parameter->alias) {
-            buffer_print(json, ",\"alias\":");
-            json_print_string(json, parameter->alias);
-        }
-        if (parameter->tied) {
-            buffer_print(json, ",\"tied_to\":");
-            json_print_string(json, value->name);
-            buffer_print(json, ",\"transposed\":%s", parameter->transposed ? "true" : "false");
-        }
-        buffer_print(json, "}");
+    json_close(json, ']');
+    add_parameters(json, model);
+    json_add_strings(json, "layers", graph->layer_names, (size_t)graph->layer_count);
+    json_add_integer(json, "parameter_tensors", census->parameters);
+    json_add_integer(json, "parameter_elements", census->elements);
+}
+
+static void add_operators(JsonWriter *json, const Census *census, bool supported)
+{
+    json_open(json, supported ? "operators" : "unsupported", supported ? '{' : '[');
+    for (size_t i = 0; i < census->operator_count; i++) {
+        const OperatorCount *operator= & census->operators[i];
+        Buffer name = {0};
+        buffer_print(&name, "%s%s%s", operator->domain, *operator->domain ? "." : "", operator->op);
+        if (supported)
+            json_add_integer(json, buffer_text(&name), operator->count);
+        else if (!operator->supported)
+            json_add_string(json, NULL, buffer_text(&name));
+        buffer_free(&name);
     }
-    buffer_print(json, "],\"trained\":[");
-    const char *separator = "";
-    for (size_t i = 0; i < imported->parameter_count; i++) {
-        if (!imported->parameters[i].trained) continue;
-        buffer_print(json, "%s", separator);
-        json_print_string(json, imported->parameters[i].name);
-        separator = ",";
-    }
-    buffer_print(json, "],\"not_trained\":[");
-    for (size_t i = 0; i < imported->untrained_count; i++) {
-        buffer_print(json, "%s{\"name\":", i ? "," : "");
-        json_print_string(json, imported->untrained[i].name);
-        buffer_print(json, ",\"why\":");
-        json_print_string(json, imported->untrained[i].why);
-        buffer_print(json, "}");
-    }
-    buffer_print(json, "],\"layers\":[");
-    for (int i = 0; i < graph->layer_count; i++) {
-        if (i) buffer_print(json, ",");
-        json_print_string(json, graph->layer_names[i]);
-    }
-    buffer_print(json, "]");
+    json_close(json, supported ? '}' : ']');
 }
 
 static void print_json(const Options *options, const TrainingModel *model, const Census *census, bool ok,
                        const Diagnostics *diagnostics)
 {
-    Buffer json = {0};
+    Buffer text = {0};
+    JsonWriter json = {.buffer = &text};
     char hash[33];
-    buffer_print(&json, "{\"model\":");
-    json_print_string(&json, options->model);
-    buffer_print(&json, ",\"ok\":%s,\"opset\":%lld,\"model_hash\":\"%s\",\"operators\":{", ok ? "true" : "false",
-                 (long long)model->imported.opset, hash_format(model->imported.onnx.hash, hash));
-    for (int supported = 1; supported >= 0; supported--) {
-        const char *separator = "";
-        for (size_t i = 0; i < census->operator_count; i++) {
-            const OperatorCount *operator= & census->operators[i];
-            if (!supported && operator->supported) continue;
-            Buffer name = {0};
-            buffer_print(&name, "%s%s%s", operator->domain, *operator->domain ? "." : "", operator->op);
-            buffer_print(&json, "%s", separator);
-            json_print_string(&json, buffer_text(&name));
-            if (supported) buffer_print(&json, ":%d", operator->count);
-            buffer_free(&name);
-            separator = ",";
-        }
-        buffer_print(&json, supported ? "},\"unsupported\":[" : "]");
-    }
-    if (ok) {
-        json_tensors(&json, model);
-        buffer_print(&json, ",\"parameter_tensors\":%lld,\"parameter_elements\":%lld", (long long)census->parameters,
-                     (long long)census->elements);
-    }
-    JsonWriter writer = {.buffer = &json, .follows = true};
-    json_add_diagnostics(&writer, "errors", diagnostics, true);
-    json_add_diagnostics(&writer, "warnings", diagnostics, false);
-    buffer_print(&json, "}\n");
-    fputs(json.bytes, stdout);
-    buffer_free(&json);
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "model", options->model);
+    json_add_bool(&json, "ok", ok);
+    json_add_integer(&json, "opset", model->imported.opset);
+    json_add_string(&json, "model_hash", hash_format(model->imported.onnx.hash, hash));
+    add_operators(&json, census, true);
+    add_operators(&json, census, false);
+    if (ok) add_model(&json, model, census);
+    json_add_diagnostics(&json, "errors", diagnostics, true);
+    json_add_diagnostics(&json, "warnings", diagnostics, false);
+    json_close(&json, '}');
+    printf("%s\n", buffer_text(&text));
+    buffer_free(&text);
 }
 
 /* ---- Text ---- */
@@ -205,7 +206,6 @@ static void print_parameter(const ImportedParameter *parameter, const Value *val
                parameter->why ? parameter->why : "");
 }
 
-/* One line or more, if there are any. */
 static void print_operators(const Census *census, const char *label, bool supported)
 {
     enum { WIDTH = 100, INDENT = 12 };
@@ -228,7 +228,7 @@ static void print_operators(const Census *census, const char *label, bool suppor
     if (column) putchar('\n');
 }
 
-/* Of a model that cannot be imported, what can be said nevertheless. */
+/* A model that cannot be imported still has its operators listed. */
 static void print_text(const Options *options, const TrainingModel *model, const Census *census, bool ok)
 {
     const Graph *graph = &model->graph;
@@ -260,23 +260,24 @@ static void print_text(const Options *options, const TrainingModel *model, const
         text_print(stdout, "%-11s %d %s\n", i ? "" : "layers", i, graph->layer_names[i]);
 }
 
-int check_command(const Options *options, Diagnostics *diagnostics)
+bool check_command(const Options *options, Diagnostics *diagnostics)
 {
     TrainingModel model;
     Census census = {0};
     ModelOptions load = {.import = options->load.import, .low_rank = options->load.low_rank};
     load.import.default_dimension = ASSUMED_DIMENSION;
     bool ok = training_model_load(&model, options->model, &load, diagnostics);
-    int code = ok ? EXIT_OK : diagnostics->exit_code;
+    int code = diagnostics->exit_code;
     if (ok) layers_warn_of_large(&model.graph, diagnostics);
     take_census(&census, &model);
     if (options->json) {
         print_json(options, &model, &census, ok, diagnostics);
-        diagnostics_free(diagnostics); /* they stand in the JSON */
+        diagnostics_free(diagnostics); /* they are in the JSON */
+        diagnostics->exit_code = code;
     } else {
         print_text(options, &model, &census, ok);
     }
     free(census.operators);
     training_model_free(&model);
-    return code;
+    return ok;
 }

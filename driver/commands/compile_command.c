@@ -33,7 +33,7 @@ static bool write_output(const char *path, Buffer *text, Diagnostics *diagnostic
     return ok;
 }
 
-/* A site that the plan leaves out gets no folder, which whoever looks for it is to know. */
+/* Warns of sites that the plan leaves out: they get no folder. */
 static void tell_unused_sites(const Compilation *compilation, Diagnostics *diagnostics)
 {
     const Cluster *cluster = &compilation->planned.cluster;
@@ -43,7 +43,7 @@ static void tell_unused_sites(const Compilation *compilation, Diagnostics *diagn
         for (size_t k = 0; k < pipeline->site_count; k++) used |= pipeline->sites[k] == &cluster->sites[s];
         if (!used)
             diagnostics_warning(diagnostics, PLACE_FILE(compilation->options->plan.cluster), NULL,
-                                "site '%s' has no stage in this plan, and so no folder", cluster->sites[s].name);
+                                "site '%s' has no stage in this plan, so it gets no folder", cluster->sites[s].name);
     }
 }
 
@@ -53,7 +53,7 @@ static bool write_text(Compilation *compilation, const char *name, Buffer *text,
     return write_output(path, text, diagnostics);
 }
 
-/* A file that the user named, which may lie in the output directory. */
+/* Writes a file that the user named; it may lie in the output directory. */
 static bool write_beside(const OutputDirectory *directory, const char *path, Buffer *text, Diagnostics *diagnostics)
 {
     char *place = directory_place(directory, path);
@@ -62,7 +62,6 @@ static bool write_beside(const OutputDirectory *directory, const char *path, Buf
     return ok;
 }
 
-/* --report FILE: the form follows from the suffix. */
 static bool write_chosen_report(const Report *report, const OutputDirectory *directory, const char *path,
                                 Diagnostics *diagnostics)
 {
@@ -87,7 +86,7 @@ static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
            write_chosen_report(&report, &compilation->directory, compilation->options->report, diagnostics);
 }
 
-/* A name as make and ninja read it. */
+/* A file name, escaped for make and ninja. */
 static void print_depfile_name(Buffer *text, const char *name)
 {
     for (; *name; name++) {
@@ -111,7 +110,7 @@ static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
         print_depfile_name(&text, inputs[i]);
     }
     const ImportedModel *imported = &compilation->planned.model.imported;
-    const char *last = options->model; /* parameters of one file mostly follow each other */
+    const char *last = options->model; /* parameters of one file are mostly adjacent */
     for (size_t i = 0; i < imported->parameter_count; i++) {
         const char *file = imported->parameters[i].file;
         if (!file || strcmp(file, last) == 0) continue;
@@ -124,7 +123,7 @@ static bool write_depfile(Compilation *compilation, Diagnostics *diagnostics)
 
 /* ---- The phases ---- */
 
-/* `--emit` asks for the output of one phase or for another form of code: then nothing can be started. */
+/* With --emit the output is one phase's, or code in another form: there is nothing to start. */
 static bool emits(const Compilation *compilation)
 {
     return compilation->options->emit || compilation->options->form != EMIT_PROGRAMS;
@@ -138,11 +137,11 @@ static bool load(Compilation *compilation, bool train, Diagnostics *diagnostics)
     load.seed = options->seed;
     load.train = train;
     if (!planned_model_load(planned, &options->plan, options->model, &load, diagnostics)) return false;
-    if (emits(compilation)) planned_model_tell_packing(planned, options->quiet); /* else the report says it */
+    if (emits(compilation)) planned_model_tell_packing(planned, options->quiet); /* otherwise the report says it */
     return true;
 }
 
-/* As it is imported; or after a pass, which may be one that adds gradients and updates. */
+/* The graph as imported, or after a pass, which may be one that adds gradients and updates. */
 static bool load_graph(Compilation *compilation, Diagnostics *diagnostics)
 {
     return load(compilation, compilation->options->load.last_pass, diagnostics);
@@ -222,10 +221,10 @@ static bool finish_directory(Compilation *compilation, Diagnostics *diagnostics)
            directory_commit(directory, diagnostics);
 }
 
-/* In their order. `--emit NAME` stops after the phase of that name and prints what it made. */
+/* In order. `--emit NAME` stops after the phase of that name and prints its output. */
 static const struct CompilePhase {
     const char *name; /* NULL: it prints nothing */
-    bool alone;       /* runs only where it is the one that is asked for */
+    bool alone;       /* runs only if --emit names it */
     const char *told; /* with --verbose, next to its time */
     bool (*run)(Compilation *compilation, Diagnostics *diagnostics);
     void (*print)(const Compilation *compilation, Buffer *text);
@@ -269,14 +268,14 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     return write_output("-", &text, diagnostics);
 }
 
-int compile_command(const Options *options, Diagnostics *diagnostics)
+bool compile_command(const Options *options, Diagnostics *diagnostics)
 {
     Compilation compilation = {.options = options};
-    int code = compile(&compilation, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+    bool ok = compile(&compilation, diagnostics);
     directory_abandon(&compilation.directory);
     stage_programs_free(&compilation.pipeline);
     advice_free(&compilation.advice);
     planned_model_free(&compilation.planned);
     arena_free(&compilation.arena);
-    return code;
+    return ok;
 }

@@ -1,4 +1,4 @@
-/* skycc coordinate: the coordinator of a federation, until its last round. */
+/* skycc coordinate: runs the coordinator of a federation until its last round. */
 #include <signal.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -30,12 +30,12 @@ static bool open_keys(Coordinate *coordinate, Diagnostics *diagnostics)
     const char *path = coordinate->options->key ? coordinate->options->key : "coordinator.key";
     if (!wire_keys_read(&coordinate->keys, path, diagnostics)) return false;
     return strcmp(coordinate->keys.public_key, coordinate->federation.key) == 0 ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
-                             "is not the key that federation.yaml has for the coordinator");
+           input_error(diagnostics, path, "give the right one with --key FILE",
+                       "does not match the coordinator's public key in federation.yaml");
 }
 
-/* How much of a log there are rounds up to the model's: one that a former run was killed in may stand behind them. -1:
- * it is no log of this federation. */
+/* The length of a log up to the model's round. A coordinator that was killed may have logged a later one. -1: the
+ * log is not this federation's. */
 static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
 {
     Buffer header = {0};
@@ -53,7 +53,7 @@ static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
     return kept;
 }
 
-/* Rounds that follow those of a former run stand below them. */
+/* Appends to the rounds of an earlier run. */
 static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
 {
     const char *path = coordinate->options->csv;
@@ -64,8 +64,8 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
     bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);
     off_t kept = is_file ? whole_rounds(coordinate, log) : 0;
     if (kept < 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
-                                 "is not a log of this federation's rounds");
+        return input_error(diagnostics, path, "give another file with --log",
+                           "is not a log of this federation's rounds");
     if (!ok || (is_file && ftruncate(fileno(log), kept) != 0)) return file_error(diagnostics, path, "cannot write");
     if (kept == 0) coordinator_log_header(&coordinate->federation, log);
     coordinate->coordinator.log = log;
@@ -98,28 +98,29 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     server_run(&coordinate->server, federation->round_timeout_s, &ended);
     coordinator_report_traffic(&coordinate->coordinator);
     return !coordinate->coordinator.diverged ||
-           diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_FILE(options->folder),
-                             "lower the learning rate of the site whose loss grew, or set clip_update",
-                             "round %lld would leave a model that is not finite: the one before it stays",
-                             (long long)coordinate->coordinator.model.round);
+           diagnostics_error(
+               diagnostics, EXIT_DIVERGED, PLACE_FILE(options->folder),
+               "lower the learning rate of the site whose loss grew, or set clip_update in federation.yaml",
+               "round %lld made a model that is not finite; the model of the round before is kept",
+               (long long)coordinate->coordinator.model.round);
 }
 
-/* A round is worth more than what is printed of it: the coordinator goes on without its output, and says so when it ends. */
+/* The coordinator continues without its output rather than lose rounds, and says so at the end. */
 static bool check_outputs(Coordinate *coordinate, Diagnostics *diagnostics)
 {
     bool logged = !coordinate->log || (fflush(coordinate->log) == 0 && !ferror(coordinate->log));
     if (fflush(stdout) != 0 || ferror(stdout)) {
         diagnostics_warning(diagnostics, PLACE_FILE("standard output"), NULL,
-                            "could not be written: the coordinator went on without it");
+                            "cannot be written; the coordinator went on without it");
         __fpurge(stdout);
         clearerr(stdout);
     }
-    return logged || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(coordinate->options->csv),
-                                       "free space there; the rounds that are missing here were made all the same",
-                                       "cannot write: rounds are missing in this log");
+    return logged || input_error(diagnostics, coordinate->options->csv,
+                                 "free some disk space; the missing rounds were made and are in the model",
+                                 "cannot be written completely: rounds are missing");
 }
 
-int coordinate_command(const Options *options, Diagnostics *diagnostics)
+bool coordinate_command(const Options *options, Diagnostics *diagnostics)
 {
     Coordinate coordinate = {.options = options};
     struct sigaction action = {.sa_handler = end};
@@ -134,5 +135,6 @@ int coordinate_command(const Options *options, Diagnostics *diagnostics)
     wire_keys_forget(&coordinate.keys);
     federation_free(&coordinate.federation);
     arena_free(&coordinate.arena);
-    return !ok ? diagnostics->exit_code : ended ? 128 + ended : EXIT_OK;
+    if (ok && ended) diagnostics->exit_code = 128 + ended;
+    return ok && !ended;
 }

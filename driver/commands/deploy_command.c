@@ -1,4 +1,4 @@
-/* skycc deploy: what the hosts of a plan need, copied to them, or what they lack. */
+/* skycc deploy: copies to the hosts of a plan what they need, or lists what they lack. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "partitioner/report/report.h"
 #include "runtime/program/parallel.h"
 
-enum { SIDE_BY_SIDE = 8 }; /* hosts: what leaves this one is one link for all */
+enum { SIDE_BY_SIDE = 8 }; /* hosts in parallel; they share this host's network link */
 
 typedef struct Deploy {
     const Options *options;
@@ -28,7 +28,7 @@ typedef struct Deploy {
     atomic_int next;   /* host to be served */
 } Deploy;
 
-/* Whoever names the whole of several sites is told which folders are meant. */
+/* A directory with one folder per site is refused with the name of one of them. NULL: it has none. */
 static const char *sites_in(Deploy *deploy, const char *directory)
 {
     const char *sites = NULL;
@@ -36,7 +36,7 @@ static const char *sites_in(Deploy *deploy, const char *directory)
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         const char *path = arena_format(&deploy->arena, "%s/%s", directory, entry->d_name);
         if (access(arena_format(&deploy->arena, "%s/" DEPLOY_LIST_FILE, path), F_OK) != 0) continue;
-        if (!sites || strcmp(path, sites) < 0) sites = path; /* the first, whatever order the system has */
+        if (!sites || strcmp(path, sites) < 0) sites = path; /* the first by name */
     }
     if (folder) closedir(folder);
     return sites;
@@ -48,11 +48,11 @@ static bool find_list(Deploy *deploy, const char *directory, Diagnostics *diagno
         return deploy_list_read(&deploy->list, directory, diagnostics);
     const char *site = sites_in(deploy, directory);
     if (site)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
-                                 arena_format(&deploy->arena, "name one of them, as in skycc deploy %s", site),
-                                 "has a folder for every site");
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "skycc compile -o DIR makes one",
-                             "there is no " DEPLOY_LIST_FILE);
+        return input_error(diagnostics, directory,
+                           arena_format(&deploy->arena, "name the folder of one site, such as skycc deploy %s", site),
+                           "holds a folder for every site");
+    return input_error(diagnostics, directory, "give a directory that skycc compile -o DIR made",
+                       "there is no " DEPLOY_LIST_FILE);
 }
 
 static char *absolute_path(Deploy *deploy, const char *path, Diagnostics *diagnostics)
@@ -70,7 +70,7 @@ static bool has_rank_here(const DeployList *list)
     return false;
 }
 
-/* Ranks are started by one path everywhere. */
+/* mpiexec starts ranks by the same path on all hosts. */
 static bool set_destination(Deploy *deploy, Diagnostics *diagnostics)
 {
     Deployment *deployment = &deploy->deployment;
@@ -79,13 +79,13 @@ static bool set_destination(Deploy *deploy, Diagnostics *diagnostics)
     if (!to) return true;
     if (*to != '/' || !to[strspn(to, "/")])
         return diagnostics_error(diagnostics, EXIT_USAGE, (Place){.object = "--to"}, NULL,
-                                 "'%s' is no absolute path of a folder", to);
+                                 "'%s' is not the absolute path of a folder", to);
     char *path = arena_string(&deploy->arena, to);
     for (size_t length = strlen(path); path[length - 1] == '/';) path[--length] = '\0';
     if (has_rank_here(deployment->list) && strcmp(path, deployment->directory) != 0)
         return diagnostics_error(diagnostics, EXIT_USAGE, (Place){.object = "--to"},
-                                 "give that device a host in the cluster file, or leave --to out",
-                                 "a rank is on localhost, where it is %s: mpiexec starts all by one path",
+                                 "give the device on localhost a host name in the cluster file, or leave --to out",
+                                 "one rank runs on localhost in %s, and mpiexec starts all ranks by the same path",
                                  deployment->directory);
     deployment->destination = path;
     return true;
@@ -172,7 +172,7 @@ static void tell_start(const Deploy *deploy)
     text_print(stdout, "%s/train --data %s\n", deployment->destination, data);
 }
 
-/* The version that all should have is that of this host, or, where a run is started elsewhere, the first host's. */
+/* All hosts should have the MPICH version of this host, or of the first host if the run is started there. */
 static bool judge_all(Deploy *deploy, Diagnostics *diagnostics)
 {
     const Deployment *deployment = &deploy->deployment;
@@ -200,12 +200,12 @@ static bool deploy_all(Deploy *deploy, Diagnostics *diagnostics)
     return diagnostics->errors == 0;
 }
 
-int deploy_command(const Options *options, Diagnostics *diagnostics)
+bool deploy_command(const Options *options, Diagnostics *diagnostics)
 {
     Deploy deploy = {.options = options};
     bool ok = deploy_all(&deploy, diagnostics);
     for (int h = 0; deploy.surveys && h < deploy.list.host_count; h++) survey_free(&deploy.surveys[h]);
     deploy_list_free(&deploy.list);
     arena_free(&deploy.arena);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

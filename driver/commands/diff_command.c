@@ -171,7 +171,7 @@ static void print_diff(const Plan *before, const Plan *after)
                    report_bytes(crossing_bytes(after), b));
 }
 
-static bool diff(const Options *options, Diagnostics *diagnostics)
+bool diff_command(const Options *options, Diagnostics *diagnostics)
 {
     Plan before, after;
     if (!plan_read(&before, options->plans[0], diagnostics)) return false;
@@ -183,9 +183,4 @@ static bool diff(const Options *options, Diagnostics *diagnostics)
     }
     plan_free(&before);
     return ok;
-}
-
-int diff_command(const Options *options, Diagnostics *diagnostics)
-{
-    return diff(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
 }

@@ -1,4 +1,4 @@
-/* skycc explain: a plan in words and, beside a trace of a run, what became of its predictions. */
+/* skycc explain: prints a plan as text, compared with the trace of a run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,7 @@ static int64_t planned_step(const Plan *plan, int microbatches, int64_t *known)
     return known[microbatches];
 }
 
-/* Steps that differ in their micro-batches, each beside what is planned for as many as it had. */
+/* Steps that differ in their micro-batches, compared with what is planned for that number. */
 static void print_steps_of_rows(Buffer *buffer, const Plan *plan, const Measured *m)
 {
     int64_t *known = memory_allocate(((size_t)plan->microbatches + 1) * sizeof *known), planned = 0, microbatches = 0;
@@ -199,7 +199,7 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
     return ok;
 }
 
-static bool explain(const Options *options, Diagnostics *diagnostics)
+bool explain_command(const Options *options, Diagnostics *diagnostics)
 {
     Plan plan;
     Buffer buffer = {0};
@@ -213,9 +213,4 @@ static bool explain(const Options *options, Diagnostics *diagnostics)
     plan_free(&plan);
     buffer_free(&buffer);
     return ok;
-}
-
-int explain_command(const Options *options, Diagnostics *diagnostics)
-{
-    return explain(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
 }

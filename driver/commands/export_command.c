@@ -1,4 +1,4 @@
-/* skycc export: trained weights back into ONNX or a Hugging Face folder, or low-rank branches as an adapter. */
+/* skycc export: writes trained weights as ONNX, a Hugging Face folder or an adapter. */
 #include "driver/commands/commands.h"
 #include "driver/export/peft_adapter.h"
 #include "driver/export/trained_values.h"
@@ -44,20 +44,20 @@ static bool export_as_asked(const Options *options, TrainedValues *values, Diagn
 {
     if (trained_values_low_rank(values)) return export_low_rank(options, values, diagnostics);
     if (options->adapter)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->checkpoint),
-                                 "compile with --lora, or write the model with -o",
-                                 "holds no low-rank branches to make an adapter of");
+        return input_error(diagnostics, options->checkpoint,
+                           "compile with --lora to train an adapter, or write the whole model with -o",
+                           "holds no low-rank branches for an adapter");
     return write_models(options, trained_values_find, values, diagnostics);
 }
 
-int export_command(const Options *options, Diagnostics *diagnostics)
+bool export_command(const Options *options, Diagnostics *diagnostics)
 {
     TrainedValues values = {0};
     bool ok = options->output || options->folder || options->adapter ||
-              diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc export --help lists the options",
-                                "nothing is asked for (-o TRAINED.onnx, --folder DIR or --adapter DIR)");
+              usage_error(diagnostics, "skycc export --help lists the options",
+                          "give an output: -o TRAINED.onnx, --folder DIR or --adapter DIR");
     ok = ok && trained_values_open(&values, options->checkpoint, diagnostics) &&
          export_as_asked(options, &values, diagnostics);
     trained_values_free(&values);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

@@ -1,4 +1,4 @@
-/* skycc federate: a model and a federation in, a directory for every site and one for the coordinator out. */
+/* skycc federate: makes a directory for every site of a federation and one for the coordinator. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,7 +62,7 @@ static bool compile_site(Federate *federate, int site, Diagnostics *diagnostics)
     options.plan.request.microbatches =
         (int)(federate->federation.sites[site].rows_per_step / federate->start.microbatch_rows);
     options.quiet = options.alone = true;
-    return compile_command(&options, diagnostics) == EXIT_OK;
+    return compile_command(&options, diagnostics);
 }
 
 static bool write_common(Federate *federate, const char *directory, int site, const char *model,
@@ -84,8 +84,9 @@ static bool finish_site(Federate *federate, int site, Diagnostics *diagnostics)
     const char *directory = site_directory(federate, site);
     GlobalModel *model = &federate->start.model;
     float *momentum = model->momentum;
-    unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST, directory)); /* that of the whole has its files, too */
-    model->momentum = NULL;                                                  /* the coordinator's */
+    unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST,
+                        directory)); /* the list of the whole directory names its files too */
+    model->momentum = NULL;          /* the coordinator's */
     bool ok = write_common(federate, directory, site, "start.safetensors", diagnostics);
     model->momentum = momentum;
     return ok && link_beside("member", arena_format(&federate->arena, "%s/member", directory),
@@ -127,21 +128,21 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
 static void tell(const Federate *federate)
 {
     const Federation *federation = &federate->federation;
-    text_print(stdout, "%d sites, %zu parameters of %zu elements, a round every %lld steps\n", federation->site_count,
+    text_print(stdout, "%d sites, %zu parameters with %zu elements, a round every %lld steps\n", federation->site_count,
                federate->start.model.tensor_count, federate->start.model.elements, (long long)federation->local_steps);
     if (federate->options->follows)
-        text_print(stdout, "goes on with round %lld of %lld\n", (long long)federate->start.model.round + 1,
+        text_print(stdout, "continues with round %lld of %lld\n", (long long)federate->start.model.round + 1,
                    (long long)federation->rounds);
     if (federation->compiled.why_steps) text_print(stdout, "local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)
-        text_print(stdout, "%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows a step\n",
+        text_print(stdout, "%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows per step\n",
                    federate->options->output, federation->sites[s].name, federation->sites[s].name,
                    (long long)federation->sites[s].rows_per_step);
     text_print(stdout, "skycc coordinate %s/coordinator      # at %s\n", federate->options->output,
                federation->address);
 }
 
-int federate_command(const Options *options, Diagnostics *diagnostics)
+bool federate_command(const Options *options, Diagnostics *diagnostics)
 {
     Federate federate = {.options = options};
     bool ok = federate_all(&federate, diagnostics);
@@ -150,5 +151,5 @@ int federate_command(const Options *options, Diagnostics *diagnostics)
     global_model_free(&federate.start.model);
     federation_free(&federate.federation);
     arena_free(&federate.arena);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

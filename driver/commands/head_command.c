@@ -2,9 +2,8 @@
 #include "driver/commands/commands.h"
 #include "frontend/huggingface/add_head.h"
 
-int head_command(const Options *options, Diagnostics *diagnostics)
+bool head_command(const Options *options, Diagnostics *diagnostics)
 {
     FILE *summary = options->quiet ? NULL : stderr;
-    bool ok = head_add(options->model, options->output, &options->head, options->seed, summary, diagnostics);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return head_add(options->model, options->output, &options->head, options->seed, summary, diagnostics);
 }

@@ -1,4 +1,4 @@
-/* skycc plan: which layers run where, how long a step takes, and how good that provably is. */
+/* skycc plan: assigns layers to devices and proves how good the assignment is. */
 #include <math.h>
 #include <string.h>
 
@@ -7,13 +7,12 @@
 #include "driver/compile/plan_model.h"
 #include "partitioner/report/report.h"
 
-/* A model and a cluster, or costs. */
 static bool check(const Options *options, Diagnostics *diagnostics)
 {
     if (options->costs ? !options->model && !options->plan.cluster : options->model && options->plan.cluster)
         return true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc plan --help lists the options",
-                             "give either a model and a cluster (-d CLUSTER.yaml), or --costs");
+    return usage_error(diagnostics, "skycc plan --help lists the options",
+                       "give a model and a cluster (-d CLUSTER.yaml), or --costs");
 }
 
 static bool write_plan(const Plan *plan, const char *path, Diagnostics *diagnostics)
@@ -61,7 +60,7 @@ static bool make_plan(const Options *options, PlannedModel *planned, Diagnostics
 
 /* ---- federations ---- */
 
-/* What names devices, or is about one plan. */
+/* Options that name devices or concern a single plan do not apply to federations. */
 static bool check_federation(const Options *options, Diagnostics *diagnostics)
 {
     const struct {
@@ -79,10 +78,10 @@ static bool check_federation(const Options *options, Diagnostics *diagnostics)
                    {options->plan.request.microbatches == PLAN_MICROBATCHES_AUTO, "--microbatches auto"}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].given)
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc plan -d CLUSTER.yaml makes one plan",
-                                     "%s says nothing about a federation's plans", refused[i].name);
-    return options->model || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                               "skycc plan --help lists the options", "--federation needs a model");
+            return usage_error(diagnostics, "leave it out, or plan one cluster with -d CLUSTER.yaml",
+                               "%s does not apply to --federation", refused[i].name);
+    return options->model ||
+           usage_error(diagnostics, "skycc plan --help lists the options", "--federation needs a model");
 }
 
 static bool plan_federation(const Options *options, Diagnostics *diagnostics)
@@ -100,22 +99,20 @@ static bool plan_federation(const Options *options, Diagnostics *diagnostics)
         ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
         if (plans.proposal.proposed < 0)
             ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_FILE(options->federation), NULL,
-                                   "no way to train on these sites fits them");
+                                   "no way to train on these sites fits their memory");
     }
     buffer_free(&buffer);
     federation_plans_free(&plans);
     return ok;
 }
 
-int plan_command(const Options *options, Diagnostics *diagnostics)
+bool plan_command(const Options *options, Diagnostics *diagnostics)
 {
     PlannedModel planned = {0};
-    if (options->federation) return plan_federation(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+    if (options->federation) return plan_federation(options, diagnostics);
     if (options->federation_wishes.local_steps || options->federation_wishes.overlap)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "--local-steps and --overlap need --federation"),
-               EXIT_USAGE;
+        return usage_error(diagnostics, NULL, "--local-steps and --overlap need --federation");
     bool ok = check(options, diagnostics) && make_plan(options, &planned, diagnostics);
     planned_model_free(&planned);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

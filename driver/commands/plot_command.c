@@ -1,5 +1,5 @@
-/* skycc plot: the loss of a run over its steps, and what evaluations measured, from the CSV log, as one SVG picture; of a
- * federation the mean loss of its rounds and that of every site. */
+/* skycc plot: draws the CSV log of a run (losses and metrics over steps) or of a federation (losses over rounds) as
+ * one SVG picture. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- axes ---- */
 
-/* A range of values on a range of the picture. It may be twice as wide as the greatest double, and ends beyond it. */
+/* Maps a range of values to a range of the picture. The values may span twice the greatest double. */
 typedef struct Axis {
     long double low, high, tick;
     double from, to;
@@ -22,7 +22,7 @@ static double at(const Axis *axis, long double value)
     return axis->from + (double)((value - axis->low) / (axis->high - axis->low)) * (axis->to - axis->from);
 }
 
-/* 1, 2 or 5 times a power of ten, so that there are about `count` of them. */
+/* 1, 2 or 5 times a power of ten, for about `count` ticks. */
 static long double nice_tick(long double range, int count)
 {
     long double power = powl(10, floorl(log10l(range / count))), share = range / count / power;
@@ -52,7 +52,7 @@ static Axis value_axis(const PlotLog *log, const int *series, int count, double 
     return make_axis(low, high, from, to, ticks, 1e-300);
 }
 
-/* As many decimals as the tick needs; its power of ten where numbers get long. */
+/* Prints as many decimals as the tick needs, or a power of ten if the number gets long. */
 static void print_number(Buffer *svg, long double value, long double tick)
 {
     int decimals = (int)ceill(-log10l(tick) - 1e-9L);
@@ -63,7 +63,7 @@ static void print_number(Buffer *svg, long double value, long double tick)
     }
     char text[32];
     snprintf(text, sizeof text, "%.3Lg", value);
-    char *plus = strchr(text, '+'); /* 1e308: there is room for no more */
+    char *plus = strchr(text, '+'); /* 1e308 without the plus sign, to fit the margin */
     buffer_print(svg, "%.*s%s", plus ? (int)(plus - text) : (int)strlen(text), text, plus ? plus + 1 : "");
 }
 
@@ -83,7 +83,7 @@ static const char style[] =
     ".s1{stroke:var(--s1)}.s2{stroke:var(--s2)}.s3{stroke:var(--s3)}.s4{stroke:var(--s4)}"
     ".l,.e,.s1,.s2,.s3,.s4{fill:none;stroke-linejoin:round}.s1,.s2,.s3,.s4{stroke-width:1.8}.m{fill:var(--eval)}";
 
-/* `below`: what the ticks count; NULL: there are none. */
+/* `below`: the unit of the x axis; NULL: no ticks there. */
 static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *title, bool percent, const char *below)
 {
     double middle = (y->from + y->to) / 2;
@@ -110,8 +110,8 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
                      y->from + 42, below);
 }
 
-/* A line through the values; of the many that may fall on one column of pixels only the first, the least, the greatest
- * and the last in their order. */
+/* A line through the values. Of all values in one column of pixels, only the first, least, greatest and last are
+ * drawn. */
 static void print_curve(Buffer *svg, const PlotLog *log, int series, const Axis *x, const Axis *y, const char *class)
 {
     static const char alone[] = "m-2 0h4"; /* a point between two gaps */
@@ -128,8 +128,7 @@ static void print_curve(Buffer *svg, const PlotLog *log, int series, const Axis 
             if (value > plot_value(log, keep[2], series)) keep[2] = next;
             keep[3] = next;
         }
-        /* A column that evaluations leave empty between two of them is no gap of the curve; rounds that went on without a
-         * site are. */
+        /* An empty column between two evaluations is no gap in the curve; a round without a site is. */
         if (gap && (series == LOSS || log->federated)) {
             buffer_print(svg, "%s", drawn == 1 ? alone : "");
             drawn = 0;
@@ -163,13 +162,6 @@ static void print_points(Buffer *svg, const PlotLog *log, int series, const Axis
     buffer_print(svg, "\n");
 }
 
-static bool has_values(const PlotLog *log, int series)
-{
-    for (size_t i = 0; i < log->count; i++)
-        if (!isnan(plot_value(log, i, series))) return true;
-    return false;
-}
-
 /* The last row that has a value of the series; -1: none has. */
 static ptrdiff_t last_with(const PlotLog *log, int series)
 {
@@ -178,7 +170,9 @@ static ptrdiff_t last_with(const PlotLog *log, int series)
     return i;
 }
 
-/* The title says the numbers that a reader looks for first; the key stands at the right. */
+static bool has_values(const PlotLog *log, int series) { return last_with(log, series) >= 0; }
+
+/* The title shows the numbers that readers look for first; the key is at the right. */
 static void print_heading(Buffer *svg, const PlotLog *log, bool evaluated)
 {
     size_t last = (size_t)last_with(log, LOSS);
@@ -201,7 +195,7 @@ static void print_heading(Buffer *svg, const PlotLog *log, bool evaluated)
                      RIGHT - 100, RIGHT - 89, RIGHT - 72);
 }
 
-/* The series, beside losses, that have values: at most 1, all of them, and so drawn on one axis. */
+/* The series other than losses that have values. All are at most 1, so they share one axis. */
 static int find_shares(const PlotLog *log, int shares[RUN_SERIES])
 {
     int count = 0;
@@ -231,7 +225,7 @@ static void print_shares(Buffer *svg, const PlotLog *log, const Axis *x, int bot
 static Axis time_axis(const PlotLog *log)
 {
     Axis x = make_axis(log->steps[0], log->steps[log->count - 1], LEFT, RIGHT, 8, 1);
-    x.low = fminl(log->steps[0], x.high - 1); /* time starts where the log does */
+    x.low = fminl(log->steps[0], x.high - 1); /* the axis starts at the log's first step */
     x.high = fmaxl(log->steps[log->count - 1], x.low + 1);
     return x;
 }
@@ -264,7 +258,7 @@ static void print_picture(Buffer *svg, const PlotLog *log)
 
 enum { KEY_COLUMNS = 5, KEY_WIDTH = (RIGHT - LEFT) / KEY_COLUMNS, KEY_HEIGHT = 20 };
 
-/* Hues of sites that follow each other are far apart, however many there are: the golden angle. */
+/* The golden angle keeps the hues of consecutive sites far apart, however many there are. */
 static double hue_of(int site) { return fmod(137.508 * site + 20, 360); }
 
 static void print_site_key(Buffer *svg, const PlotLog *log, int site, int top)
@@ -312,7 +306,7 @@ static void print_federation(Buffer *svg, const PlotLog *log)
     free(all);
 }
 
-int plot_command(const Options *options, Diagnostics *diagnostics)
+bool plot_command(const Options *options, Diagnostics *diagnostics)
 {
     PlotLog log;
     Buffer svg = {0};
@@ -322,5 +316,5 @@ int plot_command(const Options *options, Diagnostics *diagnostics)
     ok = ok && file_write_all(options->output ? options->output : "-", svg.bytes, svg.size, diagnostics);
     buffer_free(&svg);
     plot_log_free(&log);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

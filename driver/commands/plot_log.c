@@ -22,7 +22,7 @@ typedef struct Line {
     Diagnostics *diagnostics;
 } Line;
 
-static bool refuse(const Line *line, const char *what, const char *text)
+static bool wrong_line(const Line *line, const char *what, const char *text)
 {
     Place place = {.file = line->file, .line = line->number};
     return diagnostics_error(line->diagnostics, EXIT_BAD_INPUT, place, NULL, what, text);
@@ -36,7 +36,7 @@ static bool next_field(const Line *line, const char **position, char field[stati
     const char *end = comma ? comma : line->end;
     size_t length = (size_t)(end - *position);
     if (length >= FIELD_BYTES || memchr(*position, '\0', length))
-        return refuse(line, "%s", "a field is no number and no name");
+        return wrong_line(line, "%s", "a field is neither a number nor a name");
     memcpy(field, *position, length);
     field[length] = '\0';
     *position = comma ? comma + 1 : NULL;
@@ -68,7 +68,7 @@ static void enter_column(PlotLog *log, const char *field)
             (PlotSeries){arena_string(&log->arena, field + strlen(site_column)), log->columns};
 }
 
-/* Names go into the picture. */
+/* Site names go into the picture, so they must be plain. */
 static bool is_site(const char *name)
 {
     static const char plain[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
@@ -86,13 +86,14 @@ static bool read_header(PlotLog *log, const Line *line)
     for (; next_field(line, &position, field); log->columns++) enter_column(log, field);
     if (line->diagnostics->errors) return false;
     for (int s = 1; s < log->series_count && log->federated; s++)
-        if (!is_site(log->series[s].name)) return refuse(line, "'loss_%s' is the loss of no site", log->series[s].name);
+        if (!is_site(log->series[s].name))
+            return wrong_line(line, "column 'loss_%s' names no site", log->series[s].name);
     return (log->step_column >= 0 && log->series[LOSS].column >= 0) ||
-           refuse(line, "the first line must name the columns, %s among them",
-                  log->federated ? "round and loss" : "step and loss");
+           wrong_line(line, "the first line must name the columns, including %s",
+                      log->federated ? "round and loss" : "step and loss");
 }
 
-/* nan and inf, however they are spelled, and what is too large for a double. */
+/* Whether the field is nan, inf or too large for a double. */
 static bool is_no_finite_number(const char *field)
 {
     char *end;
@@ -100,20 +101,20 @@ static bool is_no_finite_number(const char *field)
     return end != field && !*end && !isfinite(value);
 }
 
-/* A run that diverges logs nan and inf: gaps in the curve, as where a column is empty. */
+/* A run that diverges logs nan and inf: these are gaps in the curve, like empty fields. */
 static bool read_value(const Line *line, const char *field, double *value, bool *gap)
 {
     *value = NAN;
     *gap = is_no_finite_number(field);
-    return *gap || !*field || units_parse_number(field, value) || refuse(line, "'%s' is not a number", field);
+    return *gap || !*field || units_parse_number(field, value) || wrong_line(line, "'%s' is not a number", field);
 }
 
-/* A round that a coordinator began anew behind its line in the log has another: that one is what became of it. */
+/* A coordinator that repeats a round logs it again: the last line counts. */
 static bool place_row(PlotLog *log, const Line *line, double step)
 {
     double last = log->count ? log->steps[log->count - 1] : -1;
     if (step > last) return true;
-    if (!log->federated || step != last) return refuse(line, "%s", "its step is not after that of the line before");
+    if (!log->federated || step != last) return wrong_line(line, "%s", "its step does not come after the line before");
     log->count--;
     log->value_count -= (size_t)log->series_count;
     return true;
@@ -144,9 +145,9 @@ static bool read_row(PlotLog *log, const Line *line, double *values)
     bool diverged;
     int fields;
     if (!read_fields(log, line, values, &step, &diverged, &fields)) return false;
-    if (fields > log->columns) return refuse(line, "has %s fields than the first line", "more");
-    if (fields < log->columns && line->whole) return refuse(line, "has %s fields than the first line", "fewer");
-    if (!(step >= 0)) return line->whole ? refuse(line, "has %s", log->federated ? "no round" : "no step") : true;
+    if (fields > log->columns) return wrong_line(line, "has %s fields than the first line", "more");
+    if (fields < log->columns && line->whole) return wrong_line(line, "has %s fields than the first line", "fewer");
+    if (!(step >= 0)) return line->whole ? wrong_line(line, "has %s", log->federated ? "no round" : "no step") : true;
     if (!place_row(log, line, step)) return false;
     array_push(log->steps, log->count, log->step_capacity, step);
     for (int s = 0; s < log->series_count; s++)
@@ -160,11 +161,10 @@ static bool check_drawable(const PlotLog *log, const char *path, Diagnostics *di
     for (size_t i = 0; i < log->count; i++)
         if (!isnan(plot_value(log, i, LOSS))) return true;
     if (log->diverged)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "there is no loss to draw: all %zu are nan or infinite", log->diverged);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             log->count && log->federated ? "sites with hide_metrics tell none" : NULL,
-                             "there is no loss to draw");
+        return input_error(diagnostics, path, NULL, "no loss to draw: all %zu are nan or infinite", log->diverged);
+    return input_error(diagnostics, path,
+                       log->count && log->federated ? "sites with hide_metrics report no losses" : NULL,
+                       "no loss to draw");
 }
 
 bool plot_log_read(PlotLog *log, const char *path, Diagnostics *diagnostics)

@@ -1,5 +1,5 @@
-/* What skycc plot draws: columns of a CSV log by their meaning. A log is that of a run, a row a step, or that of a federation's
- * coordinator, a row a round. */
+/* The columns of a CSV log by meaning. The log of a run has one row per step, the log of a federation's coordinator
+ * one row per round. */
 #ifndef DRIVER_COMMANDS_PLOT_LOG_H
 #define DRIVER_COMMANDS_PLOT_LOG_H
 
@@ -8,12 +8,12 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 
-/* Series of a run. A federation's are LOSS, the mean, and behind it the losses of the sites. */
+/* The series of a run. A federation has LOSS, the mean, followed by one series per site. */
 enum { LOSS, EVAL_LOSS, EVAL_ACCURACY, EVAL_F1, EVAL_MATTHEWS, EVAL_PEARSON, EVAL_SPEARMAN, RUN_SERIES };
 
 typedef struct PlotSeries {
-    const char *name; /* of its column; a site's: the site's name */
-    int column;       /* of the file; -1: the log has none */
+    const char *name; /* the column's name, or the site's */
+    int column;       /* in the file; -1: not in this log */
 } PlotSeries;
 
 typedef struct PlotLog {
@@ -28,7 +28,7 @@ typedef struct PlotLog {
     double first_diverged; /* the step of the first */
 } PlotLog;
 
-/* Reports what is wrong, with its line; there is a finite loss otherwise. Free it in any case. */
+/* Reports errors with their line. On success there is a finite loss. Free it in any case. */
 bool plot_log_read(PlotLog *log, const char *path, Diagnostics *diagnostics);
 void plot_log_free(PlotLog *log);
 

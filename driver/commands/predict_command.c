@@ -1,4 +1,4 @@
-/* skycc predict: labels and scores of texts, by a model that was trained. */
+/* skycc predict: prints what a trained model predicts for texts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,23 +14,23 @@
 
 enum { MOST_BATCH = 32 };
 
-/* That heads give, without the end of answers. */
+/* Outputs of heads. */
 static const char *const outputs[] = {"logits", "start_logits", "embedding"};
 
 typedef struct Prediction {
     const Options *options;
     Arena arena;
-    OutputDirectory directory; /* of models made on the way, which go when the command ends; temporary NULL: none yet */
-    const char *path;          /* the model that is run */
-    /* What the model says. */
-    const char *folder; /* that it comes from, or NULL */
+    OutputDirectory directory; /* for intermediate models, removed at the end; temporary NULL: not made yet */
+    const char *path;
+    /* Read from the model: */
+    const char *folder; /* it was imported from; NULL: not known */
     const char *const *labels;
     size_t label_count;   /* 0: they have no names */
     int64_t batch, width; /* 0: open */
-    int64_t most_width;   /* for how many tokens it has positions, as far as is known */
+    int64_t most_width;   /* the most tokens it has positions for, if known */
     bool has_mask;
     HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
-    bool several;         /* labels a text, as its configuration says */
+    bool several;         /* labels per text, by its configuration */
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
     TextRows rows;
     Predictor predictor;
@@ -39,7 +39,7 @@ typedef struct Prediction {
 
 /* ---- The model ---- */
 
-/* Where to put a file that is needed until the command ends; NULL after reporting. */
+/* The path of a file that lives until the command ends; NULL after reporting. */
 static const char *scratch_place(Prediction *prediction, const char *name, Diagnostics *diagnostics)
 {
     if (!prediction->directory.temporary) {
@@ -66,18 +66,13 @@ static bool import_model(Prediction *prediction, Diagnostics *diagnostics)
     return true;
 }
 
-static bool refuse(const Prediction *prediction, const char *hint, const char *problem, Diagnostics *diagnostics)
-{
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(prediction->options->model), hint, "%s", problem);
-}
-
 static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnostics *diagnostics)
 {
     const char *text = onnx_model_property(model, PROPERTY_HEAD);
     Head head = {0};
     if (text && (!head_parse(text, &head) || head.kind == HEAD_NONE))
-        return refuse(prediction, "skycc head puts one on it, skycc run gives its outputs as they are", "has no head",
-                      diagnostics);
+        return input_error(diagnostics, prediction->options->model,
+                           "add a head with skycc head, or print the raw outputs with skycc run", "has no head");
     prediction->head = head.kind;
     const Onnx__GraphProto *graph = model->proto->graph;
     for (size_t i = 0; i < graph->n_output; i++) {
@@ -85,8 +80,8 @@ static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnosti
         for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++)
             if (strcmp(name, outputs[k]) == 0) return true;
     }
-    return refuse(prediction, "skycc run gives its outputs as they are",
-                  "has no output 'logits', 'start_logits' or 'embedding'", diagnostics);
+    return input_error(diagnostics, prediction->options->model, "use skycc run to print its raw outputs",
+                       "has no output 'logits', 'start_logits' or 'embedding'");
 }
 
 static bool is_embedding(const Prediction *prediction)
@@ -94,7 +89,6 @@ static bool is_embedding(const Prediction *prediction)
     return prediction->head == HEAD_MEAN || prediction->head == HEAD_FIRST;
 }
 
-/* The names of labels. */
 static void read_labels(Prediction *prediction, const json_t *names)
 {
     size_t count = json_object_size(names);
@@ -108,7 +102,7 @@ static void read_labels(Prediction *prediction, const json_t *names)
     prediction->labels = labels, prediction->label_count = count;
 }
 
-/* The configuration that the model was imported with. */
+/* Reads the configuration with which the model was imported. */
 static bool read_config(Prediction *prediction, const char *text, Diagnostics *diagnostics)
 {
     HuggingFaceConfig config = {0};
@@ -123,7 +117,7 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
     return ok;
 }
 
-/* What the graph's input says of a dimension; 0: it is open. */
+/* The size of a fixed dimension of the graph's input; 0: symbolic. */
 static int64_t fixed_dimension(const Onnx__ValueInfoProto *input, size_t dimension)
 {
     const Onnx__TypeProto *type = input->type;
@@ -148,7 +142,8 @@ static bool read_inputs(Prediction *prediction, const OnnxModel *model, Diagnost
         prediction->batch = fixed_dimension(input, 0);
         prediction->width = fixed_dimension(input, 1);
     }
-    return takes_ids || refuse(prediction, "skycc run feeds any inputs", "has no input 'input_ids'", diagnostics);
+    return takes_ids || input_error(diagnostics, prediction->options->model, "use skycc run, which takes any inputs",
+                                    "has no input 'input_ids'");
 }
 
 static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
@@ -164,7 +159,7 @@ static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
     return ok;
 }
 
-/* The model with the values of the checkpoint. */
+/* Writes the model with the checkpoint's values. */
 static bool write_trained(Prediction *prediction, TrainedValues *values, Diagnostics *diagnostics)
 {
     const char *path = scratch_place(prediction, "trained.onnx", diagnostics);
@@ -204,15 +199,14 @@ static bool check_options(const Options *options, Diagnostics *diagnostics)
 {
     const char *problem = NULL;
     if (!options->data && !options->texts[0])
-        problem = "nothing is given to judge (--text TEXT, or --data FILE)";
+        problem = "give a text (--text TEXT) or a file (--data FILE)";
     else if (options->data && options->texts[1])
-        problem = "--text2 goes with --text alone: of a table, --text COL,COL says where pairs are";
+        problem = "--text2 does not go with --data: name both columns of a table with --text COL,COL";
     else if (options->data && is_data_set(options->data) && options->texts[0])
-        problem = "--text says which columns of a table hold the texts: a data set has token ids";
+        problem = "--text names the columns of a table, but a data set holds token ids: leave --text out";
     else if (options->data && !is_data_set(options->data) && !options->texts[0])
-        problem = "which columns of the table hold the texts? --text COL[,COL] says it";
-    return !problem ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "see skycc predict --help", "%s", problem);
+        problem = "name the columns that hold the texts: --text COL[,COL]";
+    return !problem || usage_error(diagnostics, "skycc predict --help lists the options", "%s", problem);
 }
 
 static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *diagnostics)
@@ -222,22 +216,21 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
     const DatasetOptions dataset = {
         .task = DATASET_COLUMNS, .max_length = max_length, .text_columns = options->texts[0], .unlabelled = true};
     DatasetSummary summary;
-    bool again = strcmp(options->data, "-") != 0; /* it can be read */
+    bool again = strcmp(options->data, "-") != 0; /* the table can be read a second time */
     bool words = prediction->head == HEAD_TOKENS || prediction->head == HEAD_QUESTION ||
                  (prediction->head == HEAD_FROM_FOLDER && again);
     if (words && !again)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write it to a file first",
-                                 "a table on standard input cannot be read twice, for its tokens and for its words");
+        return usage_error(diagnostics, "write the table to a file first",
+                           "this head reads the table twice, which standard input does not allow");
     if (is_embedding(prediction) && strchr(options->texts[0], ','))
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give one column, --text COL",
-                                 "an embedding is of one text");
+        return usage_error(diagnostics, "give one column, --text COL", "an embedding takes one text, not a pair");
     if (!path || !dataset_tokenize(prediction->tokenizer, &dataset, options->data, path, &summary, diagnostics) ||
         !text_rows_open(&prediction->rows, path, diagnostics))
         return false;
     prediction->rows.file = options->data;
     if (summary.truncated)
-        diagnostics_warning(diagnostics, PLACE_FILE(options->data), "--max-length says how many may be read",
-                            "%zu rows are cut to %d tokens", summary.truncated, max_length);
+        diagnostics_warning(diagnostics, PLACE_FILE(options->data), "raise --max-length to read more of them",
+                            "%zu rows were cut to %d tokens", summary.truncated, max_length);
     return !words || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], diagnostics);
 }
 
@@ -258,21 +251,20 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
                                             is_embedding(prediction), prediction->width, most, diagnostics);
 }
 
-/* How many tokens the program is for: without a mask, padding would be read as text. */
+/* Chooses the number of tokens per row. Without a mask, the model would read padding as text. */
 static bool settle_width(Prediction *prediction, Diagnostics *diagnostics)
 {
     const TextRows *rows = &prediction->rows;
     if (!prediction->batch) prediction->batch = rows->count < MOST_BATCH ? rows->count : MOST_BATCH;
     if (!prediction->width) prediction->width = prediction->has_mask ? rows->longest : rows->width;
     if (prediction->width > prediction->most_width)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(rows->file),
-                                 "skycc tokenize --max-length cuts longer ones",
-                                 "has rows of %lld tokens, but the model has positions for %lld",
-                                 (long long)prediction->width, (long long)prediction->most_width);
+        return input_error(diagnostics, rows->file, "shorten the rows with skycc tokenize --max-length",
+                           "has rows of %lld tokens, but the model takes at most %lld", (long long)prediction->width,
+                           (long long)prediction->most_width);
     return (prediction->width >= rows->longest && prediction->width <= rows->width) ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(rows->file), "skycc tokenize --max-length says it",
-                             "has rows of %lld tokens, but the model takes %lld", (long long)rows->width,
-                             (long long)prediction->width);
+           input_error(diagnostics, rows->file, "set the length with skycc tokenize --max-length",
+                       "has rows of %lld tokens, but the model takes %lld", (long long)rows->width,
+                       (long long)prediction->width);
 }
 
 /* ---- Predictions ---- */
@@ -330,7 +322,7 @@ static void prediction_free(Prediction *prediction)
     arena_free(&prediction->arena);
 }
 
-/* Files that were made on the way are reported as what the user gave. */
+/* Reports errors in intermediate files under the names that the user gave. */
 static void report(const Prediction *prediction, const Diagnostics *found, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
@@ -349,7 +341,7 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     arena_free(&arena);
 }
 
-int predict_command(const Options *options, Diagnostics *diagnostics)
+bool predict_command(const Options *options, Diagnostics *diagnostics)
 {
     Prediction prediction = {.options = options, .most_width = INT64_MAX};
     Diagnostics found = {0};
@@ -359,5 +351,5 @@ int predict_command(const Options *options, Diagnostics *diagnostics)
     report(&prediction, &found, diagnostics);
     diagnostics_free(&found);
     prediction_free(&prediction);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

@@ -1,4 +1,4 @@
-/* skycc probe: measures this machine, a model's kernels on it and, started by mpiexec, all devices and their links. */
+/* skycc probe: measures this machine and a model's kernels; under mpiexec also all devices and their links. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ typedef struct Probe {
     Profile profile;
 } Probe;
 
-/* Times the kernels of a layer, which is a stage of its own here. */
+/* Times the kernels of a layer, built as a stage of its own. */
 static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
 {
     LocalProgram program;
@@ -34,7 +34,7 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     return ok;
 }
 
-/* All layers: the kernels that any plan may use. */
+/* Times all layers, and so all kernels that a plan may use. */
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
     Graph *graph = &probe->planned.model.graph;
@@ -51,7 +51,6 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     return ok;
 }
 
-/* This machine with so many threads. */
 static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
 {
     Target target;
@@ -67,16 +66,16 @@ static void warn_of_threads(const ClusterDevice *device, Diagnostics *diagnostic
 {
     if (device->threads > parallel_processors())
         diagnostics_warning(diagnostics, (Place){.object = device->name}, NULL,
-                            "has %d threads, but this process may use %d processors only", device->threads,
+                            "has %d threads, but this process may use only %d processors", device->threads,
                             parallel_processors());
 }
 
-/* Alone, this machine stands for all of them; devices with more threads are measured with as many. */
-static int probe_alone(Probe *probe, Diagnostics *diagnostics)
+/* Without mpiexec this machine stands for all devices; it is measured again for each number of threads. */
+static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
 {
     Profile *profile = &probe->profile;
     const Cluster *cluster = &probe->planned.cluster;
-    if (!measure(probe, &profile->reference, 1, diagnostics)) return diagnostics->exit_code;
+    if (!measure(probe, &profile->reference, 1, diagnostics)) return false;
     profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];
@@ -89,11 +88,11 @@ static int probe_alone(Probe *probe, Diagnostics *diagnostics)
         if (same)
             *machine = *same;
         else if (!measure(probe, machine, device->threads, diagnostics))
-            return diagnostics->exit_code;
+            return false;
         machine->device = device->name;
         profile->device_count++;
     }
-    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+    return profile_write(profile, probe->options->output, diagnostics);
 }
 
 static bool check_processes(const Probe *probe, Diagnostics *diagnostics)
@@ -102,11 +101,19 @@ static bool check_processes(const Probe *probe, Diagnostics *diagnostics)
     if (!probe->world.distributed || processes == devices) return true;
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(probe->options->plan.cluster),
                              "start one process per device, in the order of the file",
-                             "describes %d devices, but the launcher started %d processes", devices, processes);
+                             "has %d devices, but the launcher started %d processes", devices, processes);
 }
 
-/* One of several: this process is the device of its rank. */
-static int probe_together(Probe *probe, Diagnostics *diagnostics)
+/* Whether all processes got here without an error; if not, all end with the same exit code. */
+static bool agree(Probe *probe, bool ok, Diagnostics *diagnostics)
+{
+    int code = probe_world_agree(&probe->world, ok ? EXIT_OK : diagnostics->exit_code);
+    if (code) diagnostics->exit_code = code;
+    return !code;
+}
+
+/* Under mpiexec, this process is the device of its rank. */
+static bool probe_together(Probe *probe, Diagnostics *diagnostics)
 {
     const ProbeWorld *world = &probe->world;
     const Cluster *cluster = &probe->planned.cluster;
@@ -121,12 +128,11 @@ static int probe_together(Probe *probe, Diagnostics *diagnostics)
         if (device->threads > 1) ok = ok && measure(probe, &profile->reference, 1, diagnostics);
     }
     probe_world_end_turn(world, cluster);
-    int code = probe_world_agree(world, ok ? EXIT_OK : diagnostics->exit_code);
-    if (code) return code;
+    if (!agree(probe, ok, diagnostics)) return false;
     probe_world_gather(world, cluster, &own, profile);
     probe_world_measure_links(world, cluster, profile);
-    if (world->rank > 0) return EXIT_OK;
-    return profile_write(profile, probe->options->output, diagnostics) ? EXIT_OK : diagnostics->exit_code;
+    if (world->rank > 0) return true;
+    return profile_write(profile, probe->options->output, diagnostics);
 }
 
 static bool load(Probe *probe, Diagnostics *diagnostics)
@@ -139,7 +145,7 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
     return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics);
 }
 
-/* All processes read the same files and find the same in them, as a rule: what is said once is left of it. */
+/* All processes read the same files and report the same: one of them prints it. */
 static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
 {
     char *text = NULL;
@@ -152,22 +158,22 @@ static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
     free(text);
 }
 
-int probe_command(const Options *options, Diagnostics *diagnostics)
+bool probe_command(const Options *options, Diagnostics *diagnostics)
 {
     if (options->site) return probe_sites_command(options, diagnostics);
     if (!options->plan.cluster || options->federation)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc probe --help lists the options",
-                                 options->federation ? "--federation measures links, as one of its sites (--site NAME)"
-                                                     : "no cluster: --cluster FILE is missing"),
-               EXIT_USAGE;
+        return usage_error(diagnostics, "skycc probe --help lists the options",
+                           options->federation ? "--federation needs --site NAME, which measures the links of one site"
+                                               : "give a cluster with --cluster FILE");
     Probe probe = {.options = options};
     probe_world_open(&probe.world);
-    bool ok = load(&probe, diagnostics) && check_processes(&probe, diagnostics);
-    int code = probe_world_agree(&probe.world, ok ? EXIT_OK : diagnostics->exit_code);
+    bool ok = agree(&probe, load(&probe, diagnostics) && check_processes(&probe, diagnostics), diagnostics);
+    int code = diagnostics->exit_code;
     say_once(&probe.world, diagnostics);
-    if (!code) code = probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics);
+    diagnostics->exit_code = code; /* also of processes that say nothing */
+    ok = ok && (probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics));
     profile_free(&probe.profile);
     planned_model_free(&probe.planned);
     probe_world_close(&probe.world);
-    return code;
+    return ok;
 }

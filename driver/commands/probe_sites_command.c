@@ -1,4 +1,5 @@
-/* skycc probe --site: the links between sites, measured by all of them together, or each with a federation's coordinator. */
+/* skycc probe --site: measures links between all sites of a cluster, or between a federation's sites and its
+ * coordinator. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "profiler/costs/profile.h"
 #include "profiler/probe/probe_sites.h"
 
-/* Links by the names that profiles have for their ends. */
+/* Measured links, with the names that profiles have for their ends. */
 typedef struct Findings {
     LinkProfile *links;
     size_t count;
@@ -21,14 +22,12 @@ typedef struct Findings {
 static bool check(const Options *options, Diagnostics *diagnostics)
 {
     if (!options->plan.cluster == !options->federation)
-        return diagnostics_error(
-            diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-            "--site needs --cluster FILE or --federation FILE: the one that says which sites there are");
+        return usage_error(diagnostics, NULL,
+                           "--site needs --cluster FILE or --federation FILE, which lists the sites");
     if (options->model || !options->key)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                 "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json",
-                                 options->model ? "--site measures links: a model is measured without it"
-                                                : "--site needs the site's secret key (--key FILE)");
+        return usage_error(diagnostics, "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json",
+                           options->model ? "--site measures links, not a model: leave the model out"
+                                          : "--site needs the site's secret key (--key FILE)");
     return true;
 }
 
@@ -44,12 +43,12 @@ static void print_link(const Cluster *cluster, const SiteLink *link)
     double least = fmin(link->alone_Bps[0], link->alone_Bps[1]);
     bool shared = link->together_Bps[0] + link->together_Bps[1] < 1.3 * least;
     text_print(stdout,
-               "%s to %s: latency %.3g ms, %s there, %s back, %s and %s both at once%s; messages from %s on carry nine "
-               "tenths of it\n",
+               "%s to %s: latency %.3g ms; %s there, %s back, %s and %s in both directions at once%s; messages of %s "
+               "and more reach 90%% of that\n",
                cluster->sites[link->sites[0]].name, cluster->sites[link->sites[1]].name, 1e3 * link->latency_s,
                rate(link->alone_Bps[0], text[0]), rate(link->alone_Bps[1], text[1]),
                rate(link->together_Bps[0], text[2]), rate(link->together_Bps[1], text[3]),
-               shared ? " (as of a link that both share: duplex: half)" : "",
+               shared ? " (the directions share the link: duplex: half)" : "",
                report_bytes((int64_t)link->bend_bytes, text[4]));
 }
 
@@ -59,8 +58,8 @@ static LinkProfile profile_of(const SiteLink *measured, const char *from, const 
     return (LinkProfile){{from, to}, measured->latency_s, fmin(measured->alone_Bps[0], measured->alone_Bps[1])};
 }
 
-/* A profile that is there keeps what it says of machines, and of links between other sites: `site_of` tells which site an
- * end of a link belongs to, -1: none. */
+/* Adds the links to an existing profile, replacing links between the same sites. `site_of` gives the site of a
+ * link's end, -1: none. */
 static bool write_links(const Options *options, const Findings *found, int (*site_of)(const void *, const char *),
                         const void *sites, Diagnostics *diagnostics)
 {
@@ -92,7 +91,7 @@ static const ClusterDevice *first_device(const Cluster *cluster, int site)
 {
     for (int d = 0; d < cluster->device_count; d++)
         if (cluster->devices[d].site == site) return &cluster->devices[d];
-    return NULL; /* of the cluster, but of no run */
+    return NULL; /* the site has no devices */
 }
 
 static int site_of_device(const void *cluster, const char *name)
@@ -113,9 +112,9 @@ static bool probe_cluster(const Options *options, const Cluster *cluster, const 
 {
     int site = find_site(cluster, options->site);
     if (site < 0 || cluster->site_count < 2)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->plan.cluster),
-                                 "sites: [{name: ..., address: ..., key: ...}, ...]",
-                                 site < 0 ? "names no site '%s'" : "names no site but '%s'", options->site);
+        return input_error(diagnostics, options->plan.cluster,
+                           "list the sites there: sites: [{name: ..., address: ..., key: ...}, ...]",
+                           site < 0 ? "has no site '%s'" : "has no other site than '%s'", options->site);
     size_t sites = (size_t)cluster->site_count, count = sites * (sites - 1) / 2;
     SiteLink *links = memory_allocate(count * sizeof *links);
     Findings found = {memory_allocate(count * sizeof *found.links), 0};
@@ -140,15 +139,16 @@ static int end_of(const void *federation, const char *name)
     return strcmp(name, "coordinator") == 0 ? all->site_count : federation_find_site(all, name);
 }
 
-/* The coordinator takes one site after the other; those that come early wait. */
+/* The coordinator measures one site after the other; early sites wait. */
 static bool probe_federation(const Options *options, const Federation *federation, const WireKeys *keys,
                              Diagnostics *diagnostics)
 {
     int own = end_of(federation, options->site);
     bool is_coordinator = own == federation->site_count, ok = true;
     if (own < 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->federation),
-                                 "--site coordinator is the coordinator", "names no site '%s'", options->site);
+        return input_error(diagnostics, options->federation,
+                           "give a site's name, or --site coordinator for the coordinator", "has no site '%s'",
+                           options->site);
     Findings found = {memory_allocate((size_t)federation->site_count * sizeof *found.links), 0};
     for (int s = 0; s < federation->site_count && ok; s++) {
         if (!is_coordinator && s != own) continue;
@@ -185,12 +185,11 @@ static bool probe(const Options *options, const WireKeys *keys, Diagnostics *dia
     return ok;
 }
 
-int probe_sites_command(const Options *options, Diagnostics *diagnostics)
+bool probe_sites_command(const Options *options, Diagnostics *diagnostics)
 {
     WireKeys keys;
-    if (!check(options, diagnostics) || !wire_keys_read(&keys, options->key, diagnostics))
-        return diagnostics->exit_code;
+    if (!check(options, diagnostics) || !wire_keys_read(&keys, options->key, diagnostics)) return false;
     bool ok = probe(options, &keys, diagnostics);
     wire_keys_forget(&keys);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

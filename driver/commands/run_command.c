@@ -1,4 +1,4 @@
-/* skycc run: compiles the model for this machine (or interprets it) and runs it on given inputs. */
+/* skycc run: compiles (or interprets) the model on this machine and runs it on given inputs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #include "runtime/program/step.h"
 #include "runtime/storage/parameters.h"
 
-/* Whether the model has inputs; true also if it cannot be told, which its import will explain. */
+/* Whether the model has inputs; true also if it cannot be read, which the import explains later. */
 static bool takes_inputs(const char *path)
 {
     Diagnostics unread = {0};
@@ -58,8 +58,8 @@ static bool load(Run *run, Diagnostics *diagnostics)
 {
     const Options *options = run->options;
     if (!options->inputs.count && takes_inputs(options->model))
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc run --help lists the options",
-                                 "no inputs are named (--inputs FILE...)");
+        return usage_error(diagnostics, "skycc run --help lists the options",
+                           "give the model's inputs with --inputs FILE...");
     for (size_t i = 0; i < options->inputs.count; i++)
         if (!input_tensors_add(&run->inputs, options->inputs.items[i], diagnostics)) return false;
     ModelOptions load = options->load;
@@ -79,13 +79,8 @@ static bool load(Run *run, Diagnostics *diagnostics)
 
 static bool compile(Run *run, Diagnostics *diagnostics)
 {
-    Graph *graph = &run->model.graph;
-    StageIndex *index = stage_index_create(graph, run->model.bf16_products);
-    stage_build_indexed(&run->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
-    stage_index_free(index);
-    run->code.stage.slot_count = 1;
-    if (run->options->init.drawn) weights_draw(&run->code, graph, run->options->init.deviation);
-    local_program_create(&run->program, &run->model, &run->code);
+    local_program_build(&run->program, &run->code, &run->model);
+    if (run->options->init.drawn) weights_draw(&run->code, &run->model.graph, run->options->init.deviation);
     run->program.program.seed = run->options->seed;
     if (!run->options->interpret && !local_program_compile(&run->program, run->options->target_cpu, diagnostics))
         return false;
@@ -101,7 +96,7 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
     snprintf(object, sizeof object, "input '%.400s'", input->name);
     if (!given)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = run->options->model, .object = object},
-                                 "name a file that holds it with --inputs", "no tensor is given for it");
+                                 "give a file that holds it with --inputs", "no file holds a tensor for it");
     Shape shape = {.rank = (int)input->rank};
     memcpy(shape.dim, input->dim, sizeof shape.dim);
     char wanted[256], found[256];
@@ -109,7 +104,8 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
                                  "has shape %s, but the model takes %s", shape_format(&given->shape, found),
                                  shape_format(&shape, wanted));
-    bool is_bits = input->dtype == DTYPE_BF16 && given->dtype == DTYPE_U16; /* as ONNX's own old test data have it */
+    bool is_bits =
+        input->dtype == DTYPE_BF16 && given->dtype == DTYPE_U16; /* old test data of ONNX store bf16 this way */
     bool widens = dtype_is_integer(given->dtype) && labels_of_input(&run->program.program, input->name, NULL);
     if (!is_bits && dtype_is_float((DType)input->dtype) != dtype_is_float(given->dtype) && !widens)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
@@ -125,8 +121,8 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
         int64_t value = element_as_integer(dtype, given->data, i), limit = input->value_limit;
         if (limit && (value < -limit || value >= limit)) /* negative ones count from the end */
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
-                                     "element %lld is %lld, outside the table of %lld rows that it indexes",
-                                     (long long)i, (long long)value, (long long)limit);
+                                     "element %lld is %lld, but the table it indexes has %lld rows", (long long)i,
+                                     (long long)value, (long long)limit);
         element_store_integer((DType)input->dtype, destination, i, value);
     }
     return true;
@@ -142,9 +138,8 @@ static bool check_labels(Run *run, uint32_t number, Diagnostics *diagnostics)
     for (uint64_t i = 0, n = labels->bytes / dtype_size((DType)labels->dtype); i < n; i++) {
         if (label_is_valid(allowed, (DType)labels->dtype, data, (int64_t)i)) continue;
         const LabelText text = label_describe(allowed, (DType)labels->dtype, data, (int64_t)i);
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(run->options->inputs.items[0]), NULL,
-                                 "label %s of row %llu of '%s' is not %s", text.value, (unsigned long long)i,
-                                 allowed->name, text.range);
+        return input_error(diagnostics, run->options->inputs.items[0], NULL, "label %s of row %llu of '%s' is not %s",
+                           text.value, (unsigned long long)i, allowed->name, text.range);
     }
     return true;
 }
@@ -195,7 +190,7 @@ static double loss_value(const Run *run)
     return element_as_double(loss->dtype, execution_address(&run->execution, 0, 0, stage->loss), 0);
 }
 
-/* Names under which a parameter is written: one for itself and one for every initializer tied to it. */
+/* Writes a parameter under its own name and under those of initializers tied to it. */
 static void write_parameter(Run *run, const char *prefix, ValueId id, const void *data)
 {
     const Value *value = graph_value(&run->model.graph, id);
@@ -246,7 +241,7 @@ static void write_gradients(Run *run)
                             execution_address(&run->execution, 0, 0, stage->parameters[i].gradient));
 }
 
-/* The names of frozen parameters, a line each: what is exported of this file takes them from the model. */
+/* Lists frozen parameters, one per line: skycc export takes their values from the model. */
 static void note_frozen(Run *run)
 {
     Buffer names = {0};
@@ -291,7 +286,7 @@ static bool execute(Run *run, Diagnostics *diagnostics)
     set_step(run, 0);
     if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
     run->writer = safetensors_writer();
-    if (!run->options->init.drawn) note_frozen(run); /* else the model has other values */
+    if (!run->options->init.drawn) note_frozen(run); /* drawn values differ from the model's */
     if (run->model.low_rank_text) safetensors_writer_metadata(run->writer, "lora", run->model.low_rank_text);
     write_outputs(run);
     bool differentiates = run->options->gradients || run->options->steps >= 0;
@@ -313,10 +308,10 @@ static void run_free(Run *run)
     arena_free(&run->arena);
 }
 
-int run_command(const Options *options, Diagnostics *diagnostics)
+bool run_command(const Options *options, Diagnostics *diagnostics)
 {
     Run run = {.options = options};
     bool ok = load(&run, diagnostics) && compile(&run, diagnostics) && execute(&run, diagnostics);
     run_free(&run);
-    return ok ? EXIT_OK : diagnostics->exit_code;
+    return ok;
 }

@@ -1,4 +1,4 @@
-/* skycc tokenize: a table of texts becomes a data set of token ids. */
+/* skycc tokenize: turns a table of texts into a data set of token ids. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "driver/commands/commands.h"
 #include "frontend/text/text_dataset.h"
 
-static bool refuse(Diagnostics *diagnostics, const char *problem)
+static bool wrong_options(Diagnostics *diagnostics, const char *problem)
 {
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "see skycc tokenize --help", "%s", problem);
+    return usage_error(diagnostics, "skycc tokenize --help lists the options", "%s", problem);
 }
 
 static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics *diagnostics)
@@ -16,44 +16,46 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
     dataset->seed = options->seed;
     dataset->task = DATASET_COLUMNS;
     if (!options->task && !dataset->text_columns)
-        return refuse(diagnostics, "which columns hold the texts? --text COL[,COL], or --task TASK, says it");
+        return wrong_options(diagnostics, "name the columns that hold the texts: --text COL[,COL], or --task TASK");
     if (options->task && !dataset_find_task(options->task, &dataset->task)) bug("task %s", options->task);
     if (dataset->task != DATASET_COLUMNS && dataset->task != DATASET_MLM && dataset->text_columns)
-        return refuse(diagnostics, "--text and --task both say which columns hold the texts");
+        return wrong_options(diagnostics, "give --text or --task: both name the columns with the texts");
     if (dataset->task != DATASET_COLUMNS && dataset->label_column)
-        return refuse(diagnostics, "--task says which column holds the labels: --label goes with --text");
+        return wrong_options(diagnostics, "--label goes with --text: --task already names the column with the labels");
     if (dataset->label_column == NULL && dataset->task == DATASET_COLUMNS &&
         (dataset->regression || dataset->labels_of))
-        return refuse(diagnostics, "which column holds the labels? --label COL says it");
+        return wrong_options(diagnostics, "name the column that holds the labels: --label COL");
     if (dataset->regression && dataset->labels_of)
-        return refuse(diagnostics, "--regression has no names of labels: leave out --labels-of");
+        return wrong_options(diagnostics, "leave out --labels-of: with --regression labels have no names");
     if (dataset->task != DATASET_COLUMNS && (dataset->regression || dataset->labels_of))
-        return refuse(diagnostics, "--regression and --labels-of go with --text and --label");
+        return wrong_options(diagnostics, "--regression and --labels-of go with --text and --label");
     if (dataset->holdout > 0 && strcmp(options->output, "-") == 0)
-        return refuse(diagnostics, "--holdout writes two files: standard output can take one");
+        return wrong_options(diagnostics, "--holdout writes two files: give a file with -o, not standard output");
     if (!options->vocabulary == !options->tokenizer)
-        return refuse(diagnostics, options->tokenizer ? "--tokenizer and --vocab are two tokenizers: give one"
-                                                      : "--tokenizer tokenizer.json or --vocab VOCAB.txt is missing");
+        return wrong_options(diagnostics, options->tokenizer
+                                              ? "give --tokenizer or --vocab, not both"
+                                              : "give a tokenizer: --tokenizer tokenizer.json or --vocab VOCAB.txt");
     if (options->tokenizer && options->cased)
-        return refuse(diagnostics, "tokenizer.json says whether capitals are kept: --cased goes with --vocab");
+        return wrong_options(diagnostics,
+                             "--cased goes with --vocab: tokenizer.json already says whether capitals are kept");
     return true;
 }
 
 static void print_summary(const Options *options, const DatasetOptions *dataset, const DatasetSummary *summary)
 {
-    text_print(stderr, "%s: %zu examples of %d tokens; %zu were cut; %zu of %zu pieces unknown\n", options->output,
+    text_print(stderr, "%s: %zu rows of %d tokens; %zu were cut; %zu of %zu pieces are unknown\n", options->output,
                summary->examples - summary->held_out + summary->repeated, dataset->max_length, summary->truncated,
                summary->unknown, summary->tokens);
-    if (dataset->balance) text_print(stderr, "balanced: %zu examples are copies\n", summary->repeated);
+    if (dataset->balance) text_print(stderr, "balanced: %zu rows are copies\n", summary->repeated);
     if (summary->held_out) {
         char *path = dataset_holdout_path(options->output);
-        text_print(stderr, "%s: %zu examples\n", path, summary->held_out);
+        text_print(stderr, "%s: %zu rows\n", path, summary->held_out);
         free(path);
     }
     if (summary->labels[0]) text_print(stderr, "labels: %s\n", summary->labels);
 }
 
-static bool tokenize(const Options *options, Diagnostics *diagnostics)
+bool tokenize_command(const Options *options, Diagnostics *diagnostics)
 {
     DatasetOptions dataset = options->dataset;
     if (!settle(options, &dataset, diagnostics)) return false;
@@ -65,9 +67,4 @@ static bool tokenize(const Options *options, Diagnostics *diagnostics)
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     tokenizer_free(tokenizer);
     return ok;
-}
-
-int tokenize_command(const Options *options, Diagnostics *diagnostics)
-{
-    return tokenize(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
 }

@@ -110,7 +110,7 @@ static bool verify_audits(const Options *options, const Plan *plan, Diagnostics 
     return ok;
 }
 
-static bool verify(const Options *options, Diagnostics *diagnostics)
+bool verify_command(const Options *options, Diagnostics *diagnostics)
 {
     Plan plan;
     Costs costs;
@@ -127,9 +127,4 @@ static bool verify(const Options *options, Diagnostics *diagnostics)
     }
     plan_free(&plan);
     return ok;
-}
-
-int verify_command(const Options *options, Diagnostics *diagnostics)
-{
-    return verify(options, diagnostics) ? EXIT_OK : diagnostics->exit_code;
 }

@@ -23,7 +23,7 @@ static const ClusterDevice *device_of(const Needs *needs, size_t rank)
     return stage_programs_device(needs->pipeline, needs->cluster, rank);
 }
 
-/* Its index, listed once; -1 after an error. */
+/* The index of the file in the list; -1 after an error. */
 static int add_file(Needs *needs, const char *name, bool executable)
 {
     DeployList *list = &needs->list;
@@ -75,7 +75,7 @@ static bool host_add_file(Needs *needs, DeployHost *host, const char *name, bool
     return file >= 0;
 }
 
-/* Weights are in a file of the stage's own, or in the model's, which is named relative to the folder. */
+/* Weights are in the stage's own file, or in the model's, whose name is relative to the folder. */
 static bool host_add_weights(Needs *needs, DeployHost *host, const char *name)
 {
     if (!strchr(name, '/')) return host_add_file(needs, host, name, false);
@@ -104,7 +104,7 @@ static bool host_add_rank(Needs *needs, DeployHost *host, size_t rank)
     return ok;
 }
 
-/* The gateway and what it reads: where the site is one of several. */
+/* The launchers and, if there are several sites, the gateway with its file. */
 static bool host_add_launchers(Needs *needs, DeployHost *host)
 {
     bool ok = host_add_file(needs, host, "train", true) && host_add_file(needs, host, "run.mpi", false) &&

@@ -4,7 +4,7 @@
 
 #include "driver/compile/stage_programs.h"
 
-/* Writes it into `folder`, where the programs and launch files of the ranks in `members` lie already. */
+/* Writes it into `folder`, next to the programs and launch files of the ranks in `members`. */
 bool deploy_needs_write(const StagePrograms *pipeline, const Cluster *cluster, const size_t *members, size_t count,
                         const char *folder, Diagnostics *diagnostics);
 

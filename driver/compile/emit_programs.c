@@ -54,8 +54,8 @@ static LinkOptions link_options(const Emission *emission)
                          .sites = emission->pipeline->site_count > 1};
 }
 
-/* Puts the objects into one, so that not every program's link reads and joins them all. Where the target's linker
- * cannot do that, nothing is lost but time. */
+/* Joins the objects into one, so that each program links a single file. If the target's linker cannot join, linking
+ * only takes longer. */
 static void join_kernels(Emission *emission)
 {
     const char *joined =
@@ -136,7 +136,7 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     return ok;
 }
 
-/* Threads take the next rank; after the first error nobody does. */
+/* Threads take the next rank; after an error they stop. */
 static void emit_queued(void *context, int thread, int threads)
 {
     (void)thread, (void)threads;
@@ -147,7 +147,7 @@ static void emit_queued(void *context, int thread, int threads)
             atomic_store(&emission->next, count);
 }
 
-/* Programs are linked side by side; the first rank's error is told. */
+/* Links programs in parallel and reports the first rank's error. */
 static bool emit_ranks(Emission *emission, Diagnostics *diagnostics)
 {
     size_t count = emission->pipeline->rank_count;

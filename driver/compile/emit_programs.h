@@ -1,10 +1,10 @@
-/* Programs of a pipeline become executables: kernels compiled once per target, tables per rank, linked. */
+/* Turns the programs of a pipeline into executables: kernels compiled once per target, tables per rank, linked. */
 #ifndef DRIVER_COMPILE_EMIT_PROGRAMS_H
 #define DRIVER_COMPILE_EMIT_PROGRAMS_H
 
 #include "driver/compile/stage_programs.h"
 
-/* Executables; the text of each rank's kernels; or objects. */
+/* Executables, the text of each rank's kernels, or objects. */
 typedef enum EmitForm { EMIT_PROGRAMS, EMIT_LLVM, EMIT_ASSEMBLY, EMIT_OBJECTS } EmitForm;
 
 typedef struct EmitOptions {
@@ -15,7 +15,7 @@ typedef struct EmitOptions {
 
 /* What there was to do, and how long it took. */
 typedef struct EmitTimes {
-    size_t kernels, cached; /* over all targets; cached: of them, those that the cache held */
+    size_t kernels, cached; /* over all targets; `cached` came from the cache */
     double compile_s, link_s;
 } EmitTimes;
 

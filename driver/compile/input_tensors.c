@@ -38,7 +38,7 @@ static bool add_npy(InputTensors *inputs, const char *path, Diagnostics *diagnos
 
 static bool add_onnx(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
 {
-    InputTensor tensor = {.file = path}; /* its own name is often missing or made up: it stands by its position */
+    InputTensor tensor = {.file = path}; /* its own name is often missing or made up, so its position counts */
     if (!onnx_tensor_read(path, &inputs->arena, &tensor.dtype, &tensor.shape, &tensor.data, diagnostics)) return false;
     add(inputs, tensor);
     return true;

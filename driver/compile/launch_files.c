@@ -22,15 +22,15 @@ static uint64_t largest_message(const StagePrograms *pipeline)
             if (stage->send_forward[i].bytes > largest) largest = stage->send_forward[i].bytes;
         for (uint32_t i = 0; i < stage->send_backward_count; i++)
             if (stage->send_backward[i].bytes > largest) largest = stage->send_backward[i].bytes;
-        for (uint32_t i = 0; i < stage->parameter_count; i++) /* gradients of shared ones are added up */
+        for (uint32_t i = 0; i < stage->parameter_count; i++) /* gradients of shared parameters are summed */
             if (stage->parameters[i].use_count && stage->parameters[i].value.bytes > largest)
                 largest = stage->parameters[i].value.bytes;
     }
     return largest;
 }
 
-/* Of what must be the same for sites to train together, and of who they are. */
-static void print_run(const StagePrograms *pipeline, Buffer *text)
+/* A hash of what must be the same for sites to train together, and of who they are. */
+static void add_run(const StagePrograms *pipeline, JsonWriter *json)
 {
     const SkyProgram *program = &pipeline->programs[0];
     char hash[33];
@@ -41,34 +41,39 @@ static void print_run(const StagePrograms *pipeline, Buffer *text)
         const ClusterSite *site = pipeline->sites[s];
         buffer_print(&run, "\n%s %s %s", site->name, site->key, site->address ? site->address : "");
     }
-    json_print_string(text, hash_format(hash_bytes(run.bytes, run.size), hash));
+    json_add_string(json, "run", hash_format(hash_bytes(run.bytes, run.size), hash));
     buffer_free(&run);
 }
 
 static void print_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, Buffer *text)
 {
-    buffer_print(text, "{\"format\":\"skycc.site/1\",\n \"run\":");
-    print_run(pipeline, text);
-    buffer_print(text, ",\n \"site\":");
-    json_print_string(text, pipeline->sites[site]->name);
-    buffer_print(text, ",\n \"sites\":[");
+    JsonWriter json = {.buffer = text};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", "skycc.site/1");
+    json_break(&json, "\n ");
+    add_run(pipeline, &json);
+    json_break(&json, "\n ");
+    json_add_string(&json, "site", pipeline->sites[site]->name);
+    json_break(&json, "\n ");
+    json_open(&json, "sites", '[');
     for (size_t s = 0; s < pipeline->site_count; s++) {
-        buffer_print(text, "%s\n  {\"name\":", s ? "," : "");
-        json_print_string(text, pipeline->sites[s]->name);
-        buffer_print(text, ",\"address\":");
-        if (pipeline->sites[s]->address)
-            json_print_string(text, pipeline->sites[s]->address);
-        else
-            buffer_print(text, "null");
-        buffer_print(text, ",\"key\":");
-        json_print_string(text, pipeline->sites[s]->key);
-        buffer_print(text, "}");
+        json_break(&json, "\n  ");
+        json_open(&json, NULL, '{');
+        json_add_string(&json, "name", pipeline->sites[s]->name);
+        json_add_string(&json, "address", pipeline->sites[s]->address);
+        json_add_string(&json, "key", pipeline->sites[s]->key);
+        json_close(&json, '}');
     }
-    buffer_print(text, "],\n \"rank_sites\":[");
-    for (size_t r = 0; r < pipeline->rank_count; r++) buffer_print(text, "%s%u", r ? "," : "", pipeline->rank_sites[r]);
-    buffer_print(text, "],\n \"largest_message_bytes\":%llu,\n ", (unsigned long long)largest_message(pipeline));
-    site_tensors_print(pipeline, plan, text);
-    buffer_print(text, "}\n");
+    json_close(&json, ']');
+    json_break(&json, "\n ");
+    json_open(&json, "rank_sites", '[');
+    for (size_t r = 0; r < pipeline->rank_count; r++) json_add_integer(&json, NULL, pipeline->rank_sites[r]);
+    json_close(&json, ']');
+    json_break(&json, "\n ");
+    json_add_integer(&json, "largest_message_bytes", (int64_t)largest_message(pipeline));
+    site_tensors_add(pipeline, plan, &json);
+    json_close(&json, '}');
+    buffer_print(text, "\n");
 }
 
 static bool write_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, const char *path,
@@ -81,7 +86,7 @@ static bool write_site_file(const StagePrograms *pipeline, const Plan *plan, siz
     return ok;
 }
 
-/* The gateway runs where `train` does: beside the site's first rank. */
+/* The gateway runs where `train` does: on the host of the site's first rank. */
 static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, size_t rank, const char *path,
                         Diagnostics *diagnostics)
 {
@@ -89,7 +94,7 @@ static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, s
     return link_beside("gateway", path, &(LinkOptions){.runtime = target->runtime}, diagnostics);
 }
 
-/* Of the ranks in `members`, which all are of one folder. */
+/* Writes the launch files for the ranks in `members`, which share a folder. */
 static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster, const size_t *members,
                         size_t count, const char *directory, Diagnostics *diagnostics)
 {

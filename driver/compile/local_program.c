@@ -6,7 +6,7 @@
 #include "graph/ops/operator.h"
 #include "graph/analysis/blocks.h"
 
-/* What labels of input number `number` must stay below: the fewest classes of the losses that read them. */
+/* The limit of label input `number`: the fewest classes of the losses that read it. */
 static int64_t label_classes(const Graph *graph, int number)
 {
     int64_t least = 0;
@@ -83,6 +83,15 @@ void local_program_create(LocalProgram *program, const TrainingModel *model, con
     run->stages = arena_copy(&program->arena, &code->stage, sizeof code->stage);
     run->stage_rank = arena_new(&program->arena, uint32_t);
     run->predicted_step_s = arena_new(&program->arena, double);
+}
+
+void local_program_build(LocalProgram *program, StageCode *code, TrainingModel *model)
+{
+    StageIndex *index = stage_index_create(&model->graph, model->bf16_products);
+    stage_build_indexed(code, index, 0, model->graph.layer_count - 1, STAGE_PLAIN);
+    stage_index_free(index);
+    code->stage.slot_count = 1;
+    local_program_create(program, model, code);
 }
 
 void local_program_free(LocalProgram *program)

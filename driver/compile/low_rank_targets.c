@@ -37,7 +37,7 @@ static bool read_item(LowRankSpec *spec, const char *key, const char *value, boo
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Whatever the order of keys and targets, and whether defaults are said or not. */
+/* The specification in one form, whatever the order of keys and targets, with defaults filled in. */
 static const char *settled_text(const LowRankSpec *spec, Arena *arena)
 {
     Buffer text = {0};
@@ -60,7 +60,7 @@ static const char *settled_text(const LowRankSpec *spec, Arena *arena)
 
 bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics)
 {
-    static const char hint[] = "write for instance --lora r=8,alpha=16,targets=query,value,dropout=0.05";
+    static const char hint[] = "write, for example, --lora r=8,alpha=16,targets=query,value,dropout=0.05";
     *spec = (LowRankSpec){.targets = arena_new_array(arena, const char *, strlen(text) + 1)};
     bool in_targets = false;
     for (char *item = arena_string(arena, text), *next; item; item = next) {
@@ -69,12 +69,11 @@ bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnosti
         char *equals = strchr(item, '=');
         if (equals) *equals++ = '\0';
         if (!read_item(spec, item, equals, &in_targets))
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, "malformed item '%s%s%s' of --lora",
-                                     item, equals ? "=" : "", equals ? equals : "");
+            return usage_error(diagnostics, hint, "malformed item '%s%s%s' of --lora", item, equals ? "=" : "",
+                               equals ? equals : "");
     }
     if (!spec->rank || !spec->target_count)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, "--lora %s says no %s", text,
-                                 spec->rank ? "targets" : "rank r");
+        return usage_error(diagnostics, hint, "--lora %s lacks %s", text, spec->rank ? "targets" : "rank r");
     if (spec->alpha == 0) spec->alpha = spec->rank;
     spec->text = settled_text(spec, arena);
     return true;
@@ -104,14 +103,14 @@ static bool is_meant(const LowRankSpec *spec, const ImportedParameter *parameter
     return meant;
 }
 
-/* Whether the name is one that modules give, rather than one that an exporter made up. */
+/* Whether the name comes from a module rather than from an exporter. */
 static bool speaks(const char *name)
 {
     size_t length = strlen(name);
     return strchr(name, '.') && !strstr(name, "::") && length > 7 && strcmp(name + length - 7, ".weight") == 0;
 }
 
-/* What the module is called that the weight belongs to. */
+/* The name of the module that the weight belongs to. */
 static const char *module_of(ImportedModel *model, const ImportedParameter *parameter)
 {
     const char *name = speaks(parameter->name) || !parameter->alias ? parameter->name : parameter->alias;
@@ -152,7 +151,7 @@ static bool add_branch(LowRank *low_rank, const ImportedParameter *parameter, co
 
 /* ---- What there is, if a target means nothing ---- */
 
-/* The component before the last dot of a weight's name, and else all of it. */
+/* The component of a weight's name before the last dot, or the whole name. */
 static const char *last_component(ImportedModel *model, const ImportedParameter *parameter)
 {
     const char *module = module_of(model, parameter), *dot = strrchr(module, '.');
@@ -172,10 +171,10 @@ static bool refuse_target(const char *target, const Graph *graph, ImportedModel 
     }
     if (listed > MOST_LISTED) buffer_print(&names, " and %d more (skycc check -v)", listed - MOST_LISTED);
     char hint[2048];
-    snprintf(hint, sizeof hint, "weights of products are: %s", listed ? buffer_text(&names) : "none");
+    snprintf(hint, sizeof hint, "weights of matrix products are: %s", listed ? buffer_text(&names) : "none");
     buffer_free(&names);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), hint,
-                             "--lora: the target '%s' matches no weight of a matrix product", target);
+    return input_error(diagnostics, graph->file, hint, "--lora: the target '%s' matches no weight of a matrix product",
+                       target);
 }
 
 bool low_rank_choose(LowRank *low_rank, const LowRankSpec *spec, uint64_t seed, const Graph *graph,

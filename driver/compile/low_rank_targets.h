@@ -1,4 +1,4 @@
-/* --lora: what it says, and which weights of a model it means. */
+/* --lora: its specification, and the weights that it means. */
 #ifndef DRIVER_COMPILE_LOW_RANK_TARGETS_H
 #define DRIVER_COMPILE_LOW_RANK_TARGETS_H
 
@@ -11,20 +11,20 @@ typedef struct LowRankSpec {
     double alpha, dropout;
     const char **targets;
     size_t target_count;
-    const char *text; /* all of it, in one form for one meaning, by which runs are resumed */
+    const char *text; /* the whole specification in one form, which runs compare when they resume */
 } LowRankSpec;
 
-/* Reads "r=8,alpha=16,targets=query,value,dropout=0.05" (alpha: as r, dropout: 0); an item without '=' continues the
- * list before it. The strings are in the arena. Reports what is malformed (EXIT_USAGE). */
+/* Reads "r=8,alpha=16,targets=query,value,dropout=0.05" (alpha defaults to r, dropout to 0). An item without '='
+ * continues the list before it. The strings are in the arena. Reports malformed text (EXIT_USAGE). */
 bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics);
 
-/* Whether the target means a parameter of this name or alias (NULL: none): as a pattern where it has one of * ? [, else
- * as one or several of its components between dots. */
+/* Whether the target means a parameter with this name or alias (NULL: none). With * ? or [ it is a pattern,
+ * otherwise one or more components between dots. */
 bool low_rank_target_matches(const char *target, const char *name, const char *alias);
 
-/* Finds the weights that the targets mean, in the model's order; low_rank->branches is in the model's arena. Names that
- * are weights of no product are passed over, but every target must mean some that are: else EXIT_BAD_INPUT, with those
- * that there are. Warns of weights that can have no branch. */
+/* Finds the weights that the targets mean, in the model's order; low_rank->branches is in the model's arena. Targets
+ * skip weights of no matrix product, but each must match one (else EXIT_BAD_INPUT, with a list). Warns of weights
+ * that cannot have a branch. */
 bool low_rank_choose(LowRank *low_rank, const LowRankSpec *spec, uint64_t seed, const Graph *graph,
                      ImportedModel *model, Diagnostics *diagnostics);
 

@@ -21,7 +21,7 @@ enum {
     LEAST_LENGTH = 3
 };
 
-/* What stands behind the end of a row. Models without a mask of their own take a certain token for padding. */
+/* The tokens after the end of a row. Models without a mask input take a certain token for padding. */
 typedef enum Padding { PADDING_ZEROS, PADDING_ONES, PADDING_DRAWN, PADDING_COUNT } Padding;
 
 /* The model, padded or packed, ready to be run. Micro-batches have a slot each. */
@@ -310,8 +310,8 @@ static void choose_rows(Check *check, const ModelOptions *load)
 static bool not_tried(const Check *check, const char *why, Diagnostics *diagnostics)
 {
     diagnostics_warning(diagnostics, PLACE_FILE(check->path),
-                        "compile a model of fewer layers once, or for fewer tokens",
-                        "whether packed rows give what padded ones do was not tried: %s", why);
+                        "to compare them, compile once with fewer layers or tokens",
+                        "packed rows were not compared with padded ones: %s", why);
     return true;
 }
 
@@ -322,9 +322,9 @@ static bool run_check(Check *check, const ModelOptions *load, Diagnostics *diagn
     double least = INFINITY;
     const char *worst = NULL;
     if (!load_trials(check, load, packing))
-        return not_tried(check, "the model takes no rows as short as were to be tried", diagnostics);
+        return not_tried(check, "the model does not take rows as short as the check needs", diagnostics);
     if (count_parameters(&check->padded.model.graph) > CHECK_MOST_PARAMETERS)
-        return not_tried(check, "the model is too large for that", diagnostics);
+        return not_tried(check, "the model is too large", diagnostics);
     if (!open_trial(&check->padded, diagnostics) || !open_trial(&check->packed, diagnostics)) return false;
     packed_batch_open(&check->batch, &check->packed.program.program);
     packed_batch_place(&check->batch, check->lengths, check->rows);
@@ -337,12 +337,9 @@ static bool run_check(Check *check, const ModelOptions *load, Diagnostics *diagn
         if (check->difference < least || !worst) least = check->difference, worst = check->worst;
     }
     return least <= tolerated ||
-           diagnostics_error(
-               diagnostics, EXIT_BAD_INPUT, PLACE_FILE(check->path),
-               "bind the dimension to one length: all rows are padded to it then",
-               "rows of several lengths cannot be packed: padding has an influence on '%s', which differs "
-               "by %.2g of itself between padded and packed rows",
-               worst, least);
+           input_error(diagnostics, check->path, "bind the dimension to one length, to which all rows are padded",
+                       "rows of several lengths cannot be packed: padding changes '%s', by %.2g relative to its size",
+                       worst, least);
 }
 
 bool packed_model_check(const ModelOptions *load, const char *path, Diagnostics *diagnostics)

@@ -14,7 +14,7 @@ static bool read_lengths(RowLengths *lengths, const LengthOptions *options, Diag
     safetensors_close(&file);
     if (!ok) return false;
     if (!lengths->rows)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "`skycc tokenize` writes both",
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "make the data set with skycc tokenize",
                                  "has no rows with lengths or an attention_mask");
     if (lengths->longest > longest)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "bind the dimension to at least that",
@@ -39,8 +39,8 @@ bool packed_lengths_read(RowLengths *lengths, const LengthOptions *options, Diag
 {
     *lengths = (RowLengths){0};
     if (!options->data && options->count == 1)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--lengths DATA.safetensors",
-                                 "--dim %s=auto: needs a data set to say how long rows are", options->dimension);
+        return usage_error(diagnostics, "give one with --lengths DATA.safetensors",
+                           "--dim %s=auto: needs a data set with typical row lengths", options->dimension);
     if (options->data) return read_lengths(lengths, options, diagnostics);
     spread_lengths(lengths, options);
     return true;
@@ -59,11 +59,10 @@ bool packed_model_import(TrainingModel *model, const char *path, const ModelOpti
     for (size_t i = 0; i < imported->dimension_count; i++)
         has_length |= strcmp(imported->dimensions[i].name, lengths->dimension) == 0;
     if (!batch || !has_length || strcmp(batch, lengths->dimension) == 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "export it with open dimensions for rows and tokens",
-                                 "rows of several lengths cannot be packed: %s",
-                                 batch ? "the model has no such open dimension for tokens"
-                                       : "the first dimension of its first input is fixed");
+        return input_error(diagnostics, path, "export it with open dimensions for rows and tokens",
+                           "rows of several lengths cannot be packed: %s",
+                           batch ? "the model has no such open dimension for tokens"
+                                 : "the first dimension of its first input is fixed");
     return (imported->batch_size <= MOST_ROWS && lengths->list[lengths->count - 1] <= MOST_LENGTH) ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "too many rows, or too long ones, to pack");
+           usage_error(diagnostics, NULL, "the rows to pack are too many or too long");
 }

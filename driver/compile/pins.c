@@ -30,7 +30,7 @@ static void find_beginning(const Costs *costs, const char *text, int *first, int
     }
 }
 
-/* NAME, NUMBER, BEGINNING, FIRST-LAST of these, or "encoder.0-3": the last part of the name counts on. */
+/* NAME, NUMBER, BEGINNING, or FIRST-LAST of these; in "encoder.0-3" only the last component counts up. */
 static void find_range(Arena *arena, const Costs *costs, const char *text, int *first, int *last)
 {
     int unused;
@@ -57,17 +57,17 @@ static bool read_pin(PlanPin *pin, const char *text, const Costs *costs, Arena *
 {
     const char *equals = strrchr(text, '=');
     if (!equals || equals == text || !equals[1])
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --pin encoder.0-3=edge-1",
-                                 "--pin takes LAYERS=DEVICE, not '%s'", text);
+        return usage_error(diagnostics, "write, for example, --pin encoder.0-3=edge-1",
+                           "--pin takes LAYERS=DEVICE, not '%s'", text);
     char *layers = arena_string_n(arena, text, (size_t)(equals - text));
     pin->device = equals + 1;
     find_range(arena, costs, layers, &pin->first_layer, &pin->last_layer);
     if (pin->first_layer >= 0) return true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                             arena_format(arena, "the %d layers go from '%s' to '%s'; skycc check lists a model's",
-                                          costs->layer_count, costs->layers[0].name,
-                                          costs->layers[costs->layer_count - 1].name),
-                             "--pin: no layers match '%s'", layers);
+    return usage_error(diagnostics,
+                       arena_format(arena, "there are %d layers, from '%s' to '%s'; skycc check lists a model's layers",
+                                    costs->layer_count, costs->layers[0].name,
+                                    costs->layers[costs->layer_count - 1].name),
+                       "--pin: no layers match '%s'", layers);
 }
 
 const PlanPin *pins_read(const char *const *texts, int count, const Costs *costs, Arena *arena,

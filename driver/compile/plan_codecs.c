@@ -10,10 +10,9 @@ bool plan_codecs_apply(TrainingModel *model, const Plan *plan, const char *path,
     char hash[33];
     hash_format(model->imported.onnx.hash, hash);
     if (plan->layer_count != model->graph.layer_count || (plan->model_hash[0] && strcmp(plan->model_hash, hash) != 0))
-        return diagnostics_error(
-            diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "plan this model, with the same options",
-            "the plan is of another model than '%s', or of the same one cut into %d layers, not %d", model->graph.file,
-            plan->layer_count, model->graph.layer_count);
+        return input_error(diagnostics, path, "make a plan of this model with the same options",
+                           "the plan is for another model than '%s', or for %d layers instead of %d", model->graph.file,
+                           plan->layer_count, model->graph.layer_count);
     CutCodec *cuts = memory_allocate((size_t)(plan->link_count + 1) * sizeof *cuts);
     int count = 0;
     for (int k = 0; k < plan->link_count; k++) {

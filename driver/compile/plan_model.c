@@ -61,14 +61,13 @@ static bool make_form(Packing *packing, int microbatches, bool whole, Diagnostic
     planned->packed.packing = planned->rows.packing;
     planned->most_microbatches = (int)packing_most_microbatches(&planned->packed.packing);
     if (planned->most_microbatches > COSTS_MAX_MICROBATCHES)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give fewer --microbatches",
-                                 "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
-                                 COSTS_MAX_MICROBATCHES);
+        return usage_error(diagnostics, "lower --microbatches",
+                           "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
+                           COSTS_MAX_MICROBATCHES);
     return training_model_make(&planned->model, &planned->packed, diagnostics);
 }
 
-/* Where all lines of a micro-batch have to be computed, another form costs the least. What there is to say of the model is
- * said already then. */
+/* If all lines of a micro-batch must be computed, another form is cheaper. Its errors were reported for the first. */
 static bool pack(Packing *packing, int microbatches, Diagnostics *diagnostics)
 {
     const ModelOptions *load = &packing->planned->packed;
@@ -80,8 +79,7 @@ static bool pack(Packing *packing, int microbatches, Diagnostics *diagnostics)
     return ok;
 }
 
-/* MicrobatchRate: of the heuristic allocation, as where rows have one length. What is wrong with the model is said when it
- * is packed for good. */
+/* A MicrobatchRate, of the heuristic allocation as for rows of one length. Errors of the model are reported later. */
 static double train_rows(void *context, int microbatches)
 {
     Packing *packing = context;
@@ -108,8 +106,8 @@ static bool load_packed(PlannedModel *planned, const PlanModelOptions *options, 
     RowLengths rows = {0};
     int microbatches = options->request.microbatches ? options->request.microbatches : DEFAULT_MICROBATCHES;
     if (strcmp(planned->path, "-") == 0)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "write the model to a file",
-                                 "with several lengths the model is read twice, which standard input cannot be");
+        return usage_error(diagnostics, "write the model to a file",
+                           "with several lengths the model is read twice, which standard input cannot be");
     bool ok = packed_model_import(&planned->model, planned->path, &planned->packed, diagnostics) &&
               packed_lengths_read(&rows, lengths, diagnostics);
     packing.wish = (PackingWish){.lengths = rows.lengths,
@@ -128,13 +126,14 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
     const SkyPacking *packing = &planned->model.graph.packing;
     const RowSamples *rows = &planned->rows;
     if (!packing->slots || quiet) return;
-    text_print(stderr,
-               "rows are packed: %u line%s of %u tokens a micro-batch, at most %u rows a line; a step of %u rows takes "
-               "%.1f micro-batches (%d to %d in samples, at most %d), %.1f%% of what is computed is padding (%.1f%% if "
-               "every row were padded)\n",
-               packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
-               row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
-               100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
+    text_print(
+        stderr,
+        "Packing: each micro-batch holds %u packed sequence%s of %u tokens, with at most %u rows each. A step of %u "
+        "rows takes %.1f micro-batches on average (%d-%d in 64 sampled steps, never more than %d).\n"
+        "Padding: %.1f%% of the tokens computed (%.1f%% without packing).\n",
+        packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
+        row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+        100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
 }
 
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
@@ -147,14 +146,13 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
                            diagnostics))
         return false;
     if (!load->lengths.dimension && load->lengths.data)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "add for instance --dim seq=auto:128",
-                                 "--lengths says how long rows are, but no --dim has several lengths");
+        return usage_error(diagnostics, "add, for example, --dim seq=auto:128",
+                           "--lengths needs a --dim with several lengths");
     bool ok = load->lengths.dimension ? load_packed(planned, options, diagnostics)
                                       : training_model_load(&planned->model, path, &planned->packed, diagnostics);
     return ok && (!loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
-                  diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give --microbatches 1",
-                                    "--loss %s compares the rows of a batch, which several micro-batches would part",
-                                    load->loss));
+                  usage_error(diagnostics, "use --microbatches 1",
+                              "--loss %s compares all rows of a batch, so it needs a single micro-batch", load->loss));
 }
 
 const char *planned_model_name(Arena *arena, const char *path)
@@ -182,13 +180,13 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
     return true;
 }
 
-/* Stages alone are held to the memory that the cluster file gives; a process takes more. */
+/* Plans limit only the memory of stages; a process needs more. */
 static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnostics *diagnostics)
 {
     char text[3][REPORT_TEXT], others[32] = "";
     int over = -1, count = 0;
     for (int r = plan->rank_count - 1; r >= 0; r--) {
-        int device = cluster_find_device(cluster, plan->ranks[r].device); /* -1: one that was added to costs */
+        int device = cluster_find_device(cluster, plan->ranks[r].device); /* -1: a device added to costs */
         if (device < 0 || plan_rank_process(plan, r) <= cluster->devices[device].memory_bytes) continue;
         over = r;
         count++;
@@ -197,9 +195,8 @@ static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnost
     if (count > 1) snprintf(others, sizeof others, " (and %d more)", count - 1);
     const ClusterDevice *device = &cluster->devices[cluster_find_device(cluster, plan->ranks[over].device)];
     diagnostics_warning(
-        diagnostics, PLACE_NONE, "if it has no more, write 'reserve: auto' beside its memory in the cluster file",
-        "'%s' has %s of memory and stages of %s, but with the program and MPI its process takes up to "
-        "%s%s",
+        diagnostics, PLACE_NONE, "if the device has no more memory, add 'reserve: auto' to it in the cluster file",
+        "'%s' has %s of memory and its stages need %s, but with the program and MPI its process takes up to %s%s",
         device->name, report_bytes(device->memory_bytes, text[0]), report_bytes(plan_rank_memory(plan, over), text[1]),
         report_bytes(plan_rank_process(plan, over), text[2]), others);
 }
@@ -225,7 +222,7 @@ bool plan_check_limit(const Plan *plan, const char *called, double seconds, Diag
     double found = (double)plan_value_ns(plan) / 1e9;
     if (found <= seconds) return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
-                             "%s %s takes %g s, more than the %g s allowed", called,
+                             "%s %s takes %g s, more than the allowed %g s", called,
                              plan_objective_name(plan->objective), found, seconds);
 }
 

@@ -1,4 +1,4 @@
-/* From a model and a cluster to a plan: what `skycc plan MODEL` and `skycc compile` share. */
+/* From a model and a cluster to a plan: the shared part of `skycc plan MODEL` and `skycc compile`. */
 #ifndef DRIVER_COMPILE_PLAN_MODEL_H
 #define DRIVER_COMPILE_PLAN_MODEL_H
 
@@ -12,7 +12,7 @@
 typedef struct PlanModelOptions {
     const char *cluster, *profile; /* files; profile NULL: times are estimated */
     PlanRequest request;           /* without and pins are filled in by planned_model_plan */
-    double clip;                   /* of stage programs, unless they are told otherwise; 0: none, and no round for it */
+    double clip;                   /* default of the stage programs; 0: no clipping, and no message for the norm */
     TextList without, pins, added; /* --without DEVICE, --pin LAYERS=DEVICE, --add SPEC */
 } PlanModelOptions;
 
@@ -28,10 +28,10 @@ typedef struct PlannedModel {
     Profile profile;
     Costs costs;
     Plan plan;
-    double advice_deadline; /* on the monotonic clock: half a second behind the time limit; 0: there is none */
+    double advice_deadline; /* on the monotonic clock: half a second after the time limit; 0: no limit */
 } PlannedModel;
 
-/* Instead of the first two: costs from a file, --add included. */
+/* Replaces the first two steps: costs from a file, with --add. */
 bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
                               Diagnostics *diagnostics);
 
@@ -40,12 +40,12 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
                         const ModelOptions *load, Diagnostics *diagnostics);
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
-/* What a report calls the model: its file's name without folders and suffix. */
+/* The model's name in reports: its file name without folders and suffix. */
 const char *planned_model_name(Arena *arena, const char *path);
 /* Says on standard error what was decided about rows of several lengths, unless all have one. */
 void planned_model_tell_packing(const PlannedModel *planned, bool quiet);
-/* --fail-above: whether the plan is as fast as the user wants it (EXIT_BAD_INPUT). `called` is "the" or says whose the
- * objective is; `seconds` INFINITY: any plan is. */
+/* --fail-above: whether the plan is fast enough (else EXIT_BAD_INPUT). `called` is "the" or says whose objective it
+ * is; `seconds` INFINITY: no limit. */
 bool plan_check_limit(const Plan *plan, const char *called, double seconds, Diagnostics *diagnostics);
 void planned_model_free(PlannedModel *planned);
 

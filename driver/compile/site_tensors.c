@@ -11,28 +11,31 @@ typedef struct Listing {
     const StagePrograms *pipeline;
     const Plan *plan;
     MessageTags tags;
-    Buffer *text;
+    JsonWriter *json;
     bool *taken; /* per crossing of the plan */
-    int count;
 } Listing;
 
 static void list(Listing *x, const PlanSiteCrossing *crossing, int from, int to, int64_t tag, int64_t tags)
 {
-    Buffer *text = x->text;
-    buffer_print(text, "%s\n  {\"tensor\":", x->count++ ? "," : "");
-    json_print_string(text, crossing->tensor.name);
-    buffer_print(text, ",\"kind\":\"%s\"", site_crossing_kind_name(crossing->kind));
-    if (crossing->from_stage >= 0) buffer_print(text, ",\"from_stage\":%d", crossing->from_stage);
-    if (crossing->to_stage >= 0) buffer_print(text, ",\"to_stage\":%d", crossing->to_stage);
-    buffer_print(text, ",\"from\":%d,\"to\":%d,\"tag\":%lld,\"tags\":%lld}", from, to, (long long)tag, (long long)tags);
+    JsonWriter *json = x->json;
+    json_break(json, "\n  ");
+    json_open(json, NULL, '{');
+    json_add_string(json, "tensor", crossing->tensor.name);
+    json_add_string(json, "kind", site_crossing_kind_name(crossing->kind));
+    if (crossing->from_stage >= 0) json_add_integer(json, "from_stage", crossing->from_stage);
+    if (crossing->to_stage >= 0) json_add_integer(json, "to_stage", crossing->to_stage);
+    json_add_integer(json, "from", from);
+    json_add_integer(json, "to", to);
+    json_add_integer(json, "tag", tag);
+    json_add_integer(json, "tags", tags);
+    json_close(json, '}');
 }
 
 /* ---- Between stages ---- */
 
 static bool is_coded(const PlanSiteCrossing *crossing) { return crossing->wire_bytes != crossing->tensor.bytes; }
 
-/* The plan lists the values of the model; of a stage that codes them what is coded stands behind the others, and both
- * keep their order. */
+/* The plan lists the model's values. A stage sends coded values after the others; both kinds keep their order. */
 static const PlanSiteCrossing *find_crossing(Listing *x, int from_stage, int to_stage, const SkyTensor *tensor)
 {
     for (int i = 0; i < x->plan->site_crossing_count; i++) {
@@ -62,7 +65,7 @@ static void list_boundary(Listing *x, int k, bool backward)
 
 /* ---- Gradients of parameters that several ranks use ---- */
 
-/* What a rank uses of the parameter that "gradient of ..." names; NULL: nothing. */
+/* The rank's copy of the parameter that "gradient of ..." names; NULL: it has none. */
 static const SkyParameter *find_use(const SkyProgram *program, const char *gradient)
 {
     static const char prefix[] = "gradient of ";
@@ -88,7 +91,7 @@ static void list_shared(Listing *x, const PlanSiteCrossing *crossing)
         }
 }
 
-void site_tensors_print(const StagePrograms *pipeline, const Plan *plan, Buffer *text)
+void site_tensors_add(const StagePrograms *pipeline, const Plan *plan, JsonWriter *json)
 {
     uint32_t most = 1;
     for (size_t r = 0; r < pipeline->rank_count; r++) {
@@ -98,15 +101,18 @@ void site_tensors_print(const StagePrograms *pipeline, const Plan *plan, Buffer 
     Listing x = {.pipeline = pipeline,
                  .plan = plan,
                  .tags = message_tags(&pipeline->programs[0], most),
-                 .text = text,
+                 .json = json,
                  .taken = memory_allocate((size_t)plan->site_crossing_count + 1)};
-    buffer_print(text, "\"plan\":\"%s\",\n \"tensors\":[", pipeline->programs[0].plan_hash);
+    json_break(json, "\n ");
+    json_add_string(json, "plan", pipeline->programs[0].plan_hash);
+    json_break(json, "\n ");
+    json_open(json, "tensors", '[');
     for (int k = 0; k + 1 < plan->stage_count; k++)
         for (int backward = 0; backward < 2; backward++)
             if (pipeline->rank_sites[plan->stages[k].rank] != pipeline->rank_sites[plan->stages[k + 1].rank])
                 list_boundary(&x, k, backward);
     for (int i = 0; i < plan->site_crossing_count; i++)
         if (plan->site_crossings[i].kind == PLAN_CROSSING_SHARED) list_shared(&x, &plan->site_crossings[i]);
-    buffer_print(text, "]");
+    json_close(json, ']');
     free(x.taken);
 }

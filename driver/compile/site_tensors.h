@@ -1,10 +1,11 @@
-/* Which messages between sites are the tensors that the plan lists: what gateways count them by. */
+/* Maps messages between sites to the tensors in the plan, so that gateways can count them. */
 #ifndef DRIVER_COMPILE_SITE_TENSORS_H
 #define DRIVER_COMPILE_SITE_TENSORS_H
 
+#include "base/json_writer.h"
 #include "driver/compile/stage_programs.h"
 
-/* The members "plan" and "tensors" of site.json (runtime/wire/site_file.h), without a comma in front. */
-void site_tensors_print(const StagePrograms *pipeline, const Plan *plan, Buffer *text);
+/* The members "plan" and "tensors" of site.json (runtime/wire/site_file.h). */
+void site_tensors_add(const StagePrograms *pipeline, const Plan *plan, JsonWriter *json);
 
 #endif

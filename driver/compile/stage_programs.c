@@ -42,7 +42,7 @@ static bool make_folders(StagePrograms *pipeline, const char *directory, Diagnos
     return true;
 }
 
-/* One site is none: MPI reaches all. */
+/* With a single site, MPI reaches all ranks. */
 static void set_sites(StagePrograms *pipeline)
 {
     if (pipeline->site_count < 2) return;
@@ -66,7 +66,7 @@ static SkyInstruction instruction_of(const PlanInstruction *from)
                             .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};
 }
 
-/* A plan counts what its stages need, and a device holds all stages of its rank. */
+/* Checks the laid-out memory of all stages of a rank against the plan. */
 static void check_memory(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
 {
     for (int r = 0; r < plan->rank_count; r++) {
@@ -112,7 +112,6 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
     return ok;
 }
 
-/* As the plan predicts them. */
 static const SkyLink *links_of(const Plan *plan, Arena *arena)
 {
     SkyLink *links = arena_new_array(arena, SkyLink, (size_t)plan->stage_count);

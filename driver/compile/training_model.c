@@ -27,18 +27,18 @@ static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *d
     char *end = NULL;
     long long row = equals ? strtoll(equals + 1, &end, 10) : 0;
     if (!equals || end == equals + 1 || *end)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                 "write for instance --no-gradient-row bert.embeddings.word_embeddings.weight=0",
-                                 "malformed row '%s'", text);
+        return usage_error(diagnostics,
+                           "write, for example, --no-gradient-row bert.embeddings.word_embeddings.weight=0",
+                           "malformed row '%s'", text);
     const ImportedParameter *parameter = find_parameter(&model->imported, text, (size_t)(equals - text));
     const Shape *shape = parameter ? &graph_value(graph, parameter->value)->shape : NULL;
     int64_t rows = shape && shape->rank ? shape->dim[parameter->transposed ? 1 : 0] : 0;
     if (!parameter)
-        problem = "is no parameter of the model";
+        problem = "is not a parameter of the model";
     else if (row < -rows || row >= rows)
-        problem = "has no such row";
+        problem = "does not have this row";
     else if (!gradient_rows_leave_out(graph, parameter->value, rows, row < 0 ? row + rows : row))
-        problem = "is no table that the model looks rows up in";
+        problem = "is not a table in which the model looks up rows";
     return !problem ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(graph->file), "skycc check lists the parameters",
                              "--no-gradient-row %s: '%.*s' %s", text, (int)(equals - text), text, problem);

@@ -1,4 +1,4 @@
-/* From an ONNX file to the training graph: the front half of run, plan and compile, in one place. */
+/* From an ONNX file to the training graph, for run, plan and compile. */
 #ifndef DRIVER_COMPILE_TRAINING_MODEL_H
 #define DRIVER_COMPILE_TRAINING_MODEL_H
 
@@ -29,8 +29,8 @@ typedef struct ModelOptions {
     bool differentiate;        /* gradients of all parameters (implies want_loss) */
     bool train;                /* optimiser updates too */
     bool bf16;                 /* factors of matrix products are rounded to bf16 */
-    const char *last_pass;     /* stop behind this pass (graph/passes/passes.h); NULL: run them all */
-    bool no_pruning;           /* compute every token, also where only one is read (graph/passes/prune.h) */
+    const char *last_pass;     /* stop after this pass (graph/passes/passes.h); NULL: run all */
+    bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.h) */
 } ModelOptions;
 
 typedef struct TrainingModel {

@@ -14,8 +14,8 @@ static const ImportedParameter *own_name(const ImportedModel *imported, ValueId 
     return NULL;
 }
 
-/* `path` as seen from the directory `from`; both absolute and without links. What lies in it begins with "./": a name
- * without a slash is a file that was written with the directory. */
+/* `path` relative to the directory `from`; both absolute, without links. A file in the directory becomes "./NAME",
+ * because a name without a slash is a file that was written with the directory. */
 static const char *relative_path(Arena *arena, const char *from, const char *path)
 {
     size_t common = 0;
@@ -28,7 +28,7 @@ static const char *relative_path(Arena *arena, const char *from, const char *pat
     return result;
 }
 
-/* The absolute name that the output directory will have once it stands in its place. */
+/* The absolute path that the output directory will have after its commit. */
 static const char *final_name(Arena *arena, const char *directory)
 {
     size_t length = strlen(directory);
@@ -58,10 +58,10 @@ static bool missing(const TrainingModel *model, const Value *value, Diagnostics 
     char object[512];
     snprintf(object, sizeof object, "parameter '%.400s'", value->name);
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = model->graph.file, .object = object},
-                             "--init normal:0.02 draws initial weights", "the model holds no weights for it");
+                             "draw initial weights with --init normal:0.02", "the model has no weights for it");
 }
 
-/* Writes the parameters in `needed` to the stage's own file and points to them there. */
+/* Writes the `needed` parameters to the stage's own file and points to them. */
 static bool write_own_file(StageCode *code, const TrainingModel *model, const bool *needed,
                            const WeightOptions *options, Diagnostics *diagnostics)
 {
@@ -86,7 +86,7 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
     return true;
 }
 
-/* Per value: whether, as a vector, it multiplies what it is applied to, so that it must not start as 0. To be freed. */
+/* Per value: whether it scales what it is applied to, so that a vector must not start as 0. To be freed. */
 static bool *find_scales(const Graph *graph)
 {
     bool *scales = memory_allocate(graph->value_count);
@@ -118,7 +118,7 @@ bool is_low_rank(const TrainingModel *model, ValueId value)
     return false;
 }
 
-/* Initializers that are tied to a parameter stand beside it in checkpoints. */
+/* Checkpoints also store initializers that are tied to a parameter. */
 static void name_ties(StageCode *code, const ImportedModel *imported)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
@@ -187,8 +187,8 @@ bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
         Arena arena = {0};
         Place place = {.file = model->graph.file, .object = arena_format(&arena, "initializer '%s'", state->name)};
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
-                               "rename the initializer; or compile with --optimizer sgd, which has no states",
-                               "in checkpoints the optimiser's state of '%s' has this name",
+                               "rename the initializer, or compile with --optimizer sgd, which has no state",
+                               "checkpoints use this name for the optimiser's state of '%s'",
                                graph_value(&model->graph, state->parameter)->name);
         arena_free(&arena);
     }

@@ -1,5 +1,5 @@
-/* Where a program finds its initial weights: in the model's own files where the bytes stand there as they are needed,
- * in a stage-NN.safetensors beside the program otherwise, and where the program is for another host. */
+/* Where a program finds its initial weights: in the model's own file if the bytes are usable as they are, otherwise,
+ * or if the program is for another host, in stage-NN.safetensors next to the program. */
 #ifndef DRIVER_COMPILE_WEIGHTS_H
 #define DRIVER_COMPILE_WEIGHTS_H
 
@@ -12,27 +12,25 @@ typedef struct WeightInit {
     float deviation;
 } WeightInit;
 
-/* Fills initial_mean and initial_deviation of the stage's parameters as BERT's authors start training: matrices are
- * drawn, vectors are 0 except those that scale a normalisation's result, which are 1. */
+/* Fills initial_mean and initial_deviation as BERT's authors start training: matrices are drawn, gains of
+ * normalisations are 1, other vectors 0. */
 void weights_draw(StageCode *code, const Graph *graph, float deviation);
-/* Whether the value belongs to a low-rank branch, which has initial values of its own whatever --init says. */
+/* Whether the value belongs to a low-rank branch, whose initial values --init does not change. */
 bool is_low_rank(const TrainingModel *model, ValueId value);
 
 typedef struct WeightOptions {
     const char *directory;       /* where files are written now */
-    const char *final_directory; /* the name that directory will have: references are relative to it */
+    const char *final_directory; /* the final name of that directory; references are relative to it */
     WeightInit init;
-    bool alone; /* no references: the directory is copied to where the model is not */
+    bool alone; /* no references: the directory is copied to a place without the model */
 } WeightOptions;
 
-/* Fills the initial_* fields of the stage's parameters, writing
- * DIRECTORY/stage-NN.safetensors if some bytes are not usable in place. Errors: a parameter without data
- * (EXIT_BAD_INPUT). */
+/* Fills the initial_* fields of the stage's parameters, and writes DIRECTORY/stage-NN.safetensors for bytes that are
+ * not usable in place. Errors: a parameter without data (EXIT_BAD_INPUT). */
 bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
                        Diagnostics *diagnostics);
 
-/* In checkpoints the states of the optimiser stand beside the parameters, under names of their own. Reports parameters
- * that have such a name (EXIT_BAD_INPUT). */
+/* Checkpoints store optimiser states under names of their own. Reports parameters with such a name (EXIT_BAD_INPUT). */
 bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics);
 
 #endif

@@ -9,21 +9,17 @@
 /* path, part, hash, bytes, mode, how much of the part is kept (all or 0). Without line breaks, which not every login
  * shell takes inside quotes. */
 static const char receiver[] =
-    "p=$1 t=$2; "
-    "if [ -d \"$p\" ]; then echo \"$p is a folder\" >&2; exit 43; fi; "
-    "mkdir -p \"${p%/*}\" || exit 43; "
-    "if [ \"$6\" = 0 ]; then rm -f \"$t\"; fi; "
-    "cat >>\"$t\" || exit 43; "
-    "s=$(sha256sum <\"$t\"); "
-    "if [ \"${s%% *}\" = \"$3\" ]; then chmod \"$5\" \"$t\" && mv -f \"$t\" \"$p\" && exit 0; exit 43; fi; "
-    "if [ \"$(wc -c <\"$t\")\" -lt \"$4\" ]; then exit 42; fi; "
-    "rm -f \"$t\"; exit 41";
+    "p=$1 t=$2; if [ -d \"$p\" ]; then echo \"$p is a folder\" >&2; exit 43; fi; mkdir -p \"${p%/*}\" || exit 43; if [ "
+    "\"$6\" = 0 ]; then rm -f \"$t\"; fi; cat >>\"$t\" || exit 43; s=$(sha256sum <\"$t\"); if [ \"${s%% *}\" = \"$3\" "
+    "]; then chmod \"$5\" \"$t\" && mv -f \"$t\" \"$p\" && exit 0; exit 43; fi; if [ \"$(wc -c <\"$t\")\" -lt \"$4\" "
+    "]; then exit 42; fi; rm -f \"$t\"; exit 41";
 
 enum { RECEIVED_WRONG = 41, RECEIVED_PART = 42, CANNOT_WRITE = 43, SSH_FAILED = 255 };
 
 static const char again[] = "run the same command again: it goes on where this one ended";
 
-static bool refuse(const Survey *survey, const char *hint, const char *path, const char *why, Diagnostics *diagnostics)
+static bool cannot_copy(const Survey *survey, const char *hint, const char *path, const char *why,
+                        Diagnostics *diagnostics)
 {
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = survey->host->name}, hint, "%s: %s", path,
                              why);
@@ -50,7 +46,7 @@ static bool tell_failure(const Survey *survey, const SurveyFile *file, const Rem
     if (command->status == RECEIVED_PART) why = "only a part of it arrived", hint = again;
     if (command->status == SSH_FAILED) why = words ? words : "the connection was cut", hint = again;
     if (!why) why = arena_format(&arena, "cannot be written there (exit status %d)", command->status);
-    refuse(survey, hint, file->there, why, diagnostics);
+    cannot_copy(survey, hint, file->there, why, diagnostics);
     arena_free(&arena);
     return false;
 }
@@ -70,7 +66,7 @@ static bool send_from(const Survey *survey, const SurveyFile *file, const Deploy
     return ok;
 }
 
-/* A part that turns out to be of something else is sent again from the beginning. */
+/* Sends a file again from the start if the partial one belongs to another file. */
 static bool send_file(const Survey *survey, const SurveyFile *file, const Deployment *deployment, CopyResult *result,
                       Diagnostics *diagnostics)
 {
@@ -98,10 +94,10 @@ bool copy_to_host(const Survey *survey, const Deployment *deployment, CopyResult
     char needed[REPORT_TEXT], room[REPORT_TEXT];
     if (!survey->answered) return survey_refuse_silence(survey, diagnostics);
     if (!survey->has_sha256)
-        return refuse(survey, "Debian: coreutils", "sha256sum", "is not installed there", diagnostics);
+        return cannot_copy(survey, "install coreutils", "sha256sum", "is not installed on the host", diagnostics);
     if (missing > survey->room_bytes)
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = survey->host->name}, NULL,
-                                 "%s: %s are missing, and there is room for %s", place,
+                                 "%s: %s must be copied, but only %s of disk space is free", place,
                                  report_bytes((int64_t)missing, needed),
                                  report_bytes((int64_t)survey->room_bytes, room));
     for (int f = 0; f < survey->file_count; f++)
@@ -127,8 +123,8 @@ bool copy_check_here(const Deployment *deployment, Diagnostics *diagnostics)
         if (!sha256_file(path, &hash, &bytes, diagnostics))
             ok = false;
         else if (strcmp(hash.digits, file->sha256.digits) != 0)
-            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "compile again, with the same -o",
-                                   "is not what skycc compile left");
+            ok = input_error(diagnostics, path, "run skycc compile again with the same -o",
+                             "has changed since skycc compile wrote it");
     }
     arena_free(&arena);
     return ok;

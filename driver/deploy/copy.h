@@ -1,4 +1,4 @@
-/* What hosts do not have yet is sent to them. */
+/* Sends to hosts what they lack. */
 #ifndef DRIVER_DEPLOY_COPY_H
 #define DRIVER_DEPLOY_COPY_H
 
@@ -12,9 +12,9 @@ typedef struct CopyResult {
 /* Whether every file that other hosts need is here as compile left it (EXIT_BAD_INPUT otherwise). */
 bool copy_check_here(const Deployment *deployment, Diagnostics *diagnostics);
 
-/* Sends a host the files that it has not, one after the other. Each is written under the name of its part, hashed there
- * and renamed; a part that a cut transfer left is gone on with. Errors (EXIT_RUN_FAILED), each with the host's name: a
- * host that did not answer, cannot hash, has no room or cannot write; a transfer that was cut. */
+/* Sends a host its missing files one by one. Each is written under its part's name, hashed there and renamed; a
+ * transfer that was interrupted continues. Errors (EXIT_RUN_FAILED) name the host: no answer, no sha256sum, no
+ * space, not writable, transfer interrupted. */
 bool copy_to_host(const Survey *survey, const Deployment *deployment, CopyResult *result, Diagnostics *diagnostics);
 
 #endif

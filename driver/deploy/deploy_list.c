@@ -9,66 +9,77 @@ static const char format_name[] = "skycc.deploy/1";
 
 /* ---- Writing ---- */
 
-static void print_member(Buffer *text, const char *before, const char *value)
+static void print_host(const DeployList *list, const DeployHost *host, JsonWriter *json)
 {
-    buffer_print(text, "%s", before);
-    json_print_string(text, value);
-}
-
-static void print_files(const DeployList *list, Buffer *text)
-{
-    for (int f = 0; f < list->file_count; f++) {
-        const DeployFile *file = &list->files[f];
-        print_member(text, f ? ",\n  {\"name\":" : "\n  {\"name\":", file->name);
-        buffer_print(text, ",\"bytes\":%llu,\"sha256\":\"%s\",\"executable\":%s}", (unsigned long long)file->bytes,
-                     file->sha256.digits, file->executable ? "true" : "false");
-    }
-}
-
-static void print_processors(const DeployList *list, Buffer *text)
-{
-    for (int p = 0; p < list->processor_count; p++) {
-        const DeployProcessor *processor = &list->processors[p];
-        print_member(text, p ? ",\n  {\"architecture\":" : "\n  {\"architecture\":", processor->architecture);
-        print_member(text, ",\"cpu\":", processor->cpu);
-        print_member(text, ",\"flags\":", processor->flags);
-        print_member(text, ",\"launch\":", processor->launch);
-        buffer_print(text, "}");
-    }
-}
-
-static void print_host(const DeployList *list, const DeployHost *host, Buffer *text)
-{
-    print_member(text, "\n  {\"host\":", host->name);
-    buffer_print(text, ",\"ranks\":[");
+    json_break(json, "\n  ");
+    json_open(json, NULL, '{');
+    json_add_string(json, "host", host->name);
+    json_open(json, "ranks", '[');
     for (int r = 0; r < host->rank_count; r++) {
         const DeployRank *rank = &host->ranks[r];
-        buffer_print(text, "%s\n    {\"rank\":%d", r ? "," : "", rank->rank);
-        print_member(text, ",\"device\":", rank->device);
-        print_member(text, ",\"program\":", rank->program);
-        buffer_print(text, ",\"processor\":%d,\"memory_bytes\":%llu}", rank->processor,
-                     (unsigned long long)rank->memory_bytes);
+        json_break(json, "\n    ");
+        json_open(json, NULL, '{');
+        json_add_integer(json, "rank", rank->rank);
+        json_add_string(json, "device", rank->device);
+        json_add_string(json, "program", rank->program);
+        json_add_integer(json, "processor", rank->processor);
+        json_add_integer(json, "memory_bytes", (int64_t)rank->memory_bytes);
+        json_close(json, '}');
     }
-    buffer_print(text, "],\n   \"files\":[");
-    for (int f = 0; f < host->file_count; f++) print_member(text, f ? "," : "", list->files[host->files[f]].name);
-    buffer_print(text, "],\n   \"outside\":[");
-    for (int f = 0; f < host->outside_count; f++) print_member(text, f ? "," : "", host->outside[f]);
-    buffer_print(text, "]}");
+    json_close(json, ']');
+    json_break(json, "\n   ");
+    json_open(json, "files", '[');
+    for (int f = 0; f < host->file_count; f++) json_add_string(json, NULL, list->files[host->files[f]].name);
+    json_close(json, ']');
+    json_break(json, "\n   ");
+    json_add_strings(json, "outside", host->outside, (size_t)host->outside_count);
+    json_close(json, '}');
+}
+
+static void print_tables(const DeployList *list, JsonWriter *json)
+{
+    json_break(json, "\n ");
+    json_open(json, "files", '[');
+    for (const DeployFile *file = list->files; file < list->files + list->file_count; file++) {
+        json_break(json, "\n  ");
+        json_open(json, NULL, '{');
+        json_add_string(json, "name", file->name);
+        json_add_integer(json, "bytes", (int64_t)file->bytes);
+        json_add_string(json, "sha256", file->sha256.digits);
+        json_add_bool(json, "executable", file->executable);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    json_break(json, "\n ");
+    json_open(json, "processors", '[');
+    for (const DeployProcessor *p = list->processors; p < list->processors + list->processor_count; p++) {
+        json_break(json, "\n  ");
+        json_open(json, NULL, '{');
+        json_add_string(json, "architecture", p->architecture);
+        json_add_string(json, "cpu", p->cpu);
+        json_add_string(json, "flags", p->flags);
+        json_add_string(json, "launch", p->launch);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
 }
 
 void deploy_list_print(const DeployList *list, Buffer *text)
 {
-    buffer_print(text, "{\"format\":\"%s\",\n \"first_port\":%d,\"last_port\":%d,\"gateway_port\":%d,\n \"files\":[",
-                 format_name, list->first_port, list->last_port, list->gateway_port);
-    print_files(list, text);
-    buffer_print(text, "],\n \"processors\":[");
-    print_processors(list, text);
-    buffer_print(text, "],\n \"hosts\":[");
-    for (int h = 0; h < list->host_count; h++) {
-        buffer_print(text, "%s", h ? "," : "");
-        print_host(list, &list->hosts[h], text);
-    }
-    buffer_print(text, "]}\n");
+    JsonWriter json = {.buffer = text};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", format_name);
+    json_break(&json, "\n ");
+    json_add_integer(&json, "first_port", list->first_port);
+    json_add_integer(&json, "last_port", list->last_port);
+    json_add_integer(&json, "gateway_port", list->gateway_port);
+    print_tables(list, &json);
+    json_break(&json, "\n ");
+    json_open(&json, "hosts", '[');
+    for (int h = 0; h < list->host_count; h++) print_host(list, &list->hosts[h], &json);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    buffer_print(text, "\n");
 }
 
 /* ---- Reading ---- */
@@ -89,7 +100,7 @@ static bool get_count(ListReader *reader, const json_t *object, const char *key,
 {
     int64_t number;
     if (!json_get_integer(reader->reader, object, reader->place, key, &number)) return false;
-    if (number < 0 || number > most) return json_refuse(reader->reader, reader->place, "a number is out of range");
+    if (number < 0 || number > most) return json_refuse(reader->reader, reader->place, "has a number out of range");
     *value = (int)number;
     return true;
 }
@@ -99,7 +110,7 @@ static bool get_bytes(ListReader *reader, const json_t *object, const char *key,
     int64_t number;
     if (!json_get_integer(reader->reader, object, reader->place, key, &number)) return false;
     *bytes = (uint64_t)number;
-    return number >= 0 || json_refuse(reader->reader, reader->place, "a number of bytes is below 0");
+    return number >= 0 || json_refuse(reader->reader, reader->place, "has a negative number of bytes");
 }
 
 static bool get_text(ListReader *reader, const json_t *object, const char *key, const char **text)
@@ -118,7 +129,8 @@ static bool read_file(ListReader *reader, const json_t *object, DeployFile *file
     if (!get_text(reader, object, "name", &file->name) || !get_bytes(reader, object, "bytes", &file->bytes) ||
         !get_text(reader, object, "sha256", &hash))
         return false;
-    if (!is_file_name(file->name)) return json_refuse(reader->reader, reader->place, "is no name of a file here");
+    if (!is_file_name(file->name))
+        return json_refuse(reader->reader, reader->place, "is not a file name in this folder");
     if (!sha256_is_text(hash)) return json_refuse(reader->reader, reader->place, "has no SHA-256");
     memcpy(file->sha256.digits, hash, sizeof file->sha256.digits);
     file->executable = json_is_true(json_object_get(object, "executable"));
@@ -164,13 +176,13 @@ static bool read_host_files(ListReader *reader, const json_t *files, const json_
     host->files = arena_new_array(arena, int, json_array_size(files));
     for (int f = 0; f < host->file_count; f++) {
         host->files[f] = find_file(reader->list, json_string_value(json_array_get(files, (size_t)f)));
-        if (host->files[f] < 0) return json_refuse(reader->reader, reader->place, "needs a file that is not listed");
+        if (host->files[f] < 0) return json_refuse(reader->reader, reader->place, "needs an unlisted file");
     }
     host->outside_count = (int)json_array_size(outside);
     host->outside = arena_new_array(arena, const char *, json_array_size(outside));
     for (int f = 0; f < host->outside_count; f++) {
         const char *name = json_string_value(json_array_get(outside, (size_t)f));
-        if (!name) return json_refuse(reader->reader, reader->place, "names no file outside");
+        if (!name) return json_refuse(reader->reader, reader->place, "has no file name in 'outside'");
         host->outside[f] = arena_string(arena, name);
     }
     return true;
@@ -185,7 +197,7 @@ static bool read_host(ListReader *reader, const json_t *object, DeployHost *host
         !json_get_array(reader->reader, object, reader->place, "outside", &outside))
         return false;
     if (!launch_host_is_valid(host->name))
-        return json_refuse(reader->reader, reader->place, "is no host name that a launcher understands");
+        return json_refuse(reader->reader, reader->place, "is not a valid host name");
     return read_ranks(reader, ranks, host) && read_host_files(reader, files, outside, host);
 }
 
@@ -210,7 +222,7 @@ static bool read_tables(ListReader *reader, const json_t *files, const json_t *p
         place_in(reader, "files", f);
         if (!read_file(reader, json_array_get(files, f), &list->files[f])) return false;
         if (find_file(list, list->files[f].name) >= 0)
-            return json_refuse(reader->reader, reader->place, "is there twice");
+            return json_refuse(reader->reader, reader->place, "is listed twice");
     }
     for (size_t p = 0; p < json_array_size(processors); p++, list->processor_count++) {
         place_in(reader, "processors", p);

@@ -1,5 +1,5 @@
-/* deploy.json ("skycc.deploy/1"), which skycc compile leaves beside the programs: which hosts a folder's ranks are on,
- * and what each host must have. */
+/* deploy.json ("skycc.deploy/1"), which skycc compile leaves next to the programs: the hosts of a folder's ranks,
+ * and what each host needs. */
 #ifndef DRIVER_DEPLOY_DEPLOY_LIST_H
 #define DRIVER_DEPLOY_DEPLOY_LIST_H
 

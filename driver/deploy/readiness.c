@@ -51,8 +51,8 @@ static int complain_of(Judgement *judgement, const char *hint, const char *what,
 static void judge_files(Judgement *judgement, char cell[static CELL])
 {
     const Survey *survey = judgement->survey;
-    const char *hint = launch_host_is_here(survey->host->name) ? "compile again, with the same -o"
-                                                               : "skycc deploy, without --check, sends what it takes";
+    const char *hint = launch_host_is_here(survey->host->name) ? "run skycc compile again with the same -o"
+                                                               : "run skycc deploy without --check to copy them";
     enum { MISSING, CUT, WRONG, OUTSIDE, KINDS };
     Buffer names[KINDS] = {0};
     int counts[KINDS] = {0};
@@ -65,12 +65,13 @@ static void judge_files(Judgement *judgement, char cell[static CELL])
     }
     for (size_t f = 0; f < survey->absent_count; f++, counts[OUTSIDE]++)
         add_name(&names[OUTSIDE], judgement->deployment, survey->absent[f]);
-    int missing = complain_of(judgement, hint, "not there", &names[MISSING], counts[MISSING]) +
-                  complain_of(judgement, hint, "there in part, since a transfer was cut", &names[CUT], counts[CUT]);
-    int other = complain_of(judgement, hint, "not what it should be, by its hash or because it cannot be run",
-                            &names[WRONG], counts[WRONG]);
-    missing += complain_of(judgement, "put the model there again, or compile again",
-                           "weights are read from the model, which is not there", &names[OUTSIDE], counts[OUTSIDE]);
+    int missing =
+        complain_of(judgement, hint, "not there", &names[MISSING], counts[MISSING]) +
+        complain_of(judgement, hint, "incomplete, because a transfer was interrupted", &names[CUT], counts[CUT]);
+    int other = complain_of(judgement, hint, "wrong content or not executable", &names[WRONG], counts[WRONG]);
+    missing +=
+        complain_of(judgement, "put the model's file back, or run skycc compile again",
+                    "the model's file, from which weights are read, is missing", &names[OUTSIDE], counts[OUTSIDE]);
     if (missing && other)
         snprintf(cell, CELL, "%d missing, %d wrong", missing, other);
     else if (missing || other)
@@ -83,10 +84,10 @@ static void judge_mpi(Judgement *judgement, const char *mpi, char cell[static CE
 {
     const char *found = judgement->survey->mpi;
     if (!found)
-        complain(judgement, "Debian: mpich; MPIEXEC may name another", "mpiexec.mpich is not installed");
+        complain(judgement, "install mpich, or name another mpiexec in MPIEXEC", "mpiexec.mpich is not installed");
     else if (mpi && strcmp(found, mpi) != 0)
-        complain(judgement, "mpiexec wants the same version on all hosts", "MPICH is %s, and %s where it is started",
-                 found, mpi);
+        complain(judgement, "install the same version on all hosts: mpiexec needs it",
+                 "MPICH is %s here, but %s where the run is started", found, mpi);
     snprintf(cell, CELL, "%s", found ? found : "none");
 }
 
@@ -111,27 +112,28 @@ static void judge_processor(Judgement *judgement, char cell[static CELL])
         if (*wanted->launch) {
             state = "emulated";
         } else if (strcmp(wanted->architecture, survey->architecture) != 0) {
-            complain(judgement, "name the device's target in the cluster file", "%s is for %s, and this host is %s",
-                     rank->program, wanted->architecture, survey->architecture);
+            complain(judgement, "set the device's target in the cluster file and compile again",
+                     "%s is for %s, but this host is %s", rank->program, wanted->architecture, survey->architecture);
             state = "other";
         } else {
             print_lacking(wanted->flags, survey->flags, &lacking);
         }
         if (lacking.size) {
             complain(judgement,
-                     "compile with --target-cpu x86-64-v3 or the like, or give the device a target of its own",
-                     "%s was compiled for %s, and this processor lacks %s", rank->program, wanted->cpu, lacking.bytes);
+                     "compile with --target-cpu, for example x86-64-v3, or give the device its own target in the "
+                     "cluster file",
+                     "%s was compiled for %s, but this processor lacks %s", rank->program, wanted->cpu, lacking.bytes);
             state = "lacks features";
         }
         buffer_free(&lacking);
     }
     for (size_t l = 0; l < survey->no_launch_count; l++) {
-        complain(judgement, NULL, "%s, which runs the programs, is not installed", survey->no_launch[l]);
+        complain(judgement, NULL, "%s, which must run the programs, is not installed", survey->no_launch[l]);
         state = "no emulator";
     }
     if (*survey->lacks) {
-        complain(judgement, "Debian: libmpich12 libjansson4 libgomp1 libzmq5", "programs do not find %s",
-                 survey->lacks);
+        complain(judgement, "install libmpich12 libjansson4 libgomp1 libzmq5 (Debian's names)",
+                 "shared libraries are missing: %s", survey->lacks);
         state = "lacks libraries";
     }
     snprintf(cell, CELL, "%s", state);
@@ -151,8 +153,8 @@ static void judge_memory(Judgement *judgement, char cell[static CELL])
     report_bytes((int64_t)survey->memory_bytes, text[1]);
     if (needed > survey->memory_bytes)
         complain(judgement,
-                 "end what else runs there, or give the device a memory in the cluster file and compile again",
-                 "the plan needs %s of memory, and %s are available", text[0], text[1]);
+                 "end other programs there, or set the device's memory in the cluster file and compile again",
+                 "the plan needs %s of memory, but only %s is available", text[0], text[1]);
     snprintf(cell, CELL, "%s of %s", text[0], text[1]);
 }
 
@@ -162,15 +164,16 @@ static void judge_room(Judgement *judgement, char cell[static CELL])
     char text[2][REPORT_TEXT];
     uint64_t needed = survey_missing_bytes(survey);
     if (survey->read_only)
-        complain(judgement, "--to names another place", "%s cannot be written to", judgement->deployment->destination);
+        complain(judgement, "choose another folder with --to", "%s is not writable",
+                 judgement->deployment->destination);
     if (survey->room_bytes == UINT64_MAX) {
         snprintf(cell, CELL, "?");
         return;
     }
     report_bytes((int64_t)survey->room_bytes, text[1]);
     if (needed > survey->room_bytes)
-        complain(judgement, NULL, "%s are missing, and there is room for %s", report_bytes((int64_t)needed, text[0]),
-                 text[1]);
+        complain(judgement, NULL, "%s must be copied, but only %s of disk space is free",
+                 report_bytes((int64_t)needed, text[0]), text[1]);
     snprintf(cell, CELL, "%s free", text[1]);
 }
 
@@ -191,16 +194,16 @@ static void judge_ports(Judgement *judgement, char cell[static CELL])
     if (list->first_port) {
         for (int port = list->first_port; port <= list->last_port; port++) free_ports += !listens(survey, port);
         if (free_ports < needed)
-            complain(judgement, "end what listens there, or give the cluster file more ports and compile again",
-                     "of ports %d-%d %d are free, and %d are needed", list->first_port, list->last_port, free_ports,
+            complain(judgement, "end the programs that use them, or give the cluster file more ports and compile again",
+                     "ports %d-%d: %d are free, but %d are needed", list->first_port, list->last_port, free_ports,
                      needed);
         snprintf(cell, CELL, "%d free", free_ports);
     }
     if (list->gateway_port) {
         bool taken = listens(survey, list->gateway_port);
         if (taken)
-            complain(judgement, "does a run's gateway have it?", "something listens on port %d, the site's",
-                     list->gateway_port);
+            complain(judgement, "end the program that listens there; it may be the gateway of another run",
+                     "port %d of the site is in use", list->gateway_port);
         snprintf(cell, CELL, "%d %s", list->gateway_port, taken ? "taken" : "free");
     }
 }
@@ -210,8 +213,8 @@ static void judge_clock(Judgement *judgement, char cell[static CELL])
     double least = judgement->survey->clock_least, most = judgement->survey->clock_most;
     double ahead = least > 0 ? least : most < 0 ? most : 0; /* as little as it may be */
     if (ahead > READINESS_CLOCK_S || ahead < -READINESS_CLOCK_S)
-        complain(judgement, "Debian: systemd-timesyncd or chrony keeps it right", "its clock is %.0f s %s this one's",
-                 ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead of");
+        complain(judgement, "set the clock, for example with systemd-timesyncd or chrony",
+                 "its clock is %.0f s %s this host's", ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead of");
     snprintf(cell, CELL, "%+.0f s", ahead);
 }
 

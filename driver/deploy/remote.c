@@ -129,7 +129,7 @@ static int start(const RemoteCommand *command, const Ends *ends, pid_t *child, A
     return failed;
 }
 
-/* Reads what is there; closes the end behind the last of it. */
+/* Reads what is there; closes the end after the last of it. */
 static void take(int *end, Buffer *text)
 {
     char chunk[16384];
@@ -138,7 +138,7 @@ static void take(int *end, Buffer *text)
     if (got == 0 || (got < 0 && errno != EINTR)) close_end(end);
 }
 
-/* A command that wants no more, because it ended, says elsewhere why. */
+/* A command that stops reading has ended; its exit status says why. */
 static void give(int *end, const RemoteCommand *command, size_t *given)
 {
     const char *bytes = command->input;

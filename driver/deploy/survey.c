@@ -75,7 +75,7 @@ static void print_files(const Survey *survey, Buffer *script)
     }
 }
 
-/* Programs for other processors are not looked into, but for the command that runs them. */
+/* Programs for other processors are not inspected, only the command that runs them. */
 static void print_programs(const Survey *survey, const Deployment *deployment, Buffer *script)
 {
     for (int r = 0; r < survey->host->rank_count; r++) {
@@ -209,7 +209,7 @@ static void read_answer(Answers *answers, const char *word, const char *text)
                    arena_string(&survey->arena, text));
 }
 
-/* Its clock was read behind `before` and ahead of `after`, on this one. */
+/* The host's clock was read between `before` and `after` on this host's clock. */
 static void read_answers(Survey *survey, const RemoteCommand *command, double before, double after)
 {
     Answers answers = {.survey = survey};
@@ -218,7 +218,7 @@ static void read_answers(Survey *survey, const RemoteCommand *command, double be
         if (*line != '@') continue;
         char *word = line + 1, *value = strchr(word, ' ');
         for (char *at = line; *at; at++)
-            if ((unsigned char)*at < ' ' || *at == 127) *at = '?'; /* some of it is printed */
+            if ((unsigned char)*at < ' ' || *at == 127) *at = '?'; /* parts of it are printed later */
         if (value) *value++ = '\0';
         read_answer(&answers, word, value ? value : "");
     }
@@ -232,7 +232,7 @@ static void read_answers(Survey *survey, const RemoteCommand *command, double be
 
 /* ---- One host ---- */
 
-/* Each host has a part of its own, since hosts may share the folder. */
+/* Each host has its own partial file, because hosts may share the folder. */
 static void add_file(Survey *survey, const char *here, const char *there, const DeployFile *file)
 {
     const char *slash = strrchr(there, '/');
@@ -321,6 +321,6 @@ uint64_t survey_missing_bytes(const Survey *survey)
 bool survey_refuse_silence(const Survey *survey, Diagnostics *diagnostics)
 {
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = survey->host->name},
-                             "does ssh get there without asking for anything? ssh -o BatchMode=yes HOST true tells",
-                             "no answer: %s", survey->silence ? survey->silence : "what came back is no shell's");
+                             "make 'ssh -o BatchMode=yes HOST true' work without a password", "no answer by ssh: %s",
+                             survey->silence ? survey->silence : "the answer does not come from a shell");
 }

@@ -1,18 +1,18 @@
-/* What a host has of what a run needs: asked by one script of the shell, which changes nothing there. */
+/* What a host has of what a run needs, found by one shell script that changes nothing. */
 #ifndef DRIVER_DEPLOY_SURVEY_H
 #define DRIVER_DEPLOY_SURVEY_H
 
 #include "driver/deploy/deploy_list.h"
 #include "driver/deploy/remote.h"
 
-/* The data set, beside what the list names. */
+/* The data set, in addition to the list. */
 typedef struct DeployData {
     const char *path;  /* here; NULL: there is none */
     const char *there; /* absolute path on the hosts */
     DeployFile file;   /* its name has no meaning */
 } DeployData;
 
-/* All that is asked, of any host. */
+/* What is asked of every host. */
 typedef struct Deployment {
     const DeployList *list;
     const char *directory;   /* here, absolute */
@@ -24,7 +24,7 @@ typedef struct Deployment {
 typedef struct SurveyFile {
     const DeployFile *file;
     const char *here, *there; /* absolute paths */
-    const char *partial;      /* there: what a transfer that was cut left */
+    const char *partial;      /* there: what an interrupted transfer left */
     bool is_right;            /* it is there, with the right hash and mode */
     bool is_other;            /* something else is there under its name */
     uint64_t partial_bytes;
@@ -52,12 +52,12 @@ typedef struct Survey {
     double clock_least, clock_most; /* seconds that its clock is ahead of this one: between these */
 } Survey;
 
-/* Fills `survey`, also of a host that does not answer. Errors (EXIT_RUN_FAILED): ssh cannot be started. Free with
+/* Fills `survey`, also for a host that does not answer. Errors (EXIT_RUN_FAILED): ssh cannot be started. Free with
  * survey_free. */
 bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost *host, Diagnostics *diagnostics);
 void survey_free(Survey *survey);
 
-/* Of all that it needs: what is not there yet. */
+/* The bytes that must still be sent. */
 uint64_t survey_missing_bytes(const Survey *survey);
 /* Reports that a host did not answer (EXIT_RUN_FAILED); false. */
 bool survey_refuse_silence(const Survey *survey, Diagnostics *diagnostics);

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANY_DIMENSION = 8 }; /* for weights it does not matter */
+enum { ANY_DIMENSION = 8 }; /* irrelevant for weights */
 
-/* Warnings were given when the model was compiled. */
+/* The warnings were printed when the model was compiled. */
 static bool import(MergedWeights *merged, const char *path, const LowRankSpec *spec, Diagnostics *diagnostics)
 {
     const ImportOptions options = {.default_dimension = ANY_DIMENSION};
@@ -18,10 +18,10 @@ static bool import(MergedWeights *merged, const char *path, const LowRankSpec *s
     return ok;
 }
 
-static bool refuse(const MergedWeights *merged, const char *name, const char *problem, Diagnostics *diagnostics)
+static bool wrong_tensor(const MergedWeights *merged, const char *name, const char *problem, Diagnostics *diagnostics)
 {
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = merged->graph.file, .object = name},
-                             "was the checkpoint made from this model?", "%s", problem);
+                             "give the model that the checkpoint was trained from", "%s", problem);
 }
 
 /* One factor of a branch; *values stays NULL where there is none. */
@@ -32,7 +32,7 @@ static bool find_factor(MergedWeights *merged, const char *module, const char *f
     TrainedTensor tensor;
     if (!merged->find(merged->context, name, &tensor)) return true;
     if (tensor.dtype != DTYPE_F32 || !tensor.data || !shape_equal(&tensor.shape, &(Shape){2, {rows, columns}}))
-        return refuse(merged, name, "has another shape in the checkpoint", diagnostics);
+        return wrong_tensor(merged, name, "has a different shape in the checkpoint", diagnostics);
     *values = tensor.data;
     return true;
 }
@@ -45,7 +45,7 @@ static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diag
         !find_factor(merged, branch->module, "lora_B", found.weight.out, rank, &found.b, diagnostics))
         return false;
     if (!found.a != !found.b)
-        return refuse(merged, branch->module, "has one of lora_A and lora_B in the checkpoint, not both", diagnostics);
+        return wrong_tensor(merged, branch->module, "has only one of lora_A and lora_B in the checkpoint", diagnostics);
     if (found.a) merged->branches[merged->count++] = found;
     return true;
 }
@@ -79,7 +79,7 @@ static const void *base_value(MergedWeights *merged, const Value *value, DType *
     return found ? tensor.data : value->data;
 }
 
-/* False if nobody has the weight's own value. */
+/* False if neither checkpoint nor model has the weight's value. */
 static bool merge(MergedWeights *merged, MergedBranch *branch)
 {
     const Value *value = graph_value(&merged->graph, branch->branch.weight);

@@ -1,5 +1,5 @@
-/* What a model's weights are once low-rank branches are part of them: W + alpha/rank (B A)^T. A FindTrained
- * (frontend/onnx/export.h) over another one, for whatever writes weights. */
+/* A model's weights with low-rank branches merged: W + alpha/rank (B A)^T. A FindTrained (frontend/onnx/export.h) on
+ * top of another one. */
 #ifndef DRIVER_EXPORT_MERGED_WEIGHTS_H
 #define DRIVER_EXPORT_MERGED_WEIGHTS_H
 
@@ -10,7 +10,7 @@ typedef struct MergedBranch {
     LowRankBranch branch;
     ProductWeight weight;
     const float *a, *b; /* [rank, in], [out, rank] */
-    float *merged;      /* the weight, as the graph's parameter has it; made when it is asked for */
+    float *merged;      /* the merged weight in the graph's layout; made on demand */
 } MergedBranch;
 
 typedef struct MergedWeights {
@@ -24,13 +24,13 @@ typedef struct MergedWeights {
     size_t count;
 } MergedWeights;
 
-/* Imports the model and finds the branches that `spec` means, in the values that `find` knows. Reports a branch that is
- * there in part or in other shapes. Free it in any case. */
+/* Imports the model and finds the branches of `spec` among the values that `find` knows. Reports a branch that is
+ * incomplete or has other shapes. Free it in any case. */
 bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankSpec *spec, FindTrained *find,
                          void *context, Diagnostics *diagnostics);
 void merged_weights_free(MergedWeights *merged);
 
-/* A FindTrained whose context is a MergedWeights: a weight with a branch as the two together, all else as it is. */
+/* A FindTrained whose context is a MergedWeights: weights with merged branches, everything else unchanged. */
 bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor);
 
 #endif

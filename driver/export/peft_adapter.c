@@ -12,13 +12,13 @@
 typedef struct Adapter {
     MergedWeights *merged;
     SafeTensorsWriter *writer;
-    const char **saved; /* modules that were trained themselves */
+    const char **saved; /* modules that were trained as a whole */
     size_t saved_count, saved_capacity;
-    bool unnamed; /* something has no name that a module can have */
+    bool unnamed; /* some name cannot be a module's */
     Arena arena;
 } Adapter;
 
-/* What the library puts before the names of the model that it adapts. */
+/* The library's prefix for names of the adapted model. */
 static const char *key_of(Adapter *adapter, const char *module, const char *tensor)
 {
     return arena_format(&adapter->arena, "base_model.model.%s.%s", module, tensor);
@@ -39,7 +39,7 @@ static void add_branches(Adapter *adapter)
     }
 }
 
-/* The library saves whole modules: of a head the module that has its name, of others the one that has the tensor. */
+/* The library saves whole modules: for a head the module of its name, otherwise the module that has the tensor. */
 static void add_saved(Adapter *adapter, const char *name)
 {
     size_t length = head_name_length(name);
@@ -51,7 +51,7 @@ static void add_saved(Adapter *adapter, const char *name)
                arena_string_n(&adapter->arena, name, length));
 }
 
-/* Weights of products stand as [out, in] in modules. */
+/* Modules store weights of matrix products as [out, in]. */
 static const void *as_in_module(Adapter *adapter, const ImportedParameter *parameter, TrainedTensor *tensor)
 {
     ProductWeight weight = product_weight(&adapter->merged->graph, parameter->value);
@@ -83,33 +83,32 @@ static void add_modules_to_save(Adapter *adapter)
     }
 }
 
-static void print_list(Buffer *json, const char *const *names, size_t count)
-{
-    buffer_print(json, count ? "[" : "null");
-    for (size_t i = 0; i < count; i++) {
-        buffer_print(json, "%s\n    ", i ? "," : "");
-        json_print_string(json, names[i]);
-    }
-    if (count) buffer_print(json, "\n  ]");
-}
-
-static void print_config(Adapter *adapter, Buffer *json)
+static void print_config(Adapter *adapter, Buffer *text)
 {
     const LowRank *low_rank = &adapter->merged->low_rank;
-    size_t count = adapter->merged->count;
-    const char **modules = arena_new_array(&adapter->arena, const char *, count);
-    for (size_t i = 0; i < count; i++) modules[i] = adapter->merged->branches[i].branch.module;
-    buffer_print(json,
-                 "{\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n");
-    buffer_print(json, "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": ");
-    json_print_number(json, low_rank->alpha);
-    buffer_print(json, ",\n  \"lora_dropout\": ");
-    json_print_number(json, low_rank->dropout);
-    buffer_print(json, ",\n  \"modules_to_save\": ");
-    print_list(json, adapter->saved, adapter->saved_count);
-    buffer_print(json, ",\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"target_modules\": ", low_rank->rank);
-    print_list(json, modules, count);
-    buffer_print(json, ",\n  \"task_type\": null,\n  \"use_rslora\": false\n}\n");
+    JsonWriter json = {.buffer = text, .indent = 2};
+    json_open(&json, NULL, '{');
+    json_add_null(&json, "base_model_name_or_path");
+    json_add_string(&json, "bias", "none");
+    json_add_bool(&json, "fan_in_fan_out", false);
+    json_add_bool(&json, "inference_mode", true);
+    json_add_bool(&json, "init_lora_weights", true);
+    json_add_number(&json, "lora_alpha", low_rank->alpha);
+    json_add_number(&json, "lora_dropout", low_rank->dropout);
+    if (adapter->saved_count)
+        json_add_strings(&json, "modules_to_save", adapter->saved, adapter->saved_count);
+    else
+        json_add_null(&json, "modules_to_save");
+    json_add_string(&json, "peft_type", "LORA");
+    json_add_integer(&json, "r", low_rank->rank);
+    json_open(&json, "target_modules", '[');
+    for (size_t i = 0; i < adapter->merged->count; i++)
+        json_add_string(&json, NULL, adapter->merged->branches[i].branch.module);
+    json_close(&json, ']');
+    json_add_null(&json, "task_type");
+    json_add_bool(&json, "use_rslora", false);
+    json_close(&json, '}');
+    buffer_print(text, "\n");
 }
 
 static bool write_files(Adapter *adapter, const OutputDirectory *directory, Diagnostics *diagnostics)
@@ -135,9 +134,9 @@ bool peft_adapter_write(MergedWeights *merged, const char *path, Diagnostics *di
     add_branches(&adapter);
     add_modules_to_save(&adapter);
     if (adapter.unnamed)
-        diagnostics_warning(diagnostics, PLACE_FILE(merged->graph.file), "-o writes the model with the branches merged",
-                            "its weights do not say which modules they belong to, so other tools cannot place all of "
-                            "the adapter");
+        diagnostics_warning(diagnostics, PLACE_FILE(merged->graph.file),
+                            "use -o to write the model with the branches merged",
+                            "some weight names do not name modules, so other tools cannot load the whole adapter");
     bool ok = write_files(&adapter, &directory, diagnostics) && directory_commit(&directory, diagnostics);
     directory_abandon(&directory);
     free(adapter.saved);

@@ -4,8 +4,8 @@
 
 #include "driver/export/merged_weights.h"
 
-/* Makes `directory`, or replaces a former one, with the branches and whatever else was trained, which that library calls
- * modules to save. Warns of names that modules of its models cannot have. */
+/* Makes or replaces `directory` with the branches and other trained weights ("modules to save"). Warns of names that
+ * modules cannot have. */
 bool peft_adapter_write(MergedWeights *merged, const char *directory, Diagnostics *diagnostics);
 
 #endif

@@ -10,7 +10,7 @@
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/checkpoint_files.h"
 
-/* Whether it was not trained: then its value may not even be there. */
+/* Whether it was frozen; its value may then be missing. */
 static bool is_frozen(const TrainedValues *values, const char *name)
 {
     for (size_t i = 0; i < values->count; i++) {
@@ -74,8 +74,7 @@ bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *d
         if (step >= 0) return open_step(values, dirname(parent), step, diagnostics);
     }
     int64_t newest = checkpoint_newest(path, INT64_MAX);
-    if (newest < 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "holds no complete checkpoint");
+    if (newest < 0) return input_error(diagnostics, path, NULL, "holds no complete checkpoint");
     return open_step(values, path, newest, diagnostics);
 }
 
@@ -109,10 +108,10 @@ bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const ch
     if (!merged_weights_open(merged, model, &spec, trained_values_find, values, diagnostics)) return false;
     size_t there = count_branches(values);
     return merged->count == there ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(values->path),
-                             "was the checkpoint made from this model, without --untie and --keep-ties?",
-                             "holds %zu low-rank branches, of which %zu belong to weights of the model", there,
-                             merged->count);
+           input_error(diagnostics, values->path,
+                       "give the model that the checkpoint was trained from, compiled without --untie and --keep-ties",
+                       "holds %zu low-rank branches, but only %zu belong to weights of this model", there,
+                       merged->count);
 }
 
 void trained_values_free(TrainedValues *values)

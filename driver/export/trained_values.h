@@ -1,5 +1,4 @@
-/* What was trained: the parameters in a checkpoint, or in a file such as skycc run writes. A FindTrained
- * (frontend/onnx/export.h), for whatever writes or runs trained models. */
+/* Trained parameters from a checkpoint or a file of skycc run, as a FindTrained (frontend/onnx/export.h). */
 #ifndef DRIVER_EXPORT_TRAINED_VALUES_H
 #define DRIVER_EXPORT_TRAINED_VALUES_H
 
@@ -23,8 +22,8 @@ bool trained_values_find(void *context, const char *name, TrainedTensor *trained
 
 /* --lora of the training; NULL: without. */
 const char *trained_values_low_rank(const TrainedValues *values);
-/* With low-rank branches: the model's weights with these in them. Everything that was trained must be found again in the
- * model: what is not would be lost. `values` must outlive `merged`; free it in any case. */
+/* The model's weights with the trained low-rank branches merged. Every trained branch must match a weight of the
+ * model, so that none is lost. `values` must outlive `merged`; free it in any case. */
 bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const char *model, Diagnostics *diagnostics);
 
 #endif

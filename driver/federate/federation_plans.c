@@ -26,10 +26,10 @@ static const char *first_error(const Diagnostics *diagnostics, Arena *arena)
     for (const Diagnostic *d = diagnostics->first; d; d = d->next)
         if (d->is_error)
             return d->hint ? arena_format(arena, "%s (%s)", d->message, d->hint) : arena_string(arena, d->message);
-    return "there is no plan";
+    return "no plan was found";
 }
 
-/* Stands for none, so that plans avoid it where they can. */
+/* Stands for a missing link, so slow that plans avoid it. */
 static const ClusterLink no_link = {.latency_s = 1e4, .bandwidth_Bps = 1e3};
 
 static bool keeps(const Cluster *cluster)
@@ -38,7 +38,7 @@ static bool keeps(const Cluster *cluster)
            cluster->keep_labels_site >= 0;
 }
 
-/* The clusters of the group's sites as one. False: why_not is set. */
+/* Joins the clusters of the group's sites. False: why_not is set. */
 static bool join_group(const Making *making, GroupPlan *group, Cluster *joined)
 {
     FederationPlans *plans = making->plans;
@@ -50,7 +50,7 @@ static bool join_group(const Making *making, GroupPlan *group, Cluster *joined)
         parts[a] = (ClusterPart){site->name, &plans->clusters[group->sites[a]]};
         if (keeps(parts[a].cluster)) {
             group->why_not =
-                arena_format(arena_of(making), "site '%s' keeps inputs or labels at its devices", site->name);
+                arena_format(arena_of(making), "site '%s' keeps inputs or labels on its own devices", site->name);
             return false;
         }
         for (size_t b = 0; b < count; b++) {
@@ -59,7 +59,7 @@ static bool join_group(const Making *making, GroupPlan *group, Cluster *joined)
         }
     }
     if (cluster_join(joined, parts, group->site_count, links)) return true;
-    group->why_not = "it has too many devices, or regions of them, for one plan";
+    group->why_not = "it has too many devices or regions for one plan";
     return false;
 }
 
@@ -87,15 +87,15 @@ static void take_traffic(const Making *making, GroupPlan *group, const Plan *pla
         if (!crossing->per_step) continue;
         int from = site_of(making, group, crossing->from_site), to = site_of(making, group, crossing->to_site);
         if (!federation_link(&making->plans->federation, from, to))
-            group->why_not = arena_format(arena_of(making), "no link joins %s and %s, which the best plan needs",
+            group->why_not = arena_format(arena_of(making), "the best plan needs a link between %s and %s",
                                           crossing->from_site, crossing->to_site);
         add_traffic(traffic, &group->traffic_count, from, to, (double)crossing->wire_bytes * crossing->per_step);
     }
     group->traffic = traffic;
 }
 
-/* The coordinator's link of a group is the best of its sites'; parts of an update come together there over the others'
- * links with that site: at most the whole update, and the whole model back, over the slowest of them. */
+/* A group reaches the coordinator over its best link. The parts of an update travel to that site over the slowest
+ * link within the group: at most the whole update, and the whole model back. */
 static void settle_replica(const Making *making, GroupPlan *group)
 {
     const Federation *federation = &making->plans->federation;
@@ -151,7 +151,7 @@ static void plan_group(const Making *making, GroupPlan *group)
     Cluster joined = {0};
     bool single = group->site_count == 1, ok = true;
     if (group->rows / making->plans->proposal.microbatch_rows > COSTS_MAX_MICROBATCHES) {
-        group->why_not = "its step has more micro-batches than a plan may";
+        group->why_not = "its step has more micro-batches than a plan can have";
         return;
     }
     if (!single) ok = join_group(making, group, &joined);
@@ -163,7 +163,7 @@ static void plan_group(const Making *making, GroupPlan *group)
 
 /* ---- Groups of groupings ---- */
 
-/* The plan of two sites alone is one where their cluster file and their rows are. */
+/* A site alone has the same plan as another with the same cluster file and rows. */
 static const GroupPlan *find_alike(const Making *making, const GroupPlan *group)
 {
     const FederationPlans *plans = making->plans;
@@ -221,8 +221,8 @@ static Candidate *add_candidate(const Making *making, const Grouping *grouping)
     return candidate;
 }
 
-/* What a group that does not fit merges with: best another that does not fit either, so that as many as may be remain.
- * -1: it fits, or no link joins it with any. */
+/* The group to merge with one that does not fit: preferably another that does not fit either, so that most groups
+ * remain. -1: it fits, or has no link to any. */
 static int find_help(const Making *making, const Grouping *grouping, int group)
 {
     int sites = making->plans->federation.site_count;
@@ -237,7 +237,7 @@ static int find_help(const Making *making, const Grouping *grouping, int group)
     return nearest;
 }
 
-/* Sites into whose memory the model does not fit join others by the fastest links, until all fit. */
+/* Merges sites whose memory is too small with others over the fastest links, until all fit. */
 static void add_smallest_that_fit(const Making *making)
 {
     Proposal *proposal = &making->plans->proposal;
@@ -288,8 +288,8 @@ static bool load_model(const Making *making, const char *model, const ModelOptio
     SkyProgram program = {0};
     options.cluster = federation_cluster(arena_of(making), making->file, plans->federation.sites[0].cluster);
     if (load->lengths.dimension)
-        return diagnostics_error(making->diagnostics, EXIT_USAGE, PLACE_NONE, "--dim seq=N gives rows one length",
-                                 "rows of several lengths are not there yet in federations");
+        return usage_error(making->diagnostics, "give one length with --dim seq=N",
+                           "federations cannot train rows of several lengths yet");
     if (!planned_model_load(&plans->planned, &options, model, load, making->diagnostics)) return false;
     program_describe(&program, &scratch, &plans->planned.model);
     plans->proposal.microbatch_rows = program.microbatch_size;
@@ -304,7 +304,7 @@ static int states_of(const TrainingModel *model)
     return states[model->optimizer.numbers.kind];
 }
 
-/* How long what crosses a cut in the middle of the model takes between sites. */
+/* The time that a cut in the middle of the model takes to cross each link. */
 static bool time_links(const Making *making)
 {
     FederationPlans *plans = making->plans;

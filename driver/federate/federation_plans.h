@@ -1,4 +1,4 @@
-/* A federation's ways to train, each planned: what `skycc plan --federation` compares. */
+/* The ways in which a federation can train, each with plans: what `skycc plan --federation` compares. */
 #ifndef DRIVER_FEDERATE_FEDERATION_PLANS_H
 #define DRIVER_FEDERATE_FEDERATION_PLANS_H
 
@@ -13,11 +13,11 @@ typedef struct FederationPlans {
     Cluster *clusters;    /* [site] */
     GroupPlan **known;    /* plans of groups, each made once */
     size_t known_count, known_capacity;
-    double *seconds; /* between sites, of what crosses a cut in the middle of the model */
+    double *seconds; /* between sites, for a cut in the middle of the model */
 } FederationPlans;
 
-/* Plans every group of sites of every way that is considered, with the planner's request of `options`. What does not fit
- * is said where it stands; that nothing fits is no error here (proposal.proposed). Free it in any case. */
+/* Plans every group of sites of every way, with the planner's request of `options`. Groups that do not fit say why;
+ * that no way fits is no error here (proposal.proposed). Free it in any case. */
 bool federation_plans_make(FederationPlans *plans, const char *file, const FederationWishes *wishes, const char *model,
                            const PlanModelOptions *options, const ModelOptions *load, Diagnostics *diagnostics);
 void federation_plans_free(FederationPlans *plans);

@@ -32,11 +32,11 @@ static bool check_parameter(const Making *making, uint32_t number, const char *p
     Place place = {.file = path, .object = parameter->value.name};
     if (data_of(making, number)) return true;
     if (!making->init.drawn)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "--init normal:0.02 draws them",
-                                 "the parameter has no value");
-    return !parameter->frozen ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
-                             "a federation freezes only parameters that the model's file has", "is frozen and drawn");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "draw initial values with --init normal:0.02",
+                                 "the model has no value for this parameter");
+    return !parameter->frozen || diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
+                                                   "freeze only parameters whose values are in the model's file",
+                                                   "is frozen, but its value is drawn at random");
 }
 
 static void note_tied(Buffer *tied, const SkyParameter *parameter)
@@ -144,12 +144,8 @@ static void describe(Making *making)
 
 static bool make(Making *making, const char *path, Diagnostics *diagnostics)
 {
-    Graph *graph = &making->planned.model.graph;
-    StageIndex *index = stage_index_create(graph, making->planned.model.bf16_products);
-    stage_build_indexed(&making->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
-    stage_index_free(index);
-    if (making->init.drawn) weights_draw(&making->code, graph, making->init.deviation);
-    local_program_create(&making->program, &making->planned.model, &making->code);
+    local_program_build(&making->program, &making->code, &making->planned.model);
+    if (making->init.drawn) weights_draw(&making->code, &making->planned.model.graph, making->init.deviation);
     bool ok = true;
     for (uint32_t p = 0; p < making->code.stage.parameter_count; p++)
         ok &= check_parameter(making, p, path, diagnostics);
@@ -157,7 +153,7 @@ static bool make(Making *making, const char *path, Diagnostics *diagnostics)
     make_model(making);
     describe(making);
     return making->start->model.elements > 0 ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "nothing of the model is trained");
+           input_error(diagnostics, path, NULL, "no parameter of the model is trained");
 }
 
 bool federation_start_make(FederationStart *start, Federation *federation, const char *path,
@@ -168,8 +164,8 @@ bool federation_start_make(FederationStart *start, Federation *federation, const
     *start = (FederationStart){0};
     bool ok = planned_model_load(&making.planned, plan, path, load, diagnostics);
     if (ok && making.planned.model.graph.packing.slots)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--dim seq=N gives rows one length",
-                               "rows of several lengths are not there yet in federations");
+        ok = input_error(diagnostics, path, "give one length with --dim seq=N",
+                         "federations cannot train rows of several lengths yet");
     ok = ok && weights_check_names(&making.planned.model, diagnostics) && make(&making, path, diagnostics);
     local_program_free(&making.program);
     stage_free(&making.code);
@@ -215,19 +211,18 @@ static bool take_former(FederationStart *start, Federation *federation, const Fe
     const FederationPrivacy *before = &was->privacy, *now = &federation->privacy;
     if (strcmp(compiled->model_hash, federation->compiled.model_hash) != 0 ||
         strcmp(compiled->low_rank, federation->compiled.low_rank) != 0 || !same_tensors(model, former))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "give --lora, --freeze and --train as they were given then",
-                                 "is of a federation that trains another model, or others of its parameters");
+        return input_error(diagnostics, path, "use the same --lora, --freeze and --train as then",
+                           "belongs to a federation that trains another model, or other parameters of it");
     if (former->round >= federation->rounds)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give more --rounds",
-                                 "has made %lld rounds, and this federation is to make %lld", (long long)former->round,
-                                 (long long)federation->rounds);
+        return input_error(diagnostics, path, "raise --rounds",
+                           "has already made %lld rounds, and this federation ends after %lld",
+                           (long long)former->round, (long long)federation->rounds);
     if (before->clip != now->clip || before->noise != now->noise || before->delta != now->delta)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "leave dp as it was",
-                                 "was made with other differential privacy, and epsilon would not count its rounds");
+        return input_error(diagnostics, path, "keep the same dp in federation.yaml",
+                           "was trained with different privacy settings, so epsilon would not count its rounds");
     if (was->codec != federation->codec)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "leave codec as it was",
-                                 "was made with another codec, and sites keep what that one left out");
+        return input_error(diagnostics, path, "keep the same codec in federation.yaml",
+                           "was trained with another codec, whose remainders the sites still hold");
     copy_tensors(model, former);
     model->round = former->round;
     federation->compiled.follows = compiled->identity;

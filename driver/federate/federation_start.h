@@ -1,5 +1,4 @@
-/* What the sites of a federation start from, and what all of them must have in common: the trained parameters of the model
- * with their initial values. */
+/* What the sites of a federation start from and share: the trained parameters with their initial values. */
 #ifndef DRIVER_FEDERATE_FEDERATION_START_H
 #define DRIVER_FEDERATE_FEDERATION_START_H
 
@@ -13,17 +12,17 @@ typedef struct FederationStart {
     int64_t microbatch_rows;
 } FederationStart;
 
-/* Fills the start and federation->compiled but for site and identity. `load` is what
- * the sites are compiled with. Errors: parameters without a value, or drawn ones that are not trained, whose values no
- * checkpoint would hold. Free the start with global_model_free in any case; federation->arena keeps what is new there. */
+/* Fills the start, and federation->compiled except site and identity. `load` is what the sites are compiled with.
+ * Errors: parameters without a value, and frozen parameters with drawn values, which no checkpoint would hold. Free
+ * the start with global_model_free in any case; the federation's arena keeps new texts. */
 bool federation_start_make(FederationStart *start, Federation *federation, const char *path,
                            const PlanModelOptions *plan, const ModelOptions *load, WeightInit init,
                            Diagnostics *diagnostics);
-/* Goes on with the model of another federation's coordinator, in whose directory it lies: values, momentum and round.
- * Errors: it trains another model, or has made all rounds of this federation. */
+/* Continues with the model in another coordinator's directory: values, momentum and round. Errors: it is another
+ * model, or its rounds are all done. */
 bool federation_start_follow(FederationStart *start, Federation *federation, const char *directory,
                              Diagnostics *diagnostics);
-/* Once the rows of all sites are known: what the federation, and its start, are called. */
+/* Sets the identity of the federation and its start, once the rows of all sites are known. */
 void federation_start_identify(FederationStart *start, Federation *federation);
 
 #endif

@@ -15,14 +15,12 @@ static bool settle_rows(FederationSite *site, const char *file, int64_t rows, in
                         Diagnostics *diagnostics)
 {
     if (!site->rows_per_step && microbatches < 1)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file),
-                                 "give it rows_per_step, or all of them --microbatches N",
-                                 "site '%s' does not say how many rows it takes in a step", site->name);
+        return input_error(diagnostics, file, "set rows_per_step for the site, or --microbatches N for all sites",
+                           "site '%s' has no rows_per_step", site->name);
     if (site->rows_per_step % rows)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file),
-                                 "--dim batch=N sets the rows of a micro-batch",
-                                 "rows_per_step of site '%s', %lld, is no multiple of the micro-batch's %lld rows",
-                                 site->name, (long long)site->rows_per_step, (long long)rows);
+        return input_error(diagnostics, file, "set the micro-batch size with --dim batch=N",
+                           "rows_per_step of site '%s' is %lld, not a multiple of the micro-batch size %lld",
+                           site->name, (long long)site->rows_per_step, (long long)rows);
     if (!site->rows_per_step) site->rows_per_step = rows * microbatches;
     return true;
 }
@@ -70,20 +68,18 @@ static const char *reason(Federation *federation, const MeetingRules *rules, con
     const Replica *replica = &replicas[slowest];
     int64_t overlap = meeting_overlap(rules, steps);
     const char *meanwhile =
-        overlap
-            ? arena_format(&federation->arena, "; meanwhile %lld steps of the next round are made", (long long)overlap)
-            : "";
-    return arena_format(&federation->arena,
-                        "%lld is the fewest with at most %g%% of the time on meeting (%.2g%%): at %s, which rounds "
-                        "wait for, a step is planned "
-                        "to take %.3g s and a meeting %.3g s, with %.3g MB up and %.3g MB down over %g ms and %.4g "
-                        "MB/s; phases and the "
-                        "coordinator take all of them %.3g s more%s",
-                        (long long)steps, 100 * MEETING_SHARE, 100 * round_meeting_share(rules, replicas, steps),
-                        federation->sites[slowest].name, replica->step_s, meeting_own_s(rules, replica),
-                        (double)meeting_bytes_up(rules) / 1e6, (double)meeting_bytes_down(rules) / 1e6,
-                        replica->latency_s * 1e3, replica->bandwidth_Bps / 1e6, meeting_common_s(rules, replicas),
-                        meanwhile);
+        overlap ? arena_format(&federation->arena, "; %lld steps of the next round are computed during that time",
+                               (long long)overlap)
+                : "";
+    return arena_format(
+        &federation->arena,
+        "%lld is the smallest number that spends at most %g%% of the time on exchanging updates (%.2g%%). The slowest "
+        "site is %s: a step is planned to take %.3g s and an exchange %.3g s (%.3g MB up and %.3g MB down over %g ms "
+        "and %.4g MB/s). All sites wait another %.3g s for phases and the coordinator%s",
+        (long long)steps, 100 * MEETING_SHARE, 100 * round_meeting_share(rules, replicas, steps),
+        federation->sites[slowest].name, replica->step_s, meeting_own_s(rules, replica),
+        (double)meeting_bytes_up(rules) / 1e6, (double)meeting_bytes_down(rules) / 1e6, replica->latency_s * 1e3,
+        replica->bandwidth_Bps / 1e6, meeting_common_s(rules, replicas), meanwhile);
 }
 
 bool federation_settle_steps(Federation *federation, int64_t elements, const char *directory, Diagnostics *diagnostics)
@@ -99,8 +95,8 @@ bool federation_settle_steps(Federation *federation, int64_t elements, const cha
         federation->local_steps = least_local_steps(&rules, replicas, MEETING_SHARE);
         federation->compiled.why_steps = reason(federation, &rules, replicas, federation->local_steps);
         if (federation->local_steps == MOST_LOCAL_STEPS)
-            ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give a number",
-                                   "no number of local steps leaves 95%% of the time for training");
+            ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give local_steps a number",
+                                   "with no number of local steps 95%% of the time is left for training");
         ok = ok && federation_settle_overlap(federation, diagnostics);
     }
     arena_free(&scratch);

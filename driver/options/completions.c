@@ -3,7 +3,7 @@
 
 #include "driver/options/documentation.h"
 
-/* Calls `print` for every option with a name, of all that take options. */
+/* Calls `print` for every named option of every command. */
 static void each_option(const Documented all[static DOCUMENTED_COUNT],
                         void (*print)(const Documented *one, const Option *option))
 {
@@ -14,12 +14,12 @@ static void each_option(const Documented all[static DOCUMENTED_COUNT],
         }
 }
 
-/* Inside single quotes, with a backslash before each of the `special` characters. */
+/* For use inside single quotes, with a backslash before each of the `special` characters. */
 static void print_quoted(const char *text, const char *special)
 {
     for (; *text; text++) {
         if (strchr(special, *text)) putchar('\\');
-        if (*text == '\'') fputs("'\\'", stdout); /* ends the quotes, stands outside of them, begins others */
+        if (*text == '\'') fputs("'\\'", stdout); /* ends the quotes, adds one, begins new quotes */
         putchar(*text);
     }
 }

@@ -1,5 +1,5 @@
-/* documentation TEMPLATE OUTPUT: copies the template, with what follows from the tables of commands and
- * options in place of lines such as @man-options plan@ and @bash-values@. */
+/* documentation TEMPLATE OUTPUT: copies the template and fills in lines such as @man-options plan@ and @bash-values@
+ * from the tables of commands and options. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const struct {
     {"zsh-options", .print_all = zsh_options},     {"fish", .print_all = fish_completions},
 };
 
-/* False: there is no such part, or it is about nothing that takes options. */
+/* False: there is no part or command of this name. */
 static bool print_part(const Documented all[static DOCUMENTED_COUNT], const char *name, const char *about)
 {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

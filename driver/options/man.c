@@ -12,7 +12,7 @@ static void print_character(char c)
     putchar(c == '\\' ? 'e' : c);
 }
 
-/* PLACEHOLDERS italic, words that are written as they are bold. */
+/* PLACEHOLDERS in italics, literal words in bold. */
 static void print_argument(const char *text)
 {
     while (*text) {
@@ -43,7 +43,7 @@ static void print_sentences(const char *text)
     }
 }
 
-/* A phrase as a sentence; the argument's placeholder is italic in it. */
+/* A phrase as a sentence, with the argument's placeholder in italics. */
 static void print_phrase(const char *text, const char *placeholder)
 {
     size_t length = placeholder ? strspn(placeholder, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;

@@ -45,18 +45,15 @@ static bool read_lengths(const OptionValue *value, const char *name, const char 
     size_t room = 1;
     for (const char *c = text; *c; c++) room += *c == ',';
     int64_t *list = arena_new_array(value->arena, int64_t, room);
-    if (lengths->dimension)
-        return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "--dim gives several lengths for more than one dimension");
+    if (lengths->dimension) return usage_error(value->diagnostics, NULL, "only one dimension may have several lengths");
     *lengths = (LengthOptions){.dimension = name, .list = list, .data = lengths->data};
     bool is_auto = strncmp(text, automatic, strlen(automatic)) == 0;
     char *rest = arena_string(value->arena, is_auto ? text + strlen(automatic) : text);
     for (char *part; (part = strsep(&rest, ","));) {
         if (!read_extent(value, name, part, &list[lengths->count++])) return false;
         if (lengths->count > 1 && (is_auto || list[lengths->count - 1] <= list[lengths->count - 2]))
-            return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE,
-                                     "write for instance --dim seq=16,32,64 or --dim seq=auto:64",
-                                     "malformed lengths '%s'", text);
+            return usage_error(value->diagnostics, "write, for example, --dim seq=16,32,64 or --dim seq=auto:64",
+                               "malformed lengths '%s'", text);
     }
     *longest = list[lengths->count - 1];
     return true;
@@ -68,8 +65,8 @@ bool read_dimension(const OptionValue *value)
     ImportOptions *import = &options->load.import;
     const char *equals = strchr(value->text, '=');
     if (!equals || equals == value->text)
-        return diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE, "write for instance --dim batch=8",
-                                 "malformed dimension '%s'", value->text);
+        return usage_error(value->diagnostics, "write, for example, --dim batch=8", "malformed dimension '%s'",
+                           value->text);
     char *name = arena_string_n(value->arena, value->text, (size_t)(equals - value->text));
     bool several = strpbrk(equals + 1, ",:");
     int64_t size;
@@ -124,30 +121,21 @@ bool read_dropout(const OptionValue *value)
     return option_refuse(value, "off or a number from 0 to below 1");
 }
 
-bool read_microbatches(const OptionValue *value)
+bool read_number_or_word(const OptionValue *value)
 {
-    int *microbatches = &((Options *)value->values)->plan.request.microbatches;
-    *microbatches = PLAN_MICROBATCHES_AUTO;
-    return strcmp(value->text, "auto") == 0 || option_read_integer(value, microbatches);
-}
-
-bool read_local_steps(const OptionValue *value)
-{
-    int64_t *steps = &((Options *)value->values)->federation_wishes.local_steps;
-    *steps = FEDERATION_STEPS_AUTO;
-    return strcmp(value->text, "auto") == 0 || option_read_integer(value, steps);
-}
-
-bool read_overlap(const OptionValue *value)
-{
-    int64_t *overlap = &((Options *)value->values)->federation_wishes.overlap;
-    *overlap = FEDERATION_OVERLAP_ALL;
-    return strcmp(value->text, "all") == 0 || option_read_integer(value, overlap);
+    const Option *option = value->option;
+    char *field = (char *)value->values + option->offset;
+    if (strcmp(value->text, option->choices[0]) != 0) return option_read_integer(value, field);
+    if (option->size == sizeof(int))
+        *(int *)field = -1;
+    else
+        *(int64_t *)field = -1;
+    return true;
 }
 
 bool read_privacy(const OptionValue *value)
 {
-    static const char wanted[] = "for instance clip=1,noise=1.1, or with delta=1e-5 behind it";
+    static const char wanted[] = "for example clip=1,noise=1.1, or with delta=1e-5 added";
     static const char *const keys[] = {"clip=", "noise=", "delta="};
     static const double most[] = {1e30, 1e6, 0.5};
     double numbers[] = {0, 0, 1e-5};
@@ -167,7 +155,7 @@ bool read_privacy(const OptionValue *value)
 bool read_codec(const OptionValue *value)
 {
     return codecs_parse(value->text, &((Options *)value->values)->plan.request.codecs) ||
-           option_refuse(value, "lossless, bf16, q8, q6, q4, q3, or for instance auto:q6");
+           option_refuse(value, "lossless, bf16, q8, q6, q4, q3, or, for example, auto:q6");
 }
 
 bool read_head(const OptionValue *value)
@@ -186,7 +174,7 @@ bool read_init(const OptionValue *value)
     if (draws) deviation = strtod(value->text + strlen(drawn), &end);
     if (draws ? end == value->text + strlen(drawn) || *end || !(deviation >= 0 && deviation <= 1e6)
               : strcmp(value->text, "none") != 0)
-        return option_refuse(value, "none or, for instance, normal:0.02");
+        return option_refuse(value, "none or, for example, normal:0.02");
     options->init = (WeightInit){draws, (float)deviation};
     options->load.import.no_weights = draws;
     return true;
@@ -201,7 +189,7 @@ bool read_holdout(const OptionValue *value)
     if (percent) number /= 100;
     bool share = number > 0 && number < 1, rows = !percent && number >= 1 && number < 1e9 && number == floor(number);
     if (end == value->text || (!percent && *end) || !(share || rows))
-        return option_refuse(value, "a share of the rows, such as 10%, or their number");
+        return option_refuse(value, "a share of the rows, such as 10%, or a number of rows");
     options->dataset.holdout = number;
     return true;
 }

@@ -1,5 +1,5 @@
-/* Values of options that are more than a number, a word or a choice. Each reports a malformed one (EXIT_USAGE) and
- * returns false. Their `values` are Options. */
+/* Readers for values that are more than a number, a word or a choice. Each reports a malformed value (EXIT_USAGE)
+ * and returns false. `values` points to Options. */
 #ifndef DRIVER_OPTIONS_OPTION_READERS_H
 #define DRIVER_OPTIONS_OPTION_READERS_H
 
@@ -7,9 +7,7 @@
 
 bool read_dimension(const OptionValue *value);      /* NAME=VALUE */
 bool read_dropout(const OptionValue *value);        /* off or a ratio */
-bool read_microbatches(const OptionValue *value);   /* a number or auto */
-bool read_local_steps(const OptionValue *value);    /* the same */
-bool read_overlap(const OptionValue *value);        /* a number or all */
+bool read_number_or_word(const OptionValue *value); /* a number, or the only choice as -1 */
 bool read_privacy(const OptionValue *value);        /* clip=C,noise=SIGMA,delta=D */
 bool read_codec(const OptionValue *value);          /* lossless, a codec, or auto: and one */
 bool read_freeze(const OptionValue *value);         /* a pattern of parameter names */

@@ -1,17 +1,18 @@
-/* The options of all commands, one row each: name, letter or 0, argument or NULL, commands that take it, kind (with the least
- * and greatest number), field; then by name what not all rows have (struct Option, base/options.h). Rows without a name are the
- * headings of --help-all.
+/* The options of all commands, one row each: name, letter or 0, argument or NULL, commands that take it, kind (with
+ * the least and greatest number), field; then by name what not all rows have (struct Option, base/options.h). Rows
+ * without a name are the headings of --help-all.
  *
- * To add an option, add a row here and, if no field fits, one in Options (options.h) or in the structure of the library that
- * reads it. Parsing, --help, the manual page and the completions follow. An example with a field `TextList frozen` in
- * ModelOptions:
+ * To add an option, add a row here and, if no field fits, one in Options (options.h) or in the structure of the
+ * library that reads it. Parsing, --help, the manual page and the completions follow. An example with a field
+ * `TextList frozen` in ModelOptions:
  *
  *     {"freeze", 0, "GLOB", TRAINING, OPTION_TEXT, FIELD(load.frozen), .repeated = true,
  *      .help = "do not train parameters whose names match (may be repeated)"},
  *
- * Two commands may have rows of one name with different meanings. `help` is a phrase for --help. `detail`, in whole sentences
- * with *literal words* and _placeholders_, replaces it in the manual page. A value that is more than a number, a word or a
- * choice has a reader (option_readers.h). The options of DIR/train are in runtime/train/training_options.c. */
+ * Two commands may have rows of one name with different meanings. `help` is a phrase for --help. `detail`, in whole
+ * sentences with *literal words* and _placeholders_, replaces it in the manual page. A value that is more than a
+ * number, a word or a choice has a reader (option_readers.h). The options of DIR/train are in
+ * runtime/train/training_options.c. */
 #include <math.h>
 
 #include "driver/options/option_readers.h"
@@ -19,27 +20,9 @@
 
 #define FIELD(field) OPTION_FIELD(Options, field)
 
+#define COMMAND_BIT(NAME, name) NAME = 1 << COMMAND_##NAME,
 enum {
-    CHECK = 1 << COMMAND_CHECK,
-    BERT = 1 << COMMAND_BERT,
-    COMPILE = 1 << COMMAND_COMPILE,
-    PROBE = 1 << COMMAND_PROBE,
-    PLAN = 1 << COMMAND_PLAN,
-    EXPLAIN = 1 << COMMAND_EXPLAIN,
-    DIFF = 1 << COMMAND_DIFF,
-    VERIFY = 1 << COMMAND_VERIFY,
-    PLOT = 1 << COMMAND_PLOT,
-    RUN = 1 << COMMAND_RUN,
-    EXPORT = 1 << COMMAND_EXPORT,
-    TOKENIZE = 1 << COMMAND_TOKENIZE,
-    IMPORT = 1 << COMMAND_IMPORT,
-    HEAD = 1 << COMMAND_HEAD,
-    PREDICT = 1 << COMMAND_PREDICT,
-    KEY = 1 << COMMAND_KEY,
-    FEDERATE = 1 << COMMAND_FEDERATE,
-    COORDINATE = 1 << COMMAND_COORDINATE,
-    DEPLOY = 1 << COMMAND_DEPLOY,
-    PLANNING = COMPILE | PLAN | FEDERATE,
+    SKYCC_COMMANDS(COMMAND_BIT) PLANNING = COMPILE | PLAN | FEDERATE,
     TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
     SHORT =
         COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE, /* those with so many that --help shows the common ones */
@@ -186,7 +169,7 @@ static const Option rows[] = {
     {"rounds", 0, "N", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.rounds), .common = FEDERATE,
      .help = "number of rounds, instead of federation.yaml's"},
     {"local-steps", 0, "N|auto", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),
-     .choices = OPTION_WORDS("auto"), .read = read_local_steps, .common = FEDERATE,
+     .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = FEDERATE,
      .help = "steps of each site per round, instead of federation.yaml's; auto: as few as leave 95% of the time for "
              "training",
      .detail = "Steps of each site per round, instead of _federation.yaml_'s. *auto* takes the fewest that leave at "
@@ -194,7 +177,7 @@ static const Option rows[] = {
                "_federation.yaml_. The number and the reason are printed and kept in the _federation.yaml_ of every "
                "site."},
     {"overlap", 0, "N|all", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.overlap),
-     .choices = OPTION_WORDS("all"), .read = read_overlap,
+     .choices = OPTION_WORDS("all"), .read = read_number_or_word,
      .help = "steps that a site computes while a round's updates travel, instead of federation.yaml's",
      .detail = "Instead of _federation.yaml_'s: a site computes the first _N_ steps of its next round, or all of them, "
                "while its update and the new model travel. It then adds the result to what these steps made, always "
@@ -304,9 +287,7 @@ static const Option rows[] = {
                "is exact. The result is at least as exact as with float32 instructions, but an infinite factor gives "
                "NaN. The target feature *-amx-bf16* turns this off."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
-     .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)",
-     .detail = "Also compute what nothing reads: the last encoder block for all tokens, not only for the one that a "
-               "classifier reads."},
+     .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,
      .help = "do not train parameters whose name matches the pattern (may be repeated)",
      .detail = "Do not train parameters whose name, or place in the model, matches the pattern: they keep their "
@@ -322,9 +303,7 @@ static const Option rows[] = {
                "uses of the table, such as a tied decoder, still give the row gradients, and weight decay still "
                "shrinks it, as in PyTorch. May be repeated."},
     {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train,
-     .help = "train initializers whose name matches the pattern, whatever --freeze says (may be repeated)",
-     .detail = "Train the initializers whose name, or place in the model, matches the pattern, even if *--freeze* or "
-               "their use in the model says otherwise. May be repeated."},
+     .help = "train initializers whose name matches the pattern, whatever --freeze says (may be repeated)"},
     {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = COMPILE | FEDERATE,
      .help = "train low-rank branches next to weights and freeze the rest: r=8,alpha=16,targets=query,value",
      .detail = "Train low-rank branches next to the weights of matrix products and freeze the model, for example "
@@ -336,9 +315,7 @@ static const Option rows[] = {
                "trained, as in the PEFT library; *--train* and *--freeze* change that. Frozen weights have no "
                "gradients and no optimiser state, and are not in checkpoints."},
     {"keep-ties", 0, NULL, CHECK | TRAINING, OPTION_FLAG, FIELD(load.import.keep_ties),
-     .help = "train constant initializers that an exporter merged as one parameter",
-     .detail = "Train constant initializers that an exporter merged as one parameter, which stays equal wherever it is "
-               "used, also on several devices."},
+     .help = "train constant initializers that an exporter merged as one parameter"},
     {"untie", 0, NULL, CHECK | TRAINING, OPTION_FLAG, FIELD(load.import.untie),
      .help = "train every use of a shared initializer as a parameter of its own"},
     {"init", 0, "HOW", COMPILE | RUN | FEDERATE, OPTION_TEXT, .choices = OPTION_WORDS("none", "normal:0.02"),
@@ -359,7 +336,7 @@ static const Option rows[] = {
 
     {.help = "Plans"},
     {"microbatches", 0, "N|auto", PLANNING, OPTION_INTEGER, 1, COSTS_MAX_MICROBATCHES, FIELD(plan.request.microbatches),
-     .choices = OPTION_WORDS("auto"), .read = read_microbatches, .common = PLANNING,
+     .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = PLANNING,
      .help = "micro-batches per step (default: 8); auto: as many as pay",
      .detail = "Micro-batches per step (default: 8); the global batch is the micro-batch size times _N_. *auto* takes "
                "the smallest power of two after which doubling would train less than 10% more rows per second (about "

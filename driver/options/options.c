@@ -12,8 +12,8 @@ bool command_options_read(Options *options, Command command, int argument_count,
     bool ok = options_parse(&set, argument_count, arguments, options, &options->arena, diagnostics);
     bool packs = command == COMMAND_COMPILE || command == COMMAND_PLAN || command == COMMAND_PROBE;
     if (options->load.lengths.dimension && !packs)
-        ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "compile, plan and probe take several",
-                               "--dim %s has several lengths", options->load.lengths.dimension);
+        ok = usage_error(diagnostics, "give one length; only compile, plan and probe take several",
+                         "--dim %s has several lengths", options->load.lengths.dimension);
     options->help |= options->help_all;
     if (options->help) diagnostics_free(diagnostics);
     return ok || options->help;
@@ -53,7 +53,8 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-/* The command that the hint is for, unless it says so itself: the first that takes the option, `compile` before others. */
+/* The command whose option the hint means: this one if it takes the option or the hint names a command that does;
+ * otherwise the first that takes it, preferably `compile`. */
 static Command command_meant(Command command, const char *hint, const char *name, size_t length, Arena *arena)
 {
     Command meant = COMMAND_COUNT;
@@ -62,7 +63,7 @@ static Command command_meant(Command command, const char *hint, const char *name
         if (c == command || has_word(hint, command_texts[c].name)) return command;
         if (meant == COMMAND_COUNT || c == COMMAND_COMPILE) meant = c;
     }
-    return meant == COMMAND_COUNT ? command : meant; /* no command's: DIR/train's, or another program's */
+    return meant == COMMAND_COUNT ? command : meant; /* an option of DIR/train or another program */
 }
 
 void command_fit_hints(Command command, Diagnostics *diagnostics)

@@ -1,7 +1,5 @@
-/* The command line of skycc: which commands there are, which options each takes, and what the user said.
- *
- * option_table.c has a row per option, command_table.c one per command. Parsing, --help, the manual page and the
- * completions follow from them. */
+/* The command line of skycc: its commands, their options, and what the user said. option_table.c has a row per
+ * option, command_table.c one per command. */
 #ifndef DRIVER_OPTIONS_OPTIONS_H
 #define DRIVER_OPTIONS_OPTIONS_H
 
@@ -14,38 +12,40 @@
 #include "frontend/text/text_dataset.h"
 #include "models/bert.h"
 
-typedef enum Command {
-    COMMAND_CHECK,
-    COMMAND_BERT,
-    COMMAND_COMPILE,
-    COMMAND_PROBE,
-    COMMAND_PLAN,
-    COMMAND_EXPLAIN,
-    COMMAND_DIFF,
-    COMMAND_VERIFY,
-    COMMAND_PLOT,
-    COMMAND_RUN,
-    COMMAND_EXPORT,
-    COMMAND_TOKENIZE,
-    COMMAND_IMPORT,
-    COMMAND_HEAD,
-    COMMAND_PREDICT,
-    COMMAND_KEY,
-    COMMAND_FEDERATE,
-    COMMAND_COORDINATE,
-    COMMAND_DEPLOY,
-    COMMAND_COUNT
-} Command;
+/* Every command once. `name` is that of its function, name_command (driver/commands/commands.h). */
+#define SKYCC_COMMANDS(X)                                                                                              \
+    X(CHECK, check)                                                                                                    \
+    X(BERT, bert)                                                                                                      \
+    X(COMPILE, compile)                                                                                                \
+    X(PROBE, probe)                                                                                                    \
+    X(PLAN, plan)                                                                                                      \
+    X(EXPLAIN, explain)                                                                                                \
+    X(DIFF, diff)                                                                                                      \
+    X(VERIFY, verify)                                                                                                  \
+    X(PLOT, plot)                                                                                                      \
+    X(RUN, run)                                                                                                        \
+    X(EXPORT, export)                                                                                                  \
+    X(TOKENIZE, tokenize)                                                                                              \
+    X(IMPORT, import)                                                                                                  \
+    X(HEAD, head)                                                                                                      \
+    X(PREDICT, predict)                                                                                                \
+    X(KEY, key)                                                                                                        \
+    X(FEDERATE, federate)                                                                                              \
+    X(COORDINATE, coordinate)                                                                                          \
+    X(DEPLOY, deploy)
 
-/* What the user said, for all commands: each reads the fields of the options that it takes. A path, name or text is
- * NULL where it was not given. */
+#define SKYCC_COMMAND_ENUMERATOR(NAME, name) COMMAND_##NAME,
+typedef enum Command { SKYCC_COMMANDS(SKYCC_COMMAND_ENUMERATOR) COMMAND_COUNT } Command;
+
+/* What the user said. Each command reads the fields of its own options. A path, name or text is NULL if it was not
+ * given. */
 typedef struct Options {
     Arena arena; /* of lists and of what readers make */
     bool help, help_all, verbose, quiet, json, force;
-    bool alone; /* of compile for a federation: DIR goes to a site that lacks the model's file */
-    /* Files: the model and what a command reads beside it, and what it writes. */
+    bool alone; /* compile for a federation: DIR is copied to a site without the model's file */
+    /* Files that a command reads and writes. */
     const char *model, *checkpoint, *costs, *log, *trace, *table;
-    const char *plans[2]; /* the one that is read; of diff the old and the new one */
+    const char *plans[2]; /* the plan to read; for diff the old and the new one */
     const char *output, *report, *depfile, *adapter;
     TextList inputs;
     /* The model and its training. */
@@ -72,13 +72,13 @@ typedef struct Options {
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;
-    const char *key;   /* the name of a pair of keys; of coordinate and probe the file of the secret one */
-    const char *site;  /* of probe: whose links are measured; NULL: machines are */
+    const char *key;   /* the name of a pair of keys; for coordinate and probe the secret key's file */
+    const char *site;  /* for probe: whose links are measured; NULL: measure machines */
     double patience_s; /* for other sites */
     const char *federation, *listen, *csv;
-    const char *follows; /* the coordinator's directory of a federation that is gone on with */
+    const char *follows; /* the directory of the coordinator whose federation continues */
     FederationWishes federation_wishes;
-    /* Of deploy, which has `folder` and `data` too. */
+    /* Of deploy, besides `folder` and `data`. */
     bool check;
     const char *destination, *ssh;
 } Options;
@@ -92,16 +92,16 @@ typedef struct CommandText {
 
 extern const CommandText command_texts[COMMAND_COUNT];
 
-/* The rows of option_table.c that the command takes. The hint is in the arena. */
+/* The rows of option_table.c that the command takes; the hint is in the arena. */
 OptionSet command_options(Command command, Arena *arena);
-/* Free the options' arena in any case. Reports every problem (EXIT_USAGE) and returns false then; true if help is what
- * is wanted. */
+/* Free the options' arena in any case. Returns true also if help is wanted; otherwise false after reporting every
+ * error (EXIT_USAGE). */
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics);
-/* One screen: what the command does, examples, its common options. `all`: all options, in groups. */
+/* One screen with description, examples and common options; `all`: all options, in groups. */
 void command_print_help(Command command, bool all, FILE *stream);
-/* Hints come from libraries that several commands share. One about an option that this command does not take is made to
- * name a command that does ("for skycc compile: ..."), in the diagnostics' arena. */
+/* Libraries that several commands share give hints. If one names an option that this command does not take, it is
+ * prefixed with a command that does ("for skycc compile: ..."). */
 void command_fit_hints(Command command, Diagnostics *diagnostics);
 
 #endif

@@ -3,48 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
+/* ---- Labels ---- */
 
-/* ---- CSV ---- */
-
-void predictions_field(Predictions *predictions, const char *text)
-{
-    Buffer *table = &predictions->table, clean = {0};
-    text_append(&clean, text, strlen(text));
-    const char *quote = strpbrk(buffer_text(&clean), ",\"") ? "\"" : "";
-    buffer_print(table, "%s", quote);
-    for (const char *c = buffer_text(&clean); *c; c++) buffer_append(table, *c == '"' ? "\"\"" : c, *c == '"' ? 2 : 1);
-    buffer_print(table, "%s", quote);
-    buffer_free(&clean);
-}
-
-void predictions_end_line(Predictions *predictions) { buffer_append(&predictions->table, "\r\n", 2); }
-
-/* ---- Scores ---- */
-
-int64_t predictions_softmax(double *values, int64_t count)
-{
-    int64_t best = 0;
-    double sum = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (values[i] > values[best]) best = i;
-    double largest = values[best];
-    for (int64_t i = 0; i < count; i++) sum += values[i] = exp(values[i] - largest);
-    for (int64_t i = 0; i < count; i++) values[i] /= sum;
-    return best;
-}
-
-void predictions_scores(Predictions *predictions, double *logits)
-{
-    Buffer *table = &predictions->table;
-    int64_t best = predictions_softmax(logits, predictions->classes);
-    predictions_field(predictions, predictions->labels[best]);
-    buffer_print(table, ",%.7g", logits[best]);
-    for (int64_t i = 0; i < predictions->classes; i++) buffer_print(table, ",%.7g", logits[i]);
-    predictions_end_line(predictions);
-}
-
-/* "labels" and the probabilities of all of them, each by itself. */
+/* The labels above 0.5, and the probability of each label. */
 static void print_label_set(Predictions *predictions, double *logits)
 {
     Buffer *table = &predictions->table, found = {0};
@@ -61,10 +22,9 @@ static bool name_labels(Predictions *predictions, Diagnostics *diagnostics)
     int64_t classes = predictions->classes;
     const char *file = predictions->labels_of;
     if ((int64_t)predictions->label_count != classes && (file || predictions->label_count))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file ? file : predictions->called),
-                                 file ? "are they of the data that the model was trained with?" : NULL,
-                                 "has names of %zu labels, but the model has %lld", predictions->label_count,
-                                 (long long)classes);
+        return input_error(diagnostics, file ? file : predictions->called,
+                           file ? "give the data set that the model was trained on" : NULL,
+                           "names %zu labels, but the model has %lld", predictions->label_count, (long long)classes);
     if (predictions->label_count) return true;
     const char **numbers = arena_new_array(predictions->arena, const char *, (size_t)classes);
     for (int64_t i = 0; i < classes; i++) numbers[i] = arena_format(predictions->arena, "%lld", (long long)i);
@@ -128,12 +88,12 @@ static bool find_outputs(Predictions *predictions, Diagnostics *diagnostics)
     predictions->end = head == HEAD_QUESTION ? predictor_output(predictor, "end_logits", rank) : predictions->output;
     if (!predictions->output || !predictions->end ||
         (rank == 3 || head == HEAD_QUESTION ? predictions->output->dim[1] != predictor->width : false))
-        return diagnostics_error(
-            diagnostics, EXIT_BAD_INPUT, PLACE_FILE(predictions->called), "skycc run gives its outputs as they are",
-            head == HEAD_QUESTION ? "has no outputs 'start_logits' and 'end_logits' of shape [batch, tokens]"
-            : rank == 3           ? "its output 'logits' has no shape [batch, tokens, labels]"
-            : name[0] == 'e'      ? "its output 'embedding' has no shape [batch, numbers]"
-                                  : "has no output 'logits' of shape [batch, labels]");
+        return input_error(diagnostics, predictions->called, "use skycc run to print its raw outputs",
+                           head == HEAD_QUESTION
+                               ? "has no outputs 'start_logits' and 'end_logits' of shape [batch, tokens]"
+                           : rank == 3      ? "its output 'logits' does not have shape [batch, tokens, labels]"
+                           : name[0] == 'e' ? "its output 'embedding' does not have shape [batch, numbers]"
+                                            : "has no output 'logits' of shape [batch, labels]");
     size_t count = (size_t)predictor_row_values(predictions->output);
     predictions->classes = predictions->output->dim[rank - 1];
     predictions->values = arena_new_array(predictions->arena, double, count);
@@ -157,18 +117,17 @@ static void print_header(Predictions *predictions, const char *begin, bool numbe
     predictions_end_line(predictions);
 }
 
-/* Of the heads that are about parts of texts. */
+/* For heads about parts of texts: whether the rows have texts. */
 static bool check_texts(const Predictions *predictions, Diagnostics *diagnostics)
 {
     const TextRows *rows = predictions->rows;
     if (predictions->head == HEAD_MASKED ? predictions->tokenizer != NULL : rows->texts != NULL) {
         if (predictions->head != HEAD_QUESTION || (rows->count && rows->texts[0][1])) return true;
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                                 "--text QUESTION --text2 TEXT, or --data TABLE --text COL,COL",
-                                 "answers are parts of a text: give a question and a text");
+        return usage_error(diagnostics, "give --text QUESTION --text2 TEXT, or --data TABLE --text COL,COL",
+                           "this head answers a question from a text, and needs both");
     }
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--text TEXT, or --data TABLE --text COL",
-                             "a data set has token ids: what this head says is about words");
+    return usage_error(diagnostics, "give --text TEXT, or --data TABLE --text COL",
+                       "this head needs words, but a data set holds token ids");
 }
 
 bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
@@ -179,8 +138,8 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     if (!find_outputs(predictions, diagnostics) || (parts && !check_texts(predictions, diagnostics))) return false;
     if (head == HEAD_REGRESSION && predictions->several) predictions->head = head = HEAD_SEQUENCE;
     if (predictions->several && head != HEAD_SEQUENCE)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "leave --multi-label out",
-                                 "several labels at once are for heads that label whole texts (seqcls:N)");
+        return usage_error(diagnostics, "leave --multi-label out",
+                           "--multi-label is only for heads that label whole texts (seqcls:N)");
     bool labelled =
         head == HEAD_TOKENS || (head == HEAD_SEQUENCE && (predictions->classes > 1 || predictions->several));
     if (labelled && !name_labels(predictions, diagnostics)) return false;

@@ -1,4 +1,4 @@
-/* What skycc predict prints of a model's outputs, row by row, as CSV: a form per head. */
+/* Prints a model's outputs row by row as CSV, in a form per head. */
 #ifndef DRIVER_PREDICT_PREDICTIONS_H
 #define DRIVER_PREDICT_PREDICTIONS_H
 
@@ -9,29 +9,30 @@
 typedef struct Predictions {
     const char *called;    /* the model in messages */
     HeadKind head;         /* HEAD_FROM_FOLDER: by the outputs */
-    const char *labels_of; /* where the names of labels are from, where that is not the model; else NULL */
+    const char *labels_of; /* the file that names the labels; NULL: the model */
     const char *const *labels;
     size_t label_count;   /* 0: they have no names */
     bool json;            /* lines of JSON instead: embeddings only */
-    bool several;         /* labels a text may have at once */
-    bool compares;        /* the two rows: how alike their embeddings are */
-    Tokenizer *tokenizer; /* that made the rows; NULL: they are a data set */
+    bool several;         /* a text may have several labels */
+    bool compares;        /* print the similarity of the two rows' embeddings */
+    Tokenizer *tokenizer; /* that made the rows; NULL for a data set */
     const TextRows *rows;
     Predictor *predictor;
     Arena *arena;
     Buffer table; /* the result; to be freed */
-    /* What predictions_begin finds. */
-    const SkyTensor *output, *end; /* `end` of answers: of where they end */
+    /* Filled in by predictions_begin: */
+    const SkyTensor *output, *end; /* `end`: where answers end */
     double *values, *end_values;   /* of a row */
     int64_t classes;               /* labels, or numbers of an embedding */
     double *former;                /* the embedding of the row before */
 } Predictions;
 
-/* Finds the outputs of the head and begins the table. Rows follow in their order, each behind the run that it is in. */
+/* Finds the head's outputs and begins the table. Rows follow in order, each after the run that computed it. */
 bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics);
 bool predictions_row(Predictions *predictions, int64_t row, Diagnostics *diagnostics);
 
-/* For the forms: a field of RFC 4180; the end of a line; the largest of `count` values, which become probabilities. */
+/* The table (predictions_table.c): a field, quoted as in RFC 4180; the end of a line; the index of the largest of
+ * `count` logits, which become probabilities. */
 void predictions_field(Predictions *predictions, const char *text);
 void predictions_end_line(Predictions *predictions);
 int64_t predictions_softmax(double *values, int64_t count);

@@ -1,4 +1,4 @@
-/* Predictions about parts of texts: labels of words, answers to questions, what stands behind masks. */
+/* Predictions about parts of texts: labels of words, answers to questions, words for masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { MOST_ANSWER_TOKENS = 30, MOST_GUESSES = 5 };
 /* The words of a row's texts, and where their tokens are in the row. */
 typedef struct RowWords {
     TextWords texts[2];
-    size_t begin[2], count[2]; /* of the tokens that were not cut off */
+    size_t begin[2], count[2]; /* of the tokens that remain after cutting */
 } RowWords;
 
 static void find_words(RowWords *words, const Predictions *predictions, int64_t row)
@@ -62,7 +62,7 @@ bool predictions_words(Predictions *predictions, int64_t row, Diagnostics *diagn
     return true;
 }
 
-/* Characters, not bytes, as the tools of the field count them. */
+/* Characters, not bytes, as other tools count. */
 static size_t characters(const char *text, size_t bytes)
 {
     size_t count = 0;
@@ -70,7 +70,7 @@ static size_t characters(const char *text, size_t bytes)
     return count;
 }
 
-/* The likeliest span of at most MOST_ANSWER_TOKENS tokens; the first of equals. */
+/* The likeliest span of at most MOST_ANSWER_TOKENS tokens; the first one if several are equal. */
 static double find_answer(const double *starts, const double *ends, size_t count, size_t *first, size_t *last)
 {
     double best = -1;
@@ -102,8 +102,8 @@ bool predictions_answer(Predictions *predictions, int64_t row, Diagnostics *diag
         predictions_end_line(predictions);
     }
     free_words(&words);
-    return any || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(predictions->rows->file), NULL,
-                                    "row %lld has no text to answer from", (long long)row);
+    return any || input_error(diagnostics, predictions->rows->file, NULL,
+                              "row %lld has no text that could hold an answer", (long long)row);
 }
 
 static void print_guesses(Predictions *predictions, int64_t row, int mask, double *values)
@@ -116,7 +116,8 @@ static void print_guesses(Predictions *predictions, int64_t row, int mask, doubl
         for (int64_t i = 1; i < count; i++)
             if (values[i] > values[best]) best = i;
         if (!tokenizer_piece(predictions->tokenizer, (int32_t)best, &piece))
-            buffer_print(&piece, "%lld", (long long)best); /* models may have more rows than pieces */
+            buffer_print(&piece, "%lld",
+                         (long long)best); /* the model's table may have more rows than the tokenizer has pieces */
         buffer_print(&predictions->table, "%lld,%d,%d,", (long long)row, mask, rank);
         predictions_field(predictions, buffer_text(&piece));
         buffer_print(&predictions->table, ",%.7g", values[best]);
@@ -135,7 +136,7 @@ bool predictions_masks(Predictions *predictions, int64_t row, Diagnostics *diagn
     for (int64_t i = 0; mask >= 0 && i < predictions->predictor->width; i++)
         if (element_as_integer(tensor->dtype, tensor->data, row * rows->width + i) == mask)
             print_guesses(predictions, row, found++, predictions->values + i * predictions->classes);
-    return found || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(rows->file),
-                                      "write the tokenizer's mask, such as [MASK] or <mask>, where a word is missing",
-                                      "row %lld has no mask to fill", (long long)row);
+    return found || input_error(diagnostics, rows->file,
+                                "write the tokenizer's mask, such as [MASK] or <mask>, in place of a word",
+                                "row %lld has no mask to fill", (long long)row);
 }

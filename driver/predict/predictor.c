@@ -17,16 +17,6 @@ static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostic
     return training_model_load(&predictor->model, path, &options, diagnostics);
 }
 
-static void build(Predictor *predictor)
-{
-    Graph *graph = &predictor->model.graph;
-    StageIndex *index = stage_index_create(graph, false);
-    stage_build_indexed(&predictor->code, index, 0, graph->layer_count - 1, STAGE_PLAIN);
-    stage_index_free(index);
-    predictor->code.stage.slot_count = 1;
-    local_program_create(&predictor->program, &predictor->model, &predictor->code);
-}
-
 static void fill_parameters(Predictor *predictor)
 {
     const SkyStage *stage = &predictor->code.stage;
@@ -43,7 +33,7 @@ bool predictor_open(Predictor *predictor, const char *path, const char *called, 
 {
     *predictor = (Predictor){.called = called, .rows = rows, .batch = batch, .width = width};
     if (!load(predictor, path, diagnostics)) return false;
-    build(predictor);
+    local_program_build(&predictor->program, &predictor->code, &predictor->model);
     if (!local_program_compile(&predictor->program, NULL, diagnostics)) return false;
     predictor->running = execution_open(&predictor->execution, &predictor->program.program,
                                         threads ? threads : parallel_threads(0), NULL, diagnostics);
@@ -51,7 +41,7 @@ bool predictor_open(Predictor *predictor, const char *path, const char *called, 
     return predictor->running;
 }
 
-/* Rows from `first` on; the last one again where there are no more. */
+/* Rows from `first` on; the last row is repeated to fill the batch. */
 static bool fill_input(Predictor *predictor, const SkyTensor *input, int64_t first, Diagnostics *diagnostics)
 {
     const TextRows *rows = predictor->rows;
@@ -59,9 +49,9 @@ static bool fill_input(Predictor *predictor, const SkyTensor *input, int64_t fir
     int64_t batch = predictor->batch, width = predictor->width, limit = input->value_limit;
     if (!tensor || input->rank != 2 || input->dim[0] != batch || input->dim[1] != width)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = predictor->called, .object = input->name},
-                                 "skycc run feeds any inputs",
+                                 "use skycc run, which takes any inputs",
                                  tensor ? "is not of shape [batch, tokens]"
-                                        : "is an input that the rows have no values of");
+                                        : "is an input for which the rows hold no values");
     void *destination = execution_address(&predictor->execution, 0, 0, input->location);
     for (int64_t i = 0; i < batch * width; i++) {
         int64_t row = first + i / width;
@@ -69,9 +59,9 @@ static bool fill_input(Predictor *predictor, const SkyTensor *input, int64_t fir
         int64_t value = element_as_integer(tensor->dtype, tensor->data, row * rows->width + i % width);
         if (limit && (value < 0 || value >= limit))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = rows->file, .object = input->name},
-                                     "is the tokenizer the model's?",
-                                     "row %lld has %lld, outside the model's table of %lld rows", (long long)row,
-                                     (long long)value, (long long)limit);
+                                     "use the model's own tokenizer",
+                                     "row %lld has token %lld, but the model's vocabulary ends before %lld",
+                                     (long long)row, (long long)value, (long long)limit);
         if (dtype_is_float((DType)input->dtype))
             element_store_double((DType)input->dtype, destination, i, (double)value);
         else
@@ -117,9 +107,8 @@ bool predictor_values(Predictor *predictor, const SkyTensor *output, int64_t row
     for (int64_t i = 0; i < count; i++) {
         values[i] = element_as_double((DType)output->dtype, from, base + i);
         if (!isfinite(values[i]))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(predictor->called),
-                                     "did its training diverge?", "gives row %lld no finite %s", (long long)row,
-                                     output->name);
+            return input_error(diagnostics, predictor->called, "check whether its training diverged",
+                               "gives row %lld no finite %s", (long long)row, output->name);
     }
     return true;
 }

@@ -17,19 +17,19 @@ typedef struct Predictor {
     bool running;
 } Predictor;
 
-/* Compiles the model in the file `path`; `threads` 0: as many as there are processors. What is reported when it
- * runs names `called`. Free with predictor_free in any case. */
+/* Compiles the model in the file `path`; `threads` 0: all processors. Errors while it runs name `called`. Free with
+ * predictor_free in any case. */
 bool predictor_open(Predictor *predictor, const char *path, const char *called, const TextRows *rows, int64_t batch,
                     int64_t width, int threads, Diagnostics *diagnostics);
-/* Runs the rows from `first` on; of a batch that the rows do not fill, the rest is the last row again. */
+/* Runs the rows from `first` on; the last row is repeated to fill the batch. */
 bool predictor_run(Predictor *predictor, int64_t first, Diagnostics *diagnostics);
-/* The output of that name if it has numbers in `rank` dimensions, the first of them the batch; else NULL. */
+/* The output of that name if it is [batch, ...] of `rank` dimensions; otherwise NULL. */
 const SkyTensor *predictor_output(const Predictor *predictor, const char *name, uint32_t rank);
-/* What the last run gave `row` (of all rows): into values, as many as the output has for a row. False after reporting
- * that they are not all finite. */
+/* Copies what the last run computed for `row` (of all rows) into `values`. False after reporting a value that is not
+ * finite. */
 bool predictor_values(Predictor *predictor, const SkyTensor *output, int64_t row, double *values,
                       Diagnostics *diagnostics);
-int64_t predictor_row_values(const SkyTensor *output); /* how many an output has for a row */
+int64_t predictor_row_values(const SkyTensor *output); /* how many values an output has per row */
 void predictor_free(Predictor *predictor);
 
 #endif

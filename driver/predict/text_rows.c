@@ -53,12 +53,12 @@ Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool 
     bool there = folder && stat(folder, &status) == 0 && S_ISDIR(status.st_mode), absent = !there;
     Tokenizer *tokenizer = there ? open_in_folder(folder, cased, &arena, &absent, diagnostics) : NULL;
     if (absent)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(model),
-                          "--tokenizer FILE names its tokenizer.json or vocabulary", "has no tokenizer: %s%s",
-                          there    ? "there is neither tokenizer.json nor vocab.txt in "
-                          : folder ? "there is no folder "
-                                   : "it names no folder that it comes from",
-                          folder ? folder : "");
+        input_error(diagnostics, model, "give its tokenizer.json or vocabulary with --tokenizer FILE",
+                    "has no tokenizer: %s%s",
+                    there    ? "there is neither tokenizer.json nor vocab.txt in "
+                    : folder ? "the folder it was imported from is gone: "
+                             : "it was not imported from a folder",
+                    folder ? folder : "");
     arena_free(&arena);
     return tokenizer;
 }
@@ -69,8 +69,7 @@ static bool encode(Tokenizer *tokenizer, const char *const texts[2], TokenIds id
 {
     for (int t = 0; t < 2; t++)
         if (texts[t] && !tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), &ids[t]))
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "texts are UTF-8", "%s is not UTF-8",
-                                     t ? "--text2" : "--text");
+            return usage_error(diagnostics, "give the text in UTF-8", "%s is not UTF-8", t ? "--text2" : "--text");
     return true;
 }
 
@@ -81,7 +80,7 @@ static int64_t tokens_needed(const Tokenizer *tokenizer, const TokenIds ids[2], 
     return needed < least ? least : needed;
 }
 
-/* `rows`: of ids[0] and ids[1], or with one row of both. */
+/* Fills `rows` from ids[0] and ids[1], or one row from both. */
 static void frame(TextRows *rows, const Tokenizer *tokenizer, const TokenIds rows_ids[2][2], bool pair,
                   Diagnostics *diagnostics)
 {
@@ -98,8 +97,8 @@ static void frame(TextRows *rows, const Tokenizer *tokenizer, const TokenIds row
         int64_t used = (int64_t)tokenizer_frame(tokenizer, rows_ids[r], pair, &row, &cut);
         if (used > rows->longest) rows->longest = used;
         if (cut)
-            diagnostics_warning(diagnostics, PLACE_NONE, "--max-length says how many may be read",
-                                "the text is cut to %lld tokens; it has %lld", (long long)width,
+            diagnostics_warning(diagnostics, PLACE_NONE, "raise --max-length to read more of them",
+                                "the text was cut to %lld tokens; it has %lld", (long long)width,
                                 (long long)tokens_needed(tokenizer, rows_ids[r], pair));
     }
 }
@@ -120,9 +119,8 @@ bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const te
     }
     rows->width = width > 0 ? width : needed < most ? needed : most;
     if (ok && rows->width < least)
-        ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                               "%lld tokens leave no room for text: this tokenizer needs %lld", (long long)rows->width,
-                               (long long)least);
+        ok = usage_error(diagnostics, NULL, "%lld tokens leave no room for text: this tokenizer needs %lld",
+                         (long long)rows->width, (long long)least);
     if (ok) frame(rows, tokenizer, row_ids, pair, diagnostics);
     for (int t = 0; t < 2; t++) free(ids[t].items);
     return ok;
@@ -130,7 +128,7 @@ bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const te
 
 /* ---- Tables ---- */
 
-/* Which fields are the columns, by the first line; false if one is not there. */
+/* Finds the columns by the first line; false if one is missing. */
 static bool find_columns(const TableReader *reader, const char *const *names, size_t count, size_t *at)
 {
     for (size_t n = 0; n < count; n++) {
@@ -167,7 +165,7 @@ bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns
     if (!table_open(&reader, table, TABLE_BY_SUFFIX, diagnostics)) return false;
     bool ok = read_texts(rows, &reader, names, comma ? 2 : 1);
     table_close(&reader);
-    return ok || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(table), NULL, "has changed meanwhile");
+    return ok || input_error(diagnostics, table, NULL, "changed while it was read");
 }
 
 /* ---- Data sets ---- */
@@ -181,14 +179,14 @@ static bool add_tensor(TextRows *rows, int number, Diagnostics *diagnostics)
     if (!tensor)
         problem = "is not there";
     else if (!dtype_is_integer(tensor->dtype))
-        problem = "is not of integers";
+        problem = "does not hold integers";
     else if (tensor->shape.rank != 2 || shape_elements(&tensor->shape) == 0)
-        problem = "is not a table with a row per text";
+        problem = "is not a table with one row per text";
     else if (number && (tensor->shape.dim[0] != rows->count || tensor->shape.dim[1] != rows->width))
-        problem = "has another shape than input_ids";
+        problem = "has a different shape from input_ids";
     if (problem)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = rows->file, .object = name},
-                                 "skycc tokenize writes such data sets", "%s", problem);
+                                 "make the data set with skycc tokenize", "%s", problem);
     rows->tensors[number] = (RowTensor){name, tensor->dtype, tensor->data};
     rows->count = tensor->shape.dim[0], rows->width = tensor->shape.dim[1];
     return true;

@@ -5,7 +5,7 @@
 
 static bool is_space(char byte) { return byte && strchr(" \t\r\n\v\f", byte) != NULL; }
 
-/* How many tokens the first `end` bytes of the text become, if they become the same in the whole text; else -1. */
+/* The number of tokens of the first `end` bytes, if they are tokenised the same within the whole text; else -1. */
 static int64_t tokens_before(const TextWords *words, size_t end)
 {
     TokenIds ids = {0};
@@ -27,7 +27,7 @@ void text_words_find(TextWords *words, Tokenizer *tokenizer, const char *text)
         int64_t before = tokens_before(words, end + 1);
         if (before < 0 && end + 1 < length) continue;
         size_t after = before < 0 ? words->ids.count : (size_t)before;
-        if (after > tokens) { /* else the word became nothing */
+        if (after > tokens) { /* otherwise the word has no tokens */
             TextWord word = {begin, end + 1, tokens, after};
             array_push(words->words, words->count, words->capacity, word);
         }
@@ -50,7 +50,7 @@ static const TextWord *word_of(const TextWords *words, size_t token)
     return &words->words[words->count - 1];
 }
 
-/* The end of the first part of the word that becomes exactly the tokens before `token`; `otherwise` if there is none. */
+/* The end of the first part of the word that gives exactly the tokens before `token`; `otherwise` if there is none. */
 static size_t end_before(const TextWords *words, const TextWord *word, size_t token, size_t otherwise)
 {
     for (size_t end = word->begin + 1; end < word->end; end++) {

@@ -1,4 +1,4 @@
-/* Words of a text, and the tokens of a row that they became: what labels of tokens and answers are about. */
+/* The words of a text and their tokens, for labels of tokens and answers. */
 #ifndef DRIVER_PREDICT_TEXT_WORDS_H
 #define DRIVER_PREDICT_TEXT_WORDS_H
 
@@ -7,7 +7,7 @@
 
 typedef struct TextWord {
     size_t begin, end;   /* bytes of the text */
-    size_t first, after; /* its tokens, of those of the text */
+    size_t first, after; /* its tokens within the text */
 } TextWord;
 
 typedef struct TextWords {
@@ -18,12 +18,12 @@ typedef struct TextWords {
     size_t count, capacity;
 } TextWords;
 
-/* What stands between white space, or several words of which only together it is known which tokens they became. The
- * text is UTF-8. Free with text_words_free. */
+/* Splits the text (UTF-8) at white space, and keeps words together whose tokens cannot be told apart. Free with
+ * text_words_free. */
 void text_words_find(TextWords *words, Tokenizer *tokenizer, const char *text);
 void text_words_free(TextWords *words);
-/* The bytes that tokens first ... last became of: whole words, but for what they begin or end with that certainly became other tokens, such as
- * quotes and full stops. */
+/* The bytes of tokens first ... last: whole words, except for what certainly belongs to other tokens at their ends,
+ * such as quotes and full stops. */
 void text_words_span(const TextWords *words, size_t first, size_t last, size_t *begin, size_t *end);
 
 #endif

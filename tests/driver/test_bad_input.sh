@@ -87,11 +87,11 @@ expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ..
     "$skycc" run "$model" --inputs labels.safetensors -o out --loss cross-entropy+cross-entropy
 expect 1 "input 'labels'.*has shape .*, but the model takes \[.*,3\]" -- \
     "$skycc" run "$model" --inputs "$inputs" -o out --loss mse
-for row in "bert=0:'bert' is no parameter" 'bert:malformed row' '@=300:has no such row' '@=0x:malformed row'; do
+for row in "bert=0:'bert' is not a parameter" 'bert:malformed row' '@=300:does not have this row' '@=0x:malformed row'; do
     expect 2 "error: .*${row##*:}" 'hint:' -- "$skycc" run "$model" --inputs "$inputs" -o out \
         --no-gradient-row "$(echo "${row%:*}" | sed s/@/m.bert.embeddings.word_embeddings.weight/)"
 done
-expect 2 "'m.classifier.weight' is no table" 'hint:' -- \
+expect 2 "'m.classifier.weight' is not a table" 'hint:' -- \
     "$skycc" run "$model" --inputs "$inputs" -o out --no-gradient-row m.classifier.weight=0
 expect 1 'text.onnx: error:' -- "$skycc" run "$model" --inputs text.onnx -o out
 expect 1 'nowhere/out: error:' -- "$skycc" run "$model" --inputs "$inputs" -o nowhere/out
@@ -109,13 +109,13 @@ for command in compile plan probe; do
 done
 expect 2 "no device is named 'c'" -- "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --without c
 expect 2 "no layers match 'tail'" -- "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --pin tail=a
-expect 1 'more than the 1e-09 s allowed' -- \
+expect 1 'more than the allowed 1e-09 s' -- \
     "$skycc" compile "$model" -d cluster.yaml -o out "${dimensions[@]}" --fail-above 1e-9
 for number in 2x 0 -1 1e9 ''; do
     expect 2 "error: --microbatches .*not '$number'" -- \
         "$skycc" compile "$model" -d cluster.yaml -o out --microbatches "$number"
 done
-expect 2 'hidden size of 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o out
+expect 2 'hidden size 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o out
 
 # A directory that is not skycc's own is not replaced.
 mkdir mine && echo "dear diary" >mine/diary

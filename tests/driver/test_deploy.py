@@ -108,7 +108,7 @@ def damages(bench):
     os.chmod(program, 0o644)
     write(weights, whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
     bench.deploy("--to", bench.there, "--check", code=6, says=[
-        "one: .*not what it should be.*: stage-00\n", "two: .*not what it should be.*: stage-01.safetensors\n",
+        "one: .*wrong content or not executable.*: stage-00\n", "two: .*wrong content or not executable.*: stage-01.safetensors\n",
         "(?m)^one +1 wrong", "(?m)^two +1 wrong"])
     bench.deploy("--to", bench.there, says=["one: 1 files sent", "two: 1 files sent"])
     require(read(weights) == whole and os.access(program, os.X_OK), "what was damaged is not replaced")
@@ -147,7 +147,7 @@ case $* in *{name}*) ;; *) exec {bench.server.ssh} "$@" ;; esac
     with open(f"{bench.folder}/never", "w"):
         pass  # the rest of the killed transfer ends
     require(not os.path.exists(f"{there}/{name}"), "a part has the file's name")
-    bench.deploy("--to", there, "--check", code=6, says=[f"one: .*there in part.*: {name}\n"])
+    bench.deploy("--to", there, "--check", code=6, says=[f"one: .*incomplete.*: {name}\n"])
     size = os.path.getsize(f"{bench.run}/{name}")
     bench.deploy("--to", there, says=[f"one: 1 files sent, {(size - kept) / 1024:.1f} KiB; 5 were there"])
     require(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part),
@@ -173,16 +173,16 @@ def lacks(bench):
     version = write(f"{bench.folder}/mpiexec", '#!/bin/sh\necho "    Version:  ${SSH_CONNECTION:+4.9}"\n', 0o755)
     said = bench.deploy("--check", run=copy, code=6, ssh=odd, env={**os.environ, "MPIEXEC": version}, says=[
         "one: .*stage-00 was compiled for .*lacks warp_drive\n", "one: the plan needs 1024 TiB of memory",
-        "one: its clock is (99[0-9]{3}|100000) s ahead", f"one: something listens on port {bench.server.port}",
-        "one: of ports .* 0 are free, and 2 are needed", "gone: no answer: "])
+        "one: its clock is (99[0-9]{3}|100000) s ahead", f"one: port {bench.server.port} of the site is in use",
+        "one: ports .*: 0 are free, but 2 are needed", "gone: no answer by ssh: "])
     require(re.search(r"(?m)^one +ok +4\.9 +lacks features", said) and re.search(r"(?m)^gone +no answer$", said),
             f"the table is\n{said}")
     write(version, '#!/bin/sh\necho "    Version:  ${SSH_CONNECTION:+other }4.0"\n', 0o755)
     bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": version},
-                 says=["two: MPICH is other 4.0, and 4.0 where it is started"])
+                 says=["two: MPICH is other 4.0 here, but 4.0 where the run is started"])
     bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": "no-mpiexec"},
                  says=["two: mpiexec.mpich is not installed"])
-    bench.deploy("--to", f"{bench.folder}/alone", run=copy, code=6, says=["gone: no answer: ", "one: 6 files sent"])
+    bench.deploy("--to", f"{bench.folder}/alone", run=copy, code=6, says=["gone: no answer by ssh: ", "one: 6 files sent"])
     require(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
 
 
@@ -193,7 +193,7 @@ def here(bench):
     copy = bench.with_list("here", change)
     bench.deploy(run=copy, ssh="false", says=["localhost: this host, nothing to copy"])
     bench.deploy("--check", run=copy, ssh="false", says=["localhost +ok"])
-    bench.deploy("--to", "/elsewhere", run=copy, code=2, says=["a rank is on localhost"])
+    bench.deploy("--to", "/elsewhere", run=copy, code=2, says=["one rank runs on localhost"])
 
 
 def refusals(bench):
@@ -212,12 +212,12 @@ def refusals(bench):
                      says=["error: .*deploy.json|deploy.json.*error"])
     copy = bench.with_list("changed", lambda content: None)
     write(f"{copy}/stage-01", "something else", 0o755)
-    bench.deploy(run=copy, code=1, says=["stage-01: error: is not what skycc compile left"])
+    bench.deploy(run=copy, code=1, says=["stage-01: error: has changed since skycc compile wrote it"])
     os.mkdir(f"{bench.folder}/sites")
     shutil.move(copy, f"{bench.folder}/sites/paris")
-    bench.deploy(run="sites", code=1, says=["has a folder for every site", "skycc deploy sites/paris"])
+    bench.deploy(run="sites", code=1, says=["holds a folder for every site", "skycc deploy sites/paris"])
     bench.deploy(run="ssh-server", code=1, says=["there is no deploy.json"])
-    bench.deploy("--to", "there", code=2, says=["no absolute path"])
+    bench.deploy("--to", "there", code=2, says=["not the absolute path"])
     bench.deploy("--data", "no-data", code=1, says=["no-data"])
 
 

@@ -178,8 +178,8 @@ def check_errors():
 
     refused("r=4,targets=quary", "'quary' matches no weight", "query, key, value", code=1)
     refused("r=4,targets=word_embeddings", "matches no weight of a matrix product", code=1)
-    refused("r=4", "says no targets")
-    refused("targets=query,x", "says no rank")
+    refused("r=4", "lacks targets")
+    refused("targets=query,x", "lacks rank r")
     refused("r=0,targets=query", "malformed item 'r=0'")
     refused("r=4,alpha=x,targets=query", "malformed item 'alpha=x'")
     refused("r=4,beta=1,targets=query", "malformed item 'beta=1'")

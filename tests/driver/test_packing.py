@@ -170,11 +170,11 @@ def test_refused():
         said = printed(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options, code=code)
         require(why in said, f"{model}: {why} is not in:\n{said}")
     short = ("--dim", "batch=4", "--dim", "seq=4,8,16")
-    refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding has an influence", *short)
+    refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding changes", *short)
     refused("bert-nano-qa-opset17-dyn", "combines values per token with values per row", *short, "--loss", "cross-entropy:start_logits:a")
     refused("bert-nano-seqcls-opset17-fix", "is fixed", *short)
     refused("bert-nano-seqcls-opset17-dyn", "needs a data set", "--dim", "batch=4", "--dim", "seq=auto:16", code=2)
-    refused("bert-nano-seqcls-opset17-dyn", "no --dim has several", "--dim", "batch=4", "--dim", "seq=16", "--lengths",
+    refused("bert-nano-seqcls-opset17-dyn", "--lengths needs a --dim with several", "--dim", "batch=4", "--dim", "seq=16", "--lengths",
             "data.safetensors", code=2)
     refused("bert-nano-seqcls-opset17-dyn", "more than --dim", "--dim", "batch=4", "--dim", "seq=auto:8", "--lengths",
             "data.safetensors")

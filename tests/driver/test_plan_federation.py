@@ -129,12 +129,12 @@ def check_refusals():
     def refused(expected, *options, code=2):
         text = plan(*options, code=code).stderr
         require(expected in text, f"{expected}: {text}")
-    refused("--cluster says nothing about a federation's plans", "-d", "one.yaml")
-    refused("--output says nothing", "-o", "plan.json")
-    refused("--report html says nothing", "--report", "html")
-    refused("--without says nothing", "--without", "a")
-    refused("--microbatches auto says nothing", "--microbatches", "auto")
-    refused("rows of several lengths are not there yet", "--dim", "seq=auto:16")
+    refused("--cluster does not apply to --federation", "-d", "one.yaml")
+    refused("--output does not apply", "-o", "plan.json")
+    refused("--report html does not apply", "--report", "html")
+    refused("--without does not apply", "--without", "a")
+    refused("--microbatches auto does not apply", "--microbatches", "auto")
+    refused("federations cannot train rows of several lengths yet", "--dim", "seq=auto:16")
     text = call("plan", MODEL, "-d", "one.yaml", "--local-steps", "auto", code=2).stderr
     require("need --federation" in text, text)
     federation([("paris", "one.yaml"), ("oslo", "none.yaml"), ("lima", "one.yaml")], "local_steps: 5",

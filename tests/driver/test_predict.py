@@ -165,7 +165,7 @@ def check_several_labels():
     header, (row,) = predict("single.onnx", "--text", "w5 w6", "--multi-label")
     probability = 1 / (1 + np.exp(-logits("single.onnx", ["w5 w6"])[0]))
     require(len(header) == 3 and abs(float(row[2]) - probability) < TOLERANCE, header, row, probability)
-    refused(2, "several labels at once are for heads that label whole texts", "tokens.onnx", "--text", "w5",
+    refused(2, "--multi-label is only for heads that label whole texts", "tokens.onnx", "--text", "w5",
             "--multi-label")
 
 
@@ -241,16 +241,16 @@ def check_embeddings():
 
 
 def check_refusals():
-    refused(2, "nothing is given to judge", "folder")
-    refused(2, "which columns", "folder", "--data", "rows.csv")
+    refused(2, "give a text (--text TEXT) or a file", "folder")
+    refused(2, "name the columns", "folder", "--data", "rows.csv")
     refused(2, "token ids", "folder", "--data", "rows.safetensors", "--text", "w5")
-    refused(2, "--text2 goes with", "folder", "--data", "rows.csv", "--text2", "w5")
+    refused(2, "--text2 does not go with --data", "folder", "--data", "rows.csv", "--text2", "w5")
     refused(1, "no column 'third'", "folder", "--data", "rows.csv", "--text", "third")
     refused(1, "there is neither tokenizer.json nor vocab.txt", f"{data}/bert", "--text", "w5")
-    refused(2, "what this head says is about words", "tokens.onnx", "--data", "rows.safetensors")
-    refused(2, "give a question and a text", "answers.onnx", "--text", "w5")
-    refused(2, "cannot be read twice", "tokens.onnx", "--data", "-", "--text", "first")
-    refused(2, "an embedding is of one text", "mean.onnx", "--data", "rows.csv", "--text", "first,second")
+    refused(2, "this head needs words", "tokens.onnx", "--data", "rows.safetensors")
+    refused(2, "answers a question from a text", "answers.onnx", "--text", "w5")
+    refused(2, "reads the table twice", "tokens.onnx", "--data", "-", "--text", "first")
+    refused(2, "an embedding takes one text, not a pair", "mean.onnx", "--data", "rows.csv", "--text", "first,second")
     refused(1, "row 0 has no mask to fill", "masked.onnx", "--text", "w5 w6")
     os.mkdir("bare")
     for name in ("config.json", "vocab.txt"):
@@ -258,9 +258,9 @@ def check_refusals():
     refused(1, "bare", "bare", "--text", "w5")
     with open("large.txt", "w") as file:
         file.write("\n".join([*WORDS, "beyond"]) + "\n")
-    refused(1, "row 0 has 61, outside the model's table of 61 rows", "folder", "--tokenizer", "large.txt", "--text", "w5 beyond")
+    refused(1, "row 0 has token 61, but the model's vocabulary ends before 61", "folder", "--tokenizer", "large.txt", "--text", "w5 beyond")
     call("import", "folder", "--head", "seqcls:3", "-o", "three.onnx", "-q")
-    refused(1, "has names of 2 labels, but the model has 3", "three.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors")
+    refused(1, "names 2 labels, but the model has 3", "three.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors")
     safetensors_files.write("other.safetensors", {"classifier.weight": np.zeros((5, 5), "f4")})
     for model in "folder", "model.onnx":  # not the file that was made of the folder
         named = subprocess.run([skycc, "predict", model, "other.safetensors", "--text", "w5"], capture_output=True, text=True)
@@ -268,7 +268,7 @@ def check_refusals():
         require(named.stderr.startswith(f"{model}: error:"), named.stderr)
     refused(1, "another shape in the checkpoint", "three.onnx", "trained.safetensors", "--data", "rows.safetensors")
     safetensors_files.write("long.safetensors", {"input_ids": np.full((1, 30), 5), "attention_mask": np.ones((1, 30), "i8")})
-    refused(1, "has rows of 30 tokens, but the model has positions for 24", "folder", "--data", "long.safetensors")
+    refused(1, "has rows of 30 tokens, but the model takes at most 24", "folder", "--data", "long.safetensors")
     refused(1, "missing.onnx", "missing.onnx", "--text", "w5")
 
 

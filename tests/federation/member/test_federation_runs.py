@@ -157,14 +157,14 @@ def check_newcomers():
     shutil.copy("lima.safetensors", "rome.safetensors")
     average, follow = "outer: {optimizer: average}", ["--from", "mean/coordinator"]
     for expected, options, *rules in [
-            ("has made 1 rounds, and this federation is to make 1", [], average, "rounds: 1"),
-            ("was made with other differential privacy", ["--dp", "clip=1,noise=1"], average, "rounds: 2"),
-            ("trains another model, or others of its parameters", ["--freeze", "*embeddings*"], average, "rounds: 2"),
+            ("has already made 1 rounds, and this federation ends after 1", [], average, "rounds: 1"),
+            ("was trained with different privacy settings", ["--dp", "clip=1,noise=1"], average, "rounds: 2"),
+            ("trains another model, or other parameters of it", ["--freeze", "*embeddings*"], average, "rounds: 2"),
             ("is the model after round 1, without the outer optimiser's momentum", [], "rounds: 2")]:
         text = federate("grown", *rules, options=follow + options, code=1)
         require(expected in text, text)
     text = federate("grown", average, "rounds: 2", "round_timeout: 200s", options=follow)
-    require("goes on with round 2 of 2" in text, text)
+    require("continues with round 2 of 2" in text, text)
     for name in ["paris", "oslo", "lima"]:
         shutil.copytree(f"mean-{name}", f"grown-{name}")
     finish([coordinator("grown")] + [site("grown", name) for name in SITES])
@@ -196,7 +196,7 @@ def check_steps():
     require("local_steps: auto needs the link of site 'paris' with the coordinator" in text, text)
     said = federate("auto", "rounds: 1", "default_link: {latency: 50ms, bandwidth: 8Mbit}", options=options)
     steps, own, common = map(float, re.search(
-        r"^local_steps: (\d+) is .* at oslo, .* a meeting ([\d.]+) s, .* take all of them ([\d.]+) s more$", said,
+        r"^local_steps: (\d+) is .* is oslo: .* an exchange ([\d.]+) s .* wait another ([\d.]+) s for phases and the coordinator$", said,
         re.MULTILINE).groups())
     for name in [*SITES, "coordinator"]:
         with open(f"auto/{name}/federation.yaml", encoding="utf-8") as file:
@@ -296,7 +296,7 @@ def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "alone-paris", code=1)
     require("holds checkpoints of a run that is not this site's" in text, text)
     text = call(SKYCC, "coordinate", "mean/coordinator", "--key", "paris.key", code=1)
-    require("is not the key that federation.yaml has for the coordinator" in text, text)
+    require("does not match the coordinator's public key in federation.yaml" in text, text)
     text = call(SKYCC, "coordinate", "mean/coordinator", "--log", "federation.yaml", code=1)
     require("is not a log of this federation's rounds" in text, text)
     text = call(SKYCC, "coordinate", "mean/paris", code=1)
@@ -305,7 +305,7 @@ def check_refusals():
     require("threshold must be at least 3 for 3 sites" in text and not os.path.exists("odd"), text)
     SITES["oslo"] = (2, 6)
     text = federate("odd", "rounds: 1", code=1)
-    require("rows_per_step of site 'oslo', 6, is no multiple of the micro-batch's 4 rows" in text, text)
+    require("rows_per_step of site 'oslo' is 6, not a multiple of the micro-batch size 4" in text, text)
     require(not os.path.exists("odd"), "nothing is left of a federation that was refused")
     os.remove("mean/oslo/member")
     text = call("mean/oslo/train", "--join", "--data", "oslo.safetensors", code=2)

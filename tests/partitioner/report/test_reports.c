@@ -183,17 +183,17 @@ static void malformed_logs_are_refused_with_their_line(void **state)
         {"step,loss\n1\n", "log.csv:2: error: has fewer fields"},
         {"step,loss\n1,2,3\n", "log.csv:2: error: has more fields"},
         {"step,loss\n\n,2\n", "log.csv:3: error: has no step"},
-        {"step,loss\n2,1\n2,1\n", "log.csv:3: error: its step is not after"},
+        {"step,loss\n2,1\n2,1\n", "log.csv:3: error: its step does not come after"},
         {"step,loss\n1,1111111111111111111111111111111111111111111111111111111111111111"
          "1111111111111111111111111111111111111111111111111111111111111111\n",
          "log.csv:2: error: a field"},
-        {"step,loss\n1,nan\n", "log.csv: error: there is no loss to draw"},
-        {"step,loss\n1,nan\n2,1e400\n", "there is no loss to draw: all 2 are nan or infinite"},
-        {"", "log.csv: error: there is no loss to draw"},
-        {"round,sites\n1,2\n", "log.csv:1: error: the first line must name the columns, round and loss among them"},
-        {"round,loss,loss_<b>\n1,2,2\n", "log.csv:1: error: 'loss_<b>' is the loss of no site"},
-        {"round,loss,loss_a\n2,2,2\n1,2,2\n", "log.csv:3: error: its step is not after"},
-        {"round,loss,loss_a\n1,,\n", "sites with hide_metrics tell none"},
+        {"step,loss\n1,nan\n", "log.csv: error: no loss to draw"},
+        {"step,loss\n1,nan\n2,1e400\n", "no loss to draw: all 2 are nan or infinite"},
+        {"", "log.csv: error: no loss to draw"},
+        {"round,sites\n1,2\n", "log.csv:1: error: the first line must name the columns, including round and loss"},
+        {"round,loss,loss_<b>\n1,2,2\n", "log.csv:1: error: column 'loss_<b>' names no site"},
+        {"round,loss,loss_a\n2,2,2\n1,2,2\n", "log.csv:3: error: its step does not come after"},
+        {"round,loss,loss_a\n1,,\n", "sites with hide_metrics report no losses"},
     };
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -315,7 +315,7 @@ static void layers_are_pinned(void **state)
             fail_msg("%s: %s", cases[k][0], line);
     }
     ASSERT_RAN(SKYCC("plan --costs costs.json --pin encoder.7=b --pin =b --pin 9-12=a --pin head"), 2,
-               "no layers match 'encoder.7'", "the 6 layers go from 'embeddings' to 'head'", "not '=b'",
+               "no layers match 'encoder.7'", "there are 6 layers, from 'embeddings' to 'head'", "not '=b'",
                "no layers match '9-12'", "not 'head'");
     ASSERT_RAN(SKYCC("plan --costs costs.json --pin head=z"), 2, "no device is named 'z'", "devices: a, b");
     ASSERT_RAN(SKYCC("plan --costs costs.json --pin head=a --pin 4-5=b"), 2, "cannot be both on 'b' and on 'a'");
@@ -467,7 +467,7 @@ static void differences_are_told(void **state)
                "between regions: 1.95 KiB -> 0 B per micro-batch");
     ASSERT_RAN(SKYCC("diff one.json two.json --fail-above 2"), 0, "moved");
     ASSERT_RAN(SKYCC("diff one.json two.json --fail-above 1.5"), 1, "moved",
-               "the new plan's period takes 1.8 s, more than the 1.5 s allowed");
+               "the new plan's period takes 1.8 s, more than the allowed 1.5 s");
     ASSERT_RAN(SKYCC("diff one.json"), 2, "no new plan is named");
     ASSERT_RAN(SKYCC("diff one.json two.json three.json"), 2, "unexpected argument 'three.json'");
     ASSERT_RAN(SKYCC("explain"), 2, "no plan is named");

@@ -57,7 +57,7 @@ sys.exit(
 END
 
 # What cannot be.
-expect 2 'describes 3 devices, but the launcher started 2' -- \
+expect 2 'has 3 devices, but the launcher started 2' -- \
     mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json
 said=$(timeout 300 mpiexec.mpich -n 2 "$skycc" probe -d cluster.yaml -o two.json 2>&1) &&
     die "two processes for three devices"
