@@ -2,10 +2,12 @@
 
 #include <stdlib.h>
 
-/* The node that makes the value, if its readers may be in another layer; else NULL. */
+/* The node that makes the value, if its readers may be in another layer; else NULL. Values that nothing reads any more
+ * may name a node that is gone. */
 static const Node *maker_of(const Graph *graph, ValueId value)
 {
-    const Node *from = graph_node(graph, graph_value(graph, value)->producer); /* node 0 has no operator */
+    const NodeId producer = graph_value(graph, value)->producer; /* node 0 has no operator */
+    const Node *from = producer < graph->node_count ? graph_node(graph, producer) : graph_node(graph, 0);
     return from->op != OP_NONE && from->phase != PHASE_UPDATE && from->layer != LAYER_NONE ? from : NULL;
 }
 
