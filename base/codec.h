@@ -30,8 +30,8 @@ int64_t codec_row_bytes(Codec codec, int64_t columns);
 /* What links may use, as sets of codecs: bit 1 << codec. */
 #define CODECS_LOSSLESS (1u << CODEC_NONE)
 
-/* "lossless"; "q8" and the like: that codec and no other; "auto:q6": all down to that one. False if it is nothing of the
- * kind. */
+/* "lossless"; "q8" and the like: that codec and no other; "auto:q6": all down to that one. False if it is nothing of
+ * the kind. */
 bool codecs_parse(const char *text, unsigned *codecs);
 /* The set as it is parsed; 0 counts as lossless. */
 const char *codecs_print(unsigned codecs, char text[static 16]);

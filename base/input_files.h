@@ -1,4 +1,5 @@
-/* The files that this process has read: nothing that it writes may replace or remove one of them, under whichever name. */
+/* The files that this process has read: nothing that it writes may replace or remove one of them, under whichever name.
+ * */
 #ifndef BASE_INPUT_FILES_H
 #define BASE_INPUT_FILES_H
 
@@ -7,8 +8,8 @@
 /* Remembers the regular file that `descriptor` reads; file_map does. What this process made itself is no input. */
 void input_files_note(int descriptor, const char *path);
 
-/* The file that `descriptor` writes, or that is found at `path`, is this process's own: it may be replaced though it was
- * read, as state and logs are that a program goes on with. */
+/* The file that `descriptor` writes, or that is found at `path`, is this process's own: it may be replaced though it
+ * was read, as state and logs are that a program goes on with. */
 void input_files_release(int descriptor);
 void input_files_release_path(const char *path);
 

@@ -46,9 +46,8 @@ struct Option {
     bool repeated;       /* may be given several times; the field is a TextList */
     uint32_t required;   /* bits of the commands that cannot do without */
     uint32_t common;     /* bits of the commands whose short help lists it */
-    bool
-        agreed; /* processes that work together must be given the same: the same bytes in the field; a file or directory,
-                    or none */
+    /* Processes that work together must be given the same: the same bytes, the same kind of file, or none. */
+    bool agreed;
     const char *initial;        /* the default, as if it were given; NULL: none, the field keeps what it has */
     const char *const *choices; /* OPTION_WORDS: what completion offers; CHOICE takes nothing else */
     bool (*read)(const OptionValue *value); /* instead of what the kind does; NULL: none */
@@ -78,8 +77,9 @@ bool option_taken(const OptionSet *set, const Option *option);
  * (EXIT_USAGE) and returns false then. A caller that finds its help field set prints help, whatever the problems. */
 bool options_parse(const OptionSet *set, int argument_count, char **arguments, void *values, Arena *arena,
                    Diagnostics *diagnostics);
-/* Prints the options that are common to use, or `all` of them under the headings that stand between the rows (rows that nobody
- * takes, with `help` as the heading). Where no row is common, all are printed. Returns how many were left out. */
+/* Prints the options that are common to use, or `all` of them under the headings that stand between the rows (rows that
+ * nobody takes, with `help` as the heading). Where no row is common, all are printed. Returns how many were left out.
+ * */
 int options_print_help(const OptionSet *set, bool all, FILE *stream);
 /* Sentences, in lines of at most 118 columns, all but the first indented. */
 void options_print_wrapped(FILE *stream, const char *text, size_t indent);

@@ -16,8 +16,8 @@ int32_t text_character(const char *text, size_t size, size_t *used);
 /* Control characters (C0 with tab and newline, DEL, C1), line and paragraph separators, and bidirectional controls. */
 bool text_is_control(int32_t character);
 
-/* The first character of `text`, `*used` bytes of it, as it may leave the program, with a NUL; whether that is an escape.
- * Async-signal-safe. */
+/* The first character of `text`, `*used` bytes of it, as it may leave the program, with a NUL; whether that is an
+ * escape. Async-signal-safe. */
 enum { TEXT_LONGEST_ESCAPE = 8 };
 bool text_escape(char escaped[static TEXT_LONGEST_ESCAPE], const char *text, size_t size, size_t *used);
 

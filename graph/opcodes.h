@@ -4,9 +4,10 @@
  *
  * For each row the file of its family in graph/ops/ has a shape rule `infer_SHAPE`, a gradient rule
  * `differentiate_GRADIENT` (none: it has no gradient), a lowering `lower_LOWERING` and an axes rule `axes_AXES`
- * (graph/ops/operator.h). Rows may share rules. Traits are what passes ask of operators. Names of ONNX operators mean what the newest opset says, with axes
- * and shapes as attributes; the importer normalises older forms. An attribute called `shape` is always the result's
- * shape (what broadcasts to it, for Expand), and one called `positions` numbers the result's elements. */
+ * (graph/ops/operator.h). Rows may share rules. Traits are what passes ask of operators. Names of ONNX operators mean
+ * what the newest opset says, with axes and shapes as attributes; the importer normalises older forms. An attribute
+ * called `shape` is always the result's shape (what broadcasts to it, for Expand), and one called `positions` numbers
+ * the result's elements. */
 #ifndef GRAPH_OPCODES_H
 #define GRAPH_OPCODES_H
 

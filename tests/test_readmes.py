@@ -3,8 +3,9 @@
 
     tests/test_readmes.py SOURCE_DIRECTORY
 
-A file is named by a word in `backquotes`: its name, its stem (a header and its source have one), or a pattern such as `cost*.[ch]` or `{one,two}.c`. Source files
-need a pattern that begins with at least four letters of theirs. Folders that hold only data need no README.
+A file is named by a word in `backquotes`: its name, its stem (a header and its source have one), or a pattern such as
+`cost*.[ch]` or `{one,two}.c`. Source files need a pattern that begins with at least four letters of theirs. Folders
+that hold only data need no README.
 """
 import fnmatch
 import os
@@ -51,7 +52,8 @@ def main():
     for where, below, files in os.walk("."):
         below[:] = sorted(name for name in below if not re.match(r"\.|build|__pycache__$|demo-run$", name))
         folder = where[2:]
-        files = sorted(name for name in files if not name.startswith(".") and name not in ("README.md", "CMakeLists.txt"))
+        files = sorted(
+            name for name in files if not name.startswith(".") and name not in ("README.md", "CMakeLists.txt"))
         listed = [name for name in files if os.path.isfile(os.path.join(where, name))]
         if not folder or not any(is_source(os.path.join(where, name)) for name in listed):
             continue
@@ -67,7 +69,9 @@ def main():
         text = open(page, encoding="utf-8").read()
         words = [name for quoted in re.findall(r"`([^`\n]+)`", text) for word in quoted.split()
                  for name in alternatives(word.rstrip(".,;:"))]
-        failures += [f"{page[2:]} does not name {file}" for file in listed if not any(names(word, file) for word in words)]
+        failures += [
+            f"{page[2:]} does not name {file}" for file in listed if not any(names(word, file) for word in words)
+        ]
     print("\n".join(failures))
     print(f"{folders} folders checked, {len(failures)} files or READMEs missing")
     return bool(failures) or folders + len(NOT_YET) < 25

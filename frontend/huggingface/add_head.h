@@ -1,5 +1,5 @@
-/* A head on an encoder that is an ONNX model: one that skycc import made gets the head of its family under the library's
- * names, any other one BERT's. */
+/* A head on an encoder that is an ONNX model: one that skycc import made gets the head of its family under the
+ * library's names, any other one BERT's. */
 #ifndef FRONTEND_HUGGINGFACE_ADD_HEAD_H
 #define FRONTEND_HUGGINGFACE_ADD_HEAD_H
 
@@ -7,9 +7,10 @@
 
 #include "frontend/huggingface/head.h"
 
-/* Reads `path`, whose output last_hidden_state, or only one of three dimensions, is (batch, seq, hidden) in float32, and
- * writes `output`, whose outputs are those of the head. Of other encoders, classifiers of sequences read pooler_output
- * where there is one. Weights are drawn as folder_import does; what is new is said in `summary`, which may be NULL. */
+/* Reads `path`, whose output last_hidden_state, or only one of three dimensions, is (batch, seq, hidden) in float32,
+ * and writes `output`, whose outputs are those of the head. Of other encoders, classifiers of sequences read
+ * pooler_output where there is one. Weights are drawn as folder_import does; what is new is said in `summary`, which
+ * may be NULL. */
 bool head_add(const char *path, const char *output, const Head *head, uint64_t seed, FILE *summary,
               Diagnostics *diagnostics);
 

@@ -1,4 +1,5 @@
-/* Heads: what is put on an encoder for a task, as `--head` says it and as the Hugging Face library's classes have it. */
+/* Heads: what is put on an encoder for a task, as `--head` says it and as the Hugging Face library's classes have it.
+ * */
 #ifndef FRONTEND_HUGGINGFACE_HEAD_H
 #define FRONTEND_HUGGINGFACE_HEAD_H
 

@@ -53,7 +53,8 @@ static ValueId rotate(const Rotation *rotation)
     return join(node, result, take(node, rotation->x, 2 * pairs, 1, whole.dim[3] - 2 * pairs));
 }
 
-/* Rows of a table [positions, pairs], or the table itself if there are no positions, as [batch or 1, 1, length, pairs]. */
+/* Rows of a table [positions, pairs], or the table itself if there are no positions, as [batch or 1, 1, length, pairs].
+ * */
 static ValueId angles(OnnxNode *node, ValueId table, ValueId positions)
 {
     if (positions) {

@@ -4,8 +4,9 @@
 
 #include "frontend/onnx/model.h"
 
-/* PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model is, and notes it in
- * the node's metadata. Training it is what the model is for: puts it back as an initializer of zeros, with a warning. */
+/* PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model is, and notes it
+ * in the node's metadata. Training it is what the model is for: puts it back as an initializer of zeros, with a
+ * warning. */
 void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics);
 
 #endif

@@ -1,6 +1,6 @@
-/* Half-precision weights (FLOAT16, BFLOAT16) are trained as float32: where a model has some, all of its tensors of these
- * types become float32 while it is imported, so that nothing is computed with fewer digits than are kept. Export writes
- * weights back in their own type. Internal to the importer. */
+/* Half-precision weights (FLOAT16, BFLOAT16) are trained as float32: where a model has some, all of its tensors of
+ * these types become float32 while it is imported, so that nothing is computed with fewer digits than are kept. Export
+ * writes weights back in their own type. Internal to the importer. */
 #ifndef FRONTEND_ONNX_WIDEN_H
 #define FRONTEND_ONNX_WIDEN_H
 

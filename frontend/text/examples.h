@@ -29,8 +29,9 @@ void examples_write(const Examples *examples, const uint32_t *rows, size_t count
 /* Chooses `count` of the rows by chance, and keeps the order on both sides: chosen[0 ... count - 1] and the others
  * behind. */
 void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen);
-/* `count` rows that have classes, and behind them copies of the rarer classes' rows, drawn by chance and each as often as
- * another or once more, so that every class has as many as the most frequent one. *balanced: how many rows; free() it. */
+/* `count` rows that have classes, and behind them copies of the rarer classes' rows, drawn by chance and each as often
+ * as another or once more, so that every class has as many as the most frequent one. *balanced: how many rows; free()
+ * it. */
 uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_t count, uint64_t seed,
                            size_t *balanced);
 void examples_free(Examples *examples);

@@ -31,8 +31,8 @@ bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnost
 /* The label of one row more. Reports and returns false if it is empty, no number where kind is REALS, or not among the
  * labels that are fixed. */
 bool labels_add(LabelColumn *column, TableReader *reader, TableField field);
-/* Decides what labels are, where it is open, and gives the rows': to *classes or *reals, malloc'ed, and the names, a JSON
- * list, to `names`, which stays empty for numbers. Warns where labels look like a mistake. */
+/* Decides what labels are, where it is open, and gives the rows': to *classes or *reals, malloc'ed, and the names, a
+ * JSON list, to `names`, which stays empty for numbers. Warns where labels look like a mistake. */
 void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,
                     Diagnostics *diagnostics);
 /* Says in words what the labels are, cut to fit: "0 no (17 rows), 1 yes (20 rows)". After labels_resolve. */

@@ -1,8 +1,8 @@
 /* Tables of text, row by row: UTF-8, perhaps with a byte order mark or CRLF.
  *
  * TSV as GLUE has it: one row per line, fields between tabs, quotes are text. CSV as RFC 4180 has it: fields between
- * commas, in quotes where they hold commas, line ends or quotes, which are then doubled. JSON lines: an object per line;
- * numbers, true and false are taken as they would be written, and a member that is null is absent. */
+ * commas, in quotes where they hold commas, line ends or quotes, which are then doubled. JSON lines: an object per
+ * line; numbers, true and false are taken as they would be written, and a member that is null is absent. */
 #ifndef FRONTEND_TEXT_TABLE_H
 #define FRONTEND_TEXT_TABLE_H
 

@@ -248,7 +248,8 @@ static int compare_marks(const void *a, const void *b)
 
 static int combining_class(int32_t c) { return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class; }
 
-/* Puts marks in canonical order. utf8proc's own way to do this takes time that grows with the square of their number. */
+/* Puts marks in canonical order. utf8proc's own way to do this takes time that grows with the square of their number.
+ * */
 static void order_marks(int32_t *characters, size_t count)
 {
     for (size_t start = 0, end; start < count; start = end + 1) {

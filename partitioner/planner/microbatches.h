@@ -16,8 +16,8 @@ enum { MICROBATCHES_MOST = 256 };
  * allocation, which answers in milliseconds; without one that fits even for a single micro-batch the choice is 1. */
 int microbatches_choose(const Problem *problem, double *gain);
 
-/* By the same rule where the form of micro-batches, and so the costs, change with the rows of a step. `rate`: the rows that
- * a nanosecond trains with so many micro-batches; 0: no plan was found. */
+/* By the same rule where the form of micro-batches, and so the costs, change with the rows of a step. `rate`: the rows
+ * that a nanosecond trains with so many micro-batches; 0: no plan was found. */
 typedef double MicrobatchRate(void *context, int microbatches);
 int microbatches_choose_by_rate(MicrobatchRate *rate, void *context, double *gain);
 

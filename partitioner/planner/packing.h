@@ -13,10 +13,10 @@ typedef struct PackingWish {
 
 /* Decides how long lines are, how many a micro-batch has, and how many rows a line has room for, for steps of
  * `microbatches` times the rows: the form that costs the least, weighing padding, attention over longer lines and what
- * every micro-batch costs anew, of those by which a step takes at least `microbatches` on average, if there are any; room
- * for rows such that it hardly ever makes a further line necessary. `whole`: all lines of a micro-batch are computed,
- * though the last one of a step may need fewer. With the form comes what 64 steps of such rows, drawn by a fixed seed and
- * packed as the runtime does, come to. */
+ * every micro-batch costs anew, of those by which a step takes at least `microbatches` on average, if there are any;
+ * room for rows such that it hardly ever makes a further line necessary. `whole`: all lines of a micro-batch are
+ * computed, though the last one of a step may need fewer. With the form comes what 64 steps of such rows, drawn by a
+ * fixed seed and packed as the runtime does, come to. */
 RowSamples packing_choose(const PackingWish *wish, int microbatches, bool whole, Arena *arena);
 
 #endif

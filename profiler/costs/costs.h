@@ -67,11 +67,10 @@ typedef struct DeviceCost {
     const char *name;
     double slowdown;      /* multiplies the reference device's times */
     int64_t memory_bytes; /* the limit of what its stages take; COSTS_NO_LIMIT if none */
-    int64_t
-        process_bytes; /* what a rank's process takes there in addition to its stages, at most: the program, MPI, threads;
-                              0: not known */
-    int region;        /* index into region_names; -1: none */
-    int site;          /* index into sites.names; where there are none it says nothing */
+    /* What a rank's process takes there in addition to its stages, at most: the program, MPI, threads; 0: not known. */
+    int64_t process_bytes;
+    int region; /* index into region_names; -1: none */
+    int site;   /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
     double coding_s[CODEC_COUNT]

@@ -1,4 +1,5 @@
-"""What tests in Python check by: every check is made, also after one that failed, and the test's exit status says whether all held.
+"""What tests in Python check by: every check is made, also after one that failed, and the test's exit status says
+whether all held.
 
     require(holds, *what), text = printed(*command) ..., and at the end sys.exit(failed())
 """
@@ -20,7 +21,8 @@ def failed():
 def run(*command, code=0, **options):
     """The finished process: its exit status, stdout and stderr."""
     result = subprocess.run(command, capture_output=True, text=True, **options)
-    require(result.returncode == code, *command, f"gives {result.returncode}, not {code}:", result.stdout + result.stderr)
+    require(result.returncode == code, *command, f"gives {result.returncode}, not {code}:",
+            result.stdout + result.stderr)
     return result
 
 

@@ -29,8 +29,8 @@ static void read_printed(FILE *output)
     fclose(output);
 }
 
-/* An input that is empty and does not end as long as this process lives: mpiexec passes on the end of its input, and fails
- * if the programs have ended by then. */
+/* An input that is empty and does not end as long as this process lives: mpiexec passes on the end of its input, and
+ * fails if the programs have ended by then. */
 static int silent_input(void)
 {
     static int ends[2] = {-1, -1};
@@ -48,8 +48,8 @@ static int run_line(const char *line)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        /* The output comes first: if there was no standard input, it or the pipe may have become number 0. In the latter
-         * case nothing else clears the pipe's flag. */
+        /* The output comes first: if there was no standard input, it or the pipe may have become number 0. In the
+         * latter case nothing else clears the pipe's flag. */
         if (dup2(fileno(output), STDOUT_FILENO) == 1 && dup2(STDOUT_FILENO, STDERR_FILENO) == 2 &&
             dup2(input, STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_SETFD, 0) == 0)
             execl("/bin/sh", "sh", "-c", line, (char *)NULL);

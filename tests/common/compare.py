@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The tensors that differ most between two safetensors files, by their largest difference relative to their largest element.
+"""The tensors that differ most between two safetensors files, by their largest difference relative to their largest
+element.
 
     tests/common/compare.py ONE.safetensors OTHER.safetensors
 """

@@ -1,4 +1,5 @@
-"""What federations on this host are made of: keys, clusters, rows, federation.yaml, and an address that nobody else takes."""
+"""What federations on this host are made of: keys, clusters, rows, federation.yaml, and an address that nobody else
+takes."""
 import os
 import subprocess
 
@@ -47,9 +48,14 @@ class Scene:
             print("sites:", file=file)
             for name in sites or self.sites:
                 devices, rows = self.sites[name]
-                print(f'  - {{name: {name}, cluster: {devices}.yaml, key: "{self.public_key(name)}", rows_per_step: {rows}}}', file=file)
+                print(
+                    f'  - {{name: {name}, cluster: {devices}.yaml, key: "{self.public_key(name)}", '
+                    f"rows_per_step: {rows}}}",
+                    file=file)
             print(f'coordinator: {{address: "{self.address}", key: "{self.public_key("coordinator")}"}}', file=file)
             print(f"local_steps: {self.local_steps}", *rules, sep="\n", file=file)
         sizes = [word for dim in dims for word in ("--dim", dim)]
-        return subprocess.run([self.skycc, "federate", self.model, "-c", "federation.yaml", "-o", output, *sizes, *self.allocation, *options],
-                              cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.run([
+            self.skycc, "federate", self.model, "-c", "federation.yaml", "-o", output, *sizes, *self.allocation,
+            *options
+        ], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -30,7 +30,9 @@ def write(path, tensors, metadata=None):
     header, offset, blobs = {"__metadata__": metadata or {}}, 0, []
     for name, array in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
         array = np.asarray(array, order="C")
-        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        header[name] = {
+            "dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]
+        }
         offset += array.nbytes
         blobs.append(array.tobytes())
     text = json.dumps(header, separators=(",", ":")).encode()

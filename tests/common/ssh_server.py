@@ -59,7 +59,8 @@ class SshServer:
         os.mkdir(self.folder, 0o700)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{self.folder}/key"], check=True)
         if os.geteuid() == 0:
-            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # which it insists on, and the system's own service makes
+            # which it insists on, and the system's own service makes
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         for _ in range(5):  # somebody else may take the port first
             if self._start(program):
                 return
@@ -75,15 +76,16 @@ class SshServer:
             write(f"{self.folder}/known", "server " + " ".join(file.read().split()[:2]) + "\n")
         self.ssh = f"ssh -F {self.folder}/client"
         with open(f"{self.folder}/log", "w") as log:
-            self._process = subprocess.Popen([program, "-D", "-e", "-f", f"{self.folder}/server"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen([program, "-D", "-e", "-f", f"{self.folder}/server"],
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while self._process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
             except ConnectionRefusedError:
                 time.sleep(0.01)
                 continue
-            done = subprocess.run(f"{self.ssh} -o BatchMode=yes {self.names[0]} true", shell=True, stdin=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(f"{self.ssh} -o BatchMode=yes {self.names[0]} true", shell=True,
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if done.returncode == 0:
                 return True
             self.close()

@@ -30,17 +30,19 @@ never_ending_input() {
     input=/dev/fd/0
 }
 
-# hints_fit MESSAGE COMMAND WORD...: every option that a hint names is one that the command takes, or that of a command which the
-# hint names. Of other programs than skycc nothing is known here.
+# hints_fit MESSAGE COMMAND WORD...: every option that a hint names is one that the command takes, or that of a command
+# which the hint names. Of other programs than skycc nothing is known here.
 hints_fit() {
     local hints option word message=$1
     [ "$(basename "$2")" = skycc ] || return 0
     hints=$(sed -n 's/^    hint: //p' <<<"$message")
-    for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); do
+    for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); \
+        do
         [ "$option" = --help ] && continue
         "$2" "$3" --help-all | grep -qE -e "^  (-., )?$option( |$)" && continue
         for word in $(grep -E -e "$option" <<<"$hints" | grep -oE '[a-z]+' | sort -u); do
-            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help-all | grep -qE -e "^  (-., )?$option( |$)" && continue 2
+            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help-all | grep -qE -e "^  (-., )?$option( |$)" &&
+                continue 2
         done
         fail "a hint of $(basename "$2") $3 names $option, which it does not take: $hints"
     done

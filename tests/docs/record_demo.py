@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Keeps what README.md and docs/ quote of the demo: its output, its plan, and the picture of its plan.
 
-    ./demo >demo.log && tests/docs/record_demo.py demo.log      writes docs/demo.txt, docs/demo-plan.json and docs/demo.svg,
-                                                          and fills in the quoted blocks again
-    tests/docs/record_demo.py                          only fills in the blocks
+    ./demo >demo.log && tests/docs/record_demo.py demo.log
+                                    writes docs/demo.txt, docs/demo-plan.json and docs/demo.svg, and fills in the blocks
+    tests/docs/record_demo.py       only fills in the blocks that quote them
 
 A block is quoted where a comment <!-- demo ... --> is before it. The comment lists the beginnings of lines of
-docs/demo.txt, in their order, each on a line of its own or after " | "; an empty one and ... stay as they are. tests/docs
-checks that every quoted line is in docs/demo.txt.
+docs/demo.txt, in their order, each on a line of its own or after " | "; an empty one and ... stay as they are.
+tests/docs checks that every quoted line is in docs/demo.txt.
 """
 import os
 import re

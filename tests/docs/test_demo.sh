@@ -1,5 +1,6 @@
 #!/bin/bash
-# What the documents quote of the demo belongs together: the picture is that of the plan, and the output that of the same run.
+# What the documents quote of the demo belongs together: the picture is that of the plan, and the output that of the
+# same run.
 #
 #   tests/docs/test_demo.sh SKYCC SOURCE_DIRECTORY
 set -u
@@ -8,7 +9,8 @@ source "$(dirname "$0")/../common/test.sh"
 skycc=$1 docs=$2/docs
 enter_scratch_folder
 "$skycc" explain "$docs/demo-plan.json" --report svg >demo.svg || die "explain --report svg"
-cmp -s demo.svg "$docs/demo.svg" || fail "docs/demo.svg is not the picture of docs/demo-plan.json: tests/docs/record_demo.py"
+cmp -s demo.svg "$docs/demo.svg" ||
+    fail "docs/demo.svg is not the picture of docs/demo-plan.json: tests/docs/record_demo.py"
 # Allocations are compared in every report; their numbers are those of the run.
 "$skycc" explain "$docs/demo-plan.json" >explained.txt || die "explain"
 rows=$(grep -E '^[ *] (even|sky|heuristic|optimal) ' explained.txt)

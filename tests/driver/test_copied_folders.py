@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Folders that skycc makes work where they are copied to: DIR/SITE of a federation holds all that a site needs, for another
-user in another place, and the programs of `skycc compile` find a model that lies in their own folder, or is moved with it.
+"""Folders that skycc makes work where they are copied to: DIR/SITE of a federation holds all that a site needs, for
+another user in another place, and the programs of `skycc compile` find a model that lies in their own folder, or is
+moved with it.
 
     test_copied_folders.py SKYCC SOURCE
 """
@@ -31,7 +32,8 @@ def links(folder):
 
 
 def check_federation(folder):
-    """The site's folder alone, and the coordinator's, without the model, by another user where the test may become one."""
+    """The site's folder alone, and the coordinator's, without the model, by another user where the test may become
+    one."""
     scene = Scene(SKYCC, f"{folder}/made/nano.onnx", f"{folder}/made", {"paris": (2, 4)}, 2)
     shutil.copy(NANO, f"{folder}/made/nano.onnx")
     scene.write_rows()
@@ -54,7 +56,8 @@ def check_federation(folder):
     unread, output = os.pipe()
     os.close(unread)  # as after `skycc coordinate | head -1`: the round is made all the same
     with open(f"{folder}/coordinator.out", "w", encoding="utf-8") as log:
-        coordinator = subprocess.Popen([SKYCC, "coordinate", "coordinator"], cwd=there, stdout=output, stderr=log, **other)
+        coordinator = subprocess.Popen([SKYCC, "coordinate", "coordinator"], cwd=there, stdout=output, stderr=log,
+                                       **other)
     os.close(output)
     try:
         run("paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "kept", *TRAINING, cwd=there,

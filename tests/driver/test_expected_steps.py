@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Plans for rows of several lengths: the step is the one to expect over sampled steps, from costs.json alone; reports say
-so, verify recomputes it, and explain puts a trace beside what is planned for as many micro-batches as each step had."""
+"""Plans for rows of several lengths: the step is the one to expect over sampled steps, from costs.json alone; reports
+say so, verify recomputes it, and explain puts a trace beside what is planned for as many micro-batches as each step
+had."""
 import json
 import math
 import os
@@ -57,7 +58,9 @@ def test_plan(lengths):
     run("compile", NANO, *OPTIONS, "--emit=costs", "-o", "costs.json")
     text = run("plan", NANO, *OPTIONS, "-o", "plan.json")
     rows, plan = load("costs.json")["rows"], load("plan.json")
-    require(plan["rows"] == rows and rows["batch"] == BATCH and rows["longest"] == LONGEST <= rows["length"] < 2 * LONGEST, f"rows: {rows}")
+    require(
+        plan["rows"] == rows and rows["batch"] == BATCH and rows["longest"] == LONGEST <= rows["length"] < 2 * LONGEST,
+        f"rows: {rows}")
     most = -(-BATCH // rows["lines"])
     require(plan["microbatches"] == most, f"{plan['microbatches']} micro-batches, not {most}")
     counts, steps = rows["microbatches"], sum(times for _, times in rows["microbatches"])
@@ -80,8 +83,8 @@ def test_plan(lengths):
             for key in ("seconds", "latency_s", "backward_seconds", "backward_latency_s")]
     require(once == sum(work) + sum(ways) + update, "the sum of a step")
     require(plan["proven_optimal"] and mean < most, "proven, for fewer micro-batches than padded rows need")
-    for said in (f"{mean:.1f} micro-batches", f"Padding: {100 * padding:.1f}% of the tokens computed", f"if every row had {LONGEST} tokens",
-                 "tokens #"):
+    for said in (f"{mean:.1f} micro-batches", f"Padding: {100 * padding:.1f}% of the tokens computed",
+                 f"if every row had {LONGEST} tokens", "tokens #"):
         require(said in text, f"'{said}' is not in:\n{text}")
     report = json.loads(run("plan", "--costs", "costs.json", "--report", "json"))
     require(report["rows"] == rows and abs(report["padding"] - padding) < 1e-12, "the JSON report")
@@ -127,7 +130,9 @@ def test_explain():
     with open("trace.json", "w") as file:
         json.dump({"traceEvents": events}, file)
     said = run("explain", "alone.json", "--trace", "trace.json")
-    require(re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said), said)
+    require(
+        re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said),
+        said)
     events[1]["args"]["microbatch"] = 1000
     with open("trace.json", "w") as file:
         json.dump({"traceEvents": events}, file)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Every graph of tests/data/exports: what is trained, outputs, loss, gradients, eleven losses and what ten steps change, beside PyTorch in
-float64. Half-precision graphs are compared with the float32 graph that holds their rounded weights.
+"""Every graph of tests/data/exports: what is trained, outputs, loss, gradients, eleven losses and what ten steps
+change, beside PyTorch in float64. Half-precision graphs are compared with the float32 graph that holds their rounded
+weights.
 
     tests/driver/test_exports.py SKYCC ARCHIVE [FILTER ...]
 """
@@ -23,7 +24,8 @@ LOSSES = {
     "bert_regress_inloss": "output:loss",
 }
 OPTIMIZER = "adamw:lr=1e-3,weight_decay=0.01"
-FOLDED = {"deberta3_seqcls/ortfold_noceil_ts14"}  # an optimiser multiplied parameters: trained otherwise, with a warning
+# an optimiser multiplied parameters: trained otherwise, with a warning
+FOLDED = {"deberta3_seqcls/ortfold_noceil_ts14"}
 OUTPUT, LOSS, TRAJECTORY, GRADIENT, PARAMETER = 1e-4, 1e-5, 1e-4, 1e-4, 2e-4
 FIRM = 1e-4  # Adam turns the noise of smaller gradients, by the largest one, into whole steps
 NO_GRADIENT = 1e-8  # of keys' biases, in exact arithmetic

@@ -29,8 +29,9 @@ ODD = f"x {FORGED} \u0085\u009b1m\u202ey\u2066z\u2028"  # what is left of it in 
 
 
 def is_clean(text):
-    return all(character == "\n" or character.isascii() and character.isprintable()
-               or ord(character) >= 0xA0 and unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp") for character in text)
+    return all(character == "\n" or character.isascii() and character.isprintable() or
+               ord(character) >= 0xA0 and unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp")
+               for character in text)
 
 
 def call(*arguments, crlf=False, mentions="forged", **options):
@@ -46,7 +47,8 @@ def call(*arguments, crlf=False, mentions="forged", **options):
         require(is_clean(text), arguments, name, repr(text))
         require(not any(line.startswith(FORGED) for line in text.split("\n")), arguments, name, "is forged")
     if mentions:  # otherwise the test would show nothing
-        require(mentions.encode() in result.stdout + result.stderr, arguments, "does not say the name:", result.stdout + result.stderr)
+        require(mentions.encode() in result.stdout + result.stderr, arguments, "does not say the name:",
+                result.stdout + result.stderr)
     return result
 
 
@@ -54,8 +56,9 @@ def graph(path, operator="Relu"):
     weight = numpy_helper.from_array(np.eye(4, dtype="f4") * 2 + 0.1, f"w{ODD}")
     nodes = [helper.make_node("MatMul", [f"in{ODD}", weight.name], ["h"], name=f"node{ODD}"),
              helper.make_node(operator, ["h"], [f"out{ODD}"], name=f"op{ODD}")]
-    made = helper.make_graph(nodes, f"g{ODD}", [helper.make_tensor_value_info(f"in{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])],
-                             [helper.make_tensor_value_info(f"out{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])], [weight])
+    made = helper.make_graph(
+        nodes, f"g{ODD}", [helper.make_tensor_value_info(f"in{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])],
+        [helper.make_tensor_value_info(f"out{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])], [weight])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]), path)
 
 
@@ -86,12 +89,18 @@ def models():
 
 
 def plans():
-    devices = [{"name": f"d{i}{EVIL}", "slowdown": 1.0, "memory_bytes": 10000, "region": f"r{i}{EVIL}"} for i in range(2)]
-    layers = [{"name": f"l{i}{EVIL}", "forward_s": 0.01, "backward_s": 0.02, "update_s": 0, "memory_bytes": 6000, "output_bytes": 10}
-              for i in range(2)]
+    devices = [{"name": f"d{i}{EVIL}", "slowdown": 1.0, "memory_bytes": 10000, "region": f"r{i}{EVIL}"}
+               for i in range(2)]
+    layers = [{
+        "name": f"l{i}{EVIL}", "forward_s": 0.01, "backward_s": 0.02, "update_s": 0, "memory_bytes": 6000,
+        "output_bytes": 10
+    } for i in range(2)]
     links = {"regions": [device["region"] for device in devices], "latency_s": [[0, 0.01], [0.01, 0]],
              "bandwidth_Bps": [[1e9, 1e9], [1e9, 1e9]]}
-    costs = {"format": "skycc.costs/1", "name": f"c{EVIL}", "microbatches": 4, "layers": layers, "devices": devices, "links": links}
+    costs = {
+        "format": "skycc.costs/1", "name": f"c{EVIL}", "microbatches": 4, "layers": layers, "devices": devices,
+        "links": links
+    }
     with open("costs.json", "w") as file:
         json.dump(costs, file)
     for report in ("text", "json", "html"):
@@ -137,9 +146,10 @@ def texts():
     call("predict", "seqcls.onnx", "--text", "w5 w6", crlf=True)
     with open("labels.tsv", "wb") as file:
         file.write(b"sentence\tlabel\nw5\tone\x1b[31m\nw6\ttwo\xc2\x9b31m\nw7\tthree\xe2\x80\xae\n")
-    call("tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "labels.tsv", "-o", "t.safetensors", "--max-length", "8",
-         mentions="three")
-    call("tokenize", "--vocab", "folder/vocab.txt", "--text", EVIL, "--label", "label", "labels.tsv", "-o", "t.safetensors")
+    call("tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "labels.tsv", "-o",
+         "t.safetensors", "--max-length", "8", mentions="three")
+    call("tokenize", "--vocab", "folder/vocab.txt", "--text", EVIL, "--label", "label", "labels.tsv", "-o",
+         "t.safetensors")
     config["model_type"] = EVIL
     with open("folder/config.json", "w") as file:
         json.dump(config, file)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""No command replaces what it reads: every output option is tried against every input of its command, also through links.
+"""No command replaces what it reads: every output option is tried against every input of its command, also through
+links.
 
     tests/driver/test_inputs_are_spared.py SKYCC DATA
 
@@ -44,7 +45,8 @@ def refused(path, output, *command, environment=None):
     require(content(path) == before and os.path.isfile(path), command, "replaces", path)
     require(result.returncode == 2, command, "gives", result.returncode, result.stderr)
     require("which this command reads" in result.stderr and output in result.stderr, command, "says", result.stderr)
-    require(os.path.islink(output) == os.path.basename(output).startswith("link-"), command, "replaces the link", output)
+    require(
+        os.path.islink(output) == os.path.basename(output).startswith("link-"), command, "replaces the link", output)
 
 
 def attack(inputs, options, *command):
@@ -72,8 +74,8 @@ def prepare():
         file.write(CLUSTER)
     shutil.copy(f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "m.onnx")
     shutil.copy(f"{data}/bert/seqcls.ref.safetensors", "x.safetensors")
-    run(skycc, "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv", "-o", "d.safetensors", "--max-length", "6",
-        "-q")
+    run(skycc, "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv", "-o",
+        "d.safetensors", "--max-length", "6", "-q")
     run(skycc, "probe", "m.onnx", "-d", "c.yaml", "-o", "profile.json", *DIMENSIONS[:4])
     run(skycc, "plan", "m.onnx", "-d", "c.yaml", "--profile", "profile.json", *DIMENSIONS, "-o", "plan.json")
     run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--emit=costs", "-o", "costs.json")
@@ -84,16 +86,18 @@ def prepare():
 
 def commands():
     model = ("m.onnx", "-d", "c.yaml", *DIMENSIONS)
-    attack(["m.onnx", "c.yaml", "profile.json"], ["-o", "--report", "--depfile"], "compile", *model, "--profile", "profile.json")
+    attack(["m.onnx", "c.yaml", "profile.json"], ["-o", "--report", "--depfile"], "compile", *model, "--profile",
+           "profile.json")
     attack(["m.onnx", "c.yaml"], ["-o"], "compile", *model, "--emit=graph")
     attack(["m.onnx", "c.yaml", "profile.json"], ["-o"], "plan", *model, "--profile", "profile.json")
     attack(["costs.json"], ["-o"], "plan", "--costs", "costs.json")
     attack(["m.onnx", "c.yaml"], ["-o"], "probe", *model[:-2])
     attack(["m.onnx", "x.safetensors"], ["-o"], "run", "m.onnx", "--inputs", "x.safetensors")
-    attack(["t.tsv", "folder/vocab.txt"], ["-o"], "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv",
-           "--max-length", "8", "-q")
+    attack(["t.tsv", "folder/vocab.txt"], ["-o"], "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence",
+           "--label", "label", "t.tsv", "--max-length", "8", "-q")
     attack(["folder/config.json", "folder/model.safetensors"], ["-o"], "import", "folder")
-    attack(["imported.onnx", "t.tsv"], ["-o"], "predict", "imported.onnx", "--data", "t.tsv", "--text", "sentence", "--tokenizer", "folder/vocab.txt")
+    attack(["imported.onnx", "t.tsv"], ["-o"], "predict", "imported.onnx", "--data", "t.tsv", "--text", "sentence",
+           "--tokenizer", "folder/vocab.txt")
     attack(["log.csv"], ["-o"], "plot", "log.csv")
     with open("folder/config.json") as file:
         config = json.load(file)
@@ -110,7 +114,8 @@ def trains():
     shutil.copy("d.safetensors", "e.safetensors")
     train = ("job/train", "--data", "d.safetensors", "--eval-data", "e.safetensors", "--steps", "2", "--quiet")
     run(*train, "--checkpoint", "kept", "--log", "run.csv", "--trace", "trace.json")
-    run(*train, "--checkpoint", "kept", "--resume", "--log", "run.csv", "--trace", "trace.json")  # in place, as documented
+    # in place, as documented
+    run(*train, "--checkpoint", "kept", "--resume", "--log", "run.csv", "--trace", "trace.json")
     weights = [f"job/{name}" for name in sorted(os.listdir("job")) if name.endswith(".safetensors")] or ["m.onnx"]
     for path in ("d.safetensors", "e.safetensors", *weights):
         for option in ("--log", "--trace"):
@@ -121,7 +126,8 @@ def trains():
     # Data that lies where a checkpoint will be written.
     shutil.copy("d.safetensors", "kept/step-00000002/rank-77.safetensors")
     path = "kept/step-00000002/rank-77.safetensors"
-    refused(path, path, "job/train", "--data", path, "--steps", "2", "--quiet", "--checkpoint", "kept", environment=environment)
+    refused(path, path, "job/train", "--data", path, "--steps", "2", "--quiet", "--checkpoint", "kept",
+            environment=environment)
     run(skycc, "export", "m.onnx", "kept", "-o", "trained.onnx")
     step = "kept/step-00000002"
     attack(["m.onnx", f"{step}/MANIFEST.json", f"{step}/rank-00.safetensors"], ["-o"], "export", "m.onnx", "kept")
@@ -133,7 +139,8 @@ def trains():
     with open("job/.skycc-files", "a") as file:
         file.write("d.yaml\n")
     for force in ((), ("--force",)):
-        refused("job/d.yaml", "job", skycc, "compile", "m.onnx", "-d", "job/d.yaml", *DIMENSIONS, "-o", "job", "-q", *force)
+        refused("job/d.yaml", "job", skycc, "compile", "m.onnx", "-d", "job/d.yaml", *DIMENSIONS, "-o", "job", "-q",
+                *force)
     require(content("job/plan.json") == before, "job was replaced")
 
 

@@ -84,14 +84,17 @@ def check(skycc, graph, targets, weights, others):
     call(skycc, "export", path, "before.safetensors", "-o", "merged.onnx")
     whole = run("merged.onnx", "whole.safetensors", "--grad")
     found = error(np.float64(whole["loss"]), before["train/loss"][STEPS])
-    assert found <= (HALF if "half" in graph else LOSS), f"the merged loss {whole['loss']} instead of {before['train/loss']}"
+    assert found <= (HALF
+                     if "half" in graph else LOSS), f"the merged loss {whole['loss']} instead of {before['train/loss']}"
 
     names = {(entry.get("alias") or entry["name"])[:-7]: entry["name"] for entry in listed["parameters"]}
     names.update({entry["name"][:-7]: entry["name"] for entry in listed["parameters"]})
-    largest = max(gradient_error(before, after, whole["grad/" + names[module]].astype("f8"), module) for module in modules)
+    largest = max(
+        gradient_error(before, after, whole["grad/" + names[module]].astype("f8"), module) for module in modules)
     assert largest <= (HALF if "half" in graph else GRADIENT), f"gradients are off by {largest}"
-    print(f"{graph:22} {targets:21} {weights} weights, {others} others: merged loss {found:.1e}, gradients {largest:.1e}",
-          flush=True)
+    print(
+        f"{graph:22} {targets:21} {weights} weights, {others} others: merged loss {found:.1e}, gradients {largest:.1e}",
+        flush=True)
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""skycc's losses against PyTorch's: from the outputs that a model computed, PyTorch computes the loss again and its gradient,
-which is compared where it is seen bare, in the bias that is added last."""
+"""skycc's losses against PyTorch's: from the outputs that a model computed, PyTorch computes the loss again and its
+gradient, which is compared where it is seen bare, in the bias that is added last."""
 import csv
 import os
 import subprocess
@@ -19,7 +19,8 @@ SKYCC, DATA = sys.argv[1], sys.argv[2]
 ONLY_INTERPRETED = "interpreted" in sys.argv[3:]
 BATCH, LENGTH, WORDS = 4, 8, 256
 ROWS, FEWER = 8, 6  # a batch, and what fills it in part
-SEQCLS, MLM, TOKCLS, QA = (f"{DATA}/bert/bert-nano-{name}-opset17-dyn.onnx" for name in ("seqcls", "mlm", "tokcls", "qa"))
+SEQCLS, MLM, TOKCLS, QA = (f"{DATA}/bert/bert-nano-{name}-opset17-dyn.onnx"
+                           for name in ("seqcls", "mlm", "tokcls", "qa"))
 random = np.random.default_rng(12)
 failures = 0
 
@@ -69,19 +70,20 @@ bce = masked(functional.binary_cross_entropy_with_logits, lambda labels: torch.i
 
 # Model, its output and the bias behind it, --loss, labels, the same by PyTorch.
 CASES = [
-    (SEQCLS, "logits", "classifier.bias", "cross-entropy,smoothing=0.1", integers(3, BATCH), cross_entropy(label_smoothing=0.1)),
-    (SEQCLS, "logits", "classifier.bias", "cross-entropy,weights=0.25/1/3.5", integers(3, BATCH),
-     cross_entropy(weight=weights(0.25, 1, 3.5))),
-    (SEQCLS, "logits", "classifier.bias", "cross-entropy:logits:labels,weights=0/1/2,smoothing=0.3", integers(3, BATCH),
-     cross_entropy(weight=weights(0, 1, 2), label_smoothing=0.3)),
-    (TOKCLS, "logits", "classifier.bias", "cross-entropy,smoothing=1,weights=1/2/3", integers(3, (BATCH, LENGTH), 0.3),
-     cross_entropy(weight=weights(1, 2, 3), label_smoothing=1.0)),
-    (MLM, "logits", "cls.predictions.bias", "cross-entropy,smoothing=0.1", integers(WORDS, (BATCH, LENGTH), 0.8),
-     cross_entropy(label_smoothing=0.1)),
-    (MLM, "logits", "cls.predictions.bias", "cross-entropy,shift", integers(WORDS, (BATCH, LENGTH), 0.3),
-     shifted(cross_entropy())),
-    (TOKCLS, "logits", "classifier.bias", "cross-entropy,shift,smoothing=0.2,weights=3/2/1", integers(3, (BATCH, LENGTH), 0.3),
-     shifted(cross_entropy(weight=weights(3, 2, 1), label_smoothing=0.2))),
+    (SEQCLS, "logits", "classifier.bias", "cross-entropy,smoothing=0.1", integers(
+        3, BATCH), cross_entropy(label_smoothing=0.1)),
+    (SEQCLS, "logits", "classifier.bias", "cross-entropy,weights=0.25/1/3.5", integers(
+        3, BATCH), cross_entropy(weight=weights(0.25, 1, 3.5))),
+    (SEQCLS, "logits", "classifier.bias", "cross-entropy:logits:labels,weights=0/1/2,smoothing=0.3", integers(
+        3, BATCH), cross_entropy(weight=weights(0, 1, 2), label_smoothing=0.3)),
+    (TOKCLS, "logits", "classifier.bias", "cross-entropy,smoothing=1,weights=1/2/3", integers(
+        3, (BATCH, LENGTH), 0.3), cross_entropy(weight=weights(1, 2, 3), label_smoothing=1.0)),
+    (MLM, "logits", "cls.predictions.bias", "cross-entropy,smoothing=0.1", integers(
+        WORDS, (BATCH, LENGTH), 0.8), cross_entropy(label_smoothing=0.1)),
+    (MLM, "logits", "cls.predictions.bias", "cross-entropy,shift", integers(WORDS, (BATCH, LENGTH),
+                                                                            0.3), shifted(cross_entropy())),
+    (TOKCLS, "logits", "classifier.bias", "cross-entropy,shift,smoothing=0.2,weights=3/2/1",
+     integers(3, (BATCH, LENGTH), 0.3), shifted(cross_entropy(weight=weights(3, 2, 1), label_smoothing=0.2))),
     (SEQCLS, "logits", "classifier.bias", "mse", numbers((BATCH, 3)), mse),
     (SEQCLS, "logits", "classifier.bias", "mse", numbers((BATCH, 3), 0.4), mse),
     (TOKCLS, "logits", "classifier.bias", "mse:logits:scores", 7 * numbers((BATCH, LENGTH, 3)).astype("f8"), mse),
@@ -142,13 +144,15 @@ def check_embeddings(spec, loss, model=QA):
     inputs = {"input_ids": integers(200, (BATCH, LENGTH)), "attention_mask": np.ones((BATCH, LENGTH), "i8"),
               "token_type_ids": integers(2, (BATCH, LENGTH)), "labels": numbers(BATCH)}
     write("inputs.safetensors", inputs)
-    subprocess.run([SKYCC, "run", model, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--loss", spec, "--grad"],
-                   check=True)
+    subprocess.run(
+        [SKYCC, "run", model, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--loss", spec, "--grad"],
+        check=True)
     results = read("out.safetensors")
     a, b = (torch.from_numpy(results[f"out/{name}_logits"].astype("f8")).requires_grad_() for name in ("start", "end"))
     expected = loss(a, b, inputs["labels"])
     expected.backward()
-    gradient = next(value for name, value in results.items() if name.startswith("grad/") and name.endswith("qa_outputs.bias"))
+    gradient = next(
+        value for name, value in results.items() if name.startswith("grad/") and name.endswith("qa_outputs.bias"))
     close(spec, results["loss"], expected.detach().numpy(), 1e-5)
     close(spec + ", gradient", gradient, np.array([a.grad.sum(), b.grad.sum()]), 1e-4)
 
@@ -172,7 +176,8 @@ def check_large():
             labels = integers(2, BATCH)
             for options, loss in (("", cross_entropy()), (",smoothing=0.1", cross_entropy(label_smoothing=0.1)),
                                   (",weights=0.25/1/0", cross_entropy(weight=weights(0.25, 1, 0))),
-                                  (",weights=1/2/0,smoothing=0.1", cross_entropy(weight=weights(1, 2, 0), label_smoothing=0.1))):
+                                  (",weights=1/2/0,smoothing=0.1",
+                                   cross_entropy(weight=weights(1, 2, 0), label_smoothing=0.1))):
                 if not (top > 1e38 and "1" in options and values[2] != values[0]):  # some row's loss is no float32
                     check("large", model, "logits", "classifier.bias", "cross-entropy" + options, labels, loss)
             if top < 1e38:
@@ -198,24 +203,25 @@ def shell(*command):
 
 def train(options, spec, stages, microbatches, rows=ROWS, data="data.safetensors", evaluated="data.safetensors",
           model=TOKCLS, compiling=()):
-    """Of three steps, which are an epoch each, as the log has them: the losses, and losses and accuracies of the evaluations
-    that follow them."""
+    """Of three steps, which are an epoch each, as the log has them: the losses, and losses and accuracies of the
+    evaluations that follow them."""
     with open("cluster.yaml", "w") as file:
-        file.write("devices:\n" + "".join(f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}}\n"
-                                          for i in range(stages)))
-    shell(SKYCC, "compile", model, "-d", "cluster.yaml", "-o", "programs", "--dim", f"batch={rows // microbatches}", "--dim",
-          f"seq={LENGTH}", "--microbatches", str(microbatches), "--allocate", "even", "--loss", spec, "-q",
-          *compiling)
-    shell("programs/train", "--data", data, "--no-shuffle", "--steps", "3", "--log", "log.csv", "--eval-data", evaluated,
-          *options)
+        file.write("devices:\n" +
+                   "".join(f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}}\n"
+                           for i in range(stages)))
+    shell(SKYCC, "compile", model, "-d", "cluster.yaml", "-o",
+          "programs", "--dim", f"batch={rows // microbatches}", "--dim", f"seq={LENGTH}", "--microbatches",
+          str(microbatches), "--allocate", "even", "--loss", spec, "-q", *compiling)
+    shell("programs/train", "--data", data, "--no-shuffle", "--steps", "3", "--log", "log.csv", "--eval-data",
+          evaluated, *options)
     with open("log.csv") as file:
         rows = list(csv.DictReader(file))
     return [row["loss"] for row in rows], [row["eval_loss"] for row in rows], [row["eval_accuracy"] for row in rows]
 
 
 def check_training(spec, labels, accuracy):
-    """Any number of stages gives the same losses to the last digit, any number of micro-batches the same but for rounding;
-    evaluating, where a step has changed nothing, gives the loss of the step."""
+    """Any number of stages gives the same losses to the last digit, any number of micro-batches the same but for
+    rounding; evaluating, where a step has changed nothing, gives the loss of the step."""
     inputs = {"input_ids": integers(200, (ROWS, LENGTH)), "attention_mask": np.ones((ROWS, LENGTH), "i8"),
               "token_type_ids": integers(2, (ROWS, LENGTH))}
     inputs |= labels
@@ -248,8 +254,8 @@ def masked_language(*options):
 
 
 def check_left_out_row():
-    """The gradient of a table that is a decoder too is that of both uses; of the row that is left out, the decoder's alone. As
-    many stages as one likes train the same."""
+    """The gradient of a table that is a decoder too is that of both uses; of the row that is left out, the decoder's
+    alone. As many stages as one likes train the same."""
     inputs = {"input_ids": integers(WORDS, (ROWS, LENGTH)), "attention_mask": np.ones((ROWS, LENGTH), "i8"),
               "token_type_ids": integers(2, (ROWS, LENGTH)), "labels": integers(WORDS, (ROWS, LENGTH), 0.5)}
     inputs["input_ids"][:, ::3] = ROW
@@ -278,7 +284,8 @@ with tempfile.TemporaryDirectory() as folder:
     for number, case in enumerate(CASES):
         check(number, *case)
     if not ONLY_INTERPRETED:
-        check_training("cross-entropy,shift,smoothing=0.1,weights=1/2/0.5", {"labels": integers(3, (ROWS, LENGTH), 0.5)}, True)
+        check_training("cross-entropy,shift,smoothing=0.1,weights=1/2/0.5",
+                       {"labels": integers(3, (ROWS, LENGTH), 0.5)}, True)
         check_training("bce+mse:logits:scores", {"labels": integers(2, (ROWS, LENGTH, 3), 0.3),
                                                  "scores": numbers((ROWS, LENGTH, 3), 0.3)}, False)
     check_left_out_row()

@@ -1,13 +1,14 @@
 #!/bin/bash
-# What a command prints or writes and cannot is an error with a reason, whichever command it is: a full disk, here /dev/full,
-# a closed standard output, and full files.
+# What a command prints or writes and cannot is an error with a reason, whichever command it is: a full disk, here
+# /dev/full, a closed standard output, and full files.
 #
 #   tests/driver/test_lost_output.sh SKYCC TEST_DATA
 set -u
 # shellcheck source=tests/common/test.sh
 source "$(dirname "$0")/../common/test.sh"
 skycc=$(realpath "$1") data=$(realpath "$2")
-model=$data/bert/bert-nano-seqcls-opset17-dyn.onnx inputs=$data/bert/seqcls.ref.safetensors folder=$data/huggingface/bert
+model=$data/bert/bert-nano-seqcls-opset17-dyn.onnx inputs=$data/bert/seqcls.ref.safetensors \
+    folder=$data/huggingface/bert
 enter_scratch_folder
 
 printf 'devices:\n  - {name: a, threads: 1, memory: 1GiB, gflops: 10}\n' >cluster.yaml
@@ -60,7 +61,8 @@ predict MODEL --data data.safetensors
 federate MODEL -c federation.yaml DIMS -o sites
 deploy run --check
 END
-for command in check compile plan run probe verify explain diff plot tokenize bert export import head predict key federate coordinate deploy; do
+for command in check compile plan run probe verify explain diff plot tokenize bert export import head predict key \
+    federate coordinate deploy; do
     echo "$command --help"
 done >>commands
 number=0
@@ -83,8 +85,10 @@ while read -r line; do
     [ -s good.out ] || fail "skycc $line prints nothing"
     [ "$line" = "key KEY" ] && words[1]=other-$number
     "$skycc" "${words[@]}" >/dev/full 2>message && fail "skycc $line >/dev/full is a success"
-    grep -q 'standard output: error: cannot write.*: No space left' message || fail "skycc $line >/dev/full says: $(cat message)"
-    [ "$(grep -c 'standard output: error' message)" = 1 ] || fail "skycc $line >/dev/full repeats itself: $(cat message)"
+    grep -q 'standard output: error: cannot write.*: No space left' message ||
+        fail "skycc $line >/dev/full says: $(cat message)"
+    [ "$(grep -c 'standard output: error' message)" = 1 ] ||
+        fail "skycc $line >/dev/full repeats itself: $(cat message)"
     [ "$line" = "key KEY" ] && words[1]=third-$number
     "$skycc" "${words[@]}" 2>message >&- && fail "skycc $line is a success without standard output"
     grep -q 'standard output: error: cannot write' message || fail "skycc $line >&- says: $(cat message)"
@@ -92,7 +96,8 @@ done <commands
 grep -q . <<<"$number" && [ $number -gt 40 ] || fail "only $number commands"
 
 # A closed standard output is no place for what is printed: no file that is opened next may take it for one.
-"$skycc" export "$model" trained.safetensors -o with.onnx && "$skycc" export "$model" trained.safetensors -o without.onnx >&-
+"$skycc" export "$model" trained.safetensors -o with.onnx &&
+    "$skycc" export "$model" trained.safetensors -o without.onnx >&-
 cmp with.onnx without.onnx || fail "a closed standard output changes what is exported"
 
 # Files that cannot be written.

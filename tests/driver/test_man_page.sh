@@ -21,15 +21,22 @@ for command in $commands; do
     lines=$("$skycc" "$command" --help | wc -l)
     [ "$lines" -le 45 ] || fail "skycc $command --help prints $lines lines"
     left=$("$skycc" "$command" --help | sed -n 's/.* lists \([0-9]*\) more options.$/\1/p')
-    all=$("$skycc" "$command" --help-all | grep -c '^  \(-., \)\?--') short=$("$skycc" "$command" --help | grep -c '^  \(-., \)\?--')
-    [ $((short + ${left:-0})) = "$all" ] || fail "skycc $command has $all options, and --help says $short and ${left:-0}"
+    all=$("$skycc" "$command" --help-all | grep -c '^  \(-., \)\?--') \
+        short=$("$skycc" "$command" --help | grep -c '^  \(-., \)\?--')
+    [ $((short + ${left:-0})) = "$all" ] ||
+        fail "skycc $command has $all options, and --help says $short and ${left:-0}"
     grep -q "^  skycc $command " <("$skycc" "$command" --help) || fail "skycc $command --help gives no example"
 done
-known=$({ for command in $commands; do "$skycc" "$command" --help-all; done; "$program" --help; "$skycc" --help; } | options)
+known=$({
+    for command in $commands; do "$skycc" "$command" --help-all; done
+    "$program" --help
+    "$skycc" --help
+} | options)
 for document in "$source"/README.md "$source"/docs/*.md "$page"; do
     while read -r option; do
         grep -qx -e "$option" <<<"$known" || fail "${document##*/} names $option, which does not exist"
-    done < <(sed 's/\\-/-/g; s/\\f[A-Z]/ /g' "$document" | grep -v -E 'cmake|dpkg|apt-get|pkg-config|git|bench/|ctest|srun|\./test' | options)
+    done < <(sed 's/\\-/-/g; s/\\f[A-Z]/ /g' "$document" | grep -v -E \
+        'cmake|dpkg|apt-get|pkg-config|git|bench/|ctest|srun|\./test' | options)
 done
 # No marks of the tables' own remain in it, and a default is said once.
 grep -nE '[a-z]\\fP_|_\\fP|\\f[BI]\*' "$page" && fail "marks that are no roff"

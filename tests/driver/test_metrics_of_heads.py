@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""What evaluation measures, head by head, is what numpy makes of the logits of `skycc run`: classes, numbers, and labels that are
-there or not (--loss bce), one or several a row, however many stages and micro-batches there are; and what cannot be measured is
-refused with what can. The formulas are those of scikit-learn's documentation: accuracy_score, f1_score and matthews_corrcoef.
+"""What evaluation measures, head by head, is what numpy makes of the logits of `skycc run`: classes, numbers, and
+labels that are there or not (--loss bce), one or several a row, however many stages and micro-batches there are; and
+what cannot be measured is refused with what can. The formulas are those of scikit-learn's documentation:
+accuracy_score, f1_score and matthews_corrcoef.
 
     tests/driver/test_metrics_of_heads.py SKYCC FOLDERS
 
@@ -47,15 +48,16 @@ def correlation(a, b):
 
 def compile_model(model, devices, microbatches, loss):
     with open("cluster.yaml", "w") as file:
-        file.write("devices:\n" + "".join(f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10}}\n" for i in range(devices)))
+        file.write("devices:\n" + "".join(f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10}}\n"
+                                          for i in range(devices)))
     run(skycc, "compile", model, "-d", "cluster.yaml", "-o", "programs", "--dim", f"batch={8 // microbatches}", "--dim",
          f"seq={LENGTH}", "--microbatches", str(microbatches), "--allocate", "even", "--loss", loss, "-q")
 
 
 def evaluate(*metrics):
     """The columns of an evaluation of the weights as they are, without eval_."""
-    run("programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", "1", "--lr", "0", "--log",
-         "log.csv", "--quiet", *metrics)
+    run("programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", "1", "--lr", "0",
+        "--log", "log.csv", "--quiet", *metrics)
     with open("log.csv") as file:
         last = list(csv.DictReader(file))[-1]
     return {name[5:]: float(value) for name, value in last.items() if name.startswith("eval_") and value}
@@ -68,16 +70,20 @@ def compare(what, found, expected):
 
 
 def refused(metrics, *reasons):
-    result = subprocess.run(["programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--metric", metrics],
-                            capture_output=True, text=True)
-    require(result.returncode == 2 and all(reason in result.stderr for reason in reasons), metrics, result.returncode, result.stderr)
+    result = subprocess.run(
+        ["programs/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--metric", metrics],
+        capture_output=True, text=True)
+    require(result.returncode == 2 and all(reason in result.stderr for reason in reasons), metrics, result.returncode,
+            result.stderr)
 
 
 def prepare(head):
     """A model whose logits differ from row to row, the inputs, and the logits."""
     run(skycc, "import", f"{folders}/bert", "--head", head, "-o", "model.onnx", "-q")
-    inputs = {"input_ids": random.integers(5, 60, (ROWS, LENGTH)).astype("i4"), "attention_mask": np.ones((ROWS, LENGTH), "i4"),
-              "token_type_ids": np.zeros((ROWS, LENGTH), "i4")}
+    inputs = {
+        "input_ids": random.integers(5, 60, (ROWS, LENGTH)).astype("i4"), "attention_mask": np.ones(
+            (ROWS, LENGTH), "i4"), "token_type_ids": np.zeros((ROWS, LENGTH), "i4")
+    }
     write("inputs.safetensors", inputs)
     run(skycc, "run", "model.onnx", "--inputs", "inputs.safetensors", "-o", "out.safetensors")
     return inputs, read("out.safetensors")["out/logits"].astype("f8")
@@ -108,7 +114,8 @@ def check_several_labels():
     compare("bce, f1-micro", evaluate("--metric", "f1-micro,accuracy"), expected)
     refused("f1,matthews", "matthews cannot be measured with several labels a row", "what can be: loss, accuracy, f1\n")
     refused("pearson", "pearson cannot be measured with several labels a row")
-    refused("f1-binary", "f1-binary is for one label a row, but this model has 5", "f1-micro counts all labels together")
+    refused("f1-binary", "f1-binary is for one label a row, but this model has 5",
+            "f1-micro counts all labels together")
 
 
 def check_one_label():
@@ -138,7 +145,8 @@ def check_numbers():
     a, b = logits[counts, 0], labels[counts].astype("f8")
     compile_model("model.onnx", 2, 2, "mse")
     compare("mse", evaluate(), {"pearson": correlation(a, b), "spearman": correlation(ranks(a), ranks(b))})
-    refused("accuracy", "accuracy cannot be measured with labels that are numbers", "what can be: loss, pearson, spearman\n")
+    refused("accuracy", "accuracy cannot be measured with labels that are numbers",
+            "what can be: loss, pearson, spearman\n")
 
 
 def check_several_numbers():
@@ -147,8 +155,11 @@ def check_several_numbers():
     write("data.safetensors", inputs | {"labels": labels})
     compile_model("model.onnx", 1, 2, "mse")
     columns = [(logits[:, c], labels[:, c].astype("f8")) for c in range(3)]
-    compare("mse, several numbers", evaluate(), {"pearson": np.mean([correlation(a, b) for a, b in columns]),
-                                                 "spearman": np.mean([correlation(ranks(a), ranks(b)) for a, b in columns])})
+    compare(
+        "mse, several numbers", evaluate(), {
+            "pearson": np.mean([correlation(a, b) for a, b in columns]), "spearman": np.mean(
+                [correlation(ranks(a), ranks(b)) for a, b in columns])
+        })
 
 
 def check_classes():

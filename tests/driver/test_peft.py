@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adapters of skycc export, loaded by the PEFT library, give the logits of the merged model. Runs where that library is.
+"""Adapters of skycc export, loaded by the PEFT library, give the logits of the merged model. Runs where that library
+is.
 
     tests/driver/test_peft.py SKYCC
 """
@@ -23,25 +24,29 @@ import safetensors_files  # noqa: E402
 SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
          "num_labels": 3}
 CASES = [("Bert", {**SMALL, "max_position_embeddings": 32}, "query,value"),
-         ("DistilBert", {"vocab_size": 64, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "num_labels": 3}, "q_lin,v_lin"),
+         ("DistilBert", {"vocab_size": 64, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
+                         "num_labels": 3}, "q_lin,v_lin"),
          ("Roberta", {**SMALL, "max_position_embeddings": 40}, "query,value"),
-         ("ModernBert", {**SMALL, "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}, "Wqkv")]
+         ("ModernBert",
+          {**SMALL, "pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1,
+           "eos_token_id": 2}, "Wqkv")]
 TOLERANCE = 1e-5  # of the largest logit
 
 
 def check(skycc, family, sizes, targets):
     model = getattr(transformers, f"{family}ForSequenceClassification")
     model(getattr(transformers, f"{family}Config")(**sizes)).save_pretrained("folder")
-    for arguments in (["import", "folder", "-o", "model.onnx"],
-                      ["run", "model.onnx", "--inputs", "x.safetensors", "-o", "trained.safetensors", "--loss", "cross-entropy",
-                       "--train", "3", "--optimizer", "sgd:lr=2", "--lora", f"r=4,alpha=8,targets={targets}"],
-                      ["export", "model.onnx", "trained.safetensors", "--adapter", "adapter", "-o", "merged.onnx"],
-                      ["run", "merged.onnx", "--inputs", "x.safetensors", "-o", "merged.safetensors"]):
+    for arguments in (["import", "folder", "-o", "model.onnx"], [
+            "run", "model.onnx", "--inputs", "x.safetensors", "-o", "trained.safetensors", "--loss", "cross-entropy",
+            "--train", "3", "--optimizer", "sgd:lr=2", "--lora", f"r=4,alpha=8,targets={targets}"
+    ], ["export", "model.onnx", "trained.safetensors", "--adapter", "adapter", "-o",
+            "merged.onnx"], ["run", "merged.onnx", "--inputs", "x.safetensors", "-o", "merged.safetensors"]):
         subprocess.run([skycc, *arguments], check=True, stderr=subprocess.DEVNULL)
     adapted = PeftModel.from_pretrained(model.from_pretrained("folder"), "adapter").eval()
     inputs = safetensors_files.read("x.safetensors")
     with torch.no_grad():
-        wanted = adapted(**{name: torch.tensor(inputs[name]) for name in ("input_ids", "attention_mask")}).logits.numpy()
+        wanted = adapted(**{name: torch.tensor(inputs[name])
+                            for name in ("input_ids", "attention_mask")}).logits.numpy()
     found, before = (safetensors_files.read(f"{name}.safetensors")["out/logits"] for name in ("merged", "trained"))
     scale = np.abs(wanted).max()
     error, moved = np.abs(found - wanted).max() / scale, np.abs(found - before).max() / scale

@@ -19,7 +19,8 @@ compile=("$skycc" compile "$model" -d cluster.yaml --dim batch=2 --dim seq=8 --a
 emits() { # PHASE LAST-LINE-OF-TIMES BEGINNING
     "${compile[@]}" "--emit=$1" -v -o "$1.txt" 2>times.txt >output.txt || fail "--emit=$1: $(cat times.txt)"
     [ -s output.txt ] && fail "--emit=$1 prints on standard output: $(cat output.txt)"
-    grep ' [0-9.]* s$' times.txt | tail -1 | grep -q "^$2 " || fail "--emit=$1 does not stop after '$2': $(cat times.txt)"
+    grep ' [0-9.]* s$' times.txt | tail -1 | grep -q "^$2 " ||
+        fail "--emit=$1 does not stop after '$2': $(cat times.txt)"
     head -1 "$1.txt" | grep -q "$3" || fail "--emit=$1 begins with $(head -1 "$1.txt")"
 }
 emits graph "import" '^layer'
@@ -40,7 +41,8 @@ for form in llvm:ll asm:s obj:o; do
 done
 
 # The last --emit counts.
-"${compile[@]}" --emit=llvm --emit=costs -o last.json -q && cmp -s last.json costs.txt || fail "--emit=llvm --emit=costs"
+"${compile[@]}" --emit=llvm --emit=costs -o last.json -q && cmp -s last.json costs.txt ||
+    fail "--emit=llvm --emit=costs"
 
 "${compile[@]}" -v -o job 2>times.txt >report.txt || fail "compile -v"
 phases=$(grep ' s$\| s (.*)$' times.txt | sed 's/  .*//' | tr '\n' ';')

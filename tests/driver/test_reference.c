@@ -4,8 +4,8 @@
  *     test_reference interpreted|compiled [EXPORT]
  *
  * Prints the largest errors: of outputs and gradients relative to the tensor's largest element, of losses relative, of
- * trained parameters absolute; each followed by the largest share of what is allowed. tests/frontend/onnx/make_references.py
- * describes the reference files and what is allowed. */
+ * trained parameters absolute; each followed by the largest share of what is allowed.
+ * tests/frontend/onnx/make_references.py describes the reference files and what is allowed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

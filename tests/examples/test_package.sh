@@ -15,7 +15,8 @@ for file in bin/skycc lib/skycc/libskyrt.a share/man/man1/skycc.1 share/bash-com
     share/zsh/vendor-completions/_skycc share/fish/vendor_completions.d/skycc.fish; do
     [ -s "installed/$file" ] || die "$file is not installed"
 done
-if grep -rl -e "$build" -e "$source" -e "$scratch" installed; then die "a path of where it was built or installed is in these"; fi
+if grep -rl -e "$build" -e "$source" -e "$scratch" installed; then die \
+    "a path of where it was built or installed is in these"; fi
 mkdir moved
 mv installed moved/prefix
 

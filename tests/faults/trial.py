@@ -1,4 +1,5 @@
-"""What tests/faults/run hurts: a small BERT, compiled into one, two and three stages, and one training of it at a time."""
+"""What tests/faults/run hurts: a small BERT, compiled into one, two and three stages, and one training of it at a
+time."""
 import hashlib
 import os
 import re
@@ -45,7 +46,11 @@ def last_parameters(saved):
     """All tensors of the newest checkpoint, by name, with their bytes."""
     step = os.path.join(saved, f"step-{STEPS:08}")
     parts = [name for name in os.listdir(step) if name.endswith(".safetensors")]
-    return {name: array.tobytes() for part in parts for name, array in safetensors_files.read(os.path.join(step, part)).items()}
+    return {
+        name: array.tobytes()
+        for part in parts
+        for name, array in safetensors_files.read(os.path.join(step, part)).items()
+    }
 
 
 class Bench:
@@ -80,15 +85,19 @@ class Bench:
         })
 
     def compile_command(self, plan, output):
-        return [self.skycc, "compile", self.model, "-d", f"{self.folder}/{plan}.yaml", "-o", output, "--quiet", "--dropout", "0.1",
-                "--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even"]
+        return [
+            self.skycc, "compile", self.model, "-d", f"{self.folder}/{plan}.yaml", "-o", output, "--quiet", "--dropout",
+            "0.1", "--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even"
+        ]
 
     def compile(self, plan, output, cache, prefix=(), options=()):
-        return subprocess.run([*prefix, *self.compile_command(plan, output), *options], env={**os.environ, "SKYCC_CACHE": cache},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONGEST)
+        return subprocess.run([*prefix, *self.compile_command(plan, output), *options],
+                              env={**os.environ, "SKYCC_CACHE": cache}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=LONGEST)
 
     def _run_undisturbed(self):
-        """On one stage; the others must agree, or nothing below means anything. Leaves checkpoints of every third step."""
+        """On one stage; the others must agree, or nothing below means anything. Leaves checkpoints of every third
+        step."""
         for plan in PLANS:
             trial = Trial(self, f"{self.folder}/undisturbed-{plan}", None)
             start = time.monotonic()
@@ -158,12 +167,16 @@ class Trial(Processes):
 
     def start(self, plan, *options, data="data", prefix=(), quiet=True):
         """Starts DIR/train; what it prints goes to self.output."""
-        command = [*prefix, f"{self.bench.folder}/programs/{plan}/train", "--data", os.path.join(self.bench.folder, data), *TRAINING,
-                   "--checkpoint", self.saved, "--log", self.log, *(["--quiet"] if quiet else []), *options]
+        command = [
+            *prefix, f"{self.bench.folder}/programs/{plan}/train", "--data",
+            os.path.join(self.bench.folder, data), *TRAINING, "--checkpoint", self.saved, "--log", self.log,
+            *(["--quiet"] if quiet else []), *options
+        ]
         with open(self.output, "w") as output:
             output.write("$ " + " ".join(command) + "\n")
             output.flush()
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self.environment())
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                    env=self.environment())
 
     def ends(self, run, codes):
         """Waits for the run's end: its exit code must be one of those, and none of its processes may outlive it."""
@@ -277,7 +290,11 @@ class Trial(Processes):
         if not os.path.exists(f"{self.saved}/{step}/MANIFEST.json"):
             return {}
         parts = [name for name in os.listdir(f"{self.saved}/{step}") if name.endswith(".safetensors")]
-        return {name: array for part in parts for name, array in safetensors_files.read(f"{self.saved}/{step}/{part}").items()}
+        return {
+            name: array
+            for part in parts
+            for name, array in safetensors_files.read(f"{self.saved}/{step}/{part}").items()
+        }
 
     def has_unfinished(self):
         """Whether a checkpoint was begun that was not ended."""

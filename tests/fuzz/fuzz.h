@@ -14,7 +14,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Every target begins with this and ends with fuzz_end, which stops if more than four seconds of processor time have
- * passed in between: no input of some kilobytes may cost more, not even in a build with sanitizers on a busy machine. */
+ * passed in between: no input of some kilobytes may cost more, not even in a build with sanitizers on a busy machine.
+ * */
 void fuzz_begin(void);
 
 /* From now on file_map finds these bytes, which are not copied before, under that name, and no other files but those

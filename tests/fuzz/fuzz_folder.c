@@ -1,6 +1,6 @@
-/* A Hugging Face folder: config.json and, behind a zero byte, the index of its files of tensors, of which there is one. Of a
- * configuration that is accepted the graph is built, with the head that the input's length says and with new weights, which
- * are not drawn. */
+/* A Hugging Face folder: config.json and, behind a zero byte, the index of its files of tensors, of which there is one.
+ * Of a configuration that is accepted the graph is built, with the head that the input's length says and with new
+ * weights, which are not drawn. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -71,7 +71,8 @@ class Bench:
     def command(self, words):
         """Runs it here; what it prints, if it succeeds."""
         environment = {"SKYCC_CACHE": f"{self.build}/kernel-cache", **os.environ}
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=environment)
         expect(done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 

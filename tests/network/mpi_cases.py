@@ -35,8 +35,11 @@ def compile_nano(bench, net, cluster, name):
     """A small BERT in a stage for each device of the cluster; returns the folder."""
     with open(f"{net.folder}/{name}.yaml", "w") as file:
         file.write(cluster)
-    bench.command([bench.skycc, "compile", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d", f"{net.folder}/{name}.yaml",
-                   "-o", f"{net.folder}/{name}", "--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even", "--quiet"])
+    bench.command([
+        bench.skycc, "compile", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d",
+        f"{net.folder}/{name}.yaml", "-o", f"{net.folder}/{name}", "--dim", "batch=2", "--dim", f"seq={LENGTH}",
+        "--microbatches", "2", "--allocate", "even", "--quiet"
+    ])
     write_data(f"{net.folder}/data")
     return f"{net.folder}/{name}"
 
@@ -63,21 +66,32 @@ def losses(log):
 
 @case("mpi: two hosts of a site train as one does", quick=True)
 def two_hosts(bench):
-    """With an environment that nobody else is to see, a network that only the subnet names, and files that are copied."""
+    """With an environment that nobody else is to see, a network that only the subnet names, and files that are
+    copied."""
     with bench.network(["one", "two"], Link(latency=0.001, bandwidth=12.5e6)) as net:
-        environment = {**os.environ, "PATH": f"{net.serve_ssh()}:{os.environ['PATH']}", "TOKEN_OF_MINE": "open sesame", "OMP_WAIT_POLICY": "passive"}
+        environment = {
+            **os.environ, "PATH": f"{net.serve_ssh()}:{os.environ['PATH']}", "TOKEN_OF_MINE": "open sesame",
+            "OMP_WAIT_POLICY": "passive"
+        }
         alone = compile_nano(bench, net, "devices:\n  - {name: one, threads: 1, memory: 1GiB}\n", "alone")
         apart = compile_nano(bench, net, CLUSTER % "10.77.0.0/16", "apart")
-        net["one"].check(f"{alone}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/alone.csv", *TRAINING, env=environment)
+        net["one"].check(f"{alone}/train", "--data", f"{net.folder}/data", "--log", f"{net.folder}/alone.csv",
+                         *TRAINING, env=environment)
         there = deploy(bench, net, apart, environment)
         path = f"{net.folder}/capture.pcap"
         net.ask("capture", path)
-        net["one"].check("sh", "-c", f"cd {there} && exec ./train \"$@\"", "sh", "--data", "data", "--log", f"{net.folder}/apart.csv", *TRAINING, env=environment)
+        net["one"].check("sh", "-c", f"cd {there} && exec ./train \"$@\"", "sh", "--data", "data", "--log",
+                         f"{net.folder}/apart.csv", *TRAINING, env=environment)
         net.ask("capture")
-        done = net["one"].run("sh", "-c", f"mkdir /tmp/only && cd /tmp/only && exec {there}/train --data {there}/data", env=environment)
-        expect(done.returncode == 1 and "/tmp/only: error: train was started here, where host two cannot go" in done.stdout,
-               f"exit code {done.returncode}: {done.stdout}")
-        expect(len(losses(f"{net.folder}/alone.csv")) == 4 and losses(f"{net.folder}/apart.csv") == losses(f"{net.folder}/alone.csv"), "other losses")
+        done = net["one"].run("sh", "-c", f"mkdir /tmp/only && cd /tmp/only && exec {there}/train --data {there}/data",
+                              env=environment)
+        expect(
+            done.returncode == 1 and
+            "/tmp/only: error: train was started here, where host two cannot go" in done.stdout,
+            f"exit code {done.returncode}: {done.stdout}")
+        expect(
+            len(losses(f"{net.folder}/alone.csv")) == 4 and
+            losses(f"{net.folder}/apart.csv") == losses(f"{net.folder}/alone.csv"), "other losses")
         with open(path, "rb") as file:
             captured = file.read()
         expect(b"hydra" in captured or b"stage-01" in captured, "nothing of the run is in the capture")
@@ -107,8 +121,10 @@ def public(bench):
         apart = compile_nano(bench, net, CLUSTER % "eth0", "apart")
         done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", *TRAINING)
         expect(done.returncode == 1 and "93.184.215.14" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
-        done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", "--insecure", *TRAINING, env={**os.environ, "MPIEXEC": "echo"})
-        expect(done.returncode == 0 and "-hosts one:1,two:1" in done.stdout, f"exit code {done.returncode}: {done.stdout}")
+        done = net["one"].run(f"{apart}/train", "--data", f"{net.folder}/data", "--insecure", *TRAINING,
+                              env={**os.environ, "MPIEXEC": "echo"})
+        expect(done.returncode == 0 and "-hosts one:1,two:1" in done.stdout,
+               f"exit code {done.returncode}: {done.stdout}")
 
 
 SCAN = """
@@ -133,10 +149,12 @@ def stranger(bench):
         for interface in ("eth0", "10.77.0.0/16"):
             folder = compile_nano(bench, net, CLUSTER % interface, f"to-{interface[:4]}")
             log = f"{folder}.csv"
-            train = net["one"].start(f"{folder}/train", "--data", f"{net.folder}/data", "--steps", "100000000", "--schedule-steps", "1000",
-                                     "--quiet", "--log", log, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+            train = net["one"].start(f"{folder}/train", "--data", f"{net.folder}/data", "--steps", "100000000",
+                                     "--schedule-steps", "1000", "--quiet", "--log", log, env=environment,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
             limit = time.monotonic() + 120
-            while train.poll() is None and time.monotonic() < limit and not (os.path.exists(log) and len(losses(log)) > 3):
+            while train.poll() is None and time.monotonic() < limit and not (os.path.exists(log) and
+                                                                             len(losses(log)) > 3):
                 time.sleep(0.05)
             for host in "one", "two":
                 found = net["three"].check("/usr/bin/python3", "-c", SCAN, net[host].address).split()

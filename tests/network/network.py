@@ -1,6 +1,6 @@
-"""Hosts and networks on one machine. A host is a set of namespaces (network, mount, UTS, IPC, processes) with its own name,
-/tmp, /run and /dev/shm; all see the machine's files otherwise. Hosts are joined by a switch (switch.c), which delays, limits,
-loses and cuts what they send. Everything ends with the process that made it.
+"""Hosts and networks on one machine. A host is a set of namespaces (network, mount, UTS, IPC, processes) with its own
+name, /tmp, /run and /dev/shm; all see the machine's files otherwise. Hosts are joined by a switch (switch.c), which
+delays, limits, loses and cuts what they send. Everything ends with the process that made it.
 
     with Network(switch, ["paris", "tokyo"], Link(latency=0.02, bandwidth=25e6)) as network:
         network["paris"].run("ping", "tokyo")
@@ -87,8 +87,10 @@ def missing():
             reasons.append(f"hosts do not see {folder}: they have /tmp, /run and /dev/shm of their own")
     if not reasons:
         device = "ip tuntap add dev eth0 mode tap\nip -batch - <<'END'" + DEVICE % (1500, "10.77.0.1") + "END\n"
-        done = subprocess.run(["unshare", *NAMESPACES, "--fork", "--propagation", "private", "sh", "-c", SETUP + device, "sh", "trial", "/etc/hosts"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([
+            "unshare", *NAMESPACES, "--fork", "--propagation", "private", "sh", "-c", SETUP + device, "sh", "trial",
+            "/etc/hosts"
+        ], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             reasons.append(f"it needs namespaces with mounts and devices of their own: {done.stderr.strip()}")
     return reasons
@@ -110,9 +112,10 @@ class Host:
 
     def __init__(self, name, address, hosts_file):
         self.name, self.address, self._servers = name, address, []
-        self._holder = subprocess.Popen(
-            ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private", "sh", "-c", FIRST, "sh", name, hosts_file],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
+        self._holder = subprocess.Popen([
+            "unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private", "sh", "-c", FIRST, "sh", name,
+            hosts_file
+        ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
         line = self._holder.stdout.readline()
         if not line:
             raise RuntimeError(f"cannot make host {name}")
@@ -120,7 +123,10 @@ class Host:
 
     def words(self, *command):
         """The command as one that anybody on this machine may run."""
-        return ["nsenter", "--target", str(self.process), *NAMESPACES, f"--wdns={os.getcwd()}", "--", *map(str, command)]
+        return [
+            "nsenter", "--target",
+            str(self.process), *NAMESPACES, f"--wdns={os.getcwd()}", "--", *map(str, command)
+        ]
 
     def start(self, *command, **options):
         """A process on it, as subprocess.Popen has it."""
@@ -128,7 +134,10 @@ class Host:
 
     def run(self, *command, **options):
         """A command on it, as subprocess.run has it; what it prints is returned."""
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 120, **options}
+        options = {
+            "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
+            "timeout": 120, **options
+        }
         if "input" in options:
             del options["stdin"]
         return subprocess.run(self.words(*command), **options)
@@ -137,7 +146,8 @@ class Host:
         """What it prints, if it succeeds."""
         done = self.run(*command, **options)
         if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(map(str, command))} on {self.name} ended with {done.returncode}:\n{done.stdout}")
+            raise RuntimeError(
+                f"{' '.join(map(str, command))} on {self.name} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
 
     def serve(self, port, *command):
@@ -156,8 +166,9 @@ class Host:
 
 
 class Network:
-    """`folder` is one that all hosts see under that name; it is removed in the end. `large`: hosts hand over up to 64 KiB at once, as
-    to cards that divide it, which takes far less of the processor; then no frames are lost by chance."""
+    """`folder` is one that all hosts see under that name; it is removed in the end. `large`: hosts hand over up to 64
+    KiB at once, as to cards that divide it, which takes far less of the processor; then no frames are lost by
+    chance."""
 
     def __init__(self, switch, names, link=Link(), mtu=1500, seed=1, addresses=None, large=False):
         self.folder = tempfile.mkdtemp(prefix="skycc-network-", dir="/var/tmp")
@@ -169,8 +180,8 @@ class Network:
             raise
 
     def _begin(self, names, link, addresses):
-        self._switch = subprocess.Popen([self._program, str(self._seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        preexec_fn=end_with_parent)
+        self._switch = subprocess.Popen([self._program, str(self._seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, preexec_fn=end_with_parent)
         with open(f"{self.folder}/hosts", "w") as file:
             file.write("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items()))
         for name, address in addresses.items():
@@ -221,7 +232,8 @@ class Network:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
         with open(f"{folder}/key.pub") as file:
             key = " ".join(file.read().split()[:2])
-        write_file(f"{folder}/known", "".join(f"{name} {key}\n{host.address} {key}\n" for name, host in self.hosts.items()))
+        write_file(f"{folder}/known", "".join(
+            f"{name} {key}\n{host.address} {key}\n" for name, host in self.hosts.items()))
         write_file(f"{folder}/server", SSHD % {"folder": self.folder})
         write_file(f"{folder}/client", SSH % {"folder": self.folder})
         os.mkdir(f"{folder}/bin")

@@ -28,8 +28,9 @@ def write_cluster(bench, net):
 
 def start(bench, net, name, *options, key=None):
     folder = net.folder
-    return net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{folder}/{key or name}.key", "-d", f"{folder}/sites.yaml", "-o",
-                           f"{folder}/{name}.json", *options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{folder}/{key or name}.key", "-d",
+                           f"{folder}/sites.yaml", "-o", f"{folder}/{name}.json", *options, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True)
 
 
 def end(process, code=0):
@@ -71,21 +72,29 @@ def federation(bench):
         keys = {name: bench.command([bench.skycc, "key", f"{net.folder}/{name}"]).split()[-1] for name in names}
         path = f"{net.folder}/federation.yaml"
         with open(path, "w") as file:
-            file.write("sites:\n" + "".join(f"  - {{name: {name}, cluster: one.yaml, rows_per_step: 4, key: '{keys[name]}'}}\n" for name in names[:-1]))
-            file.write(f"coordinator: {{address: '{net['coordinator'].address}:{PORT}', key: '{keys['coordinator']}'}}\n"
-                       "rounds: 4\nlocal_steps: auto\n")
+            file.write("sites:\n" +
+                       "".join(f"  - {{name: {name}, cluster: one.yaml, rows_per_step: 4, key: '{keys[name]}'}}\n"
+                               for name in names[:-1]))
+            file.write(
+                f"coordinator: {{address: '{net['coordinator'].address}:{PORT}', key: '{keys['coordinator']}'}}\n"
+                "rounds: 4\nlocal_steps: auto\n")
         with open(f"{net.folder}/one.yaml", "w") as file:
             file.write("devices: [{name: d, threads: 1, memory: 4GiB, gflops: 100, bandwidth: 20GB/s}]\n")
-        runs = [net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{net.folder}/{name}.key", "--federation", path, "-o",
-                                f"{net.folder}/{name}.json", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for name in names]
+        runs = [
+            net[name].start(bench.skycc, "probe", "--site", name, "--key", f"{net.folder}/{name}.key", "--federation",
+                            path, "-o", f"{net.folder}/{name}.json", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True) for name in names
+        ]
         for process in runs:
             end(process)
         with open(f"{net.folder}/coordinator.json") as file:
             links = json.load(file)["links"]
         expect([link["between"] for link in links] == [[name, "coordinator"] for name in names[:-1]], links)
         expect(all(LATENCY <= link["latency_s"] < 2 * LATENCY for link in links), links)
-        federate = [bench.skycc, "federate", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-c", path, "-o", f"{net.folder}/made",
-                    "--dim", "batch=2", "--dim", "seq=8"]
+        federate = [
+            bench.skycc, "federate", f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", "-c", path, "-o",
+            f"{net.folder}/made", "--dim", "batch=2", "--dim", "seq=8"
+        ]
         done = subprocess.run(federate, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         expect(done.returncode == 1 and "needs the link of site 'paris'" in done.stdout, done.stdout)
         said = bench.command([*federate, "--profile", f"{net.folder}/coordinator.json"])
@@ -97,7 +106,8 @@ def strangers(bench):
     with bench.network([*SITES, "mallory"], Link(latency=LATENCY, bandwidth=BANDWIDTH)) as net:
         write_cluster(bench, net)
         runs = {"paris": start(bench, net, "paris")}
-        attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 6, stdout=subprocess.PIPE, text=True)
+        attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 6,
+                                      stdout=subprocess.PIPE, text=True)
         time.sleep(1)
         runs["tokyo"] = start(bench, net, "tokyo")
         for process in runs.values():

@@ -17,7 +17,8 @@ class Sites:
     """Two or three sites: a folder compiled for them, keys, and the same in one stage, for comparison."""
 
     def __init__(self, bench, net, names, inward_only=(), hosts=()):
-        """`hosts`: by name of a site, the hosts of its devices, one each; sites that are not there have one device where they start."""
+        """`hosts`: by name of a site, the hosts of its devices, one each; sites that are not there have one device
+        where they start."""
         self.net, self.names, self.runs, self.environment = net, names, {}, dict(os.environ)
         cluster = ["sites:"]
         for name in names:
@@ -39,8 +40,9 @@ class Sites:
         folder = self.net.folder
         with open(f"{folder}/{name}.out", "a") as output:
             self.runs[name] = self.net[name].start(
-                f"{self.folder}/{name}/train", "--data", f"{folder}/data", "--key", f"{folder}/{name}.key", "--log", f"{folder}/{name}.csv",
-                "--checkpoint", f"{folder}/saved-{name}", "--steps", steps, *OPTIONS, *options, stdout=output, stderr=output,
+                f"{self.folder}/{name}/train", "--data", f"{folder}/data", "--key", f"{folder}/{name}.key", "--log",
+                f"{folder}/{name}.csv", "--checkpoint", f"{folder}/saved-{name}", "--steps", steps, *OPTIONS, *options,
+                stdout=output, stderr=output,
                 env={**self.environment, "OMP_WAIT_POLICY": "passive", "SECRET_OF_MINE": "open sesame"})
 
     def said(self, name):
@@ -56,18 +58,23 @@ class Sites:
 
     def undisturbed(self, steps=STEPS):
         path = f"{self.net.folder}/alone.csv"
-        self.net[self.names[0]].check(f"{self.alone}/train", "--data", f"{self.net.folder}/data", "--log", path, "--steps", steps, "--seed", "5",
-                                      "--quiet", env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+        self.net[self.names[0]].check(f"{self.alone}/train", "--data", f"{self.net.folder}/data", "--log", path,
+                                      "--steps", steps, "--seed", "5", "--quiet",
+                                      env={**os.environ, "OMP_WAIT_POLICY": "passive"})
         return losses(path)
 
     def compare(self, steps=STEPS):
         """Somebody's log must tell what one stage alone does, to the last digit."""
-        logs = [f"{self.net.folder}/{name}.csv" for name in self.names if os.path.exists(f"{self.net.folder}/{name}.csv")]
+        logs = [
+            f"{self.net.folder}/{name}.csv" for name in self.names if os.path.exists(f"{self.net.folder}/{name}.csv")
+        ]
         expect(logs, "no site wrote a log")
         expected = self.undisturbed(steps)
         expect(len(expected) == steps + 1, "the run alone is short")
         for log in logs:
-            expect(losses(log) == expected, f"other losses in {os.path.basename(log)}: {losses(log)[-2:]} instead of {expected[-2:]}")
+            expect(
+                losses(log) == expected,
+                f"other losses in {os.path.basename(log)}: {losses(log)[-2:]} instead of {expected[-2:]}")
 
 
 def captured(net, path):
@@ -156,7 +163,8 @@ def cut(bench):
             sites.end(name)
         sites.compare(steps=60)
         expect("going on from" not in sites.said("paris") + sites.said("tokyo"), "a site began anew")
-        return f"cut for 30 s, the next step came after {pause:.1f} s; {during - before} steps came from what was on its way"
+        return (f"cut for 30 s, the next step came after {pause:.1f} s; "
+                f"{during - before} steps came from what was on its way")
 
 
 # Against a port of a gateway: nothing of it may disturb it. Runs on a third host.
@@ -193,7 +201,8 @@ print(tried)
 
 
 def disguise(bench, net, folder, site):
-    """A copy of the site's folder with a key of mallory's own in the place of the site's: its gateway, on mallory's host."""
+    """A copy of the site's folder with a key of mallory's own in the place of the site's: its gateway, on mallory's
+    host."""
     own = bench.command([bench.skycc, "key", f"{net.folder}/mallory"]).split()[-1]
     os.mkdir(f"{net.folder}/disguise")
     with open(f"{folder}/{site}/site.json") as file:
@@ -201,8 +210,9 @@ def disguise(bench, net, folder, site):
     next(other for other in place["sites"] if other["name"] == site)["key"] = own
     with open(f"{net.folder}/disguise/site.json", "w") as file:
         json.dump(place, file)
-    return net["mallory"].start(f"{folder}/{site}/gateway", "--site", f"{net.folder}/disguise/site.json", "--key", f"{net.folder}/mallory.key",
-                                "--local", "ipc:///tmp/gateway", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return net["mallory"].start(f"{folder}/{site}/gateway", "--site", f"{net.folder}/disguise/site.json", "--key",
+                                f"{net.folder}/mallory.key", "--local", "ipc:///tmp/gateway", stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
 
 
 @case("sites: strangers at the port, without a key and with one of their own, disturb nothing")
@@ -213,7 +223,8 @@ def strangers(bench):
             sites.start(name, steps=2000)
         log = writer(sites)
         disguised = disguise(bench, net, sites.folder, "tokyo")
-        attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 4, stdout=subprocess.PIPE, text=True)
+        attack = net["mallory"].start("/usr/bin/python3", "-c", STRANGER, net["paris"].address, PORT, 4,
+                                      stdout=subprocess.PIPE, text=True)
         tried = int(attack.communicate(timeout=120)[0])
         after = steps_done(net, log)
         disguised.terminate()

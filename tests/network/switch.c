@@ -6,8 +6,9 @@
  *                                 "ok ..." or "error ..."
  *
  *     host NAME PID ADDRESS [large]   the network namespace of that process gets a device eth0; large: it hands over up
- *                                 to 64 KiB at once, as to a card that divides it, which takes far less of the processor.
- *                                 They cross links in their parts' time and bytes, and arrive when the last part does
+ *                                 to 64 KiB at once, as to a card that divides it, which takes far less of the
+ *                                 processor. They cross links in their parts' time and bytes, and arrive when the last
+ *                                 part does
  *     link A B NANOSECONDS BYTES_PER_SECOND QUEUE_BYTES LOSS     from A to B, which is infinitely fast before
  *     share A B                   what B sends to A waits for what A sends to B (half duplex)
  *     cut A B, heal A B           from A to B

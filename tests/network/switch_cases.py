@@ -1,5 +1,5 @@
-"""Whether the networks are what they are said to be. What a busy machine can delay is tried until it was in time; what must
-never be, such as a round trip faster than the latency allows, is wrong at once."""
+"""Whether the networks are what they are said to be. What a busy machine can delay is tried until it was in time; what
+must never be, such as a round trip faster than the latency allows, is wrong at once."""
 import struct
 import subprocess
 
@@ -26,7 +26,8 @@ def latency(bench):
 
     def in_time():
         trips = [trip for trip in measure(net["one"], "ping", "other", 10)["trips"] if trip is not None]
-        expect(not trips or min(trips) >= 2 * seconds, f"{min(trips, default=0)} seconds are less than twice the latency")
+        expect(not trips or min(trips) >= 2 * seconds,
+               f"{min(trips, default=0)} seconds are less than twice the latency")
         best[:] = [min(trips + best)] if trips or best else []
         return best and best[0] <= 2 * seconds + 0.002
     eventually(in_time, "no round trip in time")
@@ -59,7 +60,9 @@ def large_frames(bench):
             expect(sent["seconds"] >= size / rate, f"{size} bytes took {sent['seconds']} seconds, faster than the link")
             found.append([after - begun for after, begun in zip(net.traffic("one", "other")["carried"], before)])
     small, large = found
-    expect(abs(small[0] - large[0]) <= 8 and abs(small[1] - large[1]) <= 8 * 80, f"{small} frames and bytes, but large {large}")
+    expect(
+        abs(small[0] - large[0]) <= 8 and abs(small[1] - large[1]) <= 8 * 80,
+        f"{small} frames and bytes, but large {large}")
     return f"{large[0]} frames of {large[1]} bytes, {small[0]} of {small[1]} else"
 
 
@@ -83,9 +86,11 @@ def cut(bench):
     before = net.traffic("one", "other")
     expect(measure(net["one"], "ping", "other", 1, 0.2)["trips"] == [None], "an answer came through a cut link")
     after = net.traffic("one", "other")
-    expect(after["severed"][0] == before["severed"][0] + 1 and after["carried"] == before["carried"], f"{before} became {after}")
+    expect(after["severed"][0] == before["severed"][0] + 1 and after["carried"] == before["carried"],
+           f"{before} became {after}")
     net.heal("one", "other")
-    eventually(lambda: measure(net["one"], "ping", "other", 1)["trips"] != [None], "no answer came when the link was healed")
+    eventually(lambda: measure(net["one"], "ping", "other", 1)["trips"] != [None],
+               "no answer came when the link was healed")
 
 
 @case("switch: nobody connects to a host behind NAT, which itself connects", quick=True)
@@ -94,7 +99,8 @@ def inward(bench):
     net.ask("inward", "other", "no")
     with net["other"].start(TRAFFIC, "receive", 6001, stdout=subprocess.PIPE, text=True) as receiver:
         receiver.stdout.readline()
-        expect(not measure(net["one"], "connect", "other", 6001, 0.2)["connected"], "a connection from outside was made")
+        expect(not measure(net["one"], "connect", "other", 6001, 0.2)["connected"],
+               "a connection from outside was made")
         expect(net.traffic("one", "other")["refused"] > 0, "nothing was refused")
         receiver.kill()
     eventually(lambda: transfer(net, "other", "one", 6002, 10000)["bytes"] == 10000, "it cannot connect")
@@ -106,7 +112,8 @@ def capture(bench):
     net = bench.pair(Link())
     path = f"{net.folder}/capture.pcap"
     net.ask("capture", path)
-    net["one"].check("/usr/bin/python3", "-c", "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'in plain text', ('other', 7000))")
+    net["one"].check("/usr/bin/python3", "-c",
+                     "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'in plain text', ('other', 7000))")
     net.ask("capture")
     with open(path, "rb") as file:
         captured = file.read()
@@ -118,11 +125,15 @@ def capture(bench):
 def three(bench):
     """Those on which sites are tried, with the numbers that they reach here."""
     said = []
-    for name, link in (("1 ms, 1 Gbit/s", Link(0.001, 125e6)), ("20 ms, 200 Mbit/s", Link(0.02, 25e6)), ("100 ms, 100 Mbit/s", Link(0.1, 12.5e6))):
+    for name, link in (("1 ms, 1 Gbit/s", Link(0.001, 125e6)), ("20 ms, 200 Mbit/s", Link(
+            0.02, 25e6)), ("100 ms, 100 Mbit/s", Link(0.1, 12.5e6))):
         with bench.network(["one", "other"], link, mtu=9000 if link.bandwidth > 1e8 else 1500) as net:
             trips = sorted(trip for trip in measure(net["one"], "ping", "other", 20)["trips"] if trip is not None)
             expect(trips and trips[0] >= 2 * link.latency, f"{name}: a round trip is faster than the latency allows")
             sent = transfer(net, "one", "other", 5000, int(link.bandwidth * 6))
             rate = sent["half_bytes"] / sent["half_seconds"]
-            said.append(f"{name}: {trips[len(trips) // 2] * 1e3:.2f} ms there and back, {rate / link.bandwidth:.3f} of the bandwidth")
+            said.append(
+                f"{name}: {trips[len(trips) // 2] * 1e3:.2f} ms there and back, {rate / link.bandwidth:.3f} of the "
+                "bandwidth"
+            )
     return "; ".join(said)

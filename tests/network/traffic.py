@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -B
 """Traffic whose results tell what a network is like, in the standard library alone. Prints one JSON object.
 
-usage: traffic.py ping HOST COUNT [SECONDS]    seconds of every round trip; null where no answer came within that time (2)
+usage: traffic.py ping HOST COUNT [SECONDS]    seconds of every round trip; null where no answer came within that time
+(2)
        traffic.py receive PORT                 TCP: prints "ready", then bytes, and seconds of the second half of them
        traffic.py send HOST PORT BYTES         TCP: seconds until the other end has everything
        traffic.py connect HOST PORT SECONDS    TCP: whether a connection can be made within that time
@@ -92,4 +93,6 @@ def shower(host, port, count):
     return {"sent": int(count)}
 
 
-print(json.dumps({"ping": ping, "receive": receive, "send": send, "connect": connect, "shower": shower}[sys.argv[1]](*sys.argv[2:])))
+print(
+    json.dumps({"ping": ping, "receive": receive, "send": send, "connect": connect,
+                "shower": shower}[sys.argv[1]](*sys.argv[2:])))

@@ -5,7 +5,8 @@
 
 A folder holds the encoder and, side by side, the tensors of all its heads, which have names of their own or the same
 shape. `reference.safetensors` holds the inputs (`in/*`) and, for each head, the outputs of the library's class for it
-(`seqcls/logits` ...), of some also the loss of the sequence classifier and its gradients (`gradient/*`). Weights are random, biases and gains too: what is swapped, transposed or left out shows.
+(`seqcls/logits` ...), of some also the loss of the sequence classifier and its gradients (`gradient/*`). Weights are
+random, biases and gains too: what is swapped, transposed or left out shows.
 """
 import json
 import os
@@ -25,24 +26,26 @@ FAMILIES = {
     "roberta": ("Roberta", t.RobertaConfig(**COMMON, type_vocab_size=1, pad_token_id=1, **NAMES)),
     "xlm-roberta": ("XLMRoberta", t.XLMRobertaConfig(**COMMON, type_vocab_size=1, pad_token_id=1, **NAMES)),
     "camembert": ("Camembert", t.CamembertConfig(**COMMON, type_vocab_size=1, pad_token_id=1, **NAMES)),
-    "distilbert": ("DistilBert", t.DistilBertConfig(vocab_size=VOCABULARY, dim=16, n_layers=2, n_heads=2, hidden_dim=24,
-                                                    max_position_embeddings=24, **NAMES)),
+    "distilbert": ("DistilBert",
+                   t.DistilBertConfig(vocab_size=VOCABULARY, dim=16, n_layers=2, n_heads=2, hidden_dim=24,
+                                      max_position_embeddings=24, **NAMES)),
     "electra": ("Electra", t.ElectraConfig(**COMMON, embedding_size=8, **NAMES)),
-    "albert": ("Albert", t.AlbertConfig(**{**COMMON, "num_hidden_layers": 3}, embedding_size=8, inner_group_num=1,
-                                        hidden_act="gelu_new", **NAMES)),
+    "albert": ("Albert",
+               t.AlbertConfig(**{**COMMON, "num_hidden_layers": 3}, embedding_size=8, inner_group_num=1,
+                              hidden_act="gelu_new", **NAMES)),
     "mpnet": ("MPNet", t.MPNetConfig(**COMMON, **NAMES)),
-    "modernbert": ("ModernBert", t.ModernBertConfig(**{**COMMON, "num_hidden_layers": 4}, local_attention=8,
-                                                    pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1,
-                                                    sep_token_id=2, **NAMES)),
-    "deberta-v2": ("DebertaV2", t.DebertaV2Config(**COMMON, type_vocab_size=0, relative_attention=True,
-                                                  position_buckets=4, norm_rel_ebd="layer_norm", share_att_key=True,
-                                                  pos_att_type=["p2c", "c2p"], position_biased_input=False, legacy=False,
-                                                  pad_token_id=0, **NAMES)),
-    "deberta-v2-conv": ("DebertaV2", t.DebertaV2Config(**COMMON, type_vocab_size=2, relative_attention=True,
-                                                       max_relative_positions=6, pos_att_type=["c2p", "p2c"],
-                                                       conv_kernel_size=3, conv_act="gelu", embedding_size=8,
-                                                       position_biased_input=True, pad_token_id=0,
-                                                       **NAMES)),
+    "modernbert": ("ModernBert",
+                   t.ModernBertConfig(**{**COMMON, "num_hidden_layers": 4}, local_attention=8, pad_token_id=0,
+                                      bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2, **NAMES)),
+    "deberta-v2": ("DebertaV2",
+                   t.DebertaV2Config(**COMMON, type_vocab_size=0, relative_attention=True, position_buckets=4,
+                                     norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
+                                     position_biased_input=False, legacy=False, pad_token_id=0, **NAMES)),
+    "deberta-v2-conv": ("DebertaV2",
+                        t.DebertaV2Config(**COMMON, type_vocab_size=2, relative_attention=True,
+                                          max_relative_positions=6, pos_att_type=["c2p", "p2c"], conv_kernel_size=3,
+                                          conv_act="gelu", embedding_size=8, position_biased_input=True, pad_token_id=0,
+                                          **NAMES)),
 }
 WITH_GRADIENTS = ("bert", "albert", "mpnet", "modernbert", "deberta-v2", "deberta-v2-conv")
 LABELS = torch.tensor([1, 0])

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Heads on encoders that are ONNX models. On one that `skycc import` made: the same outputs, to the last bit, as the import of
-its folder with that head, for new weights are drawn by name. On an export by PyTorch: what numpy makes of the encoder's outputs.
+"""Heads on encoders that are ONNX models. On one that `skycc import` made: the same outputs, to the last bit, as the
+import of its folder with that head, for new weights are drawn by name. On an export by PyTorch: what numpy makes of the
+encoder's outputs.
 
     tests/frontend/huggingface/test_add_head.py SKYCC TEST_DATA
 """
@@ -19,9 +20,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common")
 from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
 
-HEADS = {"bert": ["seqcls:3", "mlm"], "roberta": ["seqcls:3", "tokcls:4"], "distilbert": ["mlm"], "electra": ["seqcls:3", "mlm"],
-         "albert": ["regression", "mlm"], "mpnet": ["qa"], "modernbert": ["seqcls:3", "mlm"],
-         "deberta-v2": ["seqcls:3", "embedding:mean"], "deberta-v2-conv": ["mlm"]}
+HEADS = {
+    "bert": ["seqcls:3", "mlm"], "roberta": ["seqcls:3", "tokcls:4"], "distilbert": ["mlm"],
+    "electra": ["seqcls:3", "mlm"], "albert": ["regression", "mlm"], "mpnet": ["qa"], "modernbert": ["seqcls:3", "mlm"],
+    "deberta-v2": ["seqcls:3", "embedding:mean"], "deberta-v2-conv": ["mlm"]
+}
 skycc, data = sys.argv[1:3]
 
 
@@ -61,7 +64,9 @@ def compare(name):
         require(wanted.keys() == found.keys(), name, head, wanted.keys(), found.keys())
         for key in wanted.keys() & found.keys():
             require(np.array_equal(wanted[key], found[key]), name, head, key, "is not the same")
-        require(weights(f"{name}/whole.onnx").keys() == weights(f"{name}/joined.onnx").keys(), name, head, "other parameters")
+        require(
+            weights(f"{name}/whole.onnx").keys() == weights(f"{name}/joined.onnx").keys(), name, head,
+            "other parameters")
         properties = [{entry.key: entry.value for entry in onnx.load(f"{name}/{model}.onnx").metadata_props}
                       for model in ("whole", "joined")]
         require(properties[0] == properties[1], name, head, *properties)
@@ -79,7 +84,8 @@ def check_export():
             outputs_of_encoder = safetensors_files.read("encoder.out")
             states = outputs_of_encoder["out/last_hidden_state"]
         if head == "seqcls:3":
-            wanted = outputs_of_encoder["out/pooler_output"] @ parameters["classifier.weight"].T + parameters["classifier.bias"]
+            wanted = outputs_of_encoder["out/pooler_output"] @ parameters["classifier.weight"].T + parameters[
+                "classifier.bias"]
             require(np.abs(found["logits"] - wanted).max() < 1e-5, head)
             require(abs(parameters["classifier.weight"].std() - 0.02) < 0.005, "deviation of new weights")
         elif head == "tokcls:4":
@@ -91,7 +97,8 @@ def check_export():
             require(np.abs(found["embedding"] - (states * mask).sum(1) / mask.sum(1)).max() < 1e-5, head)
         else:
             require(found.keys() == {"start_logits", "end_logits"}, found.keys())
-    call("run", "headed.onnx", "--inputs", inputs, "--loss", "cross-entropy:start_logits:labels", "--train", "1", "-o", "trained")
+    call("run", "headed.onnx", "--inputs", inputs, "--loss", "cross-entropy:start_logits:labels", "--train", "1", "-o",
+         "trained")
 
 
 def write_old_model():

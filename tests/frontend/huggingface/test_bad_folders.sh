@@ -1,6 +1,6 @@
 #!/bin/bash
-# Folders that cannot be imported: each gives the right exit code, a message with place and reason, a hint where there is
-# one, and leaves nothing behind.
+# Folders that cannot be imported: each gives the right exit code, a message with place and reason, a hint where there
+# is one, and leaves nothing behind.
 #
 #   tests/frontend/huggingface/test_bad_folders.sh SKYCC FOLDERS
 set -u
@@ -55,7 +55,8 @@ expect 1 'skycc import' -- "$skycc" check empty
 expect 1 'skycc import' -- "$skycc" check "$bert/model.safetensors"
 
 # The library's cache is made of links to blobs beside the snapshots: these are followed.
-mkdir -p cache/blobs cache/snapshots/main && cp "$bert/config.json" cache/blobs/1 && cp "$bert/model.safetensors" cache/blobs/2
+mkdir -p cache/blobs cache/snapshots/main && cp "$bert/config.json" cache/blobs/1 &&
+    cp "$bert/model.safetensors" cache/blobs/2
 ln -s ../../blobs/1 cache/snapshots/main/config.json && ln -s ../../blobs/2 cache/snapshots/main/model.safetensors
 "$skycc" import cache/snapshots/main -q -o model.onnx || fail "a snapshot of the cache"
 "$skycc" import "$bert" -q -o other.onnx || fail "a folder"
@@ -135,7 +136,8 @@ size = int.from_bytes(content[:8], "little") + len(upper)
 content = size.to_bytes(8, "little") + content[8:]
 open("upper.safetensors", "wb").write(content)
 full = {name: array.astype(np.float32) for name, array in half.items()}
-full.update({name: (array.astype(np.uint32) << 16).view(np.float32).reshape(array.shape) for name, array in upper.items()})
+full.update({name: (array.astype(np.uint32) << 16).view(np.float32).reshape(array.shape)
+             for name, array in upper.items()})
 write("full.safetensors", full)
 names = {**{name: "half.safetensors" for name in half}, **{name: "upper.safetensors" for name in upper}}
 json.dump({"weight_map": names}, open("index.json", "w"))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Folders that come back: models of every architecture are imported, trained for two steps and exported as a folder. What is
-imported from there computes the same bits as the trained ONNX model; where the Hugging Face library is installed, it loads
-the folder and computes the same.
+"""Folders that come back: models of every architecture are imported, trained for two steps and exported as a folder.
+What is imported from there computes the same bits as the trained ONNX model; where the Hugging Face library is
+installed, it loads the folder and computes the same.
 
     tests/frontend/huggingface/test_export_folder.py SKYCC FOLDERS
 """
@@ -25,10 +25,14 @@ except ImportError as error:
     transformers = None
     print("NOT compared with the library's from_pretrained:", error)
 
-FAMILIES = {"bert": "seqcls:2", "roberta": "mlm", "distilbert": "tokcls:5", "electra": "mlm", "albert": "mlm", "mpnet": "seqcls:4",
-            "modernbert": "mlm", "deberta-v2": "mlm", "deberta-v2-conv": "regression", "camembert": "qa"}
-CLASSES = {"seqcls": "AutoModelForSequenceClassification", "regression": "AutoModelForSequenceClassification",
-           "tokcls": "AutoModelForTokenClassification", "qa": "AutoModelForQuestionAnswering", "mlm": "AutoModelForMaskedLM"}
+FAMILIES = {
+    "bert": "seqcls:2", "roberta": "mlm", "distilbert": "tokcls:5", "electra": "mlm", "albert": "mlm",
+    "mpnet": "seqcls:4", "modernbert": "mlm", "deberta-v2": "mlm", "deberta-v2-conv": "regression", "camembert": "qa"
+}
+CLASSES = {
+    "seqcls": "AutoModelForSequenceClassification", "regression": "AutoModelForSequenceClassification",
+    "tokcls": "AutoModelForTokenClassification", "qa": "AutoModelForQuestionAnswering", "mlm": "AutoModelForMaskedLM"
+}
 QUESTION = "cross-entropy:start_logits:labels+cross-entropy:end_logits:labels"
 TOLERANCE = 1e-5
 skycc, data = sys.argv[1:3]
@@ -84,9 +88,12 @@ def check(name):
     loss = {"qa": QUESTION, "regression": "mse"}.get(head, "cross-entropy")
     call("run", f"{name}/model.onnx", "--inputs", f"{name}/in.safetensors", "--loss", loss, "--train", "2", "-o",
          f"{name}/trained.safetensors")
-    call("export", f"{name}/model.onnx", f"{name}/trained.safetensors", "-o", f"{name}/trained.onnx", "--folder", f"{name}/out")
-    before, after = (safetensors_files.read(f"{name}/{file}") for file in ("source/model.safetensors", "out/model.safetensors"))
-    require(not any(np.array_equal(before[key], after[key]) for key in before.keys() & after.keys()), name, "did not train everything")
+    call("export", f"{name}/model.onnx", f"{name}/trained.safetensors", "-o", f"{name}/trained.onnx", "--folder",
+         f"{name}/out")
+    before, after = (safetensors_files.read(f"{name}/{file}")
+                     for file in ("source/model.safetensors", "out/model.safetensors"))
+    require(not any(np.array_equal(before[key], after[key]) for key in before.keys() & after.keys()), name,
+            "did not train everything")
     message = call("import", f"{name}/out", "-o", f"{name}/again.onnx")
     require("new:" not in message and "not used:" not in message, name, message)
     wanted = outputs(f"{name}/trained.onnx", f"{name}/in.safetensors", name)
@@ -125,19 +132,24 @@ def refuse(code, pattern, *arguments):
 def check_refusals():
     """What cannot become a folder."""
     trained = "bert/trained.safetensors"
-    call("bert", "--layers", "1", "--hidden", "8", "--heads", "2", "--vocab", "61", "--positions", "16", "-o", "other.onnx")
-    call("run", "other.onnx", "--inputs", "bert/in.safetensors", "--loss", "cross-entropy", "--train", "1", "-o", "other.safetensors")
+    call("bert", "--layers", "1", "--hidden", "8", "--heads", "2", "--vocab", "61", "--positions", "16", "-o",
+         "other.onnx")
+    call("run", "other.onnx", "--inputs", "bert/in.safetensors", "--loss", "cross-entropy", "--train", "1", "-o",
+         "other.safetensors")
     refuse(1, "was not imported from one", "export", "other.onnx", "other.safetensors", "--folder", "refused")
-    refuse(1, "has 2 labels, but 4 names", "export", "bert/model.onnx", trained, "--folder", "refused", "--labels", "data.safetensors")
+    refuse(1, "has 2 labels, but 4 names", "export", "bert/model.onnx", trained, "--folder", "refused", "--labels",
+           "data.safetensors")
     refuse(1, "names of labels", "export", "bert/model.onnx", trained, "--folder", "refused",
            "--labels", "bert/in.safetensors")
-    refuse(1, "is missing in the checkpoint", "export", "bert/model.onnx", "mpnet/trained.safetensors", "--folder", "refused")
+    refuse(1, "is missing in the checkpoint", "export", "bert/model.onnx", "mpnet/trained.safetensors", "--folder",
+           "refused")
     refuse(1, "nowhere", "export", "bert/model.onnx", trained, "--folder", "refused", "--source", "nowhere")
     refuse(2, "nothing is asked for", "export", "bert/model.onnx", trained)
     os.rename("bert/source", "bert/moved")
     message = call("export", "bert/model.onnx", trained, "--folder", "bare")
     require("has no tokenizer" in message and "--source" in message, message)
-    require("warning" not in call("export", "bert/model.onnx", trained, "--folder", "bare", "--source", "bert/moved"), "--source")
+    require("warning" not in call("export", "bert/model.onnx", trained, "--folder", "bare", "--source", "bert/moved"),
+            "--source")
 
 
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(2) as pool:

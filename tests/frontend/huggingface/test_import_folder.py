@@ -47,9 +47,13 @@ def compare_outputs(name, head, reference):
     result = call("import", folder, *HEADS[head], "-o", f"{name}/model.onnx")
     require(result.returncode == 0, name, head, result.stderr)
     require("new:" not in result.stderr, name, head, "draws what the folder has:", result.stderr)
-    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--interpret", "-o", f"{name}/out.safetensors")
+    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--interpret", "-o",
+                  f"{name}/out.safetensors")
     require(result.returncode == 0 and not result.stderr, name, head, result.stderr)
-    outputs = {key[4:]: value for key, value in safetensors_files.read(f"{name}/out.safetensors").items() if key.startswith("out/")}
+    outputs = {
+        key[4:]: value
+        for key, value in safetensors_files.read(f"{name}/out.safetensors").items() if key.startswith("out/")
+    }
     wanted = {key.split("/")[1]: value for key, value in reference.items() if key.startswith(head + "/")}
     wanted.pop("loss", None)
     require(outputs.keys() == wanted.keys(), name, head, "outputs", outputs.keys(), "wanted", wanted.keys())
@@ -67,8 +71,8 @@ def compare_gradients(name, reference):
     if not wanted:
         return
     call("import", f"{data}/{name}", *HEADS["seqcls"], "-o", f"{name}/model.onnx")
-    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--loss", "cross-entropy",
-                  "--grad", "-o", f"{name}/out.safetensors")
+    result = call("run", f"{name}/model.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--loss",
+                  "cross-entropy", "--grad", "-o", f"{name}/out.safetensors")
     require(result.returncode == 0, name, result.stderr)
     found = safetensors_files.read(f"{name}/out.safetensors")
     gradients = {key[5:]: value for key, value in found.items() if key.startswith("grad/")}

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Makes the exports and the compact references in tests/data/bert.
 
-    tests/frontend/onnx/make_references.py SOURCE        needs numpy, PyTorch and onnx; the tests themselves need none of them
+    tests/frontend/onnx/make_references.py SOURCE        needs numpy, PyTorch and onnx; the tests need none of them
 
 SOURCE holds, per model size NAME (nano, nano24), NAME/bert-NAME-HEAD-*.onnx (seqcls, mlm) as PyTorch exported them and
 NAME/bert-NAME-HEAD.ref.safetensors: inputs, initial parameters, and what PyTorch computed from them in float32 and in
-float64 (of other members of the family: family/NAME-nano-seqcls*). Where no reference was recorded (other activations, freshly initialised models) the BERT below computes it; that
-BERT itself is first held against the recorded references.
+float64 (of other members of the family: family/NAME-nano-seqcls*). Where no reference was recorded (other activations,
+freshly initialised models) the BERT below computes it; that BERT itself is first held against the recorded references.
 
 A reference file NAME.ref.safetensors holds
     in/*                      the batch
@@ -16,14 +16,14 @@ A reference file NAME.ref.safetensors holds
     adamw/PARAMETER, sgd/PARAMETER    after ten steps (sgd: where there is a float64 result)
     tolerance/KIND            per parameter, for KIND grad, adamw, sgd: the absolute error allowed
     tolerance/OUTPUT, tolerance/loss, tolerance/adamw/loss, tolerance/sgd/loss      the same, scalars or per value
-and the metadata `outputs`, `parameters` (names separated by blanks, in the order of the tolerances), `noise` (see below) and
-`stride` (tensors of parameters with more than 256 elements are kept flattened, every stride-th element).
+and the metadata `outputs`, `parameters` (names separated by blanks, in the order of the tolerances), `noise` (see
+below) and `stride` (tensors of parameters with more than 256 elements are kept flattened, every stride-th element).
 
-Allowed is 1e-5 of the loss at first and 1e-4 later, 1e-4 of a gradient's largest element, 2e-4 for a trained parameter, 1e-5
-of the largest logit (of any other output), or four times the distance between PyTorch's own float32 and float64 results where that is more.
-The bias of attention keys changes no output, nor does what adds the same to the logits of all tokens that are compared: its
-gradient is rounding noise, which AdamW turns into steps of the learning rate's size. So its gradient is held against the
-size of its weight's gradient, and after training it is left out.
+Allowed is 1e-5 of the loss at first and 1e-4 later, 1e-4 of a gradient's largest element, 2e-4 for a trained parameter,
+1e-5 of the largest logit (of any other output), or four times the distance between PyTorch's own float32 and float64
+results where that is more. The bias of attention keys changes no output, nor does what adds the same to the logits of
+all tokens that are compared: its gradient is rounding noise, which AdamW turns into steps of the learning rate's size.
+So its gradient is held against the size of its weight's gradient, and after training it is left out.
 """
 import json
 import math
@@ -98,7 +98,8 @@ def encode(p, batch, activation):
     ids = batch["input_ids"]
     rows, length = ids.shape
     embeddings = "bert.embeddings."
-    x = p[embeddings + "word_embeddings.weight"][ids] + p[embeddings + "token_type_embeddings.weight"][batch["token_type_ids"]]
+    x = p[embeddings + "word_embeddings.weight"][ids] + p[embeddings +
+                                                          "token_type_embeddings.weight"][batch["token_type_ids"]]
     x = norm(p, x + p[embeddings + "position_embeddings.weight"][:length], embeddings + "LayerNorm")
     mask = (1.0 - batch["attention_mask"].to(x.dtype))[:, None, None, :] * torch.finfo(x.dtype).min
     width = x.shape[-1] // HEADS
@@ -191,7 +192,8 @@ def compute_both(*arguments, **options):
 
 
 def check_against_recorded(recorded, computed):
-    """Trained parameters are no part of it: 24 layers amplify the last bits of two orders of summation by 1e9 in ten steps."""
+    """Trained parameters are no part of it: 24 layers amplify the last bits of two orders of summation by 1e9 in ten
+    steps."""
     for name, array in computed.items():
         if name.startswith("f64/") and name in recorded and "/param/" not in name:
             scale = max(np.abs(recorded[name]).max(), 1e-12)
@@ -247,7 +249,8 @@ def initializers(path):
 
 
 def parameter_names(path, initial):
-    """Initializer name, as skycc writes it, -> [PyTorch name, "same" or "T"], for those that are not "m." + the PyTorch name.
+    """Initializer name, as skycc writes it, -> [PyTorch name, "same" or "T"], for those that are not "m." + the PyTorch
+    name.
 
     Found by value, and through Identity nodes, which carry the merged initializers' own names: the direct use keeps the
     name, the Identity nodes make NAME#1, NAME#2 ... in their order."""

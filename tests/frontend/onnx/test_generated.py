@@ -71,14 +71,15 @@ def check(folder, head):
 
 
 def check_drawn(folder):
-    """Without weights a model runs from drawn ones: the same for the same seed, vectors 0 or 1, matrices as wide as asked."""
+    """Without weights a model runs from drawn ones: the same for the same seed, vectors 0 or 1, matrices as wide as
+    asked."""
     model, output = f"{folder}/none.onnx", f"{folder}/none.safetensors"
     skycc("bert", *SHAPE, "--heads", str(references.HEADS), "--weights", "none", "-o", model)
     make_batch(folder, "seqcls")
     runs = []
     for seed in ("1", "1", "2"):
-        skycc("run", model, "--inputs", f"{folder}/batch.safetensors", "--train", "0", "--init", "normal:0.5", "--seed", seed,
-              "-o", output)
+        skycc("run", model, "--inputs", f"{folder}/batch.safetensors", "--train", "0", "--init", "normal:0.5", "--seed",
+              seed, "-o", output)
         runs.append({n: a for n, a in references.safetensors.read(output).items() if n.startswith("param/")})
     assert len(runs[0]) > 30
     for name, array in runs[0].items():

@@ -35,12 +35,24 @@ def form(name, parameters, build, reference, since=7, until=99):
 POSITIVE = real(2, 3, low=0.5)
 ANY = real(2, 3, seed=1)
 for op, argument, function, since in (
-    ("Sqrt", POSITIVE, torch.sqrt, 7), ("Neg", ANY, torch.neg, 7), ("Abs", ANY, torch.abs, 7),
-    ("Sign", ANY, torch.sign, 9), ("Exp", ANY, torch.exp, 7), ("Log", POSITIVE, torch.log, 7),
-    ("Reciprocal", POSITIVE, torch.reciprocal, 7), ("Sin", ANY, torch.sin, 7), ("Cos", ANY, torch.cos, 7),
-    ("Erf", ANY, torch.erf, 9), ("Tanh", ANY, torch.tanh, 7), ("Sigmoid", ANY, torch.sigmoid, 7),
-    ("Relu", ANY, torch.relu, 7), ("LeakyRelu", ANY, lambda x: F.leaky_relu(x, 0.01), 7),
-    ("Softplus", ANY, F.softplus, 7), ("Softsign", ANY, F.softsign, 7), ("Identity", ANY, lambda x: x, 7), ("Gelu", ANY, F.gelu, 20),
+    ("Sqrt", POSITIVE, torch.sqrt, 7),
+    ("Neg", ANY, torch.neg, 7),
+    ("Abs", ANY, torch.abs, 7),
+    ("Sign", ANY, torch.sign, 9),
+    ("Exp", ANY, torch.exp, 7),
+    ("Log", POSITIVE, torch.log, 7),
+    ("Reciprocal", POSITIVE, torch.reciprocal, 7),
+    ("Sin", ANY, torch.sin, 7),
+    ("Cos", ANY, torch.cos, 7),
+    ("Erf", ANY, torch.erf, 9),
+    ("Tanh", ANY, torch.tanh, 7),
+    ("Sigmoid", ANY, torch.sigmoid, 7),
+    ("Relu", ANY, torch.relu, 7),
+    ("LeakyRelu", ANY, lambda x: F.leaky_relu(x, 0.01), 7),
+    ("Softplus", ANY, F.softplus, 7),
+    ("Softsign", ANY, F.softsign, 7),
+    ("Identity", ANY, lambda x: x, 7),
+    ("Gelu", ANY, F.gelu, 20),
 ):
     form(op, [argument], lambda m, x, op=op: m.node(op, [x]), function, since)
 form("LeakyReluSlope", [ANY], lambda m, x: m.node("LeakyRelu", [x], alpha=0.3), lambda x: F.leaky_relu(x, 0.3))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""`skycc tokenize --task mlm` with WordPiece, byte-level BPE and Unigram: what is masked, how often and by what, against the tokens
-that the same rows have unmasked and against what tokenizer.json says is special.
+"""`skycc tokenize --task mlm` with WordPiece, byte-level BPE and Unigram: what is masked, how often and by what,
+against the tokens that the same rows have unmasked and against what tokenizer.json says is special.
 
     tests/frontend/text/test_masked_tokens.py SKYCC TOKENIZERS
 
@@ -24,8 +24,10 @@ ROWS, LENGTH, IGNORED = 300, 40, -100
 
 
 def tokenize(output, *options):
-    subprocess.run([skycc, "tokenize", "--tokenizer", "tokenizer.json", "--max-length", str(LENGTH), "rows.csv", "-o", output, "-q",
-                    *options], check=True)
+    subprocess.run([
+        skycc, "tokenize", "--tokenizer", "tokenizer.json", "--max-length",
+        str(LENGTH), "rows.csv", "-o", output, "-q", *options
+    ], check=True)
     return read(output)
 
 
@@ -37,9 +39,14 @@ def file_of(family):
         file.write(text)
     content = json.loads(text)
     vocabulary, added = content["model"]["vocab"], content["added_tokens"]
-    known = set(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))) | {token["id"] for token in added}
+    known = set(vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))) | {
+        token["id"]
+        for token in added
+    }
     mask, = (token["id"] for token in added if token["content"] in ("[MASK]", "<mask>"))
-    return {token["id"] for token in added if token["special"]}, known, mask, [token["content"] for token in added if token["special"]]
+    return {token["id"]
+            for token in added
+            if token["special"]}, known, mask, [token["content"] for token in added if token["special"]]
 
 
 def check_family(family, columns):
@@ -49,7 +56,8 @@ def check_family(family, columns):
         for row in range(ROWS):  # of one word to more than fit, now and then with special tokens and what is unknown
             words = "The dog was not there when others saw a house by the river".split()
             text = " ".join(words[(row + i) % len(words)] for i in range(1 + row % 60))
-            file.write(f"{text}{f' {names[row % len(names)]} {chr(0x1f40c)} end' if row % 3 == 0 else ''},it was {row}\n")
+            file.write(
+                f"{text}{f' {names[row % len(names)]} {chr(0x1f40c)} end' if row % 3 == 0 else ''},it was {row}\n")
     plain = tokenize("plain.safetensors", "--text", columns)
     masked = tokenize("masked.safetensors", "--task", "mlm", "--text", columns, "--seed", "5")
     for name in "attention_mask", "token_type_ids", "lengths":
@@ -59,16 +67,21 @@ def check_family(family, columns):
     is_special = np.isin(original, list(special)) | (plain["attention_mask"] == 0)
     require(labels.shape == ids.shape == (ROWS, LENGTH), family, labels.shape)
     require(not (chosen & is_special).any(), family, "masks special tokens", original[chosen & is_special])
-    require((is_special & (plain["attention_mask"] == 1)).sum() > 2.1 * ROWS, family, "has no special tokens in its texts")
+    require((is_special & (plain["attention_mask"] == 1)).sum() > 2.1 * ROWS, family,
+            "has no special tokens in its texts")
     require(np.array_equal(labels[chosen], original[chosen]), family, "labels are not the tokens that were there")
     require(np.array_equal(ids[~chosen], original[~chosen]), family, "changes what is not to be guessed")
     candidates = (~is_special).sum(1)
-    require(np.array_equal(chosen.sum(1), np.where(candidates > 0, np.maximum(1, (candidates * 15 + 50) // 100), 0)), family,
-            "masks", chosen.sum(1), "of", candidates)
+    require(np.array_equal(chosen.sum(1), np.where(candidates > 0, np.maximum(1, (candidates * 15 + 50) // 100), 0)),
+            family, "masks", chosen.sum(1), "of", candidates)
     others = chosen & (ids != mask) & (ids != original)
     shares = [(chosen & (ids == mask)).sum() / chosen.sum(), others.sum() / chosen.sum()]
-    require(abs(shares[0] - 0.8) < 0.05 and abs(shares[1] - 0.1) < 0.04, family, "shares of masks and of other pieces:", shares)
-    require(set(ids[others].tolist()) <= known and len(set(ids[others].tolist())) > 20, family, "pieces outside the vocabulary")
+    require(
+        abs(shares[0] - 0.8) < 0.05 and abs(shares[1] - 0.1) < 0.04, family, "shares of masks and of other pieces:",
+        shares)
+    require(
+        set(ids[others].tolist()) <= known and len(set(ids[others].tolist())) > 20, family,
+        "pieces outside the vocabulary")
     require(ids[others].max() > 0.8 * max(known), family, "takes only the first pieces", ids[others].max())
     with open("masked.safetensors", "rb") as file:
         first = file.read()

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""test_no_allocation.py SKYCC LIBRARY: after the first steps, stage programs allocate nothing, and take no more than planned.
+"""test_no_allocation.py SKYCC LIBRARY: after the first steps, stage programs allocate nothing, and take no more than
+planned.
 
-Trains a small BERT on one rank and on two, under mpiexec, for few steps and for many, with LIBRARY (count_allocations.c)
-counting. The longer run must not have allocated more often, but for what MPICH and the libraries below it do; that is
-printed. No process may have had more memory than its stages and process_bytes of the plan.
+Trains a small BERT on one rank and on two, under mpiexec, for few steps and for many, with LIBRARY
+(count_allocations.c) counting. The longer run must not have allocated more often, but for what MPICH and the libraries
+below it do; that is printed. No process may have had more memory than its stages and process_bytes of the plan.
 """
 import collections
 import json
@@ -64,14 +65,17 @@ def fits(folder, resident):
         took = resident.get(f"stage-{rank:02}", 0)
         print(f"  rank {rank}: {took / 1e6:.1f} MB resident, {most / 1e6:.1f} planned")
         ok &= 0 < took <= most
-        ok &= all(plan["stages"][stage]["memory_limit_bytes"] == (1 << 30) - planned["process_bytes"] for stage in planned["stages"])
+        ok &= all(plan["stages"][stage]["memory_limit_bytes"] == (1 << 30) - planned["process_bytes"]
+                  for stage in planned["stages"])
     return ok
 
 
 def check(skycc, library, folder, devices, compile_options, run_options):
     with open(f"{folder}/cluster.yaml", "w") as file:
         file.write("devices:\n  - {name: device, count: %d, threads: 2, memory: 1GiB, reserve: auto}\n" % devices)
-    command = [skycc, "compile", f"{folder}/model.onnx", "-d", f"{folder}/cluster.yaml", "-o", f"{folder}/out", "--quiet"]
+    command = [
+        skycc, "compile", f"{folder}/model.onnx", "-d", f"{folder}/cluster.yaml", "-o", f"{folder}/out", "--quiet"
+    ]
     command += ["--dim", "batch=2", "--dim", f"seq={SEQUENCE}", "--microbatches", "4", "--init", "normal:0.02"]
     subprocess.run(command + compile_options, check=True)
     few, _ = count(folder, FEW, library, run_options)
@@ -81,7 +85,8 @@ def check(skycc, library, folder, devices, compile_options, run_options):
     more = {name: many[name] - few[name] for name in many if many[name] != few[name]}
     own = {name: number for name, number in more.items() if not name.startswith(MPI)}
     others = sum(number for name, number in more.items() if name.startswith(MPI))
-    print(f"{devices} ranks {run_options}: {MANY - FEW} more steps: MPICH {others:+} allocations, others {own or 'none'}")
+    print(
+        f"{devices} ranks {run_options}: {MANY - FEW} more steps: MPICH {others:+} allocations, others {own or 'none'}")
     return fits(folder, resident) and not own
 
 

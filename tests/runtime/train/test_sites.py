@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""One pipeline over sites, each with its own gateway, keys and launcher, on this host: the same losses and parameters to the last
-bit as in one site; a link that is cut and comes back; a site that is killed, comes back, and goes on from the checkpoint.
+"""One pipeline over sites, each with its own gateway, keys and launcher, on this host: the same losses and parameters
+to the last bit as in one site; a link that is cut and comes back; a site that is killed, comes back, and goes on from
+the checkpoint.
 
     test_sites.py SKYCC TESTS_DATA
 """
@@ -51,7 +52,8 @@ def free_port():
 
 
 class Relay(threading.Thread):
-    """Passes bytes between whoever connects and a port; stops in the middle of the run, once `limit` bytes have passed."""
+    """Passes bytes between whoever connects and a port; stops in the middle of the run, once `limit` bytes have
+    passed."""
 
     def __init__(self, port, limit):
         super().__init__(daemon=True)
@@ -138,8 +140,10 @@ def compile_run(name, sites, schedule, *options):
         for d in range(4):
             site = f", site: {sites[d]}" if sites else ""
             file.write(f"  - {{name: device-{d}, threads: 1, memory: 1GiB{site}}}\n")
-    subprocess.run([SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "--allocate", "even", "-o", name, "--dim", "batch=8",
-                    *(options or ["--dim", f"seq={SEQUENCE}"]), "--microbatches", "4", "--schedule", schedule], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([
+        SKYCC, "compile", MODEL, "-d", f"{name}.yaml", "--allocate", "even", "-o", name, "--dim", "batch=8",
+        *(options or ["--dim", f"seq={SEQUENCE}"]), "--microbatches", "4", "--schedule", schedule
+    ], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def set_addresses(name, sites, relay_of=None):
@@ -165,8 +169,10 @@ def start(name, site, options):
         command, place = ["./run.sbatch", "--key", f"{here}/{site}.key"], f"{name}/{site}"
     else:
         command, place = [f"{here}/{name}/{site}/train"], here
-    command += ["--data", f"{here}/data", "--log", f"{here}/{name}-{site}.csv", "--clip", "1", "--seed", "4", "--checkpoint",
-                f"{here}/{name}-{site}.kept", "--audit", f"{here}/{name}-{site}.audit", *options]
+    command += [
+        "--data", f"{here}/data", "--log", f"{here}/{name}-{site}.csv", "--clip", "1", "--seed", "4", "--checkpoint",
+        f"{here}/{name}-{site}.kept", "--audit", f"{here}/{name}-{site}.audit", *options
+    ]
     return subprocess.Popen(command, cwd=place, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
@@ -240,8 +246,10 @@ def losses(path):
 
 
 def run_alone(name, *options):
-    subprocess.run([f"{name}/train", "--data", "data", "--log", f"{name}.csv", "--clip", "1", "--seed", "4", "--checkpoint", f"{name}.kept",
-                    "--quiet", *options], check=True, stdin=subprocess.DEVNULL)
+    subprocess.run([
+        f"{name}/train", "--data", "data", "--log", f"{name}.csv", "--clip", "1", "--seed", "4", "--checkpoint",
+        f"{name}.kept", "--quiet", *options
+    ], check=True, stdin=subprocess.DEVNULL)
 
 
 def check_same(name, sites, steps, one="one"):
@@ -250,7 +258,8 @@ def check_same(name, sites, steps, one="one"):
     expected, found = losses(f"{one}.csv"), losses(f"{name}-{first}.csv")
     assert len(expected) >= steps
     for step in range(1, steps + 1):
-        assert found[str(step)] == expected[str(step)], f"{name}: step {step}: {found[str(step)]}, not {expected[str(step)]}"
+        assert found[str(step)] == expected[str(
+            step)], f"{name}: step {step}: {found[str(step)]}, not {expected[str(step)]}"
     for rank, site in enumerate(sites):
         part = f"step-{steps:08d}/rank-{rank:02d}.safetensors"
         same = open(f"{name}-{site}.kept/{part}", "rb").read() == open(f"{one}.kept/{part}", "rb").read()
@@ -262,7 +271,8 @@ def verify(name, *audits):
     command = [SKYCC, "verify", f"{name}/plan.json", "--costs", f"{name}/costs.json"]
     for audit in audits:
         command += ["--audit", audit]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
     return done.returncode, done.stdout
 
 
@@ -281,7 +291,9 @@ def check_audits(name, sites, whole=True):
         assert not audit["running"] and audit["cut_short"] + audit["broken_off"] == 0 or not whole, audit
         for crossing in audit["crossed"]:
             if crossing["class"] not in ("acknowledgement", "greeting", "end"):
-                key = tuple(str(crossing.get(k)) for k in ("class", "tensor", "kind", "from_stage", "to_stage", "from_site", "to_site"))
+                key = tuple(
+                    str(crossing.get(k))
+                    for k in ("class", "tensor", "kind", "from_stage", "to_stage", "from_site", "to_site"))
                 counted.setdefault(key, []).append((crossing["messages"], crossing["bytes"]))
     for key, both in counted.items():
         assert not whole or (len(both) == 2 and both[0] == both[1]), f"{name}: {key} counted as {both}"
@@ -291,7 +303,10 @@ def check_audits(name, sites, whole=True):
 def forge(name, site, change):
     """A changed audit; verify must refuse it with exit code 1. Returns what it says."""
     audit = audit_of(name, site)
-    change(audit, next(crossing for crossing in audit["crossed"] if crossing["class"] == "tensor" and crossing["kind"] == "gradient"))
+    change(
+        audit,
+        next(crossing for crossing in audit["crossed"]
+             if crossing["class"] == "tensor" and crossing["kind"] == "gradient"))
     json.dump(audit, open("forged.audit", "w"))
     code, text = verify(name, "forged.audit")
     assert code == 1, text
@@ -308,13 +323,14 @@ def test_audits():
     """Behind test_schedules: 4 steps of 4 micro-batches, with nothing that disturbed them."""
     for name, sites in (("two", "aabb"), ("three", "abbc"), ("mixed", "abac")):
         for audit in check_audits(name, sites).values():
-            assert (audit["starts"], audit["steps"], audit["repeated_steps"], audit["last_step"], audit["microbatches"]) == (1, 4, 0, 4, 16), audit
+            assert (audit["starts"], audit["steps"], audit["repeated_steps"], audit["last_step"],
+                    audit["microbatches"]) == (1, 4, 0, 4, 16), audit
     plan = json.load(open("three/plan.json"))["crossings_between_sites"]
     tensors = [crossing for crossing in audit_of("three", "b")["crossed"] if crossing["class"] == "tensor"]
     assert len(tensors) == len(plan) and all(crossing["messages"] == 16 for crossing in tensors), tensors
     losses_sent = [crossing for crossing in audit_of("three", "c")["crossed"] if crossing["class"] == "loss"]
-    assert [(crossing["from_site"], crossing["to_site"], crossing["messages"], crossing["bytes"]) for crossing in losses_sent] == [
-        ("c", "a", 4, 32)], losses_sent
+    assert [(crossing["from_site"], crossing["to_site"], crossing["messages"], crossing["bytes"])
+            for crossing in losses_sent] == [("c", "a", 4, 32)], losses_sent
 
     text = forge("three", "b", lambda audit, tensor: audit["crossed"].append({**tensor, "tensor": "input_ids"}))
     assert "'input_ids'" in text and "not in the plan" in text, text
@@ -331,7 +347,9 @@ def test_audits():
     assert "which site 'b' cannot know" in text, text
     text = forge("three", "b", lambda audit, tensor: audit["crossed"].append({**tensor, "class": "unknown", "tag": 77}))
     assert "tag 77" in text, text
-    text = forge("three", "b", lambda audit, _: next(crossing for crossing in audit["crossed"] if crossing["class"] == "barrier").update(most_bytes=9))
+    text = forge(
+        "three", "b", lambda audit, _: next(crossing for crossing in audit["crossed"]
+                                            if crossing["class"] == "barrier").update(most_bytes=9))
     assert "barrier, " in text and "carry 0 at most" in text, text
     text = forge("three", "b", lambda audit, tensor: audit["crossed"].append(tensor))
     assert "is listed twice" in text, text
@@ -346,18 +364,24 @@ def test_audits():
     # A file of another site or compilation is not gone on with; what stands there stays.
     before = open("two-b.audit").read()
     for site, own in (("a", "two"), ("b", "three")):
-        done = subprocess.run([f"{own}/{site}/train", "--data", "data", "--steps", "1", "--checkpoint", "none", "--checkpoint-every", "1",
-                               "--audit", "two-b.audit"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run([
+            f"{own}/{site}/train", "--data", "data", "--steps", "1", "--checkpoint", "none", "--checkpoint-every", "1",
+            "--audit", "two-b.audit"
+        ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert done.returncode == 1 and "--audit goes on with what is there" in done.stdout, done.stdout
     assert open("two-b.audit").read() == before
-    done = subprocess.run(["one/train", "--data", "data", "--steps", "1", "--audit", "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 2 and "--audit needs several sites" in done.stdout and not os.path.exists("none"), done.stdout
+    done = subprocess.run(["one/train", "--data", "data", "--steps", "1", "--audit", "none"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 2 and "--audit needs several sites" in done.stdout and not os.path.exists(
+        "none"), done.stdout
 
 
 def test_audit_goes_on():
-    """Behind test_schedules: the next four steps, with an evaluation, counted in the same files; what was done twice is said."""
-    sites, options = "aabb", ["--steps", "8", "--schedule-steps", "12", "--checkpoint-every", "4", "--resume", "--eval-data", "data"]
+    """Behind test_schedules: the next four steps, with an evaluation, counted in the same files; what was done twice is
+    said."""
+    sites, options = "aabb", [
+        "--steps", "8", "--schedule-steps", "12", "--checkpoint-every", "4", "--resume", "--eval-data", "data"
+    ]
     for attempt in range(ATTEMPTS):
         set_addresses("two", sites)
         processes = {site: start("two", site, options) for site in "ab"}
@@ -365,8 +389,10 @@ def test_audit_goes_on():
             break
     for audit in check_audits("two", sites, whole=attempt == 0).values():
         assert (audit["steps"], audit["repeated_steps"], audit["last_step"]) == (8, 0, 8), audit
-        assert (audit["evaluated_batches"], audit["evaluated_microbatches"], audit["longest_evaluation"]) == (4, 16, 2), audit
-    # A start that was broken off: gradients may be off by two steps of 4 micro-batches, activations by an evaluation of two batches more.
+        assert (audit["evaluated_batches"], audit["evaluated_microbatches"], audit["longest_evaluation"]) == (4, 16,
+                                                                                                              2), audit
+    # A start that was broken off: gradients may be off by two steps of 4 micro-batches, activations by an evaluation of
+    # two batches more.
     for kind, most in ("gradient", 8), ("activation", 16):
         for more, accepted in (most, True), (-most, True), (most + 1, False), (-most - 1, False):
             audit = audit_of("two", "a")
@@ -386,7 +412,8 @@ def test_schedules():
 
 
 def test_packed():
-    """Rows that share lines, with and without codecs, at three sites: the bits of one site, and no step sends more than it has."""
+    """Rows that share lines, with and without codecs, at three sites: the bits of one site, and no step sends more than
+    it has."""
     packed = ["--dim", f"seq=auto:{SEQUENCE}", "--lengths", "packed-data"]
     run = ["--data", "packed-data", "--eval-data", "packed-data", "--steps", "4", "--checkpoint-every", "4"]
     found = []
@@ -403,10 +430,14 @@ def test_packed():
         for audit in check_audits(name, "abbc").values():
             assert audit["steps"] == 4 and audit["evaluated_batches"] > 0, audit
             assert audit["microbatches"] < 4 * plan["microbatches"], "no step left a micro-batch out"
-            sizes = [(c["least_bytes"], c["most_bytes"]) for c in audit["crossed"] if c.get("kind") in ("activation", "gradient")]
+            sizes = [(c["least_bytes"], c["most_bytes"]) for c in audit["crossed"]
+                     if c.get("kind") in ("activation", "gradient")]
             assert sizes and any(least < most for least, most in sizes), f"no micro-batch sent fewer lines: {sizes}"
-        forge(name, "a", lambda audit, crossing: crossing.update(least_bytes=crossing["least_bytes"] - 1, bytes=crossing["bytes"] - 1))
-        forge(name, "a", lambda audit, crossing: crossing.update(least_bytes=0, bytes=crossing["bytes"] - crossing["least_bytes"]))
+        forge(
+            name, "a", lambda audit, crossing: crossing.update(least_bytes=crossing["least_bytes"] - 1, bytes=crossing[
+                "bytes"] - 1))
+        forge(name, "a",
+              lambda audit, crossing: crossing.update(least_bytes=0, bytes=crossing["bytes"] - crossing["least_bytes"]))
         found.append(losses(f"{one}.csv"))
     assert found[0] != found[1], "the codec changed nothing"
 
@@ -466,7 +497,9 @@ def say_where(name, sites, options_of, expected):
 def test_reasons():
     """What ends a run is said at every site, and every site shows its progress."""
     steps = ["--steps", "4", "--schedule-steps", "12", "--checkpoint-every", "4"]
-    safetensors_files.write("other", {name: tensor[:ROWS // 2].copy() for name, tensor in safetensors_files.read("data").items()})
+    safetensors_files.write(
+        "other", {name: tensor[:ROWS // 2].copy()
+                  for name, tensor in safetensors_files.read("data").items()})
     say_where("two", "aabb", lambda site: [*steps, "--data", "none"] if site == "b" else steps, (1, ["none", "2 b"]))
     assert "site b ended the run: rank" in output_of("two", "a"), output_of("two", "a")
     say_where("two", "aabb", lambda site: [*steps, "--data", "other"] if site == "b" else steps,

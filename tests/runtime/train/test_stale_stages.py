@@ -56,8 +56,8 @@ def write_data():
 
 
 def compile_to(folder, *options, model=MODEL, cluster="two.yaml"):
-    printed(SKYCC, "compile", model, "-d", cluster, "-o", folder, "-q", "--force", "--allocate", "even", "--dim", "batch=4",
-            "--dim", "seq=8", "--microbatches", "2", *options)
+    printed(SKYCC, "compile", model, "-d", cluster, "-o", folder, "-q", "--force", "--allocate", "even", "--dim",
+            "batch=4", "--dim", "seq=8", "--microbatches", "2", *options)
 
 
 def train(folder, *options, code=0):
@@ -91,7 +91,8 @@ def check_settings():
 
 
 def save_outside(scale):
-    """The model with its weights in another file, which are `scale` times those of the model; the ONNX file is the same."""
+    """The model with its weights in another file, which are `scale` times those of the model; the ONNX file is the
+    same."""
     model = onnx.load(MODEL)
     for tensor in model.graph.initializer:
         if len(tensor.dims) == 2:
@@ -146,7 +147,8 @@ def check_that_numbers_mean_the_same_in_both_places():
     """What is compiled and what is given when training starts."""
     compile_to("first", "--optimizer", "adamw:lr=5e-5,weight_decay=0.07")
     compiled = saved("first")
-    require(same(compiled, saved("first", "--lr", "5e-5", "--weight-decay", "0.07")), "--lr 5e-5 is not a compiled 5e-5")
+    require(same(compiled, saved("first", "--lr", "5e-5", "--weight-decay", "0.07")),
+            "--lr 5e-5 is not a compiled 5e-5")
     compile_to("first", "--optimizer", "adamw:weight_decay=0.07")
     require(same(compiled, saved("first")), "the default rate is not 5e-5")
 
