@@ -38,7 +38,7 @@ static void unreadable_files_name_line_and_column(void **state)
     expect_unreadable(nested, "maximum parsing depth");
     free(nested);
     Diagnostics diagnostics = {0};
-    assert_null(json_read("/nonexistent/file.json", &diagnostics));
+    assert_null(json_read(scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
 }

@@ -96,7 +96,7 @@ static void refuses(const char *header, size_t size, const char *expected)
 static void what_is_no_supported_array_is_refused(void **state)
 {
     (void)state;
-    refuses_path("/nonexistent.npy", "cannot open");
+    refuses_path(scratch_absent().path, "cannot open");
     refuses_path(DATA "objects.npy", "element type that is not supported");
 #define ARRAY(descr, order, shape) "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
     refuses(ARRAY("'<f4'", "False", "(1,)"), 5, "more or fewer bytes");

@@ -202,7 +202,7 @@ static void a_file_that_cannot_be_created_is_an_error(void **state)
     Diagnostics diagnostics = {0};
     SafeTensorsWriter *writer = safetensors_writer();
     safetensors_writer_add(writer, "x", DTYPE_F32, &(Shape){0}, &(float){1});
-    assert_false(safetensors_write(writer, "/nonexistent/x.safetensors", &diagnostics));
+    assert_false(safetensors_write(writer, scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
 }

@@ -172,7 +172,7 @@ static void what_is_no_cluster_file_is_refused(void **state)
     (void)state;
     Diagnostics diagnostics = {0};
     Cluster cluster;
-    assert_false(cluster_read(&cluster, "/nonexistent/cluster.yaml", &diagnostics));
+    assert_false(cluster_read(&cluster, scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
     refuses("", "is empty");

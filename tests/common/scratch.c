@@ -27,6 +27,14 @@ Scratch scratch_file(const void *bytes, size_t size)
 
 Scratch scratch_text(const char *text) { return scratch_file(text, strlen(text)); }
 
+Scratch scratch_absent(void)
+{
+    Scratch scratch = scratch_text("");
+    unlink(scratch.path);
+    strcat(scratch.path, "/absent");
+    return scratch;
+}
+
 int scratch_folder_enter(void **state)
 {
     (void)state;

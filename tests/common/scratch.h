@@ -16,6 +16,8 @@ typedef struct Scratch {
 /* A file that holds the bytes; the test unlinks it. */
 Scratch scratch_file(const void *bytes, size_t size);
 Scratch scratch_text(const char *text);
+/* The path of a file that does not exist, in a folder that does not exist. */
+Scratch scratch_absent(void);
 
 /* Set-up and tear-down for cmocka: an empty folder, in which the process then is, and which is removed with all that is
  * in it. One at a time. */

@@ -243,7 +243,7 @@ static void what_cannot_be_written_is_reported(void **state)
 {
     (void)state;
     Diagnostics diagnostics = {0};
-    assert_false(bert_write(&small, "/nonexistent/model.onnx", &diagnostics));
+    assert_false(bert_write(&small, scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
 }

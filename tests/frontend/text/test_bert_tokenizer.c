@@ -221,7 +221,7 @@ static void bad_vocabularies_are_refused(void **state)
     refuses_vocabulary("[UNK]\n\xff\n", 8, ":2: error: is not UTF-8");
     refuses_vocabulary("[UNK]\n[CLS]\n[S\0P]\n", 18, ":3: error: contains a zero byte");
     Diagnostics diagnostics = {0};
-    assert_null(bert_tokenizer_open("/nonexistent", true, &diagnostics));
+    assert_null(bert_tokenizer_open(scratch_absent().path, true, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     diagnostics_free(&diagnostics);
 }

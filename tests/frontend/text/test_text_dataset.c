@@ -310,7 +310,7 @@ static void malformed_files_are_refused_with_their_lines(void **state)
     refuses("sentence1\tlabel\na\t1\n", DATASET_PAIR, ":1: error: names columns, but none is sentence2");
     refuses("sentence2\tlabel\na\t1\n", DATASET_MNLI, ":1: error: names columns, but none is sentence1");
     refuses("review\tlabel\na\t1\n", DATASET_SST2, ":1: error: names columns, but none is sentence");
-    Result result = tokenize("/nonexistent.tsv", (DatasetOptions){.task = DATASET_SST2, .max_length = 8});
+    Result result = tokenize(scratch_absent().path, (DatasetOptions){.task = DATASET_SST2, .max_length = 8});
     assert_false(result.ok);
     assert_int_equal(result.exit_code, EXIT_BAD_INPUT);
     discard(&result);
