@@ -19,12 +19,10 @@ OBJECT = re.compile(r"(?:.*/)?CMakeFiles/[^/]+\.dir/([^/]+)\.c\.o$")
 CALLED_BACK = {"operators"}
 # Files that still use each other in circles. A file goes from this list when its circle is cut; none is added.
 STILL_IN_CIRCLES = set("""
-    cluster_links cluster_network cluster_read cluster_sites normalize normalize_activation normalize_attention normalize_constant
-    normalize_conv normalize_einsum normalize_elementwise normalize_helpers normalize_index normalize_legacy
-    normalize_linear normalize_loss normalize_microsoft normalize_movement normalize_pad normalize_quantized
-    normalize_reduce normalize_rotary normalize_rounding normalize_scatter normalize_training plan_json plan_norm report report_html
-    report_json report_time_line resolve world_collectives
-    world_messages
+    normalize normalize_activation normalize_attention normalize_constant normalize_conv normalize_einsum
+    normalize_elementwise normalize_helpers normalize_index normalize_legacy normalize_linear normalize_loss
+    normalize_microsoft normalize_movement normalize_pad normalize_quantized normalize_reduce normalize_rotary
+    normalize_rounding normalize_scatter normalize_training resolve world_collectives world_messages
 """.split())
 
 

@@ -10,8 +10,8 @@
 #include "runtime/program/step.h"
 #include "runtime/storage/packed_batch.h"
 
-/* One row of length s fills a line, three others the second. As many padded rows are a micro-batch, so that most kernels
- * of both models are the same. */
+/* One row of length s fills a line, three others the second. As many padded rows are a micro-batch, so that most
+ * kernels of both models are the same. */
 enum {
     LINES = PACKING_GRAPH_ROWS,
     MICROBATCHES = 2,

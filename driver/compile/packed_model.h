@@ -9,8 +9,8 @@
  * EXIT_USAGE. Free with row_lengths_free in any case. */
 bool packed_lengths_read(RowLengths *lengths, const LengthOptions *options, Diagnostics *diagnostics);
 
-/* Imports the model for training_model_make with any packing; model->imported.batch_size are the rows that --dim gives a
- * micro-batch. */
+/* Imports the model for training_model_make with any packing; model->imported.batch_size are the rows that --dim gives
+ * a micro-batch. */
 bool packed_model_import(TrainingModel *model, const char *path, const ModelOptions *load, Diagnostics *diagnostics);
 
 #endif

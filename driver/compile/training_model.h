@@ -45,8 +45,8 @@ typedef struct TrainingModel {
     const char *settings;      /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 
-/* Imports the model; then makes the training graph, as often as there are options to try, each time from what was imported.
- * training_model_load does both. Free with training_model_free in any case. */
+/* Imports the model; then makes the training graph, as often as there are options to try, each time from what was
+ * imported. training_model_load does both. Free with training_model_free in any case. */
 bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
                            Diagnostics *diagnostics);
 bool training_model_make(TrainingModel *model, const ModelOptions *options, Diagnostics *diagnostics);

@@ -49,8 +49,8 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
-/* Every choice of how many devices of each type recompute, where they are few for the problem's size: then the best plan
- * is among them. False, and nothing was tried, where they are many. */
+/* Every choice of how many devices of each type recompute, where they are few for the problem's size: then the best
+ * plan is among them. False, and nothing was tried, where they are many. */
 static bool try_all_choices(Choice *c, bool *devices, int64_t bound)
 {
     const Problem *p = c->problem;
@@ -68,8 +68,8 @@ static bool try_all_choices(Choice *c, bool *devices, int64_t bound)
     return true;
 }
 
-/* Lets one device more recompute, or one less, than the best plan does, as long as that makes a better one. Devices of a
- * type that do the same are alike. */
+/* Lets one device more recompute, or one less, than the best plan does, as long as that makes a better one. Devices of
+ * a type that do the same are alike. */
 static void toggle_devices(Choice *c, bool *devices, int64_t bound)
 {
     const Problem *p = c->problem;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad inputs: each gives the right exit code, a message that names the place and the reason, a hint where there is one, and
-# leaves nothing behind.
+# Bad inputs: each gives the right exit code, a message that names the place and the reason, a hint where there is one,
+# and leaves nothing behind.
 #
 #   tests/driver/test_bad_input.sh SKYCC TEST_DATA
 set -u
@@ -87,7 +87,8 @@ expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ..
     "$skycc" run "$model" --inputs labels.safetensors -o out --loss cross-entropy+cross-entropy
 expect 1 "input 'labels'.*has shape .*, but the model takes \[.*,3\]" -- \
     "$skycc" run "$model" --inputs "$inputs" -o out --loss mse
-for row in "bert=0:'bert' is not a parameter" 'bert:malformed row' '@=300:does not have this row' '@=0x:malformed row'; do
+for row in "bert=0:'bert' is not a parameter" 'bert:malformed row' '@=300:does not have this row' \
+    '@=0x:malformed row'; do
     expect 2 "error: .*${row##*:}" 'hint:' -- "$skycc" run "$model" --inputs "$inputs" -o out \
         --no-gradient-row "$(echo "${row%:*}" | sed s/@/m.bert.embeddings.word_embeddings.weight/)"
 done
@@ -141,7 +142,8 @@ build --force || fail "--force"
     sed 's/threads: 1/threads: 1, target: blank/' cluster.yaml) >blank.yaml
 "$skycc" compile "$model" -d blank.yaml -o blank "${dimensions[@]}" -q || fail "a blank linker"
 
-# An interrupt leaves nothing behind. The linker of this cluster file tells when it runs, and then waits for what never comes.
+# An interrupt leaves nothing behind. The linker of this cluster file tells when it runs, and then waits for what never
+# comes.
 mkfifo linking never
 exec 3<>linking 4<>never
 printf '#!/bin/sh\necho >linking\nexec cat never\n' >slow-linker && chmod +x slow-linker

@@ -107,9 +107,11 @@ def damages(bench):
     whole = read(weights)
     os.chmod(program, 0o644)
     write(weights, whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
-    bench.deploy("--to", bench.there, "--check", code=6, says=[
-        "one: .*wrong content or not executable.*: stage-00\n", "two: .*wrong content or not executable.*: stage-01.safetensors\n",
-        "(?m)^one +1 wrong", "(?m)^two +1 wrong"])
+    bench.deploy(
+        "--to", bench.there, "--check", code=6, says=[
+            "one: .*wrong content or not executable.*: stage-00\n",
+            "two: .*wrong content or not executable.*: stage-01.safetensors\n", "(?m)^one +1 wrong", "(?m)^two +1 wrong"
+        ])
     bench.deploy("--to", bench.there, says=["one: 1 files sent", "two: 1 files sent"])
     require(read(weights) == whole and os.access(program, os.X_OK), "what was damaged is not replaced")
     os.unlink(program)
@@ -182,7 +184,8 @@ def lacks(bench):
                  says=["two: MPICH is other 4.0 here, but 4.0 where the run is started"])
     bench.deploy("--check", code=6, env={**os.environ, "MPIEXEC": "no-mpiexec"},
                  says=["two: mpiexec.mpich is not installed"])
-    bench.deploy("--to", f"{bench.folder}/alone", run=copy, code=6, says=["gone: no answer by ssh: ", "one: 6 files sent"])
+    bench.deploy("--to", f"{bench.folder}/alone", run=copy, code=6,
+                 says=["gone: no answer by ssh: ", "one: 6 files sent"])
     require(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What training programs say names no option that DIR/train does not take; an option of another command stands after that
-command's name ("compile with the same --lora"). What skycc's own commands say is fitted when it is printed
+"""What training programs say names no option that DIR/train does not take; an option of another command stands after
+that command's name ("compile with the same --lora"). What skycc's own commands say is fitted when it is printed
 (command_fit_hints; the function `expect` of test.sh looks at every hint).
 
     test_hints.py SKYCC TRAINING_PROGRAM SOURCE
@@ -11,14 +11,16 @@ import subprocess
 import sys
 
 SKYCC, PROGRAM, SOURCE = sys.argv[1:4]
-# Whose texts DIR/train prints: the programs', their gateways' and, with --join, the site's. Usage lines are the gateway's own.
+# Whose texts DIR/train prints: the programs', their gateways' and, with --join, the site's. Usage lines are the
+# gateway's own.
 FOLDERS = "runtime/program", "runtime/wire", "runtime/storage", "runtime/train", "federation/member"
 OWN_OPTIONS = "runtime/wire/gateway_main.c", "runtime/train/training_options.c"
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def options_of(*command):
-    lines = subprocess.run([*command], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout.splitlines()
+    lines = subprocess.run([*command], capture_output=True, text=True, check=True,
+                           stdin=subprocess.DEVNULL).stdout.splitlines()
     listed = [re.match(r"  (?:-\w, )?(--[a-z0-9-]+)", line) for line in lines]
     return {match[1] for match in listed if match}
 
@@ -32,7 +34,8 @@ def texts(path):
         yield "".join(part[1:-1] for part in re.findall(literal, match[0]))
 
 
-commands = re.findall(r"^  ([a-z]+) ", subprocess.run([SKYCC, "--help"], capture_output=True, text=True, check=True).stdout, re.M)
+commands = re.findall(r"^  ([a-z]+) ",
+                      subprocess.run([SKYCC, "--help"], capture_output=True, text=True, check=True).stdout, re.M)
 table = {command: options_of(SKYCC, command, "--help-all") for command in commands}
 table |= {"tokenise": table["tokenize"], "compiled": table["compile"]}
 taken = options_of(PROGRAM, "--help")

@@ -35,13 +35,14 @@ def make_data():
 
 
 def compile_for(folder, cluster, *options):
-    printed(SKYCC, "compile", MODEL, "-d", cluster, "-o", folder, "-q", "--allocate", "even", "--dim", "batch=4", "--dim", "seq=16",
-         "--microbatches", "2", "--seed", "3", *options)
+    printed(SKYCC, "compile", MODEL, "-d", cluster, "-o", folder, "-q", "--allocate", "even", "--dim", "batch=4",
+            "--dim", "seq=16", "--microbatches", "2", "--seed", "3", *options)
 
 
 def train(folder, name, *options, code=0):
     arguments = ["--data", "data.safetensors", "--seed", "1", "--lr", "1e-2", "--clip", "1", "--no-decay", "bias,norm"]
-    text = printed(f"{folder}/train", *arguments, "--log", f"{name}.csv", "--checkpoint", name, "--quiet", *options, code=code)
+    text = printed(f"{folder}/train", *arguments, "--log", f"{name}.csv", "--checkpoint", name, "--quiet", *options,
+                   code=code)
     if code:
         return text
     with open(f"{name}.csv", encoding="utf-8") as log:
@@ -77,7 +78,8 @@ def check_cuts_and_resume(kind, options):
 
 def check_lora():
     check_cuts_and_resume("lora", LORA)
-    compile_for("lora-words", "one.yaml", "--lora", "targets=value,query,value,dropout=0.10,alpha=8,r=4", "--dropout", "0.1")
+    compile_for("lora-words", "one.yaml", "--lora", "targets=value,query,value,dropout=0.10,alpha=8,r=4", "--dropout",
+                "0.1")
     shutil.copytree("lora-ck4", "lora-again")
     shutil.rmtree("lora-again/step-00000006")
     train("lora-words", "lora-again", "--steps", "6", "--resume")
@@ -166,9 +168,11 @@ def check_rates():
         rate = (0.2 if name.endswith(".bias") else 3 if "classifier" in name else 1) * 0.5 ** behind
         moved = [tensors[name].astype("f8") - start[name] for tensors in (plain, found)]
         noise = 4e-7 * max(np.abs(start[name]).max(), 1e-3)
-        require(np.abs(moved[1] - rate * moved[0]).max() <= 1e-5 * np.abs(moved[0]).max() + noise, f"the rate of {place}")
-    require("matches no parameter that is trained" in train("lora-four", "no-ck", "--steps", "1", "--lr", "key=1", code=2),
-           "a pattern without meaning is taken")
+        require(
+            np.abs(moved[1] - rate * moved[0]).max() <= 1e-5 * np.abs(moved[0]).max() + noise, f"the rate of {place}")
+    require(
+        "matches no parameter that is trained" in train("lora-four", "no-ck", "--steps", "1", "--lr", "key=1", code=2),
+        "a pattern without meaning is taken")
 
 
 def check_errors():

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Rows packed into lines (--dim seq=auto:N) train as padded ones do: losses, gradients and evaluation agree, with dropout,
-too; the same numbers, to the last digit, come out whatever the stages, the schedule, and where a run is interrupted."""
+"""Rows packed into lines (--dim seq=auto:N) train as padded ones do: losses, gradients and evaluation agree, with
+dropout, too; the same numbers, to the last digit, come out whatever the stages, the schedule, and where a run is
+interrupted."""
 import csv
 import glob
 import json
@@ -25,7 +26,9 @@ def make_data(longest=LONGEST, full=8):
     lengths[:full] = LONGEST  # some rows are as long as may be
     behind = np.arange(LONGEST) >= lengths[:, None]
     ids = np.where(behind, 0, random.integers(5, 256, (ROWS, LONGEST)))
-    tensors = {"input_ids": ids, "attention_mask": ~behind, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)}
+    tensors = {
+        "input_ids": ids, "attention_mask": ~behind, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)
+    }
     return {name: np.ascontiguousarray(array.astype("i4")) for name, array in tensors.items()}, lengths
 
 
@@ -44,8 +47,8 @@ def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, kee
 
 
 def train(directory, *options, steps=STEPS):
-    printed(f"{directory}/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps", str(steps),
-        "--log", f"{directory}.csv", "--quiet", *options)
+    printed(f"{directory}/train", "--data", "data.safetensors", "--eval-data", "data.safetensors", "--steps",
+            str(steps), "--log", f"{directory}.csv", "--quiet", *options)
     with open(f"{directory}.csv") as file:
         return list(csv.DictReader(file))
 
@@ -76,7 +79,8 @@ def compare_losses(packed_program, lengths, lines=1):
            f"evaluation: {b[-1]}, padded {a[-1]}")
     require(sum(int(row["tokens"]) for row in b) < sum(int(row["tokens"]) for row in a), "nothing was saved")
     require(int(a[0]["tokens_valid"]) <= lengths.sum(), "valid tokens of a step")
-    require(lines == 1 or any(int(row["tokens"]) % (lines * LONGEST) for row in b), "no micro-batch had fewer lines than others")
+    require(lines == 1 or any(int(row["tokens"]) % (lines * LONGEST) for row in b),
+            "no micro-batch had fewer lines than others")
 
 
 def test_padded_and_packed(lengths):
@@ -124,10 +128,12 @@ def test_any_cut():
 
 def test_rows_chosen():
     """--microbatches auto takes the smallest power of two after which doubling brings less than a tenth."""
-    options = (NANO, "-d", "cluster.yaml", "--dim", "batch=1", "--dim", f"seq=auto:{LONGEST}", "--lengths", "data.safetensors")
+    options = (NANO, "-d", "cluster.yaml", "--dim", "batch=1", "--dim", f"seq=auto:{LONGEST}", "--lengths",
+               "data.safetensors")
 
     def plan(microbatches):
-        printed(SKYCC, "plan", *options, "--allocate", "heuristic", "--microbatches", str(microbatches), "-o", "plan.json")
+        printed(SKYCC, "plan", *options, "--allocate", "heuristic", "--microbatches", str(microbatches), "-o",
+                "plan.json")
         with open("plan.json") as file:
             made = json.load(file)
         return made, made["rows"]["batch"] / made["step_s"]
@@ -156,26 +162,30 @@ def test_lengths_of_data(data, lengths):
     holes["attention_mask"][::3, 1] = 0
     write("data.safetensors", holes)
     for directory in "padded", "packed":
-        printed(f"{directory}/train", "--data", "data.safetensors", "--steps", "2", "--log", f"{directory}.csv", "--quiet")
+        printed(f"{directory}/train", "--data", "data.safetensors", "--steps", "2", "--log", f"{directory}.csv",
+                "--quiet")
     with open("padded.csv") as a, open("packed.csv") as b:
         for old, new in zip(csv.DictReader(a), csv.DictReader(b)):
             require(close(new["loss"], old["loss"]), f"masks with holes: loss {new['loss']}, padded {old['loss']}")
     write("data.safetensors", {**data, "lengths": lengths.astype("i4") + LONGEST})
-    require("impossible lengths" in printed("one/train", "--data", "data.safetensors", "--steps", "1", code=1), "wrong lengths")
+    require("impossible lengths" in printed("one/train", "--data", "data.safetensors", "--steps", "1", code=1),
+            "wrong lengths")
     write("data.safetensors", data)
 
 
 def test_refused():
     def refused(model, why, *options, code=1):
-        said = printed(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options, code=code)
+        said = printed(SKYCC, "compile", f"{DATA}/bert/{model}.onnx", "-d", "cluster.yaml", "-o", "refused", *options,
+                       code=code)
         require(why in said, f"{model}: {why} is not in:\n{said}")
     short = ("--dim", "batch=4", "--dim", "seq=4,8,16")
     refused("bert-nano-seqcls-opset17-dyn-idsonly", "padding changes", *short)
-    refused("bert-nano-qa-opset17-dyn", "combines values per token with values per row", *short, "--loss", "cross-entropy:start_logits:a")
+    refused("bert-nano-qa-opset17-dyn", "combines values per token with values per row", *short, "--loss",
+            "cross-entropy:start_logits:a")
     refused("bert-nano-seqcls-opset17-fix", "is fixed", *short)
     refused("bert-nano-seqcls-opset17-dyn", "needs a data set", "--dim", "batch=4", "--dim", "seq=auto:16", code=2)
-    refused("bert-nano-seqcls-opset17-dyn", "--lengths needs a --dim with several", "--dim", "batch=4", "--dim", "seq=16", "--lengths",
-            "data.safetensors", code=2)
+    refused("bert-nano-seqcls-opset17-dyn", "--lengths needs a --dim with several", "--dim", "batch=4", "--dim",
+            "seq=16", "--lengths", "data.safetensors", code=2)
     refused("bert-nano-seqcls-opset17-dyn", "more than --dim", "--dim", "batch=4", "--dim", "seq=auto:8", "--lengths",
             "data.safetensors")
     printed(SKYCC, "check", NANO, "--dim", "batch=4", "--dim", "seq=8,16", code=2)

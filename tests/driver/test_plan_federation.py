@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""skycc plan --federation: what it says of pipelines against plans of clusters written by hand, what does not fit, and what
-is refused.
+"""skycc plan --federation: what it says of pipelines against plans of clusters written by hand, what does not fit, and
+what is refused.
 
     tests/driver/test_plan_federation.py SKYCC SOURCE
 """
@@ -85,7 +85,8 @@ def check_pipelines():
     require(apart["replicas"][1]["step_s"] == both["simulated_step_s"], f"oslo alone: {apart['replicas'][1]}")
     joined = plan_of(
         f"sites: [{{name: oslo, address: 'h:1', key: \"{key('oslo')}\"}}, {{name: lima, key: \"{key('lima')}\"}}]\n"
-        f"devices: [{FAST.replace('name: a', 'name: o, site: oslo')}, {SLOW.replace('name: b', 'name: b, site: oslo')}, "
+        f"devices: [{FAST.replace('name: a', 'name: o, site: oslo')}, "
+        f"{SLOW.replace('name: b', 'name: b, site: oslo')}, "
         f"{FAST.replace('name: a', 'name: l, site: lima')}]\nlinks:\n"
         "  - {between: [oslo, lima], latency: 1ms, bandwidth: 10Gbit}\n"
         "  - {between: [inner, lima], latency: 1ms, bandwidth: 10Gbit}\n"
@@ -93,10 +94,12 @@ def check_pipelines():
     grouped = candidate(made, ["paris"], ["oslo", "lima"])
     require(grouped["replicas"][1]["step_s"] == joined["simulated_step_s"],
            f"oslo and lima: {grouped['replicas'][1]}, not {joined['simulated_step_s']}")
-    crossed = sum(c["bytes"] * c.get("per_step", 1) for c in joined.get("crossings_between_sites", []) if c["kind"] != "input")
+    crossed = sum(
+        c["bytes"] * c.get("per_step", 1) for c in joined.get("crossings_between_sites", []) if c["kind"] != "input")
     a_day = sum(link["bytes_per_day"] for link in grouped["links"] if "coordinator" not in (link["from"], link["to"]))
     steps = 86400 / grouped["round_s"] * 500
-    require(abs(a_day - crossed * steps) <= 1e-6 * a_day, f"{a_day} bytes a day between oslo and lima, {crossed} a step")
+    require(
+        abs(a_day - crossed * steps) <= 1e-6 * a_day, f"{a_day} bytes a day between oslo and lima, {crossed} a step")
     for c in made["candidates"]:
         require(c["local_steps"] == (None if len(c["replicas"]) == 1 else 500), c)
         require(c["rows_leave"] == (len(c["replicas"]) < 3), c)
@@ -142,8 +145,9 @@ def check_refusals():
     refused("none.yaml", code=1)
     federation([("paris", "one.yaml"), ("oslo", "one.yaml"), ("lima", "one.yaml")], "local_steps: 5")
     refused("a comparison needs the link of site 'paris' with the coordinator", code=1)
-    federation([("paris", "one.yaml"), ("oslo", "one.yaml"), ("lima", "one.yaml")], "local_steps: 5", "links:",
-               *[f"  - {{between: [{name}, coordinator], latency: 1ms, bandwidth: 1Gbit}}" for name in ["paris", "oslo", "lima"]])
+    federation([("paris", "one.yaml"), ("oslo", "one.yaml"), ("lima", "one.yaml")], "local_steps: 5", "links:", *[
+        f"  - {{between: [{name}, coordinator], latency: 1ms, bandwidth: 1Gbit}}" for name in ["paris", "oslo", "lima"]
+    ])
     made = report()
     require(len(made["candidates"]) == 1 and made["all_tried"], "sites that no link joins are no pipeline")
 

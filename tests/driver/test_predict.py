@@ -22,7 +22,8 @@ from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(5, 61))]
-PAIRS = [("w5 w6 W7", "w8"), ("w9", "w10 w11 w12 w13"), ("w60 nothing", "w20"), *((f"w{i}", f"w{i + 1} w7") for i in range(20, 55))]
+PAIRS = [("w5 w6 W7", "w8"), ("w9", "w10 w11 w12 w13"), ("w60 nothing", "w20"),
+         *((f"w{i}", f"w{i + 1} w7") for i in range(20, 55))]
 TOLERANCE = 1e-5
 skycc, data = map(os.path.abspath, sys.argv[1:3])
 
@@ -60,7 +61,8 @@ def ids_of(texts):
 def outputs(model, texts):
     """Of one row, without the prefix of their names."""
     ids, types = ids_of(texts)
-    safetensors_files.write("x.safetensors", {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
+    safetensors_files.write("x.safetensors",
+                            {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
     call("run", model, "--inputs", "x.safetensors", "--interpret", "-o", "out.safetensors")
     return {name[4:]: tensor[0].astype("f8") for name, tensor in safetensors_files.read("out.safetensors").items()}
 
@@ -98,10 +100,11 @@ def prepare():
     with open("folder/vocab.txt", "w") as file:
         file.write("\n".join(WORDS) + "\n")
     with open("rows.csv", "w", newline="") as file:
-        csv.writer(file).writerows([("first", "second", "kind"), *((*pair, "ab"[i % 2]) for i, pair in enumerate(PAIRS))])
+        csv.writer(file).writerows([("first", "second", "kind"),
+                                    *((*pair, "ab"[i % 2]) for i, pair in enumerate(PAIRS))])
     call("import", "folder", "-o", "model.onnx")
-    call("tokenize", "--vocab", "folder/vocab.txt", "--text", "first,second", "--label", "kind", "--max-length", "20", "rows.csv", "-o",
-         "rows.safetensors", "-q")
+    call("tokenize", "--vocab", "folder/vocab.txt", "--text", "first,second", "--label", "kind", "--max-length", "20",
+         "rows.csv", "-o", "rows.safetensors", "-q")
 
 
 def check_rows():
@@ -114,7 +117,8 @@ def check_rows():
     with open("found.csv", newline="") as file:
         header, *rows = csv.reader(file)
     compare("model.onnx", PAIRS, header, rows, names)
-    compare("model.onnx", PAIRS, *predict("model.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors"), ["a", "b"])
+    compare("model.onnx", PAIRS, *predict("model.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors"),
+            ["a", "b"])
     cut = predict("folder", "--text", "w5 w6 w7 w8 w9", "--max-length", "5")
     compare("model.onnx", [["w5 w6 w7"]], *cut, names)
     compare("model.onnx", [["w9 " * 22]], *predict("folder", "--text", "w9 " * 30), names)  # positions of 24 tokens
@@ -125,13 +129,15 @@ def check_trained():
         name: tensor for name, tensor in safetensors_files.read("rows.safetensors").items() if name != "labels"}})
     before = predict("model.onnx", "--data", "rows.safetensors")[1]
     for lora in ([], ["--lora", "r=4,alpha=8,targets=query,value"]):
-        call("run", "model.onnx", "--inputs", "step.safetensors", "--loss", "cross-entropy", "--train", "3", "--optimizer", "sgd:lr=2",
-             *lora, "-o", "trained.safetensors")
+        call("run", "model.onnx", "--inputs", "step.safetensors", "--loss", "cross-entropy", "--train", "3",
+             "--optimizer", "sgd:lr=2", *lora, "-o", "trained.safetensors")
         call("export", "model.onnx", "trained.safetensors", "-o", "trained.onnx")
         header, rows = predict("model.onnx", "trained.safetensors", "--data", "rows.safetensors")
         require(rows != before, "training changes nothing", lora)
         compare("trained.onnx", PAIRS, header, rows, ['no, "never"', "yes"])
-    require(predict("folder", "trained.safetensors", "--data", "rows.safetensors") == (header, rows), "a folder with a checkpoint")
+    require(
+        predict("folder", "trained.safetensors", "--data", "rows.safetensors") == (header, rows),
+        "a folder with a checkpoint")
 
 
 def check_regression():
@@ -151,7 +157,8 @@ def check_several_labels():
     names = list(config["id2label"].values())
     weights = safetensors_files.read("folder/model.safetensors")
     middle = np.median([logits("model.onnx", texts) for texts in PAIRS[:9]], 0)
-    weights["classifier.bias"] = weights["classifier.bias"] - middle.astype("f4")  # so that texts have none of the labels, one or both
+    # so that texts have none of the labels, one or both
+    weights["classifier.bias"] = weights["classifier.bias"] - middle.astype("f4")
     safetensors_files.write("several/model.safetensors", weights)
     call("import", "several", "-o", "several.onnx", "-q")
     header, rows = predict("several", "--data", "rows.csv", "--text", "first,second")
@@ -175,8 +182,10 @@ def check_tokens():
     names, texts = ["LABEL_0", "LABEL_1", "LABEL_2"], ("w5  W6, w7 ", "w8")
     header, rows = predict_lines("tokens.onnx", "--text", texts[0], "--text2", texts[1])
     require(header == ["row", "word", "text", "label", "score", *names], header)
-    require([row[:3] for row in rows] == [["0", str(i), word] for i, word in enumerate(["w5", "W6,", "w7", "w8"])], rows)
-    scores = softmax(logits("tokens.onnx", ("w5 w6 , w7", "w8")))[[1, 2, 4, 6]]  # behind [CLS]; "," is a token, then [SEP]
+    require([row[:3] for row in rows] == [["0", str(i), word] for i, word in enumerate(["w5", "W6,", "w7", "w8"])],
+            rows)
+    scores = softmax(logits("tokens.onnx", ("w5 w6 , w7", "w8")))[[1, 2, 4,
+                                                                   6]]  # behind [CLS]; "," is a token, then [SEP]
     for row, expected in zip(rows, scores):
         require(row[3] == names[expected.argmax()] and abs(float(row[4]) - expected.max()) < TOLERANCE, row, expected)
         require(np.abs(np.array(row[5:], "f8") - expected).max() < TOLERANCE, row, expected)
@@ -211,7 +220,8 @@ def check_masks():
     header, rows = predict_lines("masked.onnx", "--text", "w5 [MASK] w7[MASK]")
     require(header == ["row", "mask", "rank", "token", "score"], header)
     ids, types = np.array([[2, 5, 4, 7, 4, 3]]), np.zeros((1, 6), "i8")
-    safetensors_files.write("x.safetensors", {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
+    safetensors_files.write("x.safetensors",
+                            {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types})
     call("run", "masked.onnx", "--inputs", "x.safetensors", "--interpret", "-o", "out.safetensors")
     scores = softmax(safetensors_files.read("out.safetensors")["out/logits"][0].astype("f8"))[[2, 4]]
     require(len(rows) == 10, rows)
@@ -258,16 +268,21 @@ def check_refusals():
     refused(1, "bare", "bare", "--text", "w5")
     with open("large.txt", "w") as file:
         file.write("\n".join([*WORDS, "beyond"]) + "\n")
-    refused(1, "row 0 has token 61, but the model's vocabulary ends before 61", "folder", "--tokenizer", "large.txt", "--text", "w5 beyond")
+    refused(1, "row 0 has token 61, but the model's vocabulary ends before 61", "folder", "--tokenizer", "large.txt",
+            "--text", "w5 beyond")
     call("import", "folder", "--head", "seqcls:3", "-o", "three.onnx", "-q")
-    refused(1, "names 2 labels, but the model has 3", "three.onnx", "--data", "rows.safetensors", "--labels", "rows.safetensors")
+    refused(1, "names 2 labels, but the model has 3", "three.onnx", "--data", "rows.safetensors", "--labels",
+            "rows.safetensors")
     safetensors_files.write("other.safetensors", {"classifier.weight": np.zeros((5, 5), "f4")})
     for model in "folder", "model.onnx":  # not the file that was made of the folder
-        named = subprocess.run([skycc, "predict", model, "other.safetensors", "--text", "w5"], capture_output=True, text=True)
-        require(named.returncode == 1 and named.stderr and os.environ["TMPDIR"] not in named.stderr, model, named.stderr)
+        named = subprocess.run([skycc, "predict", model, "other.safetensors", "--text", "w5"], capture_output=True,
+                               text=True)
+        require(named.returncode == 1 and named.stderr and os.environ["TMPDIR"] not in named.stderr, model,
+                named.stderr)
         require(named.stderr.startswith(f"{model}: error:"), named.stderr)
     refused(1, "another shape in the checkpoint", "three.onnx", "trained.safetensors", "--data", "rows.safetensors")
-    safetensors_files.write("long.safetensors", {"input_ids": np.full((1, 30), 5), "attention_mask": np.ones((1, 30), "i8")})
+    safetensors_files.write("long.safetensors",
+                            {"input_ids": np.full((1, 30), 5), "attention_mask": np.ones((1, 30), "i8")})
     refused(1, "has rows of 30 tokens, but the model takes at most 24", "folder", "--data", "long.safetensors")
     refused(1, "missing.onnx", "missing.onnx", "--text", "w5")
 
@@ -278,8 +293,8 @@ def main():
         os.environ["TMPDIR"] = f"{folder}/temporary"
         os.mkdir("temporary")
         prepare()
-        for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers, check_masks, check_embeddings,
-                      check_refusals):
+        for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers,
+                      check_masks, check_embeddings, check_refusals):
             check()
         require(not os.listdir("temporary"), "left behind:", os.listdir("temporary"))
         os.chdir("/")

@@ -1,8 +1,9 @@
 """Federations whose sites and coordinator are killed at random moments.
 
-Two kinds take turns. Where rounds wait for everybody, a coordinator and sites that are started again at once must end with
-the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit. Where rounds do not
-wait, sites stay away: the round goes on without one, nobody goes on without the quorum, and who comes back has the model.
+Two kinds take turns. Where rounds wait for everybody, a coordinator and sites that are started again at once must end
+with the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit. Where
+rounds do not wait, sites stay away: the round goes on without one, nobody goes on without the quorum, and who comes
+back has the model.
 """
 import json
 import os
@@ -33,10 +34,13 @@ class Form:
 
 
 # The quorum is three of four with masks, two of three without.
-WAITING = [Form("secure", 6, THREE, "fragments: 2"), Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
-           Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
-           Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
-           Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")]
+WAITING = [
+    Form("secure", 6, THREE, "fragments: 2"),
+    Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
+    Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
+    Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
+    Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")
+]
 LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
@@ -72,9 +76,10 @@ class Party(Processes):
     def start(self):
         self.code = None
         with open(self.output, "a", encoding="utf-8") as output:
-            # mpiexec passes on the end of its input, and fails if the programs have ended by then: this one does not end.
-            self.run = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=output, stderr=output, cwd=self.folder,
-                                        env=self.environment())
+            # mpiexec passes on the end of its input, and fails if the programs have ended by then: this one does not
+            # end.
+            self.run = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=output, stderr=output,
+                                        cwd=self.folder, env=self.environment())
 
     def goes_on(self):
         self.code = self.run.poll()
@@ -110,11 +115,18 @@ class FederationTrial:
         os.mkdir(folder)
         self.bench, self.form, self.folder = bench, form, folder
         shutil.copytree(f"{bench.folder}/{form.name}/coordinator", f"{folder}/coordinator")
-        head = [bench.scene.skycc, "coordinate", "coordinator", "--key", f"{bench.folder}/coordinator.key", "--log", "rounds.csv"]
+        head = [
+            bench.scene.skycc, "coordinate", "coordinator", "--key", f"{bench.folder}/coordinator.key", "--log",
+            "rounds.csv"
+        ]
         self.head = Party("coordinator-out", folder, head)
-        self.sites = {name: Party(name, folder, [
-            f"{bench.folder}/{form.name}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors", "--key",
-            f"{bench.folder}/{name}.key", "--checkpoint", f"{folder}/at-{name}", *TRAINING]) for name in form.sites}
+        self.sites = {
+            name: Party(name, folder, [
+                f"{bench.folder}/{form.name}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors",
+                "--key", f"{bench.folder}/{name}.key", "--checkpoint", f"{folder}/at-{name}", *TRAINING
+            ])
+            for name in form.sites
+        }
         self.parties = [self.head, *self.sites.values()]
         self.kills = 0
 
@@ -125,7 +137,8 @@ class FederationTrial:
 
     def check_time(self):
         if time.monotonic() - self.began > LONGEST + 60 * self.form.rounds:
-            raise Wrong("still running: " + "; ".join(f"{party.name}: {party.said()[-300:]}" for party in self.parties if party.goes_on()))
+            raise Wrong("still running: " + "; ".join(f"{party.name}: {party.said()[-300:]}"
+                                                      for party in self.parties if party.goes_on()))
 
     def watch(self):
         """Whether it goes on; an end that nobody caused is wrong, and so is none at all."""
@@ -207,13 +220,19 @@ class FederationTrial:
     def check(self):
         model, rounds = f"{self.folder}/coordinator/model.safetensors", self.rounds()
         if self.rounds_made() != self.form.rounds or len(rounds) != self.form.rounds:
-            raise Wrong(f"the model is of round {self.rounds_made()}, the log has {len(rounds)} rounds, there are {self.form.rounds}")
+            raise Wrong(
+                f"the model is of round {self.rounds_made()}, the log has {len(rounds)} rounds, there are "
+                f"{self.form.rounds}"
+            )
         values = {name: value for name, value in tensors(model).items() if not name.startswith("momentum/")}
         for name in self.form.sites:
             if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
                 raise Wrong(f"{name} has another model than the coordinator")
         for place in ["coordinator", *(f"at-{name}" for name in self.form.sites)]:
-            left = [name for name in os.listdir(f"{self.folder}/{place}") if re.match(r"(model|global|feedback)\.safetensors.+", name)]
+            left = [
+                name for name in os.listdir(f"{self.folder}/{place}")
+                if re.match(r"(model|global|feedback)\.safetensors.+", name)
+            ]
             if left:
                 raise Wrong(f"{place} has {left} of a process that was killed")
 
@@ -222,7 +241,8 @@ class FederationTrial:
         calm = self.form.calm
         if any(sites != set(self.form.sites) for sites in self.rounds()):
             raise Wrong(f"a round went on without a site: {self.rounds()}")
-        if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(f"{calm.folder}/coordinator/model.safetensors"):
+        if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(
+                f"{calm.folder}/coordinator/model.safetensors"):
             raise Wrong("another model than the undisturbed federation's")
         for name in self.form.sites:
             if feedback(f"{self.folder}/at-{name}") != feedback(f"{calm.folder}/at-{name}"):
@@ -287,7 +307,8 @@ def hurt_waiting(trial, draw, most, kills):
         if victim == "coordinator":
             kills.note("coordinator", trial.kill_coordinator())
         else:
-            kills.note("site" if victim == "site" else "site, but its stages", trial.kill_site(name, victim == "member"))
+            kills.note("site" if victim == "site" else "site, but its stages", trial.kill_site(
+                name, victim == "member"))
     trial.finish()
     trial.check()
     trial.compare()
@@ -329,7 +350,8 @@ def one_trial(bench, form, hurt_it, draw, most, kills, keep):
 
 
 def hurt_federations(skycc, folder, wanted, seed):
-    """Kills so many, a few per federation, and where they are few in one form, which the seed chooses; prints how many of each kind; whether all federations went on as they should."""
+    """Kills so many, a few per federation, and where they are few in one form, which the seed chooses; prints how many
+    of each kind; whether all federations went on as they should."""
     quick = wanted < 20
     waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, LEAVING)
     for form in waiting:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Federations of real sites on this host: what a round comes to, beside what the sites come to alone, and what is refused.
-What becomes of those that are killed: tests/faults/run --federation.
+"""Federations of real sites on this host: what a round comes to, beside what the sites come to alone, and what is
+refused. What becomes of those that are killed: tests/faults/run --federation.
 
     tests/federation/member/test_federation_runs.py SKYCC SOURCE
 """
@@ -95,7 +95,8 @@ def coordinator(folder):
 def finish(processes):
     wait_until(lambda: all([process.ended() for process in processes]), "the end of the federation")
     for process in processes:
-        require(process.process.returncode == 0, f"{process.name} ends with {process.process.returncode}: {process.said()}")
+        require(process.process.returncode == 0,
+                f"{process.name} ends with {process.process.returncode}: {process.said()}")
 
 
 def rounds_in(log):
@@ -123,8 +124,8 @@ def check_one_round():
     finish([coordinator("mean")] + [site("mean", name) for name in SITES])
     model, expected, weight = safetensors_files.read("mean/coordinator/model.safetensors"), {}, 0
     for name, (_, rows) in SITES.items():
-        call(f"mean/{name}/train", "--data", f"{name}.safetensors", "--checkpoint", f"alone-{name}", "--steps", str(STEPS),
-             *TRAINING)
+        call(f"mean/{name}/train", "--data", f"{name}.safetensors", "--checkpoint", f"alone-{name}", "--steps",
+             str(STEPS), *TRAINING)
         weight += rows
         for key, value in parameters(f"alone-{name}").items():
             expected[key] = expected.get(key, 0) + rows * value.astype("f8")
@@ -147,7 +148,8 @@ def check_rates(log, first, last):
         rates = {int(row.split(",")[0]): float(row.split(",")[2]) for row in file.read().split("\n")[1:-1]}
     for step in range(first, last + 1):
         expected = 1e-2 * (last - step + 1) / last
-        require(abs(rates.get(step, 0) - expected) < 1e-6, f"{log}: step {step} has rate {rates.get(step)}, not {expected}")
+        require(
+            abs(rates.get(step, 0) - expected) < 1e-6, f"{log}: step {step} has rate {rates.get(step)}, not {expected}")
 
 
 def check_newcomers():
@@ -176,8 +178,13 @@ def check_newcomers():
     check_rates("grown-paris/log.csv", STEPS + 1, 2 * STEPS)
 
     path, random = "mean/coordinator/model.safetensors", np.random.default_rng(5)
-    before = {name: random.normal(size=tensor.shape).astype("f4") for name, tensor in safetensors_files.read(path).items()}
-    before.update({f"momentum/{name}": random.normal(size=tensor.shape).astype("f4") for name, tensor in before.items()})
+    before = {
+        name: random.normal(size=tensor.shape).astype("f4")
+        for name, tensor in safetensors_files.read(path).items()
+    }
+    before.update(
+        {f"momentum/{name}": random.normal(size=tensor.shape).astype("f4")
+         for name, tensor in before.items()})
     safetensors_files.write(path, before, safetensors_files.metadata(path))
     federate("momentum", "rounds: 2", options=follow)
     after = safetensors_files.read("momentum/coordinator/model.safetensors")
@@ -195,9 +202,12 @@ def check_steps():
     text = federate("odd", "rounds: 1", options=options, code=1)
     require("local_steps: auto needs the link of site 'paris' with the coordinator" in text, text)
     said = federate("auto", "rounds: 1", "default_link: {latency: 50ms, bandwidth: 8Mbit}", options=options)
-    steps, own, common = map(float, re.search(
-        r"^local_steps: (\d+) is .* is oslo: .* an exchange ([\d.]+) s .* wait another ([\d.]+) s for phases and the coordinator$", said,
-        re.MULTILINE).groups())
+    steps, own, common = map(
+        float,
+        re.search(
+            r"^local_steps: (\d+) is .* is oslo: .* an exchange ([\d.]+) s .* "
+            r"wait another ([\d.]+) s for phases and the coordinator$",
+            said, re.MULTILINE).groups())
     for name in [*SITES, "coordinator"]:
         with open(f"auto/{name}/federation.yaml", encoding="utf-8") as file:
             kept = file.read()
@@ -254,9 +264,10 @@ def check_elsewhere():
     os.remove("model.onnx")
     scene.model = MODEL
     head = coordinator("moved")
-    joined = subprocess.run(["site/train", "--join", "--data", "paris.safetensors", "--checkpoint", "kept", *TRAINING], cwd=there,
-                            user=user, env={"PATH": os.environ["PATH"], "HOME": there}, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    joined = subprocess.run(["site/train", "--join", "--data", "paris.safetensors", "--checkpoint", "kept", *TRAINING],
+                            cwd=there, user=user, env={"PATH": os.environ["PATH"],
+                                                       "HOME": there}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
     require(joined.returncode == 0, f"another user, elsewhere: {joined.stdout}")
     if joined.returncode != 0:
         head.process.terminate()
@@ -269,29 +280,33 @@ def check_elsewhere():
 
 def check_overlap():
     """Of one site the mean is its own model: a round's result, taken late, is what it has, and no step is lost."""
-    call("mean/paris/train", "--data", "paris.safetensors", "--checkpoint", "through", "--steps", str(3 * STEPS), *TRAINING)
+    call("mean/paris/train", "--data", "paris.safetensors", "--checkpoint", "through", "--steps", str(3 * STEPS),
+         *TRAINING)
     for steps in ["1", "all"]:
         folder = f"late-{steps}"
         made = scene.federate(folder, "rounds: 3", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"],
                               options=["--overlap", steps])
         require(made.returncode == 0, made.stdout)
         finish([coordinator(folder), site(folder, "paris")])
-        model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"), parameters("through"),
-                                parameters(f"{folder}-paris"))
+        model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"),
+                                parameters("through"), parameters(f"{folder}-paris"))
         trained = [key for key in model if not key.startswith("momentum/")]
         worst = max(np.max(np.abs(model[key] - through[key])) for key in trained)
         require(trained and worst < 1e-3, f"--overlap {steps}: the model differs from training through by {worst}")
-        require(all(np.array_equal(model[key], here[key]) for key in trained), f"--overlap {steps}: the site has the model")
+        require(all(np.array_equal(model[key], here[key]) for key in trained),
+                f"--overlap {steps}: the site has the model")
         made = sorted(name for name in os.listdir(f"{folder}-paris") if name.startswith("step-"))
         require((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
 
 
 def check_refusals():
-    text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5", code=2)
+    text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5",
+                code=2)
     require("the federation says how long a site trains" in text, text)
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", code=2)
     require("--join needs --checkpoint DIR" in text, text)
-    text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--key", "oslo.key", code=1)
+    text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--key", "oslo.key",
+                code=1)
     require("is not the key that federation.yaml has for site 'paris'" in text, text)
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "alone-paris", code=1)
     require("holds checkpoints of a run that is not this site's" in text, text)
@@ -313,18 +328,21 @@ def check_refusals():
 
 
 def check_stale_programs():
-    """Programs of an earlier `skycc federate`, with another dropout, in a site's directory; and a whole directory of it."""
+    """Programs of an earlier `skycc federate`, with another dropout, in a site's directory; and a whole directory of
+    it."""
     def identity(folder):
         with open(f"{folder}/paris/federation.yaml", encoding="utf-8") as file:
             return next(line for line in file if line.startswith("  federation:"))
     federate("earlier", "rounds: 1", options=["--dropout", "0.2"])
     federate("stale", "rounds: 1", options=["--dropout", "0.1"])
-    require(identity("earlier") != identity("stale"), "federations that compute different things have different identities")
+    require(
+        identity("earlier") != identity("stale"), "federations that compute different things have different identities")
     for name in os.listdir("earlier/paris"):
         if name.startswith("stage-"):
             shutil.copy(f"earlier/paris/{name}", "stale/paris")
     serving = coordinator("stale")
-    text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING, code=1)
+    text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING,
+                code=1)
     require("was compiled with other settings or weights than its federation" in text, text)
     serving.process.terminate()
     serving.process.wait()
