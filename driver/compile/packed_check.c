@@ -157,13 +157,13 @@ static SafeTensor make_tensor(Check *check, const SkyTensor *input, Padding padd
     tensor.data = data;
     for (int64_t i = 0; i < elements; i++) {
         double value = draw_element(input, labels, &state);
-        bool behind = per_token && i % per_row / per_token >= check->lengths[i / per_row];
-        if (behind && labels)
+        bool padded = per_token && i % per_row / per_token >= check->lengths[i / per_row];
+        if (padded && labels)
             labels_ignore(labels, tensor.dtype, data, i, 1);
         else if (is_mask)
-            element_store_double(tensor.dtype, data, i, !behind);
+            element_store_double(tensor.dtype, data, i, !padded);
         else
-            element_store_double(tensor.dtype, data, i, !behind || padding == PADDING_DRAWN ? value : padding);
+            element_store_double(tensor.dtype, data, i, !padded || padding == PADDING_DRAWN ? value : padding);
     }
     return tensor;
 }

@@ -67,10 +67,10 @@ static uint32_t choose_slots(const Samples *samples, SkyPacking packing)
     return packing.slots;
 }
 
-/* What a micro-batch costs beside its tokens, in tokens: reading and accumulating weights once more. */
+/* The fixed cost of a micro-batch, in tokens: it reads and accumulates the weights once more. */
 enum { MICROBATCH_TOKENS = 32 };
 
-/* Of a micro-batch, where that is at least a line: of more, what one kernel hands on to the next leaves the caches. */
+/* The most tokens of a micro-batch of several lines: with more, what one kernel hands to the next leaves the caches. */
 enum { MOST_TOKENS = 768 };
 
 /* The length of a line at which attention takes as long as everything else: it grows with the square. */

@@ -28,7 +28,7 @@ static bool write_output(const char *name, const char *text, bool keep_others, D
     return directory_commit(&output, diagnostics);
 }
 
-/* Nothing lies beside `out` that was not there before. */
+/* No partial file is left next to `out`. */
 static void assert_no_leftovers(void) { must_run("! ls -A | grep partial"); }
 
 static void a_former_output_is_replaced(void **state)

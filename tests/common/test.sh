@@ -61,7 +61,7 @@ expect() {
     message=$("$@" 2>&1 >/dev/null <$input) || found=$?
     after=$(find . ! -name . | sort)
     [ $found = "$code" ] || fail "exit code $found instead of $code: $*: $message"
-    [ "$before" = "$after" ] || fail "left behind by $*: $(diff <(echo "$before") <(echo "$after"))"
+    [ "$before" = "$after" ] || fail "files left by $*: $(diff <(echo "$before") <(echo "$after"))"
     for pattern in "${patterns[@]}"; do
         grep -q -e "$pattern" <<<"$message" || fail "'$pattern' is not in the message of $*: $message"
     done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Bad inputs: each gives the right exit code, a message that names the place and the reason, a hint where there is one,
-# and leaves nothing behind.
+# and leaves no files.
 #
 #   tests/driver/test_bad_input.sh SKYCC TEST_DATA
 set -u
@@ -142,8 +142,7 @@ build --force || fail "--force"
     sed 's/threads: 1/threads: 1, target: blank/' cluster.yaml) >blank.yaml
 "$skycc" compile "$model" -d blank.yaml -o blank "${dimensions[@]}" -q || fail "a blank linker"
 
-# An interrupt leaves nothing behind. The linker of this cluster file tells when it runs, and then waits for what never
-# comes.
+# An interrupt leaves no files. The linker of this cluster file says that it runs, and then waits forever.
 mkfifo linking never
 exec 3<>linking 4<>never
 printf '#!/bin/sh\necho >linking\nexec cat never\n' >slow-linker && chmod +x slow-linker

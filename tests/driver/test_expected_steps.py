@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""Plans for rows of several lengths: the step is the one to expect over sampled steps, from costs.json alone; reports
-say so, verify recomputes it, and explain puts a trace beside what is planned for as many micro-batches as each step
-had."""
+"""Plans for rows of several lengths: the planned step time is the mean over sampled steps, from costs.json alone.
+Reports say so, verify recomputes it, and explain compares each traced step with the plan for its micro-batches."""
 import json
 import math
 import os

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""Every graph of tests/data/exports: what is trained, outputs, loss, gradients, eleven losses and what ten steps
-change, beside PyTorch in float64. Half-precision graphs are compared with the float32 graph that holds their rounded
-weights.
+"""Every graph of tests/data/exports compared with PyTorch in float64: what is trained, outputs, loss, gradients, eleven
+losses and what ten steps change. Half-precision graphs are compared with the float32 graph of their rounded weights.
 
     tests/driver/test_exports.py SKYCC ARCHIVE [FILTER ...]
 """

@@ -164,8 +164,8 @@ def check_rates():
     listed = json.loads(printed(SKYCC, "check", MODEL, "--json", "--dim", "batch=4", "--dim", "seq=16"))["parameters"]
     for entry in listed:
         name, place = entry["name"], entry.get("alias", entry["name"])
-        behind = 3 if "embeddings" in place else 2 - int(place.split(".")[4]) if ".layer." in place else 0
-        rate = (0.2 if name.endswith(".bias") else 3 if "classifier" in name else 1) * 0.5 ** behind
+        depth = 3 if "embeddings" in place else 2 - int(place.split(".")[4]) if ".layer." in place else 0
+        rate = (0.2 if name.endswith(".bias") else 3 if "classifier" in name else 1) * 0.5 ** depth
         moved = [tensors[name].astype("f8") - start[name] for tensors in (plain, found)]
         noise = 4e-7 * max(np.abs(start[name]).max(), 1e-3)
         require(
@@ -190,7 +190,7 @@ def check_errors():
     refused("r=4,targets=query,dropout=1", "malformed item 'dropout=1'")
     printed(SKYCC, "export", MODEL, "freeze-ck4", "--adapter", "none", code=1)
     printed(SKYCC, "export", MODEL, "freeze-ck4", code=2)
-    require(not os.path.exists("none"), "an adapter of nothing is left behind")
+    require(not os.path.exists("none"), "an empty adapter was written")
 
 
 def main():

@@ -68,7 +68,7 @@ def weights(*values):
 mse = masked(functional.mse_loss, torch.isnan)
 bce = masked(functional.binary_cross_entropy_with_logits, lambda labels: torch.isnan(labels) | (labels == -100))
 
-# Model, its output and the bias behind it, --loss, labels, the same by PyTorch.
+# Model, its output, the bias added to that output, --loss, labels, the same loss by PyTorch.
 CASES = [
     (SEQCLS, "logits", "classifier.bias", "cross-entropy,smoothing=0.1", integers(
         3, BATCH), cross_entropy(label_smoothing=0.1)),
@@ -140,7 +140,7 @@ def cosine(a, b, labels):
 
 
 def check_embeddings(spec, loss, model=QA):
-    """Of two outputs [rows, elements], behind which stands a bias of two numbers."""
+    """A loss of two outputs [rows, elements] that share a bias of two numbers."""
     inputs = {"input_ids": integers(200, (BATCH, LENGTH)), "attention_mask": np.ones((BATCH, LENGTH), "i8"),
               "token_type_ids": integers(2, (BATCH, LENGTH)), "labels": numbers(BATCH)}
     write("inputs.safetensors", inputs)
@@ -158,7 +158,7 @@ def check_embeddings(spec, loss, model=QA):
 
 
 def with_bias(model, bias, values):
-    """The model with so large a bias behind its output that nothing else is left of it."""
+    """The model with a bias so large that the output is the bias alone."""
     large = load(model)
     for tensor in large.graph.initializer:
         if tensor.name.endswith(bias):
@@ -168,7 +168,7 @@ def with_bias(model, bias, values):
 
 
 def check_large():
-    """Logits beside which the logarithm of a sum is nothing in float32, as the classes' loss is then."""
+    """Logits so large that adding the logarithm of a sum does not change them in float32."""
     nearly = np.nextafter(np.float32(1), np.float32(0))
     for top in 1e30, 3e38:
         for values in (top, top, top), (top, top, -top), (-top, -top, -top):

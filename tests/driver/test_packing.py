@@ -24,10 +24,10 @@ random = np.random.default_rng(5)
 def make_data(longest=LONGEST, full=8):
     lengths = random.integers(3, longest + 1, ROWS)
     lengths[:full] = LONGEST  # some rows are as long as may be
-    behind = np.arange(LONGEST) >= lengths[:, None]
-    ids = np.where(behind, 0, random.integers(5, 256, (ROWS, LONGEST)))
+    padding = np.arange(LONGEST) >= lengths[:, None]
+    ids = np.where(padding, 0, random.integers(5, 256, (ROWS, LONGEST)))
     tensors = {
-        "input_ids": ids, "attention_mask": ~behind, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)
+        "input_ids": ids, "attention_mask": ~padding, "token_type_ids": ids % 2, "labels": random.integers(0, 3, ROWS)
     }
     return {name: np.ascontiguousarray(array.astype("i4")) for name, array in tensors.items()}, lengths
 

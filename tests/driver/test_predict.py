@@ -184,8 +184,8 @@ def check_tokens():
     require(header == ["row", "word", "text", "label", "score", *names], header)
     require([row[:3] for row in rows] == [["0", str(i), word] for i, word in enumerate(["w5", "W6,", "w7", "w8"])],
             rows)
-    scores = softmax(logits("tokens.onnx", ("w5 w6 , w7", "w8")))[[1, 2, 4,
-                                                                   6]]  # behind [CLS]; "," is a token, then [SEP]
+    # After [CLS]; "," is a token, and [SEP] comes before w8.
+    scores = softmax(logits("tokens.onnx", ("w5 w6 , w7", "w8")))[[1, 2, 4, 6]]
     for row, expected in zip(rows, scores):
         require(row[3] == names[expected.argmax()] and abs(float(row[4]) - expected.max()) < TOLERANCE, row, expected)
         require(np.abs(np.array(row[5:], "f8") - expected).max() < TOLERANCE, row, expected)
@@ -296,7 +296,7 @@ def main():
         for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers,
                       check_masks, check_embeddings, check_refusals):
             check()
-        require(not os.listdir("temporary"), "left behind:", os.listdir("temporary"))
+        require(not os.listdir("temporary"), "temporary files are left:", os.listdir("temporary"))
         os.chdir("/")
     return failed()
 

@@ -297,7 +297,7 @@ class Kills:
 
 
 def hurt_waiting(trial, draw, most, kills):
-    """Up to `most` kills, each at some moment behind the one before; who is killed starts again at once."""
+    """Up to `most` kills, each at a random moment after the last; a killed process starts again at once."""
     trial.start()
     while trial.kills < most and trial.watch():
         end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)

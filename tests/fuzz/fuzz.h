@@ -1,8 +1,8 @@
 /* Fuzz targets: one file per kind of input that skycc reads, each a LLVMFuzzerTestOneInput for libFuzzer (clang, CMake
  * option SKYCC_FUZZ) or, in every other build, for a main() that replays files (replay.c).
  *
- * Files that the target reads are in memory: the linker replaces file_map, so that a read one byte behind the end is
- * seen by AddressSanitizer, which a mapping hides up to the end of its page. No target touches the disk. */
+ * Files that the target reads are in memory: the linker replaces file_map. AddressSanitizer then sees a read one byte
+ * after the end, which a mapping would hide. No target touches the disk. */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 
@@ -23,7 +23,7 @@ void fuzz_begin(void);
 void fuzz_file(const char *path, const uint8_t *data, size_t size);
 
 /* Cuts an input that stands for several files at its next zero byte: returns the first part and moves *data and *size
- * behind the zero. */
+ * past the zero. */
 typedef struct FuzzPart {
     const uint8_t *data;
     size_t size;

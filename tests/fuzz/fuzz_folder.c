@@ -1,6 +1,6 @@
-/* A Hugging Face folder: config.json and, behind a zero byte, the index of its files of tensors, of which there is one.
- * Of a configuration that is accepted the graph is built, with the head that the input's length says and with new
- * weights, which are not drawn. */
+/* A Hugging Face folder with one file of tensors: config.json, a zero byte, and the index of the files of tensors.
+ * An accepted configuration becomes a graph with new weights, which are not drawn; the input's length selects the head.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char end[] = "\n}\n";
     enum { END = sizeof end - 1 };
     read_manifest(data, size);
-    Buffer sealed = {0}; /* what is behind the check of the hash is to be found, too */
+    Buffer sealed = {0}; /* to reach the code after the check of the hash */
     buffer_append(&sealed, data, size >= END && memcmp(data + size - END, end, END) == 0 ? size - END : size);
     checkpoint_seal_manifest(&sealed);
     read_manifest(sealed.bytes, sealed.size);

@@ -1,5 +1,5 @@
-/* costs.json and, behind a zero byte, plan.json: both are read and written again, the plan is verified against the
- * costs, and a new one is made from them. */
+/* costs.json, a zero byte, and plan.json: the target reads both and writes them again, verifies the plan against the
+ * costs and makes a new plan from them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A vocabulary and, behind a zero byte, a TSV file, tokenised for each of the tasks in turn. */
+/* A vocabulary, a zero byte, and a TSV file, which is tokenised for each task in turn. */
 #include "frontend/text/text_dataset.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-/* A tokenizer.json and, behind a zero byte, a text and, behind another, its pair, which are cut and framed. */
+/* A tokenizer.json, a text and its pair, with zero bytes between them; the texts are tokenised and framed. */
 #include <stdlib.h>
 
 #include "frontend/text/tokenizer.h"

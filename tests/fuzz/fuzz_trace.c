@@ -1,4 +1,4 @@
-/* A run's trace, explained beside a plan of two stages. */
+/* A run's trace, compared with a plan of two stages. */
 #include <string.h>
 
 #include "driver/commands/commands.h"

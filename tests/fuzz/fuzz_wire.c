@@ -1,6 +1,6 @@
-/* What may come from another site: site.json, and, behind a zero byte, what its gateway sends: frames, each behind its
- * size in two bytes. Each frame goes to a peer as it is, and with a header that is made right but for what the frame
- * says of ranks, tag and sizes. */
+/* Input from another site: site.json, a zero byte, and the frames that its gateway sends, each after its size in two
+ * bytes. Each frame goes to a peer twice: as it is, and with a valid header that keeps only the frame's ranks, tag and
+ * sizes. */
 #include <string.h>
 
 #include "runtime/wire/peer.h"

@@ -29,7 +29,7 @@ echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 (echo cubic >/proc/sys/net/ipv4/tcp_congestion_control) 2>/dev/null || true
 ip link set lo up
 """
-# The first process of a host, which takes over what others leave behind: the host lives as long as it does.
+# The first process of a host, which adopts orphaned processes: the host lives as long as this process does.
 FIRST = 'read process rest </proc/self/stat; ' + SETUP + 'echo "$process"; exec >&-; sleep infinity & wait'
 # Neighbours need not be asked for (all have one address): as on the internet, what cannot be reached is silent.
 DEVICE = """

@@ -1,4 +1,4 @@
-"""Links between sites as skycc probe --site measures them, beside what the network was set to."""
+"""Links between sites: what skycc probe --site measures, compared with the settings of the network."""
 import json
 import subprocess
 import time

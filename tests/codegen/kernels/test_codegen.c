@@ -459,7 +459,7 @@ static Register drop_half(const int64_t *stride, Register key, Register first)
     return kernel_select(&kernel, below, one, kernel_constant(&kernel, DTYPE_F32, 0));
 }
 
-/* Numbers in a map whose lanes lie along any axis, of keys and places that vary or not, and behind a reduction. */
+/* Random numbers in a map with lanes along any axis, with keys and places that vary or not, and after a reduction. */
 static void test_random_numbers(void **state)
 {
     (void)state;
@@ -482,8 +482,8 @@ static void test_random_numbers(void **state)
     }
 }
 
-/* Where lanes begin at even positions, two of them share a word, be they of one copy or of two: beside each other in a
- * map, or of two rows where rows are reduced. Rows may also begin at odd positions, or not be known. */
+/* Two lanes share a random word where lanes begin at even positions: two neighbours in a map, or two rows in a
+ * reduction of rows. Rows may also begin at odd or unknown positions. */
 static void test_random_words_in_common(void **state)
 {
     (void)state;

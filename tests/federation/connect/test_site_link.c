@@ -50,7 +50,7 @@ static void stop_server(void)
     server_close(&server);
 }
 
-/* The coordinator lives on with what has arrived, as behind a network that was cut. */
+/* The coordinator goes on with what has arrived, as when the network is cut. */
 static bool exchange_with_a_cut(void *link, const Buffer *request, Buffer *reply)
 {
     bool is_piece = request && !reply;

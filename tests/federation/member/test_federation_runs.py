@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Federations of real sites on this host: what a round comes to, beside what the sites come to alone, and what is
-refused. What becomes of those that are killed: tests/faults/run --federation.
+"""Federations of real sites on this host: the result of a round compared with that of each site alone, and what is
+refused. tests/faults/run --federation tests sites that are killed.
 
     tests/federation/member/test_federation_runs.py SKYCC SOURCE
 """

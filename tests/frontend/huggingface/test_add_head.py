@@ -114,7 +114,7 @@ def write_old_model():
 def refuse(code, pattern, *arguments):
     result = subprocess.run([skycc, "head", *arguments, "-o", "refused.onnx"], capture_output=True, text=True)
     require(result.returncode == code and pattern in result.stderr, arguments, result.returncode, result.stderr)
-    require(not os.path.exists("refused.onnx"), arguments, "leaves something behind")
+    require(not os.path.exists("refused.onnx"), arguments, "leaves a file")
 
 
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(2) as pool:

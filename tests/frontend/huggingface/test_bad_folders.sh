@@ -1,6 +1,6 @@
 #!/bin/bash
 # Folders that cannot be imported: each gives the right exit code, a message with place and reason, a hint where there
-# is one, and leaves nothing behind.
+# is one, and leaves no files.
 #
 #   tests/frontend/huggingface/test_bad_folders.sh SKYCC FOLDERS
 set -u
@@ -54,7 +54,7 @@ refuse 1 'directory/model.safetensors: error: is not a regular file' -- director
 expect 1 'skycc import' -- "$skycc" check empty
 expect 1 'skycc import' -- "$skycc" check "$bert/model.safetensors"
 
-# The library's cache is made of links to blobs beside the snapshots: these are followed.
+# The library's cache holds links from snapshots/ to blobs/: skycc follows them.
 mkdir -p cache/blobs cache/snapshots/main && cp "$bert/config.json" cache/blobs/1 &&
     cp "$bert/model.safetensors" cache/blobs/2
 ln -s ../../blobs/1 cache/snapshots/main/config.json && ln -s ../../blobs/2 cache/snapshots/main/model.safetensors

@@ -126,7 +126,7 @@ def check_labels():
 def refuse(code, pattern, *arguments):
     result = subprocess.run([skycc, *arguments], capture_output=True, text=True)
     require(result.returncode == code and pattern in result.stderr, arguments, result.returncode, result.stderr)
-    require(not os.path.exists("refused"), arguments, "leaves something behind")
+    require(not os.path.exists("refused"), arguments, "leaves a file")
 
 
 def check_refusals():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Folders of every architecture, as `skycc import` reads them: outputs of every head beside those of the Hugging Face
-library in float64, and gradients of some.
+"""Folders of every architecture, as `skycc import` reads them: outputs of every head, and gradients of some, compared
+with those of the Hugging Face library in float64.
 
     tests/frontend/huggingface/test_import_folder.py SKYCC FOLDERS
 

@@ -23,7 +23,7 @@ static int64_t odd_number(Draws *draws)
 /* Small ones make models that mean something. */
 static int64_t number(Draws *draws) { return below(draws, 2) ? (int64_t)below(draws, 5) - 1 : odd_number(draws); }
 
-/* A longer array of pointers, with `added` behind it. */
+/* A copy of the array of pointers, with `added` at its end. */
 static void *with_pointer(Draws *draws, void *pointers, size_t count, void *added)
 {
     void **longer = arena_new_array(draws->arena, void *, count + 1);

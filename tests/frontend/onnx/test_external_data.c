@@ -1,4 +1,4 @@
-/* Weights in files beside the model: what may be named, what may stand there, and what happens when it changes. */
+/* Weights in files next to the model: which names and contents are allowed, and what happens when a file changes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

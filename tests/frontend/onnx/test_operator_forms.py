@@ -253,12 +253,12 @@ def pad(m, x, mode, pads, *more):
 
 
 def numpy_pad(x, mode, *pads):
-    for axis, (before, behind) in enumerate(pads):
+    for axis, (before, after) in enumerate(pads):
         extent = x.shape[axis]
         if mode == "wrap":  # NumPy before 1.25 does not repeat whole extents
-            index = np.arange(-before, extent + behind) % extent
+            index = np.arange(-before, extent + after) % extent
         else:
-            index = np.pad(np.arange(extent), (before, behind), mode=mode)
+            index = np.pad(np.arange(extent), (before, after), mode=mode)
         x = x.index_select(axis, torch.from_numpy(index))
     return x
 
@@ -280,7 +280,7 @@ form("PadAxes", [BLOCK], lambda m, x: pad(m, x, "constant", [1, 0, 2, 3], m.inte
 form("Gather", [BLOCK], lambda m, x: m.node("Gather", [x, "ids"], axis=1), lambda x: x[:, IDS])
 form("GatherBehind", [BLOCK], lambda m, x: m.node("Gather", [x, m.integers(-1, 0)], axis=-1),
        lambda x: x[:, :, [3, 0]], 11)
-form("GatherNegative", [BLOCK], lambda m, x: m.node("Gather", [x, "behind"], axis=2), lambda x: x[:, :, BEHIND], 11)
+form("GatherNegative", [BLOCK], lambda m, x: m.node("Gather", [x, "negative"], axis=2), lambda x: x[:, :, NEGATIVE], 11)
 form("GatherElements", [real(2, 3)], lambda m, x: m.node("GatherElements", [x, "ids"], axis=1),
        lambda x: x.gather(1, IDS), 11)
 form("GatherND", [real(3, 3, 2)], lambda m, x: m.node("GatherND", [x, "ids2"]), lambda x: x[IDS[:, 0], IDS[:, 1]], 11)
@@ -482,8 +482,8 @@ form("FusedMatMulBatch", [real(3, 2, 4), real(4, 2, 5)],
 IDS = torch.tensor([[0, 2], [1, 1]])
 WORDS = torch.tensor([[0, 4, 2], [1, 1, 3]])
 SEGMENTS = torch.tensor([[0, 1, 1], [0, 0, 1]])
-BEHIND = torch.tensor([-1, 0, -4])
-INPUTS = {"behind": BEHIND, "ids": IDS, "ids2": IDS, "rows": ROWS, "labels": LABELS, "mask": MASK.int(),
+NEGATIVE = torch.tensor([-1, 0, -4])
+INPUTS = {"negative": NEGATIVE, "ids": IDS, "ids2": IDS, "rows": ROWS, "labels": LABELS, "mask": MASK.int(),
           "words": WORDS.int(), "segments": SEGMENTS.int(), "lengths": MASK.sum(1).int(),
           "last": MASK.sum(1).int() - 1}
 

@@ -148,7 +148,7 @@ static void unicode_is_treated_as_the_reference_does(void **state)
 {
     (void)state;
     BertTokenizer *tokenizer = open_vocabulary(true);
-    /* A capital sigma is final only behind a letter and before none; marks and apostrophes do not count. */
+    /* A capital sigma is final only at the end of a word: after a letter, before none, without counting marks. */
     expect_pieces(tokenizer, "\u03a3", "\u03c3");
     char *final = pieces_of(tokenizer, "\u039f\u03a3", 4), *written = pieces_of(tokenizer, "\u03bf\u03c2", 4);
     assert_string_equal(final, written);

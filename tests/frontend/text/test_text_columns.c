@@ -16,7 +16,7 @@ enum { LENGTH = 16, THE = 1996, CAT = 4937, CLS = 101, SEP = 102 };
 
 static Tokenizer *tokenizer;
 static Scratch output;
-static char *held_out; /* the file beside it */
+static char *held_out; /* the file of held-out rows */
 
 static int open_tokenizer(void **state)
 {

@@ -312,7 +312,7 @@ const Case operator_cases[] = {
      .attributes = {INTEGER("labels", 2)},
      .reference = reference_cross_entropy,
      .differentiable = true},
-    /* Logits beside which the logarithm of a sum is nothing. */
+    /* Logits so large that adding the logarithm of a sum does not change them. */
     {.op = OP_CrossEntropy,
      .inputs = {{REAL, SHAPE(3, 4), 6e4, 6e4}, {WHOLE, SHAPE(3), 0, 3}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},
      .reference = reference_cross_entropy},
@@ -351,7 +351,7 @@ const Case operator_cases[] = {
      .inputs = {{REAL, SHAPE(3, 5), -4, 4}, {REAL, SHAPE(3, 5), 0, 1}},
      .reference = reference_binary_cross_entropy,
      .differentiable = true},
-    /* Where the exponential of a logit is no float32, and that of minus it nothing beside 1. */
+    /* Logits x so large that exp(x) overflows float32 and 1 + exp(-x) is 1. */
     {.op = OP_BinaryCrossEntropy,
      .inputs = {{REAL, SHAPE(4, 4), -200, 200}, {REAL, SHAPE(4, 4), 0, 1}},
      .reference = reference_binary_cross_entropy},

@@ -1,4 +1,4 @@
-/* What lowering promises beside right results: views, merged axes, copies only where they are needed, diagnostics. */
+/* What lowering promises besides right results: views, merged axes, copies only where needed, diagnostics. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -172,7 +172,7 @@ static void release(Loaded *loaded)
     diagnostics_free(&loaded->diagnostics);
 }
 
-/* The operators and shapes before and behind every Dropout. */
+/* The operators and shapes before and after every Dropout. */
 static void describe(const Graph *graph, Buffer *text)
 {
     for (NodeId n = 1; n < graph->node_count; n++) {

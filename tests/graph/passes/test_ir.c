@@ -1,9 +1,9 @@
 /* Passes on texts of graphs. Each file of ir/ is one test:
  *
  *   # why
- *   passes: fusion prune           in this order; what they are told stands in lines like these:
+ *   passes: fusion prune           in this order; lines like the next ones set their options:
  *   loss: cross-entropy            optimizer: sgd           dropout: 0.1
- *   packing: 2 lines of 4 tokens with 3 slots for 5 rows        behind it, of at most 3 tokens: else lines are as long
+ *   packing: 2 lines of 4 tokens with 3 slots for 5 rows of at most 3 tokens   (by default, of a line's 4 tokens)
  *   --- before
  *   a graph (graph/parse.h)
  *   --- after

@@ -67,20 +67,20 @@ static int64_t least_bytes(const Brute *b, int start, int end, int to_end)
     return request->recompute == PLAN_RECOMPUTE_ALWAYS || again < plain ? again : plain;
 }
 
-/* Whether the layers before `end` find a place in front of `behind` stages. */
-static bool fits(Brute *b, int end, int behind)
+/* Whether the layers before `end` fit on devices, with `later` stages after them. */
+static bool fits(Brute *b, int end, int later)
 {
     if (end == 0) return true;
     for (int start = 0; start < end; start++) {
-        int64_t bytes = least_bytes(b, start, end, behind + 1);
+        int64_t bytes = least_bytes(b, start, end, later + 1);
         for (int d = 0; d < b->costs.device_count; d++) {
-            bool keeps = d == b->keeper, again = keeps && start == 0 && behind > 1;
-            if (b->keeper >= 0 && keeps != (start == 0 || behind == 0)) continue;
+            bool keeps = d == b->keeper, again = keeps && start == 0 && later > 1;
+            if (b->keeper >= 0 && keeps != (start == 0 || later == 0)) continue;
             if ((b->used[d] && !again) || bytes > b->devices[d].memory_bytes || !may_have(b, d, start, end)) continue;
             bool before = b->used[d];
             b->used[d] = true;
             b->devices[d].memory_bytes -= bytes;
-            bool found = fits(b, start, behind + 1);
+            bool found = fits(b, start, later + 1);
             b->devices[d].memory_bytes += bytes;
             b->used[d] = before;
             if (found) return true;

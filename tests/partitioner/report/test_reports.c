@@ -86,7 +86,7 @@ static void losses_are_drawn(void **state)
     ASSERT_RAN(0, 0, "1.25 after step 5", "evaluation 1.75 after step 4", LABEL("optimiser steps"), LABEL("2.0"),
                LABEL("70%"), "prefers-color-scheme:dark");
     assert_int_equal(losses->points, 4);
-    assert_int_equal(losses->pieces, 2); /* before and behind the loss that is none */
+    assert_int_equal(losses->pieces, 2); /* before and after the loss that is not a number */
     double step = losses->x[1] - losses->x[0], unit = 2 * (losses->y[1] - losses->y[0]);
     assert_true(step > 0 && fabs(losses->x[2] - losses->x[1] - 2 * step) < 1 &&
                 fabs(losses->x[3] - losses->x[2] - step) < 1);
@@ -169,7 +169,7 @@ static void sites_have_a_line_each(void **state)
         count++;
     }
     assert_int_equal(count, 2);
-    double unit = sites[0].y[0] - mean->y[0]; /* of one nat, downwards: round 1 has 1 beside the mean of 2 */
+    double unit = sites[0].y[0] - mean->y[0]; /* height of one nat: in round 1 this site has 1, the mean is 2 */
     assert_true(unit > 0 && fabs(mean->y[0] - sites[1].y[0] - unit) < 1);
     assert_true(fabs(sites[0].y[2] - mean->y[2] - unit / 2) < 1 && fabs(sites[1].x[1] - mean->x[2]) < 1);
 }

@@ -15,7 +15,7 @@
 #include "partitioner/solve/optimal.h"
 #include "tests/partitioner/random_costs.h"
 
-/* The program. Rows: a flow balance per (cut, region) before and behind the links there; per device that it is used at
+/* The program. Rows: a flow balance per (cut, region) before and after the links there; per device that it is used at
  * most once and that its stage keeps the period and its update keeps the longest. Columns: the period, the longest
  * update, then one per possible stage and one per link that keep the cap. */
 typedef struct Program {
@@ -51,10 +51,10 @@ static void add_entry(Program *m, int row, double value)
     m->start[m->columns] = m->entries;
 }
 
-/* Before the link at a cut a plan is in the region of the stage that ends there, behind it in that of the next. */
-static int balance_row(const Program *m, int cut, int region, bool behind)
+/* Before the link at a cut, a plan is in the region of the stage that ends there; after it, in that of the next. */
+static int balance_row(const Program *m, int cut, int region, bool after)
 {
-    return 2 * (cut * m->problem->region_count + region) + behind;
+    return 2 * (cut * m->problem->region_count + region) + after;
 }
 
 static int device_row(const Program *m, int device, int which)

@@ -157,19 +157,19 @@ static int64_t value_of(const Brute *b, const Chain *chain)
     return chain->sum + brute_rounds(b->costs, chain->period) + chain->update;
 }
 
-static void enumerate(Brute *b, Chain behind, int end)
+static void enumerate(Brute *b, Chain later, int end)
 {
     const Costs *costs = b->costs;
-    if (value_of(b, &behind) >= b->best) return;
-    if (end == 0) b->best = value_of(b, &behind);
+    if (value_of(b, &later) >= b->best) return;
+    if (end == 0) b->best = value_of(b, &later);
     for (int d = 0; d < costs->device_count && end > 0; d++) {
         if (b->used[d]) continue;
-        Chain chain = behind;
+        Chain chain = later;
         int64_t work = 0, update = 0;
         chain.count++;
         chain.region = costs->devices[d].region < 0 ? 0 : costs->devices[d].region;
-        if (behind.count > 0) {
-            BruteLink link = best_link(costs, b->objective, end, chain.region, behind.region);
+        if (later.count > 0) {
+            BruteLink link = best_link(costs, b->objective, end, chain.region, later.region);
             chain.period = brute_larger(chain.period, link.period);
             chain.sum += link.sum;
         }

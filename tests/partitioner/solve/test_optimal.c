@@ -52,18 +52,18 @@ static int64_t value_of(const Brute *b, const Chain *chain)
 }
 
 /* Every chain of devices; but one that is already no better than the best cannot become so. */
-static void enumerate(Brute *b, Chain behind, int end)
+static void enumerate(Brute *b, Chain later, int end)
 {
-    if (value_of(b, &behind) >= b->best) return;
-    if (end == 0) b->best = value_of(b, &behind);
+    if (value_of(b, &later) >= b->best) return;
+    if (end == 0) b->best = value_of(b, &later);
     for (int d = 0; d < b->costs->device_count && end > 0; d++) {
         if (b->used[d]) continue;
-        Chain chain = behind;
+        Chain chain = later;
         int64_t work = 0, update = 0;
         int region = b->costs->devices[d].region;
         chain.count++;
         chain.region = region;
-        if (behind.count > 0) add_link(b->costs, &chain, end, region, behind.region);
+        if (later.count > 0) add_link(b->costs, &chain, end, region, later.region);
         b->used[d] = true;
         for (int start = end - 1; start >= 0; start--) {
             work += b->forward_backward[d][start];

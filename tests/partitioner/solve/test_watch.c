@@ -86,10 +86,10 @@ static void searches_end_at_the_same_place_however_busy_the_machine(void **state
         assert_true(costs_read(&costs, path, &diagnostics));
         Outcome alone = search(&costs, PLAN_OBJECTIVE_STEP, seconds[k / 4], k & 2, &arena);
         for (int i = 0; i < SPINNERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, spin, &stop), 0);
-        Outcome beside = search(&costs, PLAN_OBJECTIVE_STEP, seconds[k / 4], k & 2, &arena);
+        Outcome busy = search(&costs, PLAN_OBJECTIVE_STEP, seconds[k / 4], k & 2, &arena);
         atomic_store(&stop, true);
         for (int i = 0; i < SPINNERS; i++) pthread_join(threads[i], NULL);
-        assert_same(&alone, &beside);
+        assert_same(&alone, &busy);
         cut_short += alone.struck;
         costs_free(&costs);
         arena_free(&arena);

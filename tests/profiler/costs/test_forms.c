@@ -113,11 +113,11 @@ static void check_coded_memory(const Fixture *fixture, int first, int last)
     Fixture ends = {.costs = fixture->costs};
     Diagnostics diagnostics = {0};
     CutCodec cuts[2];
-    int count = 0, behind = last + 1;
+    int count = 0, next = last + 1;
     if (fixture->costs.layer_count > 8 && (first + last) % 9) return; /* a model is read for every stage */
     ends.costs.codecs = coded;
     if (first > 0) cuts[count++] = (CutCodec){first, {CODEC_Q8, CODEC_BF16}};
-    if (behind < fixture->costs.layer_count) cuts[count++] = (CutCodec){behind, {CODEC_BF16, CODEC_Q8}};
+    if (next < fixture->costs.layer_count) cuts[count++] = (CutCodec){next, {CODEC_BF16, CODEC_Q8}};
     assert_true(load_model(&ends.model, &ends.arena, &diagnostics));
     cuts_code(&ends.model.graph, cuts, count);
     assert_true(problem_create(&ends.problem, &ends.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics));
@@ -132,8 +132,8 @@ static void plans_count_enough_memory_for_coded_ends(void **state) { for_each_st
 
 static void plans_count_enough_memory_for_every_form(void **state) { for_each_stage(*state, check_memory); }
 
-/* Of all layers together, where there are no boundaries, whose buffers plans count beside the slots. A table of words
- * that is tied to the head is counted in both of its layers. */
+/* One stage of all layers has no boundary buffers, which plans count besides the slots. A table of words that is tied to
+ * the head is counted in both of its layers. */
 static void check_close(const Fixture *fixture)
 {
     double most = strstr(subject->model, "mlm") ? 1.12 : 1.05;

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "runtime/program/row_packer.h"
 
-/* Rows lie inside of their lines, apart from each other, one behind the other in the order of their slots. */
+/* Rows lie inside their lines and do not overlap; they follow each other in the order of their slots. */
 static void check_places(const RowPacker *packer, const int32_t *lengths)
 {
     const SkyPacking *packing = &packer->packing;

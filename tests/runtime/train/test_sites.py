@@ -118,10 +118,10 @@ def write_packed_data():
     draws = np.random.default_rng(6)
     lengths = draws.integers(3, SEQUENCE + 1, ROWS)
     lengths[:8] = SEQUENCE
-    behind = np.arange(SEQUENCE) >= lengths[:, None]
+    padding = np.arange(SEQUENCE) >= lengths[:, None]
     safetensors_files.write("packed-data", {
-        "input_ids": np.where(behind, 0, draws.integers(1, 100, (ROWS, SEQUENCE))).astype("i4"),
-        "attention_mask": (~behind).astype("i4"),
+        "input_ids": np.where(padding, 0, draws.integers(1, 100, (ROWS, SEQUENCE))).astype("i4"),
+        "attention_mask": (~padding).astype("i4"),
         "token_type_ids": np.zeros((ROWS, SEQUENCE), "i4"),
         "labels": draws.integers(0, 3, ROWS).astype("i4"),
     })

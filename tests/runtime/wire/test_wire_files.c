@@ -146,7 +146,7 @@ static void test_bad_site_files(void **state)
     }
 }
 
-/* A site.json of two sites with these members behind the others. */
+/* A site.json of two sites, with these members added at the end. */
 #define WITH(members)                                                                                                  \
     "{\"format\":\"skycc.site/"                                                                                        \
     "1\",\"run\":\"r\",\"site\":\"a\",\"sites\":[{\"name\":\"a\",\"address\":\"h:1\",\"key\":\"" KEY_A                 \
