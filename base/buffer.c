@@ -20,6 +20,10 @@ static void reserve(Buffer *buffer, size_t more)
 
 void buffer_append(Buffer *buffer, const void *bytes, size_t size)
 {
+    if (buffer->limit && (size > buffer->limit || buffer->size > buffer->limit - size)) {
+        buffer->cut = true;
+        return;
+    }
     reserve(buffer, size);
     if (size) memcpy(buffer->bytes + buffer->size, bytes, size);
     buffer->size += size;

@@ -3,11 +3,14 @@
 #define BASE_BUFFER_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct Buffer {
     char *bytes; /* NULL while empty */
     size_t size, capacity;
+    size_t limit; /* of the size; 0: none. What would pass it is left out, */
+    bool cut;     /* and noted */
 } Buffer;
 
 void buffer_append(Buffer *buffer, const void *bytes, size_t size);

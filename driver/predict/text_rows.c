@@ -67,9 +67,10 @@ Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool 
 
 static bool encode(Tokenizer *tokenizer, const char *const texts[2], TokenIds ids[2], Diagnostics *diagnostics)
 {
-    for (int t = 0; t < 2; t++)
-        if (texts[t] && !tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), &ids[t]))
-            return usage_error(diagnostics, "give the text in UTF-8", "%s is not UTF-8", t ? "--text2" : "--text");
+    for (int t = 0; t < 2; t++) {
+        const char *problem = texts[t] ? tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), &ids[t]) : NULL;
+        if (problem) return usage_error(diagnostics, NULL, "%s %s", t ? "--text2" : "--text", problem);
+    }
     return true;
 }
 

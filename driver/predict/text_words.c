@@ -9,7 +9,7 @@ static bool is_space(char byte) { return byte && strchr(" \t\r\n\v\f", byte) != 
 static int64_t tokens_before(const TextWords *words, size_t end)
 {
     TokenIds ids = {0};
-    bool same = tokenizer_encode(words->tokenizer, words->text, end, &ids) && ids.count <= words->ids.count &&
+    bool same = !tokenizer_encode(words->tokenizer, words->text, end, &ids) && ids.count <= words->ids.count &&
                 (ids.count == 0 || memcmp(ids.items, words->ids.items, ids.count * sizeof *ids.items) == 0);
     int64_t count = same ? (int64_t)ids.count : -1;
     free(ids.items);

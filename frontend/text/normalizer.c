@@ -141,8 +141,12 @@ static void apply(const NormalizerStep *step, Buffer *buffer, Buffer *spare)
     swap(buffer, spare);
 }
 
-void normalizer_apply(Normalizer *normalizer, Buffer *text)
+bool normalizer_apply(Normalizer *normalizer, Buffer *text)
 {
-    normalizer->spare.size = 0;
-    for (size_t i = 0; i < normalizer->count; i++) apply(&normalizer->steps[i], text, &normalizer->spare);
+    Buffer *spare = &normalizer->spare;
+    spare->size = 0;
+    spare->limit = text->limit = NORMALIZER_LIMIT(text->size);
+    spare->cut = text->cut = false;
+    for (size_t i = 0; i < normalizer->count && !text->cut; i++) apply(&normalizer->steps[i], text, spare);
+    return !text->cut && !spare->cut;
 }

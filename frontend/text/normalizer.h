@@ -39,7 +39,11 @@ typedef struct Normalizer {
     Buffer spare;
 } Normalizer;
 
-/* Replaces UTF-8 text by its normalised form. */
-void normalizer_apply(Normalizer *normalizer, Buffer *text);
+/* How long a text may become, in bytes, whatever the rules of a file of strangers: each could multiply what the one before
+ * made of it. */
+#define NORMALIZER_LIMIT(length) (64 * (length) + 4096)
+
+/* Replaces UTF-8 text by its normalised form; false if that would be too long. */
+bool normalizer_apply(Normalizer *normalizer, Buffer *text);
 
 #endif

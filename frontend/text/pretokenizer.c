@@ -171,14 +171,17 @@ static void apply(const PretokenizerStep *step, Words *words, Words *spare, Buff
     spare->text = text;
 }
 
-void pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length)
+bool pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit)
 {
-    Words *words = &pretokenizer->words;
+    Words *words = &pretokenizer->words, *spare = &pretokenizer->spare;
     Buffer scratch = {0};
     words->text.size = words->count = 0;
+    words->text.limit = spare->text.limit = limit;
+    words->text.cut = spare->text.cut = false;
     buffer_append(&words->text, text, length);
-    add_span(words, 0, length);
-    for (size_t i = 0; i < pretokenizer->count; i++)
-        apply(&pretokenizer->steps[i], words, &pretokenizer->spare, &scratch);
+    add_span(words, 0, words->text.size);
+    for (size_t i = 0; i < pretokenizer->count && !words->text.cut; i++)
+        apply(&pretokenizer->steps[i], words, spare, &scratch);
     buffer_free(&scratch);
+    return !words->text.cut;
 }

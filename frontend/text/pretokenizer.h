@@ -42,7 +42,7 @@ typedef struct Pretokenizer {
     Words words, spare;
 } Pretokenizer;
 
-/* Cuts UTF-8 text into pretokenizer->words. */
-void pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length);
+/* Cuts UTF-8 text into pretokenizer->words; false if these would be longer than `limit` bytes together. */
+bool pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit);
 
 #endif

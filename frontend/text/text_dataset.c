@@ -297,8 +297,8 @@ static void encode_text(Job *job, int which)
     TableField field = job->reader.fields[job->columns.text[which]];
     TokenIds *ids = &job->texts[which];
     ids->count = 0;
-    if (!tokenizer_encode(job->tokenizer, field.text, field.length, ids))
-        bug("the reader of tables let through what is not UTF-8");
+    const char *problem = tokenizer_encode(job->tokenizer, field.text, field.length, ids);
+    if (problem) table_error(&job->reader, NULL, "the text %s", problem);
     job->summary->tokens += ids->count;
     for (size_t i = 0; i < ids->count; i++)
         job->summary->unknown += ids->items[i] == tokenizer_specials(job->tokenizer)->unknown;

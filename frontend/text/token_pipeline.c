@@ -128,8 +128,12 @@ static bool next_token(const TokenPipeline *pipeline, const Trie *trie, const ch
 
 static void encode_plain(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
-    if (length == 0) return;
-    pretokenizer_apply(&pipeline->pretokenizer, text, length);
+    if (length == 0 || pipeline->grew) return;
+    if (!pipeline->room || !pretokenizer_apply(&pipeline->pretokenizer, text, length, pipeline->room)) {
+        pipeline->grew = true;
+        return;
+    }
+    pipeline->room -= pipeline->pretokenizer.words.text.size;
     const Words *words = &pipeline->pretokenizer.words;
     for (size_t i = 0; i < words->count; i++)
         encode_word(pipeline, buffer_text(&words->text) + words->spans[i].start, words->spans[i].length, ids);
@@ -149,17 +153,19 @@ static void encode_normalized(TokenPipeline *pipeline, const char *text, size_t 
 
 static void encode_written(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
-    if (length == 0) return;
+    if (length == 0 || pipeline->grew) return;
     Buffer *normal = &pipeline->text;
-    normal->size = 0;
+    *normal = (Buffer){.bytes = normal->bytes, .capacity = normal->capacity};
     buffer_append(normal, text, length);
-    normalizer_apply(&pipeline->normalizer, normal);
+    pipeline->grew = !normalizer_apply(&pipeline->normalizer, normal);
     encode_normalized(pipeline, buffer_text(normal), normal->size, ids);
 }
 
-bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
+const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
-    if (!unicode_is_valid(text, length)) return false;
+    if (!unicode_is_valid(text, length)) return "is not UTF-8";
+    pipeline->room = NORMALIZER_LIMIT(length);
+    pipeline->grew = false;
     Match match;
     size_t taken = 0;
     while (next_token(pipeline, &pipeline->written, text, length, taken, taken, &match)) {
@@ -168,7 +174,7 @@ bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t len
         taken = match.end;
     }
     encode_written(pipeline, text + taken, length - taken, ids);
-    return true;
+    return pipeline->grew ? "becomes more than 64 times as long by the rules of the tokenizer" : NULL;
 }
 
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece)

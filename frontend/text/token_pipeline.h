@@ -36,13 +36,15 @@ typedef struct TokenPipeline {
     Hash hash;                /* of the file */
     struct WordCache *cache;
     Buffer text; /* scratch */
+    size_t room; /* how many bytes words of the text at hand may have yet */
+    bool grew;   /* it needs more */
 } TokenPipeline;
 
 /* NULL after reporting. */
 TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics);
 void token_pipeline_free(TokenPipeline *pipeline);
-/* Appends the ids of text, without framing; false if it is not UTF-8. */
-bool token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
+/* Appends the ids of text, without framing. What is wrong with it, to come after its name; NULL: nothing. */
+const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
 /* Appends the piece with that id as it stands in the file; false if there is none. Looks through the whole vocabulary. */
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece);
 

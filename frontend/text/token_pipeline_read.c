@@ -202,12 +202,12 @@ static bool enter_added(TokenReader *r, const char *place, size_t number)
     const AddedToken *token = &pipeline->added[number];
     Buffer content = {0};
     buffer_append(&content, token->content, token->length);
-    if (token->normalized) normalizer_apply(&pipeline->normalizer, &content);
+    bool fits = !token->normalized || normalizer_apply(&pipeline->normalizer, &content);
     Trie *trie = token->normalized ? &pipeline->normalized : &pipeline->written;
-    bool ok = content.size == 0 || content.size > TOKEN_LONGEST_PIECE ||
+    bool ok = !fits || content.size == 0 || content.size > TOKEN_LONGEST_PIECE ||
               trie_find(trie, buffer_text(&content), content.size) >= 0 ||
               trie_insert(trie, buffer_text(&content), content.size, (int32_t)number);
-    if (content.size > TOKEN_LONGEST_PIECE) ok = reader_malformed(r, place, "is longer than 1024 bytes");
+    if (!fits || content.size > TOKEN_LONGEST_PIECE) ok = reader_malformed(r, place, "is longer than 1024 bytes");
     buffer_free(&content);
     return ok;
 }

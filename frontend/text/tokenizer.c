@@ -51,17 +51,17 @@ void tokenizer_free(Tokenizer *tokenizer)
     free(tokenizer);
 }
 
-bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids)
+const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids)
 {
-    static const char mask[] = "[MASK]";
+    static const char mask[] = "[MASK]", not_text[] = "is not UTF-8";
     if (tokenizer->pipeline) return token_pipeline_encode(tokenizer->pipeline, text, length, ids);
     const char *end = text + length, *found;
     while (tokenizer->takes_masks && (found = memmem(text, (size_t)(end - text), mask, sizeof mask - 1))) {
-        if (!bert_tokenizer_encode(tokenizer->bert, text, (size_t)(found - text), ids)) return false;
+        if (!bert_tokenizer_encode(tokenizer->bert, text, (size_t)(found - text), ids)) return not_text;
         array_push(ids->items, ids->count, ids->capacity, tokenizer->specials.mask);
         text = found + sizeof mask - 1;
     }
-    return bert_tokenizer_encode(tokenizer->bert, text, (size_t)(end - text), ids);
+    return bert_tokenizer_encode(tokenizer->bert, text, (size_t)(end - text), ids) ? NULL : not_text;
 }
 
 void tokenizer_take_masks(Tokenizer *tokenizer) { tokenizer->takes_masks = tokenizer->specials.mask >= 0; }

@@ -22,9 +22,9 @@ Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnos
 Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics);
 void tokenizer_free(Tokenizer *tokenizer);
 
-/* Appends the ids of `length` bytes of text, without framing. False, with nothing reported and some ids perhaps
- * appended, if the text is not UTF-8. Not for two threads at once. */
-bool tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
+/* Appends the ids of `length` bytes of text, without framing. NULL; or what is wrong with the text, to come after its
+ * name, when nothing was reported and some ids may have been appended. Not for two threads at once. */
+const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
 /* From now on "[MASK]" in a text is the mask, for vocabularies too; a tokenizer.json says what its mask is written as. */
 void tokenizer_take_masks(Tokenizer *tokenizer);
 /* Whether the id is none of texts' own, even where it stands in one: what frames them, the mask, the unknown piece. */

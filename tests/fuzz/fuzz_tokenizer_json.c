@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (tokenizer) {
         TokenIds texts[2] = {{0}, {0}};
         bool pair = size > 0, cut;
-        bool valid = tokenizer_encode(tokenizer, (const char *)text.data, text.size, &texts[0]) &&
-                     tokenizer_encode(tokenizer, (const char *)data, size, &texts[1]);
+        bool valid = !tokenizer_encode(tokenizer, (const char *)text.data, text.size, &texts[0]) &&
+                     !tokenizer_encode(tokenizer, (const char *)data, size, &texts[1]);
         int32_t ids[LENGTH], mask[LENGTH], types[LENGTH];
         const TokenRow row = {.ids = ids, .mask = mask, .types = types, .length = LENGTH};
         if (valid && tokenizer_least_length(tokenizer, pair) <= LENGTH)

@@ -48,7 +48,7 @@ static Tokenizer *open_family(const char *family)
 static size_t encode(Tokenizer *tokenizer, const char *texts[2], const size_t lengths[2], size_t most)
 {
     TokenIds encoded[2] = {{0}, {0}};
-    for (int i = 0; i < 2 && texts[i]; i++) assert_true(tokenizer_encode(tokenizer, texts[i], lengths[i], &encoded[i]));
+    for (int i = 0; i < 2 && texts[i]; i++) assert_null(tokenizer_encode(tokenizer, texts[i], lengths[i], &encoded[i]));
     const TokenRow row = {.ids = ids, .mask = mask, .types = types, .length = most};
     bool cut;
     size_t count = tokenizer_frame(tokenizer, encoded, texts[1] != NULL, &row, &cut);
@@ -211,10 +211,66 @@ static Tokenizer *open_text(const char *text)
 static void expect_ids(Tokenizer *tokenizer, const char *text, size_t count, const int32_t *wanted)
 {
     TokenIds encoded = {0};
-    assert_true(tokenizer_encode(tokenizer, text, strlen(text), &encoded));
+    assert_null(tokenizer_encode(tokenizer, text, strlen(text), &encoded));
     assert_int_equal(encoded.count, count);
     assert_memory_equal(encoded.items, wanted, count * sizeof *wanted);
     free(encoded.items);
+}
+
+/* `count` times the same step, in a Sequence. */
+static char *sequence_of(const char *stage, const char *list, const char *step, int count, const char *further)
+{
+    Buffer text = {0};
+    buffer_print(&text, "{\"%s\": {\"type\": \"Sequence\", \"%s\": [", stage, list);
+    for (int i = 0; i < count; i++) buffer_print(&text, "%s%s", i ? ", " : "", step);
+    buffer_print(&text, "]}, %s%s}", further, MODEL);
+    return text.bytes;
+}
+
+/* Rules that each multiply what the one before made take no more memory than 64 times the text. */
+static void growth_is_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stage, *list, *step;
+    } cases[] = {{"normalizer", "normalizers",
+                  "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaaaaaaaa\"}"},
+                 {"normalizer", "normalizers",
+                  "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"\\\\s{1,}\"}, \"content\": \" a a a a a \"}"},
+                 {"pre_tokenizer", "pretokenizers",
+                  "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": false}"}};
+    static const char words[] = "a a \xc3\xa4 \xf0\x9f\x98\x80 a a";
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int few = 0; few < 2; few++) {
+            char *text = sequence_of(cases[c].stage, cases[c].list, cases[c].step, few ? 1 : 40, "");
+            Tokenizer *tokenizer = open_text(text);
+            TokenIds encoded = {0};
+            const char *problem = tokenizer_encode(tokenizer, words, strlen(words), &encoded);
+            if (few)
+                assert_null(problem);
+            else
+                assert_string_equal(problem, "becomes more than 64 times as long by the rules of the tokenizer");
+            free(encoded.items);
+            tokenizer_free(tokenizer);
+            free(text);
+        }
+    /* Prepended anew between any two added tokens; and an added token that is itself normalised. */
+    char prepend[2200] = "{\"type\": \"Prepend\", \"prepend\": \"", a[6000] = "";
+    memset(prepend + strlen(prepend), 'x', 2000);
+    strcat(prepend, "\"}");
+    for (int i = 0; i < 1000; i++) strcat(a, "a<s>");
+    char *text = sequence_of("normalizer", "normalizers", prepend, 1,
+                             "\"added_tokens\": [{\"id\": 9, \"content\": \"<s>\", \"special\": true}], ");
+    Tokenizer *tokenizer = open_text(text);
+    TokenIds encoded = {0};
+    assert_non_null(tokenizer_encode(tokenizer, a, strlen(a), &encoded));
+    free(encoded.items);
+    tokenizer_free(tokenizer);
+    free(text);
+    text = sequence_of("normalizer", "normalizers", cases[0].step, 40,
+                       "\"added_tokens\": [{\"id\": 9, \"content\": \"ab\", \"normalized\": true}], ");
+    refuses(text, EXIT_BAD_INPUT, "added_tokens[0]: is longer than 1024 bytes");
+    free(text);
 }
 
 /* An unknown character costs 10 more than the least likely piece, here -3: as the end of "ab" it is worth 10 and no
@@ -317,6 +373,7 @@ int main(void)
         FAMILY("camembert"),
         FAMILY("albert"),
         FAMILY("deberta-v3"),
+        cmocka_unit_test(growth_is_bounded),
         cmocka_unit_test(what_is_not_there_is_named),
         cmocka_unit_test(unknown_characters_cost_ten_more_than_the_least_piece),
         cmocka_unit_test(younger_decompositions_are_the_librarys),
