@@ -47,17 +47,20 @@ enum { MOST_MAPPED = 64, LONGEST_NAME = 512 };
 static struct Mapping {
     const unsigned char *_Atomic bytes; /* NULL: a free entry */
     size_t size;
+    int sparse; /* a descriptor of it if much of it was never written, else -1 */
     char path[LONGEST_NAME];
 } mappings[MOST_MAPPED];
 static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void remember_mapping(const MappedFile *file, const char *path)
+static void remember_mapping(const MappedFile *file, int descriptor, const struct stat *status, const char *path)
 {
+    bool is_sparse = (uint64_t)status->st_blocks * 512 < file->size / 2;
     pthread_mutex_lock(&mapping_lock);
     for (int i = 0; i < MOST_MAPPED; i++) {
         if (mappings[i].bytes) continue;
         snprintf(mappings[i].path, sizeof mappings[i].path, "%s", path);
         mappings[i].size = file->size;
+        mappings[i].sparse = is_sparse ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
         mappings[i].bytes = file->bytes;
         break;
     }
@@ -68,7 +71,10 @@ static void forget_mapping(const MappedFile *file)
 {
     pthread_mutex_lock(&mapping_lock);
     for (int i = 0; i < MOST_MAPPED; i++)
-        if (mappings[i].bytes == file->bytes) mappings[i].bytes = NULL;
+        if (mappings[i].bytes == file->bytes) {
+            mappings[i].bytes = NULL;
+            if (mappings[i].sparse >= 0) close(mappings[i].sparse);
+        }
     pthread_mutex_unlock(&mapping_lock);
 }
 
@@ -79,6 +85,22 @@ const char *file_mapped_at(const void *address)
         if (bytes && (uintptr_t)address - (uintptr_t)bytes < mappings[i].size) return mappings[i].path;
     }
     return NULL;
+}
+
+size_t file_zeros_at(const void *address, size_t size)
+{
+    size_t zeros = 0;
+    pthread_mutex_lock(&mapping_lock);
+    for (int i = 0; i < MOST_MAPPED; i++) {
+        const unsigned char *bytes = mappings[i].bytes;
+        size_t offset = (uintptr_t)address - (uintptr_t)bytes;
+        if (!bytes || offset >= mappings[i].size || mappings[i].sparse < 0) continue;
+        off_t next = lseek(mappings[i].sparse, (off_t)offset, SEEK_DATA);
+        if (next < 0 && errno == ENXIO) next = (off_t)mappings[i].size;
+        if (next > (off_t)offset) zeros = (size_t)next - offset;
+    }
+    pthread_mutex_unlock(&mapping_lock);
+    return zeros < size ? zeros : size;
 }
 
 static void write_text(const char *text)
@@ -152,6 +174,18 @@ static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagno
     return ok;
 }
 
+bool file_map_descriptor(MappedFile *file, int descriptor, const struct stat *status, const char *path)
+{
+    *file = (MappedFile){0};
+    input_files_note(descriptor, path);
+    if (status->st_size == 0) return true;
+    void *bytes = mmap(NULL, (size_t)status->st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (bytes == MAP_FAILED) return false;
+    *file = (MappedFile){bytes, (size_t)status->st_size, false};
+    remember_mapping(file, descriptor, status, path);
+    return true;
+}
+
 bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
 {
     *file = (MappedFile){0};
@@ -168,16 +202,10 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     } else if (!S_ISREG(status.st_mode)) {
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s",
                                S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
-    } else if (status.st_size > 0) {
-        void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (bytes == MAP_FAILED)
-            ok = file_error(diagnostics, path, "cannot map");
-        else
-            *file = (MappedFile){bytes, (size_t)status.st_size, false};
+    } else if (!file_map_descriptor(file, descriptor, &status, path)) {
+        ok = file_error(diagnostics, path, "cannot map");
     }
-    if (ok) input_files_note(descriptor, path);
     close(descriptor);
-    if (file->bytes) remember_mapping(file, path);
     return ok;
 }
 

@@ -2,6 +2,8 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <sys/stat.h>
+
 #include "base/diagnostics.h"
 
 /* A regular file mapped read-only. `bytes` is NULL for an empty file. */
@@ -13,7 +15,12 @@ typedef struct MappedFile {
 
 /* Maps `path`; "-" reads standard input into memory. Errors: missing, unreadable, not a regular file. */
 bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics);
+/* Maps an open regular file, of which fstat said `status`; false with errno set. */
+bool file_map_descriptor(MappedFile *file, int descriptor, const struct stat *status, const char *path);
 void file_unmap(MappedFile *file);
+/* How many of the `size` bytes from an address in a mapped file on were never written, and so are 0 without being read;
+ * 0 where this is not known. */
+size_t file_zeros_at(const void *address, size_t size);
 /* Gives back the memory of a part that was read and will not be needed soon, since pages of a mapping count as the
  * process's own until then. What is read again comes from the file again. */
 void file_forget(const MappedFile *file, size_t offset, size_t size);

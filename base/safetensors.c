@@ -11,6 +11,8 @@ enum {
     DATA_ALIGNMENT = 64
 };
 
+bool safetensors_name_is_reserved(const char *name) { return strcmp(name, "__metadata__") == 0; }
+
 static bool refuse(Diagnostics *diagnostics, const char *path, const char *tensor, const char *problem)
 {
     char object[512];
@@ -109,7 +111,7 @@ static bool read_entries(SafeTensors *file, const char *path, const json_t *head
     json_t *entry;
     json_object_foreach((json_t *)header, key, entry)
     {
-        if (strcmp(key, "__metadata__") == 0) {
+        if (safetensors_name_is_reserved(key)) {
             if (!read_metadata(file, path, entry, diagnostics)) return false;
             continue;
         }

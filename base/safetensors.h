@@ -27,6 +27,8 @@ typedef struct SafeTensors {
 bool safetensors_open(SafeTensors *file, const char *path, Diagnostics *diagnostics);
 const SafeTensor *safetensors_find(const SafeTensors *file, const char *name); /* NULL if absent; logarithmic */
 const char *safetensors_metadata(const SafeTensors *file, const char *key);    /* NULL if absent */
+/* Whether no tensor can have this name. */
+bool safetensors_name_is_reserved(const char *name);
 void safetensors_close(SafeTensors *file);
 
 /* Writing: declare every tensor (names must differ), then write all of them. */

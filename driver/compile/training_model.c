@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/safetensors.h"
+#include "base/string_map.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/passes/passes.h"
 #include "graph/analysis/parameters.h"
@@ -68,6 +70,45 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
     return settings;
 }
 
+/* ---- Names that files can hold ---- */
+
+static bool refuse_name(const Graph *graph, const char *what, const char *name, const char *problem,
+                        Diagnostics *diagnostics)
+{
+    Buffer object = {0};
+    buffer_print(&object, "%s '%s'", what, name);
+    Place place = {.file = graph->file, .object = buffer_text(&object)};
+    diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "rename it in the model", "%s", problem);
+    buffer_free(&object);
+    return false;
+}
+
+/* Checkpoints hold parameters and the optimiser's states under these prefixes, data sets hold the inputs. */
+static bool check_names(const TrainingModel *model, Diagnostics *diagnostics)
+{
+    static const char *const prefixes[] = {"", "momentum/", "adam.m/", "adam.v/"};
+    static const char reserved[] = "has a name that safetensors files, and so data sets and checkpoints, cannot hold";
+    const Graph *graph = &model->source;
+    const ImportedModel *imported = &model->imported;
+    StringMap names = {0};
+    Arena arena = {0};
+    bool ok = true;
+    for (size_t i = 0; i < graph->input_count; i++)
+        if (safetensors_name_is_reserved(graph_value(graph, graph->inputs[i])->name))
+            ok = refuse_name(graph, "input", graph_value(graph, graph->inputs[i])->name, reserved, diagnostics);
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        const char *name = imported->parameters[i].name;
+        if (safetensors_name_is_reserved(name)) ok = refuse_name(graph, "parameter", name, reserved, diagnostics);
+        for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes; p++)
+            if (!string_map_add(&names, arena_format(&arena, "%s%s", prefixes[p], name), 0))
+                ok = refuse_name(graph, "parameter", name,
+                                 "has the name of another parameter or of its state in checkpoints", diagnostics);
+    }
+    string_map_free(&names);
+    arena_free(&arena);
+    return ok;
+}
+
 bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
                            Diagnostics *diagnostics)
 {
@@ -79,6 +120,7 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
         !import_onnx(source, &model->imported, path, &options->import, diagnostics))
         return false;
     graph_verify(source);
+    if (options->train && !check_names(model, diagnostics)) return false;
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
     if (!options->import.untie) warn_of_untied_decoders(source, diagnostics);

@@ -5,12 +5,9 @@
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/input_files.h"
 
 /* Why a location is refused without looking at the file system; NULL if it is not. */
 static const char *location_problem(const char *location)
@@ -54,19 +51,14 @@ static int open_beneath(const char *model_path, const char *location)
     return descriptor;
 }
 
-static const char *map_descriptor(int descriptor, const char *location, MappedFile *file)
+static const char *map_descriptor(int descriptor, const char *path, MappedFile *file)
 {
     struct stat status;
     if (fstat(descriptor, &status) != 0) return strerror(errno);
     if (!S_ISREG(status.st_mode)) return "is not a regular file";
     if (status.st_nlink == 0) return "was replaced while it was opened";
     if (status.st_nlink != 1) return "has several hard links";
-    input_files_note(descriptor, location);
-    if (status.st_size == 0) return NULL;
-    void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (bytes == MAP_FAILED) return strerror(errno);
-    *file = (MappedFile){bytes, (size_t)status.st_size, false};
-    return NULL;
+    return file_map_descriptor(file, descriptor, &status, path) ? NULL : strerror(errno);
 }
 
 const ExternalFile *external_data_open(ExternalData *data, const char *location, Place place, Diagnostics *diagnostics)
@@ -85,7 +77,7 @@ const ExternalFile *external_data_open(ExternalData *data, const char *location,
         if (descriptor < 0 && errno == ENOENT && data->tolerate_missing)
             file.missing = true;
         else
-            problem = descriptor < 0 ? open_problem(errno) : map_descriptor(descriptor, location, &file.file);
+            problem = descriptor < 0 ? open_problem(errno) : map_descriptor(descriptor, file.path, &file.file);
         if (descriptor >= 0) close(descriptor);
     }
     if (problem) {

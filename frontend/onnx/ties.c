@@ -3,15 +3,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 
 enum { SAMPLES = 256, BLOCK = 64 };
+
+/* Whether all bytes are 0. What a sparse file has not stored is known to be, without reading it. */
+static bool is_zero(const char *bytes, size_t size)
+{
+    enum { PAGE = 4096 };
+    static const char zeros[PAGE];
+    while (size) {
+        size_t zero = file_zeros_at(bytes, size), part = size < PAGE ? size : PAGE;
+        if (!zero && memcmp(bytes, zeros, part) != 0) return false;
+        if (!zero) zero = part;
+        bytes += zero;
+        size -= zero;
+    }
+    return true;
+}
 
 bool tensor_is_constant(const OnnxTensor *tensor)
 {
     const char *bytes = tensor->data;
     size_t size = dtype_size(tensor->dtype);
-    return tensor->bytes <= size || memcmp(bytes, bytes + size, tensor->bytes - size) == 0;
+    if (tensor->bytes <= size) return true;
+    if (is_zero(bytes, size)) return is_zero(bytes, tensor->bytes);
+    return memcmp(bytes, bytes + size, tensor->bytes - size) == 0;
 }
 
 /* A hash that is the same for tensors which are equal, also if one is transposed. Few elements are read, so that
@@ -80,15 +98,14 @@ void find_ties(const OnnxTensor *const *tensors, size_t count, Tie *ties)
         if (tensors[i] && tensors[i]->data) candidates[found++] = (TieCandidate){fingerprint(tensors[i]), i};
     }
     qsort(candidates, found, sizeof *candidates, by_fingerprint);
-    for (size_t i = 1; i < found; i++)
-        for (size_t j = i;
-             j-- > 0 && memcmp(&candidates[j].fingerprint, &candidates[i].fingerprint, sizeof(Hash)) == 0;) {
-            size_t later = candidates[i].tensor, earlier = candidates[j].tensor;
-            if (ties[earlier].kind != TIE_NONE) continue;
-            TieKind kind = compare(tensors[later], tensors[earlier]);
-            if (kind == TIE_NONE) continue;
-            ties[later] = (Tie){kind, earlier};
-            break;
-        }
+    for (size_t i = 0, first = 0, last = 0; i < found; i++) { /* those from `first` to `last` are tied to none before */
+        Hash fingerprint = candidates[i].fingerprint;
+        if (last > first && !hash_equal(candidates[first].fingerprint, fingerprint)) first = last = i;
+        size_t later = candidates[i].tensor, j = last;
+        for (TieKind kind; j > first && ties[later].kind == TIE_NONE; j--)
+            if ((kind = compare(tensors[later], tensors[candidates[j - 1].tensor])) != TIE_NONE)
+                ties[later] = (Tie){kind, candidates[j - 1].tensor};
+        if (ties[later].kind == TIE_NONE) candidates[last++] = candidates[i];
+    }
     free(candidates);
 }

@@ -1,6 +1,7 @@
 /* Which of the candidates among the initializers are trained: by what graph/analysis/choose_trained.h says of their uses,
  * and by the options --freeze, --train and --lora. The others become constants, or parameters without a gradient. */
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -15,30 +16,36 @@ static bool rule_matches(const TrainingRule *rule, const ImportedParameter *para
            (parameter->alias && fnmatch(rule->glob, parameter->alias, 0) == 0);
 }
 
-/* The last rule that matches the parameter, or a name tied to it, wins. */
-static const TrainingRule *rule_for(const Importer *importer, ValueId value)
+/* What the names of a parameter say, its own and those tied to it. */
+typedef struct NameFacts {
+    const TrainingRule *rule; /* the last that matches wins; NULL: none */
+    bool is_head;
+} NameFacts;
+
+/* By value; free() it. Warns of rules that match nothing. */
+static NameFacts *read_names(const Importer *importer)
 {
     const ImportedModel *model = importer->model;
-    for (size_t r = importer->options->rule_count; r-- > 0;)
-        for (size_t i = 0; i < model->parameter_count; i++)
-            if (model->parameters[i].value == value &&
-                rule_matches(&importer->options->rules[r], &model->parameters[i]))
-                return &importer->options->rules[r];
-    return NULL;
-}
-
-static void warn_of_idle_rules(const Importer *importer)
-{
+    NameFacts *facts = memory_allocate(importer->graph->value_count * sizeof *facts);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        facts[parameter->value].is_head |=
+            head_name_length(parameter->name) || (parameter->alias && head_name_length(parameter->alias));
+    }
     for (size_t r = 0; r < importer->options->rule_count; r++) {
         const TrainingRule *rule = &importer->options->rules[r];
         bool matches = false;
-        for (size_t i = 0; i < importer->model->parameter_count; i++)
-            matches = matches || rule_matches(rule, &importer->model->parameters[i]);
+        for (size_t i = 0; i < model->parameter_count; i++) {
+            if (!rule_matches(rule, &model->parameters[i])) continue;
+            facts[model->parameters[i].value].rule = rule;
+            matches = true;
+        }
         if (!matches)
             diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
                                 "skycc check -v lists the names", "%s '%s' matches no parameter",
                                 rule->train ? "--train" : "--freeze", rule->glob);
     }
+    return facts;
 }
 
 /* A name as modules give it to their parameters, rather than one that an exporter made up for a number. */
@@ -73,23 +80,12 @@ static void stop_training(Graph *graph, ValueId id, bool by_option)
  * computed it. */
 static bool was_folded(const char *name) { return *name == '/' && strstr(name, "_output_"); }
 
-static bool is_head(const Importer *importer, ValueId value)
-{
-    const ImportedModel *model = importer->model;
-    for (size_t i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i].value == value &&
-            (head_name_length(model->parameters[i].name) ||
-             (model->parameters[i].alias && head_name_length(model->parameters[i].alias))))
-            return true;
-    return false;
-}
-
-static void tell_heads(const Importer *importer)
+static void tell_heads(const Importer *importer, const NameFacts *facts)
 {
     Buffer names = {0};
     for (size_t i = 0; i < importer->model->parameter_count; i++) {
         const ImportedParameter *parameter = &importer->model->parameters[i];
-        if (!parameter->trained || rule_for(importer, parameter->value)) continue;
+        if (!parameter->trained || facts[parameter->value].rule) continue;
         buffer_print(&names, "%s'%s'", names.size ? ", " : "", parameter->name);
     }
     if (names.size)
@@ -103,13 +99,13 @@ static void tell_heads(const Importer *importer)
     buffer_free(&names);
 }
 
-static void choose(Importer *importer, UseSurvey *survey, ImportedParameter *parameter)
+static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
     if (choice.trained && was_folded(parameter->name))
         choice = (TrainedChoice){true, true, "was computed of parameters by an optimiser, which are lost with it"};
-    const TrainingRule *rule = rule_for(importer, parameter->value);
-    bool left = !rule && importer->options->adapters && choice.trained && !is_head(importer, parameter->value);
+    const TrainingRule *rule = facts[parameter->value].rule;
+    bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
@@ -117,24 +113,20 @@ static void choose(Importer *importer, UseSurvey *survey, ImportedParameter *par
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
 }
 
-static size_t count_split(const ImportedModel *model, size_t initializer, size_t *first, size_t *last)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        const ImportedParameter *parameter = &model->parameters[i];
-        if (parameter->initializer != initializer || !parameter->merged || !parameter->trained) continue;
-        if (!count++) *first = i;
-        *last = i;
-    }
-    return count;
-}
-
+/* The parameters of one initializer follow each other. */
 static void warn_of_splits(const Importer *importer)
 {
     const ImportedModel *model = importer->model;
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        size_t first = 0, last = 0, count = count_split(model, model->parameters[i].initializer, &first, &last);
-        if (!model->parameters[i].merged || count < 2 || first != i) continue;
+    for (size_t i = 0, next; i < model->parameter_count; i = next) {
+        size_t first = 0, last = 0, count = 0;
+        for (next = i;
+             next < model->parameter_count && model->parameters[next].initializer == model->parameters[i].initializer;
+             next++) {
+            if (!model->parameters[next].merged || !model->parameters[next].trained) continue;
+            if (!count++) first = next;
+            last = next;
+        }
+        if (count < 2) continue;
         char place[512];
         snprintf(place, sizeof place, "initializer '%.400s'",
                  importer->proto->initializer[model->parameters[i].initializer]->name);
@@ -165,8 +157,8 @@ static bool repeats_untrained(const ImportedModel *model, size_t number)
     const ImportedParameter *parameter = &model->parameters[number];
     for (size_t i = number; parameter->merged && i-- > 0;) {
         const ImportedParameter *earlier = &model->parameters[i];
-        if (earlier->initializer == parameter->initializer && !earlier->trained && earlier->why == parameter->why)
-            return true;
+        if (earlier->initializer != parameter->initializer) return false;
+        if (!earlier->trained && earlier->why == parameter->why) return true;
     }
     return false;
 }
@@ -191,16 +183,17 @@ bool choose_parameters(Importer *importer)
 {
     ImportedModel *model = importer->model;
     UseSurvey *survey = use_survey_create(importer->graph);
+    NameFacts *facts = read_names(importer);
     bool constants = false;
-    for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, &model->parameters[i]);
+    for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, facts, &model->parameters[i]);
     use_survey_free(survey);
     for (size_t i = 0; i < model->parameter_count; i++) {
         if (model->parameters[i].trained) continue;
         stop_training(importer->graph, model->parameters[i].value, model->parameters[i].frozen);
         constants = true;
     }
-    warn_of_idle_rules(importer);
-    if (importer->options->adapters) tell_heads(importer);
+    if (importer->options->adapters) tell_heads(importer, facts);
+    free(facts);
     warn_of_splits(importer);
     warn_of_ties(importer);
     sort_out(model);

@@ -4,6 +4,10 @@
 #include "graph/analysis/choose_trained.h"
 
 /* The elements as [slices, rows, columns], dimensions of extent 1 left out. */
+/* Tables that nobody trains are of positions, hardly larger: weights beyond that, which a sparse file can claim at no cost,
+ * need not be read. */
+enum { MOST_TABLE_ELEMENTS = 1 << 28 };
+
 typedef struct Table {
     DType dtype;
     const void *data;
@@ -61,7 +65,8 @@ bool elements_are_sinusoids(DType dtype, const Shape *shape, const void *data)
 {
     enum { LEAST_ROWS = 4 };
     Table table = table_of(dtype, shape, data);
-    if (!data || table.rows < LEAST_ROWS || table.columns < 2) return false;
+    if (!data || shape_elements(shape) > MOST_TABLE_ELEMENTS || table.rows < LEAST_ROWS || table.columns < 2)
+        return false;
     int64_t waves = 0, columns = table.slices * table.columns;
     for (int64_t s = 0; s < table.slices; s++)
         for (int64_t c = 0; c < table.columns; c++) {
@@ -77,6 +82,7 @@ bool elements_are_mask(DType dtype, const Shape *shape, const void *data)
     enum { VERY_LOW = -1000 };
     int64_t count = shape_elements(shape), zeros = 0;
     double other = 0;
+    if (count > MOST_TABLE_ELEMENTS) return false;
     for (int64_t i = 0; data && i < count; i++) {
         double x = element_as_double(dtype, data, i);
         if (x == 0)

@@ -274,18 +274,40 @@ static void strip_common_prefix(Graph *graph)
     for (int i = 0; length > 0 && i < graph->layer_count; i++) graph->layer_names[i] += length + 1;
 }
 
+/* [value]: whether it is a mere view of a parameter. Chains of views are walked once, however long they are. */
+static bool *find_views(const Graph *graph)
+{
+    enum { UNKNOWN, NO, YES };
+    bool *views = memory_allocate(graph->value_count);
+    unsigned char *known = memory_allocate(graph->value_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE || node->phase != PHASE_FORWARD) continue;
+        ValueId value = node->outputs[0], end = value;
+        for (const Node *maker; !known[end]; end = maker->inputs[0]) {
+            maker = graph_node(graph, graph_value(graph, end)->producer);
+            if (!graph_value(graph, end)->producer || !operator_has(maker->op, IS_MOVEMENT)) break;
+        }
+        if (!known[end]) known[end] = parameter_behind(graph, end) ? YES : NO;
+        for (ValueId v = value; v != end; v = graph_node(graph, graph_value(graph, v)->producer)->inputs[0])
+            known[v] = known[end];
+        views[value] = known[value] == YES;
+    }
+    free(known);
+    return views;
+}
+
 void layers_assign(Graph *graph, Diagnostics *diagnostics)
 {
     bool *depends = values_depending_on_parameters(graph);
     Cutter cutter = {.graph = graph,
                      .depends = depends,
-                     .carried = memory_allocate(graph->value_count),
+                     .carried = find_views(graph),
                      .nodes = memory_allocate(graph->node_count * sizeof(NodeId))};
     for (NodeId n = 1; n < graph->node_count; n++) {
         Node *node = graph_node(graph, n);
         if (node->op == OP_NONE || node->phase != PHASE_FORWARD) continue;
         node->layer = LAYER_NONE;
-        cutter.carried[node->outputs[0]] = parameter_behind(graph, node->outputs[0]); /* a mere view */
     }
     list_nodes(&cutter);
     carry_cheap_side_tensors(&cutter);

@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""Models of very many or very large tensors cost time that grows with the bytes of the file, whatever these say.
+
+    tests/frontend/onnx/test_large_models.py SKYCC
+"""
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require  # noqa: E402
+
+skycc = os.path.abspath(sys.argv[1])
+SECONDS = 20  # of CPU time; each takes 2 at most, and took minutes when it grew with the square
+
+
+def tensor(name, shape, values=None, location=None):
+    made = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
+    if location is None:
+        made.raw_data = np.asarray(values, "f4").tobytes()
+        return made
+    made.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", str(4 * int(np.prod(shape))))):
+        entry = made.external_data.add()
+        entry.key, entry.value = key, value
+    return made
+
+
+def save(path, nodes, initializers, shape):
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "g", value[:1], value[1:], initializers), opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+
+
+def chain(path, operator, count, shape, weights, **attributes):
+    nodes = [helper.make_node(operator, ["x" if i == 0 else f"t{i}", *([f"w.{i}"] if weights else [])], ["y" if i == count - 1 else f"t{i + 1}"],
+                              **attributes) for i in range(count)]
+    save(path, nodes, [tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else [tensor("w", shape, range(16))], shape)
+
+
+def check(path, *options):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))  # noqa: E731
+    result = subprocess.run([skycc, "check", path, *options], capture_output=True, text=True, preexec_fn=limit)
+    require(result.returncode == 0, path, options, "gives", result.returncode, result.stderr[-300:])
+    return result.stdout
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    os.chdir(scratch)
+    chain("transposes.onnx", "Transpose", 80000, [4, 4], None, perm=[1, 0])
+    check("transposes.onnx")
+    chain("scalars.onnx", "Add", 200000, [1], lambda i: [i + 0.5])
+    check("scalars.onnx")
+    chain("weights.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16) + i)
+    for options in ((), ("--freeze", "w.1*")):
+        check("weights.onnx", *options)
+    chain("same.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16))
+    check("same.onnx")
+    # Files of 1 TB that hold nothing, and nothing but one number.
+    save("sparse.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("w", [1 << 19, 1 << 19], location="w.bin")], [1, 1 << 19])
+    for start in (b"", np.float32(1).tobytes()):
+        with open("w.bin", "wb") as file:
+            file.write(start)
+            file.truncate(1 << 40)
+        require(f"{1 << 38} elements" in check("sparse.onnx"), "sparse.onnx has another size")
+sys.exit(failed())
