@@ -22,7 +22,7 @@ STILL_IN_CIRCLES = set("""
     normalize normalize_activation normalize_attention normalize_constant normalize_conv normalize_einsum
     normalize_elementwise normalize_helpers normalize_index normalize_legacy normalize_linear normalize_loss
     normalize_microsoft normalize_movement normalize_pad normalize_quantized normalize_reduce normalize_rotary
-    normalize_rounding normalize_scatter normalize_training resolve world_collectives world_messages
+    normalize_rounding normalize_scatter resolve world_collectives world_messages
 """.split())
 
 

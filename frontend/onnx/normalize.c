@@ -3,7 +3,6 @@
 #include <string.h>
 
 #define MICROSOFT "com.microsoft"
-#define TRAINING "ai.onnx.preview.training"
 
 static const Normalization table[] = {
     {"", "Identity", normalize_alias, OP_NONE, 1, 1, PASSES_GRADIENTS},
@@ -119,9 +118,6 @@ static const Normalization table[] = {
     {MICROSOFT, "FusedMatMul", normalize_fused_matmul, OP_NONE, 2, 2, PASSES_GRADIENTS},
     {MICROSOFT, "SkipLayerNormalization", normalize_skip_layer_norm, OP_NONE, 3, 5, PASSES_GRADIENTS},
     {MICROSOFT, "EmbedLayerNormalization", normalize_embed_layer_norm, OP_NONE, 1, 9, PASSES_GRADIENTS},
-    {TRAINING, "Adam", normalize_adam, OP_NONE, 6, -1, STOPS_GRADIENTS},
-    {TRAINING, "Adagrad", normalize_adagrad, OP_NONE, 5, -1, STOPS_GRADIENTS},
-    {TRAINING, "Momentum", normalize_momentum, OP_NONE, 5, -1, STOPS_GRADIENTS},
     {"", "SoftmaxCrossEntropyLoss", normalize_cross_entropy, OP_NONE, 2, 3, PASSES_GRADIENTS},
     {"", "NegativeLogLikelihoodLoss", normalize_likelihood, OP_NONE, 2, 3, PASSES_GRADIENTS},
 };

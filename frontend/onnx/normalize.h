@@ -158,15 +158,14 @@ NormalizeRule normalize_packed_attention, normalize_bias_gelu, normalize_fast_ge
 NormalizeRule normalize_attention, normalize_grouped_attention;                            /* normalize_attention.c */
 NormalizeRule normalize_rotary, normalize_rotary_microsoft;                                /* normalize_rotary.c */
 NormalizeRule normalize_swish, normalize_quick_gelu, normalize_hard_swish, normalize_hard_sigmoid,
-    normalize_fused_gemm;                                            /* normalize_activation.c */
-NormalizeRule normalize_ceil, normalize_floor, normalize_round;      /* normalize_rounding.c */
-NormalizeRule normalize_dequantize;                                  /* normalize_quantized.c */
-NormalizeRule normalize_conv;                                        /* normalize_conv.c */
-NormalizeRule normalize_if;                                          /* the branch that the condition chooses */
-NormalizeRule normalize_top_k;                                       /* normalize_scatter.c */
-NormalizeRule normalize_skip_rms_norm;                               /* normalize_reduce.c */
-NormalizeRule normalize_adam, normalize_adagrad, normalize_momentum; /* normalize_training.c */
-NormalizeRule normalize_einsum;                                      /* normalize_einsum.c */
+    normalize_fused_gemm;                                       /* normalize_activation.c */
+NormalizeRule normalize_ceil, normalize_floor, normalize_round; /* normalize_rounding.c */
+NormalizeRule normalize_dequantize;                             /* normalize_quantized.c */
+NormalizeRule normalize_conv;                                   /* normalize_conv.c */
+NormalizeRule normalize_if;                                     /* the branch that the condition chooses */
+NormalizeRule normalize_top_k;                                  /* normalize_scatter.c */
+NormalizeRule normalize_skip_rms_norm;                          /* normalize_reduce.c */
+NormalizeRule normalize_einsum;                                 /* normalize_einsum.c */
 NormalizeRule normalize_reduce, normalize_reduce_l1, normalize_reduce_l2, normalize_reduce_sum_square,
     normalize_softmax, normalize_layer_norm, normalize_rms_norm; /* normalize_reduce.c */
 NormalizeRule normalize_matmul, normalize_gemm;                  /* normalize_linear.c */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #define MICROSOFT "com.microsoft"
-#define TRAINING "ai.onnx.preview.training"
 
 /* What skycc promises, whether it keeps it or not: this list is not made from the importer's. */
 static const struct {
@@ -19,7 +18,6 @@ static const struct {
      "NegativeLogLikelihoodLoss Attention Ceil Floor Round Swish HardSwish HardSigmoid RotaryEmbedding "},
     {MICROSOFT, " Attention SkipLayerNormalization EmbedLayerNormalization BiasGelu FastGelu Gelu FusedMatMul "
                 "MultiHeadAttention GroupQueryAttention "},
-    {TRAINING, " Adam Adagrad Momentum "},
 };
 
 static bool is_promised(const char *domain, const char *op)
