@@ -176,12 +176,17 @@ static bool is_launched(void) { return getenv("PMI_RANK") || getenv("PMIX_RANK")
 /* Whether the launcher's process on this host is gone: then nobody would end this rank when another one fails. */
 static bool is_abandoned(pid_t launcher) { return is_launched() && getppid() != launcher; }
 
-/* Why the work is to be ended; NULL: it is not. MPI_Init and the first collectives have no time-outs of their own. */
-static const char *why_to_end(pid_t launcher, double start, const RunState *state)
+/* Why the work is to be ended; NULL: it is not. `stopped` is when a signal stopped the worker, 0: it runs. MPI_Init and
+ * the first collectives have no time-outs of their own. Nor has a worker that is stopped when all others are done; while
+ * they run they notice first, so it gets twice the time. */
+static const char *why_to_end(pid_t launcher, double start, double stopped, const RunState *state)
 {
+    double now = monotonic_seconds();
     if (is_abandoned(launcher)) return "the launcher is gone";
-    bool late = !state->joined && state->timeout > 0 && monotonic_seconds() - start > state->timeout;
-    return late ? "not all ranks have started within --timeout" : NULL;
+    if (!state->joined && state->timeout > 0 && now - start > state->timeout)
+        return "not all ranks have started within --timeout";
+    bool late = stopped > 0 && state->timeout > 0 && now - stopped > 2 * state->timeout;
+    return late ? "has not answered for twice --timeout: a signal stopped it" : NULL;
 }
 
 static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const RunState *state)
@@ -189,13 +194,17 @@ static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const 
     const struct timespec second = {.tv_sec = 1};
     const double start = monotonic_seconds();
     const char *reason = NULL;
+    double stopped = 0;
     sigset_t child;
     int status;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    for (pid_t ended; (ended = waitpid(worker, &status, WNOHANG)) <= 0; sigtimedwait(&child, NULL, &second)) {
-        if (ended < 0 && errno != EINTR) return EXIT_RUN_FAILED;
-        if (!reason && (reason = why_to_end(launcher, start, state))) kill(worker, SIGKILL);
+    for (;; sigtimedwait(&child, NULL, &second)) {
+        pid_t changed = waitpid(worker, &status, WNOHANG | WUNTRACED | WCONTINUED);
+        if (changed < 0 && errno != EINTR) return EXIT_RUN_FAILED;
+        if (changed > 0 && (WIFEXITED(status) || WIFSIGNALED(status))) break;
+        if (changed > 0) stopped = WIFSTOPPED(status) ? monotonic_seconds() : 0;
+        if (!reason && (reason = why_to_end(launcher, start, stopped, state))) kill(worker, SIGKILL);
     }
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     /* What a signal does to a rank that is done does not matter: launchers kill the last ones. */

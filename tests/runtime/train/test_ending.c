@@ -71,6 +71,18 @@ static void a_rank_that_hangs_is_named(void **state)
     assert_named_for_hanging(2);
 }
 
+/* When the other ranks are done, or there is none, nobody waits for it but the process that watches it. */
+static void a_rank_that_is_stopped_does_not_stay_for_ever(void **state)
+{
+    (void)state;
+    assert_int_equal(run("TOY_STAGES=0 timeout 60 %s --data data --steps 1000000 --quiet --timeout 1 & watcher=$!; "
+                         "until worker=$(pgrep -P $(pgrep -P $watcher)); do sleep 0.1; done; sleep 0.5; "
+                         "kill -STOP $worker; wait $watcher",
+                         TOY_PROGRAM),
+                     6);
+    assert_printed("has not answered for twice --timeout: a signal stopped it");
+}
+
 /* A launcher takes no notice of what dies before it has called MPI_Init, where the others wait without a limit. */
 static void a_rank_that_never_starts_ends_the_run(void **state)
 {
@@ -443,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_file_that_is_cut_short_while_it_is_read_is_named),
         cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(a_rank_that_is_stopped_does_not_stay_for_ever),
         cmocka_unit_test(a_rank_that_never_starts_ends_the_run),
         cmocka_unit_test(a_run_over_tcp_ends),
         cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
