@@ -66,7 +66,7 @@ void *arena_allocate(Arena *arena, size_t bytes)
         if (!block) memory_exhausted();
         if (size >= 2 * HUGE_PAGE) prefer_huge_pages(block, sizeof *block + size);
         block->size = size;
-        /* A large object gets a block of its own behind the current one, whose rest stays in use. */
+        /* A large object gets a block of its own. The current block stays current, so that its rest is used. */
         if (size == bytes && arena->block) {
             block->previous = arena->block->previous;
             arena->block->previous = block;

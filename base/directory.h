@@ -7,7 +7,7 @@
 /* Lists the files that were written with the directory: what is replaced, when the directory is written again. */
 #define DIRECTORY_LIST ".skycc-files"
 
-/* A directory of files, built under a temporary name beside `path`; directory_commit lists its files in DIRECTORY_LIST
+/* A directory of files, built under a temporary name next to `path`; directory_commit lists its files in DIRECTORY_LIST
  * and renames it. A former output is replaced: of it, only regular files that its lists name are removed. What else
  * lies there stays, and is a reason to refuse unless `keep_others`. It may hold directories, which have lists of their
  * own. */
@@ -21,8 +21,8 @@ typedef struct OutputDirectory {
 char *directory_join(const char *directory, const char *name);
 
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics);
-/* Where to write a file, before the commit, that is to be called `path` behind it, which may lie in the directory or
- * elsewhere. free() it. */
+/* Where to write, before the commit, the file that is called `path` after it; `path` may lie outside the directory.
+ * free() it. */
 char *directory_place(const OutputDirectory *directory, const char *path);
 /* On failure `path` is as it was. */
 bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics);

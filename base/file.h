@@ -25,9 +25,9 @@ size_t file_zeros_at(const void *address, size_t size);
  * process's own until then. What is read again comes from the file again. */
 void file_forget(const MappedFile *file, size_t offset, size_t size);
 
-/* The name, cut to 511 bytes, of the mapped file that an address lies in; NULL if it lies in none, or in one that was
- * mapped while 64 others were. For handlers of SIGBUS, which is raised when a file is read behind an end that was moved
- * since it was mapped. */
+/* The name, cut to 511 bytes, of the mapped file that an address lies in. NULL if it lies in none, or in one that was
+ * mapped when 64 others were already. For handlers of SIGBUS, which the system raises when a mapped file was cut
+ * short. */
 const char *file_mapped_at(const void *address);
 #define FILE_LOST_TEXT "was cut short, or could not be read, while it was in use"
 
@@ -47,7 +47,7 @@ typedef struct OutputFile {
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);
 bool file_commit(OutputFile *file, Diagnostics *diagnostics); /* closes in any case */
 void file_abandon(OutputFile *file);
-/* Removes what processes that were killed, and are gone, left beside `path` while they wrote it. */
+/* Removes the temporary files that killed processes left next to `path`. */
 void file_remove_unfinished(const char *path);
 bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
 
@@ -59,7 +59,7 @@ bool file_write_part(const char *path, const void *bytes, size_t size, Diagnosti
  * (SIGBUS), with a message and EXIT_BAD_INPUT. To be called once, by a program that handles none of them itself. */
 void files_removed_by_interrupts(void);
 
-/* Reports errno's text behind `what` ("cannot create"); returns false. */
+/* Reports `what` ("cannot create") followed by errno's text; returns false. */
 bool file_error(Diagnostics *diagnostics, const char *path, const char *what);
 
 #endif

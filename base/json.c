@@ -114,8 +114,8 @@ static bool find_array(JsonScan text, const char *key, JsonScan *array)
     return false;
 }
 
-/* The text that is parsed instead: the array is emptied, but lines stay as many and what follows keeps its column, so
- * that syntax errors behind it are reported where they are. */
+/* The text to parse: the array is emptied, but keeps its lines and the last line's width, so that later syntax errors
+ * are reported at the right line and column. */
 static void blank_array(Buffer *buffer, const MappedFile *file, JsonScan array)
 {
     const char *text = (const char *)file->bytes, *rest = array.end;

@@ -27,7 +27,7 @@ typedef struct JsonApart {
 bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagnostics *diagnostics);
 void json_apart_free(JsonApart *apart);
 
-/* Each takes one token, behind white space, or returns false and leaves it: a bracket or comma; an integer; a string,
+/* Each skips white space and takes one token, or returns false and leaves it: a bracket or comma; an integer; a string,
  * whose text is in the file as it stands there (with escapes, if it has any). */
 bool json_scan_mark(JsonScan *scan, char mark);
 bool json_scan_integer(JsonScan *scan, int64_t *value);

@@ -10,7 +10,7 @@ typedef struct LinkRate {
     bool half_duplex;     /* both directions share the bandwidth */
 } LinkRate;
 
-/* The members of such a mapping, in this order; files put their own behind them. */
+/* The members of such a mapping, in this order; a file's further members follow them. */
 enum { LINK_LATENCY, LINK_BANDWIDTH, LINK_DUPLEX, LINK_MEMBERS };
 
 #define LINK_RATE_MEMBERS                                                                                              \

@@ -2,8 +2,8 @@
  * shells read the same rows.
  *
  * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; a name may be cut short as long as one option
- * begins so; letters of flags may share a dash; everything behind -- is no option. A row whose `positional` is set is
- * an argument without a name in front: rows take such arguments in their order, a repeated one all that follow.
+ * begins so; letters of flags may share a dash; everything after -- is an argument. A row whose `positional` is set
+ * takes an argument without a name. These rows take arguments in order; a repeated one takes all that are left.
  *
  * To add an option: a row, and the field that it sets. */
 #ifndef BASE_OPTIONS_H

@@ -2,14 +2,14 @@
 #ifndef BASE_PENDING_H
 #define BASE_PENDING_H
 
-/* What a temporary name has behind the final one, and then the process and a number. */
+/* A temporary name is the final name, this mark, the process and a number. */
 #define PENDING_MARK ".partial-"
 
 /* Makes something under a name that nothing has yet; below 0, with errno set, if it cannot. */
 typedef int CreateEntry(const char *path);
 
-/* Makes a file or directory beside `path`, to be removed by exit() until pending_drop. Returns its name, and in
- * *descriptor what `create` returned; NULL, with errno set, if it cannot be made. */
+/* Makes a file or directory next to `path`, which exit() removes unless pending_drop was called. Returns its name, and
+ * in *descriptor what `create` returned; NULL, with errno set, if it cannot be made. */
 char *pending_create(const char *path, CreateEntry *create, int *descriptor);
 void pending_drop(char *temporary); /* frees the name */
 

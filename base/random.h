@@ -30,9 +30,9 @@ double random_normal(RandomStream stream, uint64_t index); /* mean 0, variance 1
 uint64_t random_below(RandomStream stream, uint64_t index, uint64_t bound);
 
 /* For kernels, which draw a number for every element of a tensor: a cheaper function than Philox, in 32-bit arithmetic
- * that vectorises. Two rounds of multiply and shift, with the multipliers of Wellons' search for functions of low bias,
- * behind a multiplication that spreads neighbouring counters (by 2^32 over the golden ratio: Knuth 3, 6.4). A word is
- * two numbers: its low half that of an even position, its high half that of the next. As macros because code generation
+ * that vectorises. A multiplication by 2^32 over the golden ratio spreads neighbouring counters (Knuth 3, 6.4). Two
+ * rounds of multiply and shift follow, with the multipliers of Wellons' search for functions of low bias. A word is two
+ * numbers: its low half that of an even position, its high half that of the next. As macros because code generation
  * emits the same arithmetic. */
 #define RANDOM_SPREAD 0x9e3779b1u
 #define RANDOM_MULTIPLIER1 0x21f0aaadu

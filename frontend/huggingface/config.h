@@ -43,7 +43,7 @@ typedef struct DebertaConfig {
     bool relative, normalized, shared_keys, content_to_position, position_to_content, absolute, legacy_head;
     int64_t reach;                 /* relative positions further away are the last one, or */
     int64_t buckets;               /* share so many buckets, of logarithmic width: 0 of models without */
-    int64_t kernel, kernel_groups; /* of the convolution beside the first layer; kernel 0: none */
+    int64_t kernel, kernel_groups; /* of the convolution parallel to the first layer; kernel 0: none */
     Activation kernel_activation, pooler_activation;
 } DebertaConfig;
 

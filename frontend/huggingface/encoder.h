@@ -27,7 +27,7 @@ DebertaPositions deberta_positions(Network *network);
 /* Queries and keys are split into heads; `scale` is what all scores are divided by. */
 const char *deberta_position_scores(Network *network, const DebertaPositions *positions, const char *scope,
                                     const char *queries, const char *keys, const char *scale);
-/* The convolution beside the first block, whose result is `attended`. */
+/* The convolution parallel to the first block, whose result is `attended`. */
 const char *deberta_convolve(Network *network, const char *input, const char *attended);
 
 /* MPNet: what relative positions add to the scores of every block, (1, heads, seq, seq). */

@@ -10,7 +10,7 @@
 #include "frontend/huggingface/folder.h"
 #include "frontend/onnx/onnx_builder.h"
 
-enum { NETWORK_MOST_ERRORS = 20 }; /* that are reported, and behind which no more layers are built */
+enum { NETWORK_MOST_ERRORS = 20 }; /* after this many errors no more layers are built */
 
 typedef struct Network {
     OnnxBuilder builder;

@@ -5,9 +5,9 @@
 
 /* ---- MPNet ---- */
 
-/* T5's buckets (Raffel et al., "Exploring the limits of transfer learning", 2020, section 2.1): half of them for keys
- * behind the query; of these half for a distance each, the others of logarithmic width up to 128. In float32, as the
- * library computes them. */
+/* T5's buckets (Raffel et al., "Exploring the limits of transfer learning", 2020, section 2.1): half of them are for
+ * keys after the query. Half of each half have one distance each, the others have logarithmic width up to 128. Computed
+ * in float32, as the library does. */
 static int64_t mpnet_bucket(int64_t query_minus_key, int64_t buckets)
 {
     enum { MOST_DISTANCE = 128 };
@@ -36,8 +36,8 @@ const char *mpnet_position_scores(Network *network)
 
 /* ---- DeBERTa ---- */
 
-/* He et al., "DeBERTa: Decoding-enhanced BERT with disentangled attention", 2021; buckets are those of its second
- * version: up to half of them a distance each, then of logarithmic width. In float32, as the library computes them. */
+/* He et al., "DeBERTa: Decoding-enhanced BERT with disentangled attention", 2021; buckets are those of version 2: half
+ * of them have one distance each, the others have logarithmic width. Computed in float32, as the library does. */
 static int64_t deberta_bucket(const DebertaConfig *config, int64_t distance)
 {
     const int64_t middle = config->buckets / 2, absolute = distance < 0 ? -distance : distance;

@@ -1,4 +1,4 @@
-/* Weights in files beside the model.
+/* Weights in files next to the model.
  *
  * A location is a relative path inside the model's folder: no "..", no absolute path, and no component that is a
  * symbolic link, so that a model from a stranger cannot reach other files. The opened descriptor is checked, not the

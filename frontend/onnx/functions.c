@@ -1,7 +1,7 @@
-/* Functions of the model itself: a call becomes the nodes of the function's body, which may call other functions. Names
- * inside a body are the call's name with theirs behind it; attributes of its nodes may refer to the call's.
+/* Expands the model's own functions: a call becomes the nodes of the function's body, which may call other functions. A
+ * name inside a body becomes the call's name followed by its own. Attributes in a body may refer to the call's.
  *
- * What comes of a file is bounded: calls of calls of calls double with every level of the file. */
+ * The result is bounded, because every level of nested calls may double it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 enum {
     MAX_CALL_DEPTH = 32,
     MAX_NODES = 1 << 18, /* by expansion: what stands in the graph itself does not count */
-    NAME_BYTES = 64,     /* what a name costs besides its letters */
+    NAME_BYTES = 64,     /* what a name costs in addition to its letters */
 };
 #define MAX_EXPANSION_BYTES ((size_t)64 << 20)
 

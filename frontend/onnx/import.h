@@ -44,11 +44,11 @@ typedef struct ImportOptions {
     int64_t default_dimension; /* for what is still unbound, with a warning; 0: unbound dimensions are errors */
     const TrainingRule *rules; /* in the order given: the last one that matches a name wins */
     size_t rule_count;
-    bool adapters;      /* --lora: what no rule names is frozen, but for the heads that PEFT trains beside adapters */
-    bool keep_ties;     /* initializers that several nodes read stay one parameter, constant-filled ones too */
-    bool untie;         /* every use of an initializer is a parameter of its own; equal bytes are not tied */
-    bool no_weights;    /* external data may be missing: such parameters have no data */
-    bool dropout_off;   /* training-mode Dropout is left out */
+    bool adapters;    /* --lora: freezes what no rule names, except heads, which PEFT trains in addition to adapters */
+    bool keep_ties;   /* initializers that several nodes read stay one parameter, constant-filled ones too */
+    bool untie;       /* every use of an initializer is a parameter of its own; equal bytes are not tied */
+    bool no_weights;  /* external data may be missing: such parameters have no data */
+    bool dropout_off; /* training-mode Dropout is left out */
     bool dropout_given; /* every Dropout drops `dropout` of its elements, whatever it says itself */
     double dropout;
 } ImportOptions;
@@ -57,7 +57,7 @@ typedef struct ImportOptions {
 typedef struct ImportedParameter {
     const char *name;   /* the initializer's; NAME#1, NAME#2 ... for further parameters split from the same one */
     size_t initializer; /* number in the model's graph */
-    int split;          /* 0, or the number behind '#' */
+    int split;          /* 0, or the number after '#' */
     /* Of a split: 1 + the number of the node in the model's graph that reads it first, and by which input; 0: it stands
      * in the body of a function. */
     size_t node, input;

@@ -46,7 +46,7 @@ bool normalize_hard_swish(OnnxNode *node)
     return set_output(node, 0, emit_binary(node, OP_Mul, node->inputs[0], emit_hard_sigmoid(node, 1.0 / 6, 0.5)));
 }
 
-/* A Gemm with an activation behind it. */
+/* A Gemm followed by an activation. */
 bool normalize_fused_gemm(OnnxNode *node)
 {
     static const struct {

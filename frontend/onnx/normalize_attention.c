@@ -15,7 +15,7 @@ typedef struct AttentionNode {
     ValueId query, key, value; /* [batch, heads, length, width] */
     ValueId mask;              /* 0: none */
     ValueId lengths;           /* of the keys of each row, as int64 [batch, 1, 1, 1]; 0: all */
-    bool ends_together;        /* the last query stands beside the last key that the lengths leave */
+    bool ends_together;        /* the last query is aligned with the last key that the lengths allow */
     int64_t batch, query_heads, key_heads, queries, keys, past;
     bool by_token; /* inputs and result are [batch, length, heads * width] */
     int64_t causal, mode, precision;
@@ -157,7 +157,7 @@ static ValueId apply_mask(AttentionNode *attention, ValueId scores)
     return emit_binary(node, OP_Add, scores, mask);
 }
 
-/* Keys behind the length of their row, and for causal attention keys behind the query, are not seen. */
+/* Masks keys after the length of their row and, for causal attention, keys after the query. */
 static ValueId apply_positions(AttentionNode *attention, ValueId scores)
 {
     OnnxNode *node = attention->node;

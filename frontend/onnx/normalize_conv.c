@@ -72,7 +72,7 @@ static bool read_convolution(Convolution *conv)
     return strncmp(kind, "SAME", 4) != 0 || pad_same(conv, kind);
 }
 
-/* Zeros put before and behind the last axis. */
+/* Adds zeros before and after the last axis. */
 static ValueId padded(const Convolution *conv)
 {
     OnnxNode *node = conv->node;

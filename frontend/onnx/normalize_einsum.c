@@ -119,7 +119,7 @@ static int position(const Term *term, char name)
     return found ? (int)(found - term->name) : -1;
 }
 
-/* Whether the result or one of the terms behind the first `done` names it. */
+/* Whether the result, or a term after the first `done`, names it. */
 static bool needed_later(const Equation *equation, int done, char name)
 {
     if (position(&equation->result, name) >= 0) return true;

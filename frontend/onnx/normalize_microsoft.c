@@ -223,8 +223,8 @@ static ValueId allowed_keys(const PackedAttention *attention)
         ValueId starts =
             emit_slice(node, mask, (int64_t[]){attention->batch}, (int64_t[]){1}, &(Shape){1, {attention->batch}});
         ValueId before = emit_binary(node, OP_Less, keys, emit_reshape(node, ends, &rows));
-        ValueId behind = emit_binary(node, OP_LessOrEqual, emit_reshape(node, starts, &rows), keys);
-        return emit_binary(node, OP_And, before, behind);
+        ValueId after = emit_binary(node, OP_LessOrEqual, emit_reshape(node, starts, &rows), keys);
+        return emit_binary(node, OP_And, before, after);
     }
     if (shape.rank == 2)
         mask = emit_reshape(node, mask, &(Shape){4, {shape.dim[0], 1, 1, shape.dim[1]}});

@@ -37,7 +37,7 @@ static bool read_pad(PadNode *pad, DType type)
     return pad->filler != 0;
 }
 
-/* Concatenates `count` copies of the filler before or behind along the axis. */
+/* Concatenates `count` copies of the filler before or after the value along the axis. */
 static ValueId pad_side(const PadNode *pad, ValueId value, int axis, int64_t count, bool before)
 {
     OnnxNode *node = pad->node;
@@ -61,36 +61,36 @@ static int64_t padding_source(PadMode mode, int64_t position, int64_t extent)
 }
 
 /* The axis with elements of its own on both sides. */
-static ValueId pad_by_own(const PadNode *pad, ValueId value, int axis, int64_t before, int64_t behind)
+static ValueId pad_by_own(const PadNode *pad, ValueId value, int axis, int64_t before, int64_t after)
 {
     OnnxNode *node = pad->node;
     before = before > 0 ? before : 0;
-    behind = behind > 0 ? behind : 0;
-    if (!value || (before == 0 && behind == 0)) return value;
+    after = after > 0 ? after : 0;
+    if (!value || (before == 0 && after == 0)) return value;
     Shape shape = shape_of(node, value);
     int64_t extent = shape.dim[axis];
     if (extent == 0) return node_error(node, NULL, "pads axis %d, which is empty, with elements of its own", axis), 0;
-    if (before > MAX_CONSTANT_ELEMENTS || behind > MAX_CONSTANT_ELEMENTS)
+    if (before > MAX_CONSTANT_ELEMENTS || after > MAX_CONSTANT_ELEMENTS)
         return node_error(node, NULL, "pads axis %d by more than %lld", axis, (long long)MAX_CONSTANT_ELEMENTS), 0;
     void *data;
-    ValueId sources = emit_constant(node, DTYPE_I64, &(Shape){1, {before + extent + behind}}, &data);
+    ValueId sources = emit_constant(node, DTYPE_I64, &(Shape){1, {before + extent + after}}, &data);
     if (!sources) return 0;
-    for (int64_t i = 0; i < before + extent + behind; i++)
+    for (int64_t i = 0; i < before + extent + after; i++)
         ((int64_t *)data)[i] = padding_source(pad->mode, i - before, extent);
     Attribute attribute = attribute_integer("axis", axis);
     return emit_with(node, OP_Gather, (ValueId[]){value, sources}, 2, &attribute, 1);
 }
 
 /* Negative pads drop elements, before anything is padded. */
-static ValueId drop_sides(OnnxNode *node, ValueId value, int axis, int64_t before, int64_t behind)
+static ValueId drop_sides(OnnxNode *node, ValueId value, int axis, int64_t before, int64_t after)
 {
-    if (!value || (before >= 0 && behind >= 0)) return value;
+    if (!value || (before >= 0 && after >= 0)) return value;
     Shape shape = shape_of(node, value);
     int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, extent = shape.dim[axis];
-    if (before < -extent || behind < -extent || (before < 0 && behind < 0 && behind < -(extent + before)))
+    if (before < -extent || after < -extent || (before < 0 && after < 0 && after < -(extent + before)))
         return node_error(node, NULL, "takes more away than there is"), 0;
     starts[axis] = before < 0 ? -before : 0;
-    shape.dim[axis] = extent - starts[axis] + (behind < 0 ? behind : 0);
+    shape.dim[axis] = extent - starts[axis] + (after < 0 ? after : 0);
     return emit_slice(node, value, starts, steps, &shape);
 }
 
@@ -103,12 +103,12 @@ bool normalize_pad(OnnxNode *node)
     int padded = pad.axis_count < 0 ? rank : pad.axis_count;
     for (int i = 0; i < padded; i++) {
         int axis = (int)(pad.axis_count < 0 ? i : pad.axes[i] < 0 ? pad.axes[i] + rank : pad.axes[i]);
-        int64_t before = pad.pads[i], behind = pad.pads[padded + i];
-        value = drop_sides(node, value, axis, before, behind);
+        int64_t before = pad.pads[i], after = pad.pads[padded + i];
+        value = drop_sides(node, value, axis, before, after);
         if (pad.mode == PAD_CONSTANT)
-            value = pad_side(&pad, pad_side(&pad, value, axis, before, true), axis, behind, false);
+            value = pad_side(&pad, pad_side(&pad, value, axis, before, true), axis, after, false);
         else
-            value = pad_by_own(&pad, value, axis, before, behind);
+            value = pad_by_own(&pad, value, axis, before, after);
     }
     return set_output(node, 0, value);
 }

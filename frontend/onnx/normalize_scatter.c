@@ -1,4 +1,4 @@
-/* Operators that read or write at indices, beside Gather. */
+/* Operators that read or write at indices, except Gather. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -155,7 +155,7 @@ void onnx_builder_property(OnnxBuilder *builder, const char *key, const char *va
            new_entry(builder, key, value));
 }
 
-/* "/encoder/layer.0/query/MatMul", with _1, _2 ... behind repeated ones. */
+/* "/encoder/layer.0/query/MatMul"; repeated names end in _1, _2 ... */
 static char *node_name(OnnxBuilder *builder, const char *scope, const char *op)
 {
     char *name = arena_format(&builder->arena, "/%s/%s", scope, op);

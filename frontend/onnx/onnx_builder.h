@@ -91,8 +91,7 @@ typedef struct InitialWeights {
 /* Draws or converts all weights, and lets the model hold them. */
 void onnx_builder_hold(OnnxBuilder *builder, const InitialWeights *options);
 
-/* Writes the model, atomically. Weights that it does not hold itself are drawn piece by piece into "PATH.data" beside
- * it. */
+/* Writes the model, atomically. Weights that it does not hold are drawn piece by piece into "PATH.data" next to it. */
 bool onnx_builder_write(OnnxBuilder *builder, const char *path, const InitialWeights *options,
                         Diagnostics *diagnostics);
 

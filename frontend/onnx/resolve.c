@@ -230,7 +230,7 @@ static bool order_from(Importer *importer, uint32_t root, unsigned char *visits,
             depth--;
             continue;
         }
-        size_t input = frame->next_input++; /* behind the last one stands the condition */
+        size_t input = frame->next_input++; /* the condition follows the last input */
         const Symbol *symbol = &importer->symbols[input < node->proto->n_input ? node->inputs[input] : node->condition];
         if (symbol->kind != SYMBOL_NODE || visits[symbol->index] == DONE) continue;
         char place[512];

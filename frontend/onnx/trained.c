@@ -1,5 +1,5 @@
-/* Which of the candidates among the initializers are trained: by what graph/analysis/choose_trained.h says of their uses,
- * and by the options --freeze, --train and --lora. The others become constants, or parameters without a gradient. */
+/* Decides which initializers are trained, by their uses (graph/analysis/choose_trained.h) and by the options --freeze,
+ * --train and --lora. The others become constants, or parameters without a gradient. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

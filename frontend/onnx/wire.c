@@ -32,7 +32,7 @@ typedef struct WireField {
     const unsigned char *start, *data, *end;
 } WireField;
 
-/* Returns the byte behind the varint, or NULL. */
+/* Returns the byte after the varint, or NULL. */
 static const unsigned char *read_varint(const unsigned char *at, const unsigned char *end, uint64_t *value)
 {
     *value = 0;

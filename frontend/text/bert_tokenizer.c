@@ -11,7 +11,7 @@ enum { MAX_WORD_CHARACTERS = 200, MAX_VOCABULARY_BYTES = 1 << 28, MAX_PIECE_BYTE
 
 typedef struct Subword {
     const char *text; /* as in the file */
-    uint32_t start;   /* where the piece itself begins: behind "##" of a continuation */
+    uint32_t start;   /* where the piece itself begins: after "##" of a continuation */
     uint32_t length;  /* of what follows */
 } Subword;
 

@@ -13,7 +13,7 @@ enum { CLUSTER_BYTES = 6 };
 struct Charsmap {
     uint32_t *units;
     size_t count;
-    char *replacements; /* a zero byte is behind the last */
+    char *replacements; /* a zero byte follows the last */
     size_t replacement_bytes;
     bool plain[128]; /* characters that stay as they are */
 };

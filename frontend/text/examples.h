@@ -19,19 +19,18 @@ typedef struct Examples {
     size_t reals_per_row; /* 0: one, in a vector */
 } Examples;
 
-/* Makes room for a row behind the last one and returns it: the caller fills it in, and counts it. */
+/* Makes room for a row after the last one and returns it. The caller fills it in and counts it. */
 TokenRow examples_room(Examples *examples);
 
 /* Adds the tensors of `count` rows, in this order, to a file; `copies` must live until it is written. */
 void examples_write(const Examples *examples, const uint32_t *rows, size_t count, Arena *copies,
                     SafeTensorsWriter *writer);
 
-/* Chooses `count` of the rows by chance, and keeps the order on both sides: chosen[0 ... count - 1] and the others
- * behind. */
+/* Puts `count` random rows into chosen[0 ... count - 1] and the others after them, both in their order. */
 void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen);
-/* `count` rows that have classes, and behind them copies of the rarer classes' rows, drawn by chance and each as often
- * as another or once more, so that every class has as many as the most frequent one. *balanced: how many rows; free()
- * it. */
+/* `count` rows that have classes, then random copies of rows of rarer classes, so that all classes are equally
+ * frequent. The numbers of copies of two rows of a class differ by one at most. *balanced: how many rows; free() the
+ * result. */
 uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_t count, uint64_t seed,
                            size_t *balanced);
 void examples_free(Examples *examples);

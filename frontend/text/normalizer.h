@@ -39,8 +39,7 @@ typedef struct Normalizer {
     Buffer spare;
 } Normalizer;
 
-/* How long a text may become, in bytes, whatever the rules of a file of strangers: each could multiply what the one before
- * made of it. */
+/* The most bytes that a text may become. Files come from strangers, and each rule could multiply the text. */
 #define NORMALIZER_LIMIT(length) (64 * (length) + 4096)
 
 /* Replaces UTF-8 text by its normalised form; false if that would be too long. */

@@ -78,8 +78,8 @@ static size_t contraction(const char *text, size_t length)
     return two ? 3 : 0;
 }
 
-/* The bytes of the next match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ in text that
- * is not empty; it always matches. */
+/* The bytes of the next match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ in text
+ * that is not empty. It always matches. */
 static size_t next_match(const char *text, size_t length)
 {
     size_t used, at = contraction(text, length), last = 0;

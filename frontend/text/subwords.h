@@ -46,7 +46,7 @@ typedef struct Subwords {
     int32_t bytes[256]; /* the pieces of bytes, for characters that no piece has; bytes[0] < 0: not done */
     /* WordPiece */
     size_t most_characters;
-    uint32_t continuation; /* the node behind the prefix of pieces inside words */
+    uint32_t continuation; /* the node after the prefix of pieces inside words */
     bool has_continuation;
     /* BPE */
     Merge *merges; /* a hash table; the size is a power of two, more than there are */

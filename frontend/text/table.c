@@ -180,7 +180,7 @@ static const char *record_end(const char *text, const char *end, int *lines)
     return end;
 }
 
-/* Takes a field in quotes at *text and moves *text behind it; its text goes to `unquoted`. */
+/* Reads the quoted field at *text into `unquoted` and moves *text past it. */
 static bool add_quoted(TableReader *reader, const char *start, const char **text, const char *end)
 {
     const char *open = *text, *at = open + 1;

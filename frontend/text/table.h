@@ -22,7 +22,7 @@ typedef struct TableReader {
     TableFormat format;
     Diagnostics *diagnostics;
     size_t position;
-    int line, next_line; /* of the current row, counted from 1, and behind it */
+    int line, next_line; /* of the current row, counted from 1, and of the next */
     TableField *fields;  /* of the current row */
     size_t field_count, field_capacity;
     Buffer unquoted; /* texts of the current row that do not stand so in the file */

@@ -65,7 +65,7 @@ typedef struct Job {
     Examples examples;
     LabelColumn labels;
     LabelSet label_set; /* instead, where --label names more columns than one */
-    const char **names; /* of columns of texts, and of labels behind them, where the options name them */
+    const char **names; /* columns of texts, then of labels, as the options name them */
     size_t text_count, name_count, name_capacity;
     Arena arena;
     TokenIds texts[2]; /* of the current row */
@@ -230,9 +230,9 @@ static bool find_columns(Job *job, bool *is_header)
 
 /* ---- rows ---- */
 
-/* Replaces 15% of an example's tokens that are texts', at least one, for a model to guess: four in five by [MASK], one in
- * ten by any piece, the rest by themselves (Devlin et al. 2018). Special tokens are never replaced, also where a text
- * names one: there is nothing to be guessed. */
+/* Chooses 15% of an example's text tokens, at least one, for a model to guess. It replaces 80% of these by [MASK], 10%
+ * by any piece, and keeps the rest (Devlin et al. 2018). Special tokens are never chosen, even if they stand in a
+ * text. */
 static void mask_tokens(const Job *job, int32_t *ids, int32_t *labels, size_t count)
 {
     RandomStream row =

@@ -55,7 +55,7 @@ typedef struct DatasetSummary {
     size_t truncated;       /* examples that were cut */
     size_t tokens, unknown; /* before cutting, without framing */
     size_t held_out;        /* of the examples */
-    size_t repeated;        /* copies of the others, beside the examples */
+    size_t repeated;        /* copies, in addition to the examples */
     char labels[256];       /* what labels were taken for, and how many rows have each; empty: no labels */
 } DatasetSummary;
 

@@ -38,8 +38,8 @@ typedef struct TokenRow {
 
 size_t token_frame_specials(const TokenFrame *frame); /* how many tokens it adds */
 
-/* Writes texts, cut to fit, in their frame, and `pad` behind; returns the tokens that are no padding. The row must have
- * room for the frame. *cut: whether anything was left out. */
+/* Writes texts, cut to fit, in their frame, then padding; returns the number of tokens before the padding. The row must
+ * have room for the frame. *cut: whether anything was left out. */
 size_t token_frame_write(const TokenFrame *frame, FrameCut way, const TokenIds texts[2], int32_t pad,
                          const TokenRow *row, bool *cut);
 

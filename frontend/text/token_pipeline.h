@@ -1,8 +1,8 @@
-/* The tokenizers of Hugging Face's tokenizer.json: added tokens are looked for, text between them is normalised
- * (normalizer.h), cut into words (pretokenizer.h) and these into pieces (subwords.h), and framed (token_frame.h). The ids
- * are the reference library's.
+/* The tokenizers of Hugging Face's tokenizer.json. They find added tokens, normalise the text between these
+ * (normalizer.h), cut it into words (pretokenizer.h) and words into pieces (subwords.h), and frame the result
+ * (token_frame.h). The ids equal those of the reference library.
  *
- * What a file asks for that is not here is an error that names it by its path in the file (EXIT_UNSUPPORTED_OPERATOR). */
+ * A feature that is not implemented is an error with its path in the file (EXIT_UNSUPPORTED_OPERATOR). */
 #ifndef FRONTEND_TEXT_TOKEN_PIPELINE_H
 #define FRONTEND_TEXT_TOKEN_PIPELINE_H
 
@@ -45,7 +45,7 @@ TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics);
 void token_pipeline_free(TokenPipeline *pipeline);
 /* Appends the ids of text, without framing. What is wrong with it, to come after its name; NULL: nothing. */
 const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
-/* Appends the piece with that id as it stands in the file; false if there is none. Looks through the whole vocabulary. */
+/* Appends the piece with that id, as the file spells it; false if there is none. Searches the whole vocabulary. */
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece);
 
 bool token_pipeline_is_special(const TokenPipeline *pipeline, int32_t id);

@@ -9,7 +9,7 @@ enum { MOST_STEPS = 64, MOST_NESTED = 8 };
 
 /* ---- the normalizer ---- */
 
-/* A character or \s, and behind it + or {N,}. */
+/* A character or \s, followed by + or {N,}. */
 static bool read_run(NormalizerStep *step, const char *pattern)
 {
     size_t used;

@@ -25,7 +25,7 @@ void tokenizer_free(Tokenizer *tokenizer);
 /* Appends the ids of `length` bytes of text, without framing. NULL; or what is wrong with the text, to come after its
  * name, when nothing was reported and some ids may have been appended. Not for two threads at once. */
 const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
-/* From now on "[MASK]" in a text is the mask, for vocabularies too; a tokenizer.json says what its mask is written as. */
+/* From now on "[MASK]" in a text is the mask token, for vocabularies too. A tokenizer.json has its own spelling. */
 void tokenizer_take_masks(Tokenizer *tokenizer);
 /* Whether the id is none of texts' own, even where it stands in one: what frames them, the mask, the unknown piece. */
 bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);

@@ -4,8 +4,7 @@
 #include "graph/analysis/choose_trained.h"
 
 /* The elements as [slices, rows, columns], dimensions of extent 1 left out. */
-/* Tables that nobody trains are of positions, hardly larger: weights beyond that, which a sparse file can claim at no cost,
- * need not be read. */
+/* Frozen tables hold positions and are small. Larger weights are not read, because a sparse file can claim any size. */
 enum { MOST_TABLE_ELEMENTS = 1 << 28 };
 
 typedef struct Table {

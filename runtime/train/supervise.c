@@ -177,8 +177,8 @@ static bool is_launched(void) { return getenv("PMI_RANK") || getenv("PMIX_RANK")
 static bool is_abandoned(pid_t launcher) { return is_launched() && getppid() != launcher; }
 
 /* Why the work is to be ended; NULL: it is not. `stopped` is when a signal stopped the worker, 0: it runs. MPI_Init and
- * the first collectives have no time-outs of their own. Nor has a worker that is stopped when all others are done; while
- * they run they notice first, so it gets twice the time. */
+ * the first collectives have no time-outs of their own. Nor has a worker that is stopped after all others are done. It
+ * gets twice the time, because running workers notice first. */
 static const char *why_to_end(pid_t launcher, double start, double stopped, const RunState *state)
 {
     double now = monotonic_seconds();

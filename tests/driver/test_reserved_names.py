@@ -29,7 +29,8 @@ def save(names, data="x"):
 
 
 def compile_to(output, code, *said):
-    result = subprocess.run([skycc, "compile", "m.onnx", "-d", "c.yaml", "--loss", f"mse:{output}", "-o", "out", "-q"], capture_output=True, text=True)
+    command = [skycc, "compile", "m.onnx", "-d", "c.yaml", "--loss", f"mse:{output}", "-o", "out", "-q"]
+    result = subprocess.run(command, capture_output=True, text=True)
     require(result.returncode == code, "compile gives", result.returncode, result.stderr)
     require(all(text in result.stderr for text in said), "compile says", result.stderr)
     require(os.path.exists("out") == (code == 0), "out")

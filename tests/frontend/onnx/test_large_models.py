@@ -34,16 +34,19 @@ def tensor(name, shape, values=None, location=None):
 
 def save(path, nodes, initializers, shape):
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
-    model = helper.make_model(helper.make_graph(nodes, "g", value[:1], value[1:], initializers), opset_imports=[helper.make_opsetid("", 17)])
+    graph = helper.make_graph(nodes, "g", value[:1], value[1:], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     with open(path, "wb") as file:
         file.write(model.SerializeToString())
 
 
 def chain(path, operator, count, shape, weights, **attributes):
-    nodes = [helper.make_node(operator, ["x" if i == 0 else f"t{i}", *([f"w.{i}"] if weights else [])], ["y" if i == count - 1 else f"t{i + 1}"],
+    nodes = [helper.make_node(operator, ["x" if i == 0 else f"t{i}", *([f"w.{i}"] if weights else [])],
+                              ["y" if i == count - 1 else f"t{i + 1}"],
                               **attributes) for i in range(count)]
-    save(path, nodes, [tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else [tensor("w", shape, range(16))], shape)
+    held = [tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else [tensor("w", shape, range(16))]
+    save(path, nodes, held, shape)
 
 
 def check(path, *options):
@@ -65,7 +68,8 @@ with tempfile.TemporaryDirectory() as scratch:
     chain("same.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16))
     check("same.onnx")
     # Files of 1 TB that hold nothing, and nothing but one number.
-    save("sparse.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("w", [1 << 19, 1 << 19], location="w.bin")], [1, 1 << 19])
+    sparse = tensor("w", [1 << 19, 1 << 19], location="w.bin")
+    save("sparse.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [sparse], [1, 1 << 19])
     for start in (b"", np.float32(1).tobytes()):
         with open("w.bin", "wb") as file:
             file.write(start)

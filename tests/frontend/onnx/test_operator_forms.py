@@ -165,7 +165,7 @@ for op, function in (
                lambda x, f=function: f(x, (0, 1, 2), False))
 form("ReduceNothing", [BLOCK], lambda m, x: m.node("ReduceSum", [x], noop_with_empty_axes=1), lambda x: x, 13)
 form("ArgMax", [BLOCK], lambda m, x: m.number(m.node("ArgMax", [x], axis=1, keepdims=0)), lambda x: x.argmax(1))
-form("ArgMaxBehind", [BLOCK], lambda m, x: m.number(m.node("ArgMax", [x], axis=-1, select_last_index=1)),
+form("ArgMaxLast", [BLOCK], lambda m, x: m.number(m.node("ArgMax", [x], axis=-1, select_last_index=1)),
        lambda x: x.argmax(2, True), 12)
 for op, function in (("Softmax", torch.softmax), ("LogSoftmax", torch.log_softmax)):
     form(op + "Flat", [BLOCK], lambda m, x, op=op: m.node(op, [x]),
@@ -200,7 +200,7 @@ form("RMSNormalizationTwo", [BLOCK, real(4)],
 
 form("Reshape", [BLOCK], lambda m, x: m.node("Reshape", [x, m.integers(0, -1, 2)]), lambda x: x.reshape(2, 6, 2))
 form("Flatten", [BLOCK], lambda m, x: m.node("Flatten", [x], axis=2), lambda x: x.reshape(6, 4))
-form("FlattenBehind", [BLOCK], lambda m, x: m.node("Flatten", [x], axis=-1), lambda x: x.reshape(6, 4), 11)
+form("FlattenLast", [BLOCK], lambda m, x: m.node("Flatten", [x], axis=-1), lambda x: x.reshape(6, 4), 11)
 form("Transpose", [BLOCK], lambda m, x: m.node("Transpose", [x]), lambda x: x.permute(2, 1, 0))
 form("TransposeAxes", [BLOCK], lambda m, x: m.node("Transpose", [x], perm=[1, 2, 0]), lambda x: x.permute(1, 2, 0))
 form("Squeeze", [real(2, 1, 3, 1)], lambda m, x: m.axes(13, "Squeeze", x, [1]), lambda x: x.squeeze(1))
@@ -209,7 +209,7 @@ form("Unsqueeze", [ANY], lambda m, x: m.axes(13, "Unsqueeze", x, [0, 3]), lambda
 form("Expand", [real(3, 1)], lambda m, x: m.node("Expand", [x, m.integers(2, 1, 4)]), lambda x: x.expand(2, 3, 4), 8)
 form("Tile", [ANY], lambda m, x: m.node("Tile", [x, m.integers(2, 3)]), lambda x: x.repeat(2, 3))
 form("Concat", [ANY, real(2, 1)], lambda m, *x: m.node("Concat", x, axis=1), lambda *x: torch.cat(x, 1))
-form("ConcatBehind", [ANY, real(2, 1)], lambda m, *x: m.node("Concat", x, axis=-1), lambda *x: torch.cat(x, 1), 11)
+form("ConcatLast", [ANY, real(2, 1)], lambda m, *x: m.node("Concat", x, axis=-1), lambda *x: torch.cat(x, 1), 11)
 
 
 def slice_block(m, x):
@@ -278,7 +278,7 @@ form("PadAxes", [BLOCK], lambda m, x: pad(m, x, "constant", [1, 0, 2, 3], m.inte
 # --- Indices ----------------------------------------------------------------------------------------------------------
 
 form("Gather", [BLOCK], lambda m, x: m.node("Gather", [x, "ids"], axis=1), lambda x: x[:, IDS])
-form("GatherBehind", [BLOCK], lambda m, x: m.node("Gather", [x, m.integers(-1, 0)], axis=-1),
+form("GatherLast", [BLOCK], lambda m, x: m.node("Gather", [x, m.integers(-1, 0)], axis=-1),
        lambda x: x[:, :, [3, 0]], 11)
 form("GatherNegative", [BLOCK], lambda m, x: m.node("Gather", [x, "negative"], axis=2), lambda x: x[:, :, NEGATIVE], 11)
 form("GatherElements", [real(2, 3)], lambda m, x: m.node("GatherElements", [x, "ids"], axis=1),

@@ -292,7 +292,7 @@ static void unknown_characters_cost_ten_more_than_the_least_piece(void **state)
     }
 }
 
-/* U+32FF was given its decomposition, U+4EE4 U+548C, after the library's tables were made; U+32FE has always had one. */
+/* The library's tables are older than the decomposition of U+32FF (U+4EE4 U+548C). U+32FE has always had one. */
 static void younger_decompositions_are_the_librarys(void **state)
 {
     (void)state;

@@ -132,8 +132,8 @@ static void plans_count_enough_memory_for_coded_ends(void **state) { for_each_st
 
 static void plans_count_enough_memory_for_every_form(void **state) { for_each_stage(*state, check_memory); }
 
-/* One stage of all layers has no boundary buffers, which plans count besides the slots. A table of words that is tied to
- * the head is counted in both of its layers. */
+/* One stage of all layers has no boundary buffers, which plans count in addition to the slots. A table of words that is
+ * tied to the head is counted in both of its layers. */
 static void check_close(const Fixture *fixture)
 {
     double most = strstr(subject->model, "mlm") ? 1.12 : 1.05;
