@@ -166,8 +166,8 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
     char *stranger = first_stranger(&entries, name);
     bool ok = !stranger || directory->keep_others ||
               diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory->path),
-                                "name another directory; with --force, what is there stays beside the output",
-                                "exists and holds what was not written by skycc: '%s'", stranger);
+                                "name another directory, or give --force, which keeps these files next to the output",
+                                "exists and holds something that skycc did not write: '%s'", stranger);
     ok = ok && spare_inputs(&entries, name, directory->path, diagnostics);
     free(stranger);
     entries_free(&entries);
@@ -266,7 +266,8 @@ static bool check_names(const char *former, const char *temporary, const char *c
             ok = check_names(inner, path, inner_called, diagnostics);
         else if (!entry->own && there)
             ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = called, .object = entry->name},
-                                   "name another directory, or move it", "stands where a file of the output goes");
+                                   "name another output directory, or move this file",
+                                   "is in the place of an output file");
         free(path);
         free(inner);
         free(inner_called);

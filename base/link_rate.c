@@ -11,7 +11,7 @@ static bool read_duplex(const YamlFile *yaml, YamlNode *node, const char *object
     if (!yaml_text(yaml, node, object, "duplex", &text)) return false;
     *half = strcmp(text, "half") == 0;
     return *half || strcmp(text, "full") == 0 ||
-           yaml_error(yaml, node, object, NULL, "duplex '%s' is neither full nor half", text);
+           yaml_error(yaml, node, object, NULL, "duplex must be full or half, not '%s'", text);
 }
 
 bool link_rate_read(const YamlFile *yaml, const YamlMember *members, const char *object, LinkRate *rate)

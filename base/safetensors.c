@@ -60,7 +60,8 @@ static bool read_entry(SafeTensor *tensor, const char *path, const json_t *entry
     if (tensor->dtype == DTYPE_NONE)
         return refuse(diagnostics, path, tensor->name, "has a dtype that is not supported");
     if (!read_shape(&tensor->shape, json_object_get(entry, "shape")))
-        return refuse(diagnostics, path, tensor->name, "has no usable shape: at most 8 dimensions, none negative");
+        return refuse(diagnostics, path, tensor->name,
+                      "has a wrong shape: tensors have at most 8 dimensions, none negative");
     const json_t *offsets = json_object_get(entry, "data_offsets");
     const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
@@ -70,7 +71,7 @@ static bool read_entry(SafeTensor *tensor, const char *path, const json_t *entry
         return refuse(diagnostics, path, tensor->name, "has data outside the file");
     size_t bytes = (size_t)shape_elements(&tensor->shape) * dtype_size(tensor->dtype);
     if ((size_t)(to - from) != bytes)
-        return refuse(diagnostics, path, tensor->name, "has a shape and dtype that do not match its data's size");
+        return refuse(diagnostics, path, tensor->name, "has data whose size does not match its shape and dtype");
     tensor->data = data + from;
     tensor->bytes = bytes;
     return true;
@@ -125,7 +126,7 @@ static bool read_entries(SafeTensors *file, const char *path, const json_t *head
         SafeTensor *tensor = &file->tensors[i];
         const unsigned char *begin = tensor->data;
         if (begin < next) return refuse(diagnostics, path, tensor->name, "overlaps the data of another tensor");
-        if (begin > next) return refuse(diagnostics, path, tensor->name, "leaves unused bytes before its data");
+        if (begin > next) return refuse(diagnostics, path, tensor->name, "has unused bytes before its data");
         next = begin + tensor->bytes;
         if (!attach_data(file, tensor, path, begin, diagnostics)) return false;
     }
@@ -140,7 +141,7 @@ static bool read_header(SafeTensors *file, const char *path, Diagnostics *diagno
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > MAX_HEADER_BYTES || length > file->file.size - LENGTH_BYTES)
-        return refuse(diagnostics, path, NULL, "is no safetensors file, or was cut off inside its header");
+        return refuse(diagnostics, path, NULL, "is not a safetensors file, or it ends inside its header");
     json_error_t error;
     json_t *header = json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(header)) {

@@ -44,7 +44,7 @@ static bool find_states(Encoder *encoder, const Graph *graph, Arena *arena, cons
     if (candidates == 1 || candidates == 1001) return true;
     return refuse(path, diagnostics,
                   "export the encoder alone, in float32, with an output 'last_hidden_state' of [batch, seq, hidden]",
-                  arena_format(arena, "has no output that a head could read, or several; there are %s", names));
+                  arena_format(arena, "must have exactly one output that a head can read, but has %s", names));
 }
 
 /* Shapes are known only of the whole model. */
@@ -218,7 +218,7 @@ bool head_add(const char *path, const char *output, const Head *head, uint64_t s
     bool ok = inspect(&encoder, &arena, path, diagnostics);
     if (ok && encoder.opset < LEAST_OPSET)
         ok = refuse(path, diagnostics, "export it with a newer opset",
-                    "is of an opset before 13, for which no heads are written");
+                    "uses an opset before 13, to which skycc adds no heads");
     ok = ok && onnx_model_open(&model, path, false, diagnostics);
     for (size_t i = 0; ok && i < model.proto->graph->n_initializer; i++)
         ok = onnx_restore_initializer(&model, i, model.proto->graph->initializer[i], diagnostics);

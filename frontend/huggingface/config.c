@@ -78,7 +78,7 @@ static double number(Reading *reading, const json_t *object, const char *key, do
         return fallback;
     }
     if (value >= 0 && value <= 1e30) return value;
-    refuse(reading, key, EXIT_BAD_INPUT, NULL, "must not be negative, nor beyond 1e30");
+    refuse(reading, key, EXIT_BAD_INPUT, NULL, "must be from 0 to 1e30");
     return fallback;
 }
 
@@ -118,10 +118,10 @@ static const ModelType *model_type(Reading *reading)
         if (name && strcmp(types[i].name, name) == 0) return &types[i];
         known = arena_format(reading->arena, "%s%s%s", known, i ? ", " : "", types[i].name);
     }
-    const char *hint = arena_format(reading->arena, "there are %s; others go through an ONNX export", known);
+    const char *hint = arena_format(reading->arena, "supported: %s; export other models to ONNX", known);
     if (name)
         refuse(reading, "model_type", EXIT_UNSUPPORTED_OPERATOR, hint,
-               arena_format(reading->arena, "'%.100s' is no architecture that skycc knows", name));
+               arena_format(reading->arena, "skycc does not support the architecture '%.100s'", name));
     else if (reading->ok)
         refuse(reading, "model_type", EXIT_BAD_INPUT, hint, "is missing");
     return NULL;
@@ -211,7 +211,7 @@ static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
     int64_t width = config->hidden / config->heads;
     if (config->type->family == FAMILY_DEBERTA && size(reading, "attention_head_size", 1, MOST_SIZE, width) != width)
         refuse(reading, "attention_head_size", EXIT_UNSUPPORTED_OPERATOR, NULL,
-               "is not the hidden size over the heads, which is not supported");
+               "must be the hidden size divided by the number of heads: other sizes are not supported");
 }
 
 static double theta(Reading *reading, const char *kind, const char *old_key, double fallback)
@@ -289,9 +289,10 @@ static void read_deberta(Reading *reading, HuggingFaceConfig *config)
     own->pooler_activation = activation(reading, "pooler_hidden_act", "gelu");
     if (size(reading, "pooler_hidden_size", 1, MOST_SIZE, config->hidden) != config->hidden)
         refuse(reading, "pooler_hidden_size", EXIT_UNSUPPORTED_OPERATOR, NULL,
-               "is not the hidden size, which is not supported");
+               "must be the hidden size: other sizes are not supported");
     if (own->kernel && own->kernel % 2 == 0)
-        refuse(reading, "conv_kernel_size", EXIT_UNSUPPORTED_OPERATOR, NULL, "is even, which is not supported");
+        refuse(reading, "conv_kernel_size", EXIT_UNSUPPORTED_OPERATOR, NULL,
+               "must be odd: even sizes are not supported");
     if (own->buckets && (own->buckets < 4 || own->reach < own->buckets))
         refuse(reading, "position_buckets", EXIT_BAD_INPUT, NULL,
                "must be at least 4, and at most max_relative_positions");

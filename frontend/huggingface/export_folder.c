@@ -59,7 +59,7 @@ static bool name_labels(const Job *job, json_t *config)
     if (!wanted->labels) return true;
     if (json_object_size(former) != wanted->label_count)
         return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
-                                 "are they of the data that the model was trained with?",
+                                 "give the labels of the data that the model was trained with",
                                  "has %zu labels, but %zu names are given", json_object_size(former),
                                  wanted->label_count);
     json_t *names = json_object(), *numbers = json_object();
@@ -115,8 +115,9 @@ static bool copy_tokenizer(Job *job, const char *source)
         ok = copy_file(job, source, tokenizer_files[i], &copied);
     if (ok && !copied)
         diagnostics_warning(job->diagnostics, PLACE_FILE(job->wanted->output),
-                            "--source FOLDER says where tokenizer.json or vocab.txt is", "has no tokenizer: %s%s",
-                            there ? "there is none in " : "there is no folder ", source ? source : "");
+                            "give the folder that holds tokenizer.json or vocab.txt with --source",
+                            "has no tokenizer: %s%s", there ? "there is none in " : "there is no folder ",
+                            source ? source : "");
     return ok;
 }
 
@@ -127,9 +128,9 @@ static bool check_model(const Job *job)
     if (!onnx_model_property(job->model, PROPERTY_CONFIG) || !onnx_model_is_distinct(job->model))
         return diagnostics_error(
             job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
-            "skycc import makes models that can; of others -o writes ONNX",
-            "cannot become a Hugging Face folder: it was not imported from one, so there is neither a "
-            "config.json nor the library's names of its tensors");
+            "only models from skycc import can; write this one as ONNX with -o",
+            "cannot become a Hugging Face folder: skycc did not import it from one, so config.json and the "
+            "library's names of its tensors are missing");
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = graph->initializer[i];
         if (tensor->has_raw_data && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT &&
@@ -138,7 +139,7 @@ static bool check_model(const Job *job)
         char object[512];
         snprintf(object, sizeof object, "parameter '%.400s'", tensor->name);
         return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, (Place){.file = job->model->path, .object = object},
-                                 "train it without --untie", "is none that the library has");
+                                 "train it without --untie", "does not exist in the Hugging Face library");
     }
     return true;
 }

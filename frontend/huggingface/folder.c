@@ -45,14 +45,15 @@ static bool open_shard(HuggingFaceFolder *folder, const char *index, const char 
                        Diagnostics *diagnostics)
 {
     const char *name = json_string_value(value);
-    if (!name) return refuse_entry(index, tensor, "must be the name of a file", diagnostics);
+    if (!name) return refuse_entry(index, tensor, "must be a file name", diagnostics);
     if (folder_name_problem(name)) return refuse_entry(index, tensor, folder_name_problem(name), diagnostics);
     if (!file_named(folder, name)) {
         if (folder->file_count == MOST_SHARDS)
-            return refuse_entry(index, tensor, "is in one file too many", diagnostics);
+            return refuse_entry(index, tensor, "is in more files than skycc reads (1000)", diagnostics);
         FolderEntry entry = folder_find(folder->path, name, INT64_MAX, diagnostics);
         if (entry == FOLDER_ABSENT)
-            return refuse_entry(index, tensor, arena_format(&folder->arena, "is in '%s', which the folder lacks", name),
+            return refuse_entry(index, tensor,
+                                arena_format(&folder->arena, "is in '%s', which is missing in the folder", name),
                                 diagnostics);
         if (entry == FOLDER_REFUSED || !open_file(folder, name, diagnostics)) return false;
     }
@@ -86,9 +87,10 @@ static bool refuse_absence(const HuggingFaceFolder *folder, Diagnostics *diagnos
         diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder->path),
         pickle ? "convert it once where it may run: python -c \"from transformers import AutoModel as M; "
                  "M.from_pretrained('FOLDER').save_pretrained('NEW')\" (AutoModelFor... keeps a head)"
-               : "the folder that save_pretrained writes is wanted",
-        pickle ? "has its weights in pytorch_model.bin only, a pickle, which runs what it holds and is not read"
-               : "has neither " SINGLE " nor " INDEX);
+               : "give the folder that save_pretrained writes",
+        pickle
+            ? "has its weights only in pytorch_model.bin, a pickle: skycc reads none, because loading one runs its code"
+            : "has neither " SINGLE " nor " INDEX);
 }
 
 static bool open_tensors(HuggingFaceFolder *folder, Diagnostics *diagnostics)
@@ -112,7 +114,7 @@ bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagn
     FolderEntry entry = folder_find(path, CONFIG, MOST_CONFIG_BYTES, diagnostics);
     if (entry == FOLDER_ABSENT)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "the folder that save_pretrained writes is wanted", "has no config.json");
+                                 "give the folder that save_pretrained writes", "has no config.json");
     return entry == FOLDER_PRESENT &&
            config_read(&folder->config, path_of(folder, CONFIG), &folder->arena, diagnostics) &&
            open_tensors(folder, diagnostics);

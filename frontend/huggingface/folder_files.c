@@ -11,9 +11,9 @@
 
 const char *folder_name_problem(const char *name)
 {
-    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return "is no name of a file";
-    if (strchr(name, '/') || strchr(name, '\\')) return "leaves the folder: a plain name of a file in it is wanted";
-    return strlen(name) > NAME_MAX ? "is too long for a name of a file" : NULL;
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return "is not a file name";
+    if (strchr(name, '/') || strchr(name, '\\')) return "is outside the folder: name a file in the folder itself";
+    return strlen(name) > NAME_MAX ? "is too long for a file name" : NULL;
 }
 
 /* Whether the link is one of the library's cache. */
@@ -47,7 +47,7 @@ FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, 
         problem = "is not a regular file";
     } else if (status.st_size > most_bytes) {
         entry = FOLDER_REFUSED;
-        problem = arena_format(&arena, "is longer than the %lld bytes that it may have", (long long)most_bytes);
+        problem = arena_format(&arena, "is longer than the limit of %lld bytes", (long long)most_bytes);
     }
     if (problem) diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file), hint, "%s", problem);
     arena_free(&arena);

@@ -20,7 +20,7 @@ static bool choose_head(const HuggingFaceConfig *config, const Head *wanted, Hea
     *head = wanted->kind == HEAD_FROM_FOLDER ? config->head : *wanted;
     if (wanted->kind != HEAD_FROM_FOLDER || head->kind != HEAD_FROM_FOLDER) return true;
     char message[256];
-    snprintf(message, sizeof message, "the head of '%.100s' is left out: the encoder alone is imported",
+    snprintf(message, sizeof message, "skycc imports the encoder alone, without the head of '%.100s'",
              config->architecture);
     diagnostics_warning(diagnostics, (Place){.file = "config.json", .object = "architectures"},
                         "--head puts another one on it", "%s", message);

@@ -56,10 +56,10 @@ static void refuse_parameter(const Network *network, const char *name, const Sha
     char object[512], wanted[256], message[512];
     if (network->diagnostics->errors >= NETWORK_MOST_ERRORS) return;
     snprintf(object, sizeof object, "tensor '%.400s'", name);
-    snprintf(message, sizeof message, "%s; config.json wants %s", problem, shape_format(shape, wanted));
+    snprintf(message, sizeof message, "%s, but config.json needs %s", problem, shape_format(shape, wanted));
     diagnostics_error(network->diagnostics, EXIT_BAD_INPUT, (Place){.file = network->folder->path, .object = object},
-                      "tensors and config.json must be of one model; a head that the folder lacks is drawn with --head",
-                      "%s", message);
+                      "use tensors and config.json of the same model; --head draws a head that the folder lacks", "%s",
+                      message);
 }
 
 static const char *new_parameter(Network *network, const char *name, const Shape *shape, WeightFill fill)

@@ -110,7 +110,7 @@ static bool add_branch(BranchExpander *expander, const Onnx__NodeProto *node, co
     for (size_t i = 0; i < graph->n_node; i++) {
         SourceNode source = {
             .proto = graph->node[i], .function = function, .condition_name = scope->condition, .when = scope->when};
-        if (++expander->made > MAX_BRANCH_NODES) return refuse(expander, node, "has branches of too many nodes");
+        if (++expander->made > MAX_BRANCH_NODES) return refuse(expander, node, "has branches with too many nodes");
         if (!add_node(expander, source, scope)) return false;
     }
     for (size_t i = 0; i < graph->n_output; i++)

@@ -23,7 +23,7 @@ static bool refuse(const Exporter *exporter, const char *name, const char *probl
     snprintf(object, sizeof object, "parameter '%.400s'", name);
     return diagnostics_error(exporter->diagnostics, EXIT_BAD_INPUT,
                              (Place){.file = exporter->model->onnx.path, .object = object},
-                             "was the checkpoint made from this model?", "%s", problem);
+                             "give the model that the checkpoint was made from", "%s", problem);
 }
 
 /* ---- Initializers ---- */
@@ -91,7 +91,7 @@ static bool add_split(const Exporter *exporter, const ImportedParameter *paramet
 {
     Onnx__GraphProto *graph = exporter->graph;
     Arena *arena = arena_of(exporter);
-    if (!parameter->node) return refuse(exporter, parameter->name, "is used in a function's body, several times over");
+    if (!parameter->node) return refuse(exporter, parameter->name, "is used several times, in the body of a function");
     Onnx__TensorProto *tensor =
         arena_copy(arena, graph->initializer[parameter->initializer], sizeof **graph->initializer);
     Onnx__TensorProto **initializers = arena_new_array(arena, Onnx__TensorProto *, graph->n_initializer + 1);

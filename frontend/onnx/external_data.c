@@ -56,7 +56,7 @@ static const char *map_descriptor(int descriptor, const char *path, MappedFile *
     struct stat status;
     if (fstat(descriptor, &status) != 0) return strerror(errno);
     if (!S_ISREG(status.st_mode)) return "is not a regular file";
-    if (status.st_nlink == 0) return "was replaced while it was opened";
+    if (status.st_nlink == 0) return "was replaced while skycc opened it";
     if (status.st_nlink != 1) return "has several hard links";
     return file_map_descriptor(file, descriptor, &status, path) ? NULL : strerror(errno);
 }
@@ -83,8 +83,8 @@ const ExternalFile *external_data_open(ExternalData *data, const char *location,
     if (problem) {
         bool missing = strcmp(problem, "does not exist") == 0;
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
-                          missing ? "put the weights' file beside the model; check --no-weights and compile "
-                                    "--init do without"
+                          missing ? "put the file with the weights next to the model; check --no-weights and "
+                                    "compile --init work without it"
                                   : NULL,
                           "the external data '%s' %s", location, problem);
         file.refused = true;

@@ -72,7 +72,7 @@ static const char *shape_hint(Importer *importer)
     for (size_t i = 0; i < model->dimension_count; i++)
         hint = arena_format(&importer->arena, "%s%s %s=%lld", hint, i ? "," : "", model->dimensions[i].name,
                             (long long)model->dimensions[i].value);
-    return arena_format(&importer->arena, "%s: --dim %s=... binds another", hint, model->dimensions[0].name);
+    return arena_format(&importer->arena, "%s; change them with --dim %s=...", hint, model->dimensions[0].name);
 }
 
 /* Errors are reported for every node that can be tried, but not without end. */
@@ -97,8 +97,7 @@ static bool check_declared(const Importer *importer, const Onnx__ValueInfoProto 
     snprintf(object, sizeof object, "output '%.400s'", output->name);
     Place place = {.file = importer->graph->file, .object = object};
     if (type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
-        return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL,
-                                 "is declared as something else than a tensor");
+        return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL, "must be declared as a tensor");
     const Onnx__TypeProto__Tensor *tensor = type->tensor_type;
     if (tensor->elem_type && imported_dtype(importer, tensor->elem_type) != value->dtype)
         return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL, "is declared as %s, but is %s",

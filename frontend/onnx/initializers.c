@@ -175,8 +175,8 @@ static void warn_of_quantized(Importer *importer, const Initializer *initializer
     }
     if (quantized)
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
-                            "export the model before it is quantised if they are to be trained",
-                            "holds %zu weights of 8 bits: they are quantised, and not trained", quantized);
+                            "to train them, export the model before it is quantised",
+                            "holds %zu weights of 8 bits: they are quantised, so they are not trained", quantized);
 }
 
 static const char *why_constant(const Importer *importer, const Initializer *initializer)

@@ -148,7 +148,7 @@ bool import_inputs(Importer *importer)
         buffer_free(&hint);
     }
     if (binder.assumed.size)
-        diagnostics_warning(importer->diagnostics, place, NULL, "its open dimensions are taken to be %s",
+        diagnostics_warning(importer->diagnostics, place, NULL, "its open dimensions are set to %s",
                             binder.assumed.bytes);
     warn_about_unused(importer);
     buffer_free(&binder.unbound);

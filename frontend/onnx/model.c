@@ -73,7 +73,7 @@ static bool check_kind(const OnnxModel *model, Diagnostics *diagnostics)
         return refuse(model, diagnostics, export, "is a tokenizer (tokenizer.json), not an ONNX model");
     if (text) return refuse(model, diagnostics, export, "is text, not an ONNX model");
     if (looks_like_safetensors(file))
-        return refuse(model, diagnostics, "the graph is missing: skycc import makes one of a Hugging Face folder",
+        return refuse(model, diagnostics, "the graph is missing: skycc import makes one from a Hugging Face folder",
                       "holds weights only (safetensors), not an ONNX model");
     if (begins_with(file, "PK\3\4", 4) || begins_with(file, "\x80\2", 2))
         return refuse(model, diagnostics, "load it in PyTorch, then torch.onnx.export(...)",
@@ -105,7 +105,7 @@ bool onnx_model_open(OnnxModel *model, const char *path, bool tolerate_missing_d
     *model = (OnnxModel){.path = path, .external = {.model_path = path, .tolerate_missing = tolerate_missing_data}};
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-        return refuse(model, diagnostics, "name the ONNX file in it; of a Hugging Face folder skycc import makes one",
+        return refuse(model, diagnostics, "name the ONNX file in it; skycc import makes one from a Hugging Face folder",
                       "is a directory");
     if (!file_map(&model->file, path, diagnostics)) return false;
     if (!unpack(model, diagnostics)) {

@@ -226,7 +226,7 @@ bool normalize_attention(OnnxNode *node)
     ValueId result = attend(&attention, stages);
     if (attention.by_token) result = emit_join_heads(node, result);
     if (attention.mode < 0 || attention.mode > SCORES_SOFTMAX)
-        return node_error(node, NULL, "gives out scores of an unknown kind");
+        return node_error(node, NULL, "has an unknown qk_matmul_output_mode");
     return set_output(node, OUTPUT_SCORES, stages[attention.mode]) && set_output(node, OUTPUT_KEY, attention.key) &&
            set_output(node, OUTPUT_VALUE, attention.value) && set_output(node, OUTPUT_Y, result);
 }

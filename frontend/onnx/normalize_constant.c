@@ -15,7 +15,7 @@ static bool constant_from_tensor(OnnxNode *node, const Onnx__TensorProto *proto)
     if (!tensor.data && tensor.bytes) return node_error(node, NULL, "the file with the constant's elements is missing");
     if (tensor.shape.rank >= 2 && dtype_is_float(tensor.dtype) && tensor.bytes >= 4096)
         diagnostics_warning(node->importer->diagnostics, source_place(node->importer, node->source, place),
-                            "export the model with weights as initializers if they are to be trained",
+                            "to train them, export the model with weights as initializers",
                             "holds a large constant, which is not trained");
     return set_output(node, 0, graph_add_constant(node->graph, NULL, tensor.dtype, &tensor.shape, tensor.data));
 }

@@ -68,7 +68,7 @@ bool normalize_clip(OnnxNode *node)
     ValueId least = has_input(node, 1) ? node->inputs[1] : 0, most = has_input(node, 2) ? node->inputs[2] : 0;
     if (node->opset < 11) {
         double value;
-        if (node->input_count != 1) return node_error(node, NULL, "has bounds as inputs, which came with opset 11");
+        if (node->input_count != 1) return node_error(node, NULL, "has bounds as inputs, which need opset 11");
         bool bounded = attribute_present(node, "min");
         if (!read_float(node, "min", 0, &value)) return false;
         if (bounded) least = emit_scalar(node, type, value);

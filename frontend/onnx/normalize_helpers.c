@@ -65,7 +65,8 @@ static bool take(OnnxNode *node, const char *name, Onnx__AttributeProto__Attribu
     if (!*found) return true;
     node->attributes_used |= (uint64_t)1 << position;
     if ((*found)->ref_attr_name && *(*found)->ref_attr_name)
-        return node_error(node, NULL, "the attribute '%s' refers to one of a function, but this is none", name);
+        return node_error(node, NULL,
+                          "the attribute '%s' refers to a function's attribute, but the node is in no function", name);
     if ((*found)->has_type && (*found)->type != type)
         return node_error(node, NULL, "the attribute '%s' is of the wrong type", name);
     return true;

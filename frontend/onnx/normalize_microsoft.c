@@ -287,7 +287,7 @@ bool check_no_past(OnnxNode *node, int input)
         Shape past = shape_of(node, node->inputs[i]);
         if (past.rank != 4 || past.dim[2] != 0)
             return node_unsupported(node, "export the model without a cache of keys and values",
-                                    "has former keys and values, which training has not");
+                                    "has past keys and values, which training does not support");
     }
     return true;
 }
@@ -309,7 +309,7 @@ static bool find_parts(const OnnxNode *node, int *packed, ValueId parts[3])
     for (int i = 0; i < 2 && !*packed; i++)
         if (parts[i] && !parts[i + 1] && !parts[2] && shape_of(node, parts[i]).rank == 5) *packed = 3 - i;
     bool given = *packed ? shape_of(node, parts[3 - *packed]).dim[3] == *packed : parts[1] && parts[2];
-    return given || node_error(node, NULL, "has no keys and values, neither of their own nor beside the queries");
+    return given || node_error(node, NULL, "has no keys and values: give them as inputs, or packed with the queries");
 }
 
 static bool read_multi_head(PackedAttention *attention)

@@ -26,7 +26,7 @@ bool normalize_reshape(OnnxNode *node)
             shape.dim[i] = present.dim[i];
         }
         if (dims[i] >= 0) continue;
-        if (dims[i] != -1 || unknown >= 0) return node_error(node, NULL, "more than one dimension is left open");
+        if (dims[i] != -1 || unknown >= 0) return node_error(node, NULL, "has more than one open dimension");
         unknown = i;
         shape.dim[i] = 1;
     }
@@ -235,8 +235,8 @@ static bool split_sizes(OnnxNode *node, int64_t extent, const int64_t **sizes)
     int64_t left = extent;
     for (int i = 0; i < count; left -= (*sizes)[i++])
         if ((*sizes)[i] < 0 || (*sizes)[i] > left)
-            return node_error(node, NULL, "its parts do not add up to the whole");
-    return left == 0 || node_error(node, NULL, "its parts do not add up to the whole");
+            return node_error(node, NULL, "the sizes of its parts do not add up to the axis");
+    return left == 0 || node_error(node, NULL, "the sizes of its parts do not add up to the axis");
 }
 
 bool normalize_split(OnnxNode *node)

@@ -88,7 +88,7 @@ static ValueId drop_sides(OnnxNode *node, ValueId value, int axis, int64_t befor
     Shape shape = shape_of(node, value);
     int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, extent = shape.dim[axis];
     if (before < -extent || after < -extent || (before < 0 && after < 0 && after < -(extent + before)))
-        return node_error(node, NULL, "takes more away than there is"), 0;
+        return node_error(node, NULL, "removes more elements than the axis has"), 0;
     starts[axis] = before < 0 ? -before : 0;
     shape.dim[axis] = extent - starts[axis] + (after < 0 ? after : 0);
     return emit_slice(node, value, starts, steps, &shape);

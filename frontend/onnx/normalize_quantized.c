@@ -23,7 +23,7 @@ bool check_narrow_inputs(const OnnxNode *node)
     for (size_t i = 0; narrow && i < sizeof movements / sizeof *movements; i++)
         narrow = node->rule->apply != movements[i];
     return !narrow || node_unsupported(node, "the model is quantised: export it before it is",
-                                       "computes with integers of 8 bits, which only DequantizeLinear may");
+                                       "computes with 8-bit integers, which only DequantizeLinear can read");
 }
 
 static bool read_quantized(Quantized *quantized)
@@ -86,7 +86,8 @@ static ValueId dequantize_constant(const Quantized *quantized, const Value *x, c
 static ValueId dequantize_moved(const Quantized *quantized)
 {
     OnnxNode *node = quantized->node;
-    if (quantized->scales.rank > 1) return node_unsupported(node, NULL, "has blocks of what is no constant"), 0;
+    if (quantized->scales.rank > 1)
+        return node_unsupported(node, NULL, "has blocks in a tensor that is not a constant"), 0;
     Shape wide = {0};
     if (quantized->block) {
         wide = (Shape){quantized->shape.rank, {1, 1, 1, 1, 1, 1, 1, 1}};

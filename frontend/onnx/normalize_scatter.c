@@ -115,7 +115,7 @@ bool normalize_top_k(OnnxNode *node)
     if (!check_axis(node, &axis, values.shape.rank)) return false;
     Shape shape = values.shape;
     int64_t extent = shape.dim[axis], stride = 1, rows = 1;
-    if (count < 0 || count > extent) return node_error(node, NULL, "takes more elements than there are");
+    if (count < 0 || count > extent) return node_error(node, NULL, "takes more elements than the axis has");
     shape.dim[axis] = count;
     for (int i = (int)axis + 1; i < shape.rank; i++) stride *= shape.dim[i];
     for (int i = 0; i < axis; i++) rows *= shape.dim[i];

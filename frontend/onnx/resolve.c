@@ -83,17 +83,17 @@ static bool check_opset(Importer *importer)
         return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL,
                                  "does not say which opset it uses");
     if (opset < 0)
-        return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL, "uses opset %lld, which is none",
-                                 (long long)opset);
+        return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, NULL,
+                                 "uses opset %lld, which does not exist", (long long)opset);
     int64_t ir = importer->model->onnx.proto->ir_version;
     if (ir > NEWEST_IR)
-        diagnostics_warning(importer->diagnostics, place, NULL,
-                            "has IR version %lld, which may mean something else than %d, the newest known here",
-                            (long long)ir, NEWEST_IR);
+        diagnostics_warning(
+            importer->diagnostics, place, NULL,
+            "has IR version %lld, whose meaning may differ from version %d, the newest that skycc knows", (long long)ir,
+            NEWEST_IR);
     if (opset > NEWEST_OPSET)
         diagnostics_warning(importer->diagnostics, place, NULL,
-                            "uses opset %lld, which may mean by an operator something else than opset %d, the newest "
-                            "known here",
+                            "uses opset %lld, whose operators may differ from opset %d, the newest that skycc knows",
                             (long long)opset, NEWEST_OPSET);
     return true;
 }
@@ -164,7 +164,7 @@ static void report_unsupported(Importer *importer)
                               "this operator is not supported");
         else
             diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR, where, hint,
-                              "this operator is not supported; %zu nodes are such, this is the first", nodes[k]);
+                              "this operator is not supported (the first of %zu such nodes)", nodes[k]);
     }
 }
 

@@ -77,12 +77,12 @@ void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics)
         int64_t size = matrix ? weight->dims[transposes_weight(node) ? 0 : 1] : 0;
         if (size < 1 || size > MOST || !name || !string_map_add(&initializers, name, (uint32_t)graph->n_initializer)) {
             diagnostics_warning(diagnostics, place, "export with optimize=False to keep it",
-                                "lost its bias, all zeros, to the exporter: it is not trained");
+                                "the exporter removed its bias (all zeros): the bias is not trained");
             continue;
         }
         restore(model, node, weight, name);
-        diagnostics_warning(diagnostics, place, "give --freeze to leave it zero",
-                            "lost its bias, all zeros, to the exporter: it is trained as '%s'", name);
+        diagnostics_warning(diagnostics, place, "give --freeze to keep it zero",
+                            "the exporter removed its bias (all zeros): the bias is trained as '%s'", name);
     }
     string_map_free(&initializers);
 }

@@ -130,7 +130,7 @@ static bool wrong_size(const TensorReader *reader, const OnnxTensor *tensor, siz
 {
     char shape[256];
     return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, reader->place, NULL,
-                             "holds %zu bytes where its shape %s needs %zu", bytes, shape_format(&tensor->shape, shape),
+                             "holds %zu bytes, but its shape %s needs %zu", bytes, shape_format(&tensor->shape, shape),
                              tensor->bytes);
 }
 
@@ -161,7 +161,7 @@ static bool read_typed(const TensorReader *reader, OnnxTensor *tensor)
     size_t elements = (size_t)shape_elements(&tensor->shape);
     if (counts[field] != elements)
         return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, reader->place, NULL,
-                                 "holds %zu elements where its shape needs %zu", counts[field], elements);
+                                 "holds %zu elements, but its shape needs %zu", counts[field], elements);
     if (!elements) return true;
     switch (tensor->dtype) {
     case DTYPE_F32: tensor->data = proto->float_data; return true;

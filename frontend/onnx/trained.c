@@ -61,9 +61,10 @@ static void warn_if_unsure(const Importer *importer, const ImportedParameter *pa
     char place[512];
     snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
     const char *option = choice.trained ? "freeze" : "train";
-    const char *hint = arena_format(&importer->model->arena, "--%s '%s' if that is wrong", option, parameter->name);
+    const char *hint =
+        arena_format(&importer->model->arena, "give --%s '%s' if that is wrong", option, parameter->name);
     diagnostics_warning(importer->diagnostics, (Place){.file = importer->graph->file, .object = place}, hint,
-                        "%s, so it is%s taken for a parameter", choice.why, choice.trained ? "" : " not");
+                        "%s, so skycc %s it", choice.why, choice.trained ? "trains" : "does not train");
 }
 
 /* Constants are computed with while compiling, what no data is known of stays a parameter. */
@@ -90,11 +91,11 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
     }
     if (names.size)
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
-                            "--freeze and --train say otherwise, skycc check --lora lists what is trained",
-                            "--lora freezes all weights but those of the head: %s", buffer_text(&names));
+                            "change this with --freeze and --train; skycc check --lora lists what is trained",
+                            "--lora freezes all weights except those of the head: %s", buffer_text(&names));
     else if (!importer->options->rule_count)
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
-                            "--train says otherwise, skycc check -v lists the names",
+                            "change this with --train; skycc check -v lists the names",
                             "--lora freezes all weights: no head is found by its name");
     buffer_free(&names);
 }
@@ -103,7 +104,8 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
     if (choice.trained && was_folded(parameter->name))
-        choice = (TrainedChoice){true, true, "was computed of parameters by an optimiser, which are lost with it"};
+        choice =
+            (TrainedChoice){true, true, "was computed by an optimiser from parameters that the file no longer has"};
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
@@ -146,7 +148,7 @@ static void warn_of_ties(const Importer *importer)
         snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
         diagnostics_warning(
             importer->diagnostics, (Place){.file = importer->graph->file, .object = place},
-            "give --untie to train them apart", "holds the same numbers as '%s'%s: both are one parameter",
+            "give --untie to train them separately", "holds the same numbers as '%s'%s: both are one parameter",
             graph_value(importer->graph, parameter->value)->name, parameter->transposed ? ", transposed" : "");
     }
 }

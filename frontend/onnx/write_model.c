@@ -31,7 +31,7 @@ bool onnx_restore_initializer(OnnxModel *model, size_t index, Onnx__TensorProto 
         char object[512];
         snprintf(object, sizeof object, "parameter '%.400s'", tensor->name);
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = model->path, .object = object},
-                                 "was the checkpoint made from this model?", "has no data, and is not trained");
+                                 "give the model that the checkpoint was made from", "has no data, and is not trained");
     }
     onnx_set_raw_data(tensor, elements.data, elements.bytes);
     return true;

@@ -78,7 +78,7 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
     const char *const *names = label_names_read(metadata, &column->arena, &count);
     if (metadata && !names)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "the names of its labels are no list of texts");
+                                 "its label names are not a list of texts");
     column->kind = names ? LABELS_NAMES : LABELS_CLASSES;
     for (size_t i = 0; i < count; i++) {
         if (string_map_find(&column->find, names[i]))
@@ -89,8 +89,8 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
     if (names) return true;
     if (!tensor || tensor->shape.rank != 1 || (tensor->dtype != DTYPE_I32 && tensor->dtype != DTYPE_F32))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "give the file that skycc tokenize made of the rows that are trained on",
-                                 "has no labels of rows");
+                                 "give the training data that skycc tokenize wrote",
+                                 "has no tensor 'labels' with one label per row");
     if (tensor->dtype == DTYPE_F32) column->kind = LABELS_REALS;
     for (int64_t i = 0; tensor->dtype == DTYPE_I32 && i < tensor->shape.dim[0]; i++) {
         char text[16];
@@ -116,8 +116,8 @@ static bool refuse_unknown(const LabelColumn *column, TableReader *reader, const
     const char *known = "";
     size_t shown = column->count < 12 ? column->count : 12;
     for (size_t i = 0; i < shown; i++) known = arena_format(&arena, "%s%s%s", known, i ? ", " : "", column->names[i]);
-    const char *hint = arena_format(&arena, "labels there: %s%s", known, shown < column->count ? " and others" : "");
-    table_error(reader, hint, "'%.*s' is not among the labels of the data set that was given", SHOWN_BYTES, name);
+    const char *hint = arena_format(&arena, "its labels are %s%s", known, shown < column->count ? " and others" : "");
+    table_error(reader, hint, "'%.*s' is not a label of the given data set", SHOWN_BYTES, name);
     arena_free(&arena);
     return false;
 }
@@ -132,7 +132,7 @@ bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
     float real;
     bool ok = true;
     if (column->kind == LABELS_REALS && !label_is_number(name, &real))
-        ok = table_error(reader, NULL, "the label '%.*s' is no number", SHOWN_BYTES, name);
+        ok = table_error(reader, NULL, "the label '%.*s' is not a number", SHOWN_BYTES, name);
     else if (!known && column->fixed && column->kind != LABELS_REALS)
         ok = refuse_unknown(column, reader, name);
     if (ok) {
@@ -159,9 +159,10 @@ static void decide_kind(LabelColumn *column, const char *path, Diagnostics *diag
     }
     column->kind = whole == column->count ? LABELS_CLASSES : reals == column->count ? LABELS_REALS : LABELS_NAMES;
     if (column->kind == LABELS_NAMES && reals)
-        diagnostics_warning(diagnostics, (Place){.file = path, .line = column->lines[odd]}, NULL,
-                            "'%.*s' is no number, as %zu of the %zu different labels are: all are taken as names",
-                            SHOWN_BYTES, column->names[odd], reals, column->count);
+        diagnostics_warning(
+            diagnostics, (Place){.file = path, .line = column->lines[odd]}, NULL,
+            "'%.*s' is not a number, but %zu of the %zu different labels are: skycc takes all of them as names",
+            SHOWN_BYTES, column->names[odd], reals, column->count);
     size_t rows = column->row_count;
     if (column->kind == LABELS_NAMES && (column->count > 1000 || column->count * 2 > rows + 4))
         diagnostics_warning(diagnostics, PLACE_FILE(path), NULL,
@@ -227,7 +228,7 @@ void labels_describe(const LabelColumn *column, const Buffer *names, char *text,
     size_t count;
     const char *const *sorted = label_names_read(names->size ? buffer_text(names) : NULL, &arena, &count);
     if (column->kind == LABELS_REALS) buffer_print(&words, "values, for regression");
-    if (column->kind == LABELS_CLASSES) buffer_print(&words, "numbers of classes, %zu different", column->count);
+    if (column->kind == LABELS_CLASSES) buffer_print(&words, "class numbers, %zu different", column->count);
     for (size_t i = 0; i < count; i++) {
         const uint32_t *number = string_map_find(&column->find, sorted[i]);
         buffer_print(&words, "%s%zu %s (%u rows)", i ? ", " : "", i, sorted[i], number ? column->uses[*number] : 0);

@@ -134,7 +134,7 @@ static bool split_object(TableReader *reader, const char *text, size_t length)
     bool ok = json_is_object(object) || table_error(reader,
                                                     "every line of a JSON lines file is an object: {\"NAME\": "
                                                     "VALUE, ...}",
-                                                    "is no JSON object");
+                                                    "is not a JSON object");
     for (size_t i = 0; ok && i < reader->member_count; i++) ok = add_member(reader, object, reader->members[i]);
     const char *bytes = buffer_text(&reader->unquoted); /* which no longer move */
     for (size_t i = 0; i < reader->field_count; i++) {
@@ -189,7 +189,7 @@ static bool add_quoted(TableReader *reader, const char *start, const char **text
         const char *quote = memchr(at, '"', (size_t)(end - at));
         if (!quote)
             return error_at(reader, reader->line, (size_t)(open - start) + 1,
-                            "inside quotes, quotes are doubled; --format tsv reads quotes as text",
+                            "double the quotes inside a quoted field; --format tsv reads quotes as text",
                             "the quote that opens here is never closed");
         bool doubled = quote + 1 < end && quote[1] == '"';
         buffer_append(&reader->unquoted, at, (size_t)(quote - at) + doubled);
@@ -197,7 +197,7 @@ static bool add_quoted(TableReader *reader, const char *start, const char **text
         if (!doubled) break;
     }
     if (at < end && *at != ',')
-        return error_at(reader, reader->line, (size_t)(at - start) + 1, "inside quotes, quotes are doubled",
+        return error_at(reader, reader->line, (size_t)(at - start) + 1, "double the quotes inside a quoted field",
                         "text follows a closing quote");
     add_field(reader, "", reader->unquoted.size - before);
     *text = at;
@@ -214,7 +214,7 @@ static bool split_record(TableReader *reader, const char *text, const char *end)
             const char *quote = memchr(text, '"', (size_t)(stop - text));
             if (quote)
                 return error_at(reader, reader->line, (size_t)(quote - start) + 1,
-                                "a field with quotes stands in quotes as a whole, its own doubled",
+                                "put the whole field in quotes and double the quotes in it",
                                 "a quote inside a field that does not begin with one");
             size_t before = reader->unquoted.size;
             buffer_append(&reader->unquoted, text, (size_t)(stop - text));

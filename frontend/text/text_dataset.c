@@ -124,7 +124,7 @@ static bool cut_names(Job *job, const char *option, const char *list)
         size_t length = comma ? (size_t)(comma - at) : strlen(at);
         if (length == 0)
             return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                     "%s takes names of columns with commas between, not '%s'", option, list);
+                                     "%s takes column names separated by commas, not '%s'", option, list);
         const char *name = arena_string_n(&job->arena, at, length);
         array_push(job->names, job->name_count, job->name_capacity, name);
         at = comma ? comma + 1 : NULL;
@@ -139,13 +139,13 @@ static bool name_columns(Job *job)
     job->text_count = job->name_count;
     if (job->text_count > 2)
         return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
-                                 "--text takes the name of a column, or of two with a comma between, not '%s'",
+                                 "--text takes one column name, or two separated by a comma, not '%s'",
                                  options->text_columns);
     if (!cut_names(job, "--label", options->label_column)) return false;
     size_t labels = job->name_count - job->text_count;
     if (labels > 1 && options->labels_of)
         return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "leave out --labels-of",
-                                 "several labels are named by their columns");
+                                 "several labels take their names from their columns");
     if (labels > 1)
         job->label_set =
             (LabelSet){.names = job->names + job->text_count, .count = labels, .measured = options->regression};
@@ -219,7 +219,7 @@ static bool find_columns(Job *job, bool *is_header)
         columns->text[i] = glue_position(job, task->text_position[i]);
         if (columns->text[i] < 0)
             return table_error(&job->reader, naming_hint(task),
-                               "the text is expected in column %d, but there are only %zu", task->text_position[i] + 1,
+                               "the text must be in column %d, but the row has only %zu", task->text_position[i] + 1,
                                job->reader.field_count);
     }
     columns->label = glue_position(job, task->label_position);
@@ -451,11 +451,11 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
     double held = wanted < 1 ? floor(wanted * (double)rows + 0.5) : wanted;
     if (wanted > 0 && (held < 1 || held >= (double)rows))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "%zu examples: --holdout leaves none %s", rows,
+                                 "has %zu examples: --holdout leaves none %s", rows,
                                  held < 1 ? "to hold out" : "to train on");
     if (job->options->balance && !job->examples.classes)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "--balance needs one class a row, and these have %s",
+                                 "--balance needs one class per row, but these rows have %s",
                                  job->label_set.count   ? "several labels"
                                  : job->examples.masked ? "masked tokens"
                                  : job->examples.reals  ? "values"
@@ -482,7 +482,7 @@ static bool prepare(Job *job, const char *table)
     if (!table_open(&job->reader, table, options->format, diagnostics)) return false;
     if (job->reader.format != TABLE_TSV && !options->text_columns)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "the columns of CSV and JSON lines are given by name: --text NAME, --label NAME");
+                                 "name the columns of CSV and JSON lines: --text NAME, --label NAME");
     if (options->regression) job->labels.kind = LABELS_REALS;
     return name_columns(job) && (!options->labels_of || labels_of_data(&job->labels, options->labels_of, diagnostics));
 }

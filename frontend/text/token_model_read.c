@@ -20,11 +20,11 @@ static bool read_vocabulary(TokenReader *r, json_t *model)
     static const char place[] = "model.vocab";
     json_t *vocabulary = json_object_get(model, "vocab"), *value;
     const char *piece;
-    if (!json_is_object(vocabulary)) return reader_malformed(r, place, "is no object");
+    if (!json_is_object(vocabulary)) return reader_malformed(r, place, "is not an object");
     json_object_foreach(vocabulary, piece, value)
     {
         if (!reader_is_id(value))
-            return reader_malformed(r, arena_format(&r->arena, "%s['%.40s']", place, piece), "is no id");
+            return reader_malformed(r, arena_format(&r->arena, "%s['%.40s']", place, piece), "is not an id");
         if (!add_piece(r, place, piece, strlen(piece), (int32_t)json_integer_value(value))) return false;
     }
     return true;
@@ -37,7 +37,7 @@ static bool read_piece(TokenReader *r, json_t *model, const char *key, int32_t *
     *id = -1;
     if (!value || json_is_null(value)) return true;
     const char *piece = json_string_value(value), *place = reader_place(r, "model", key);
-    if (!piece) return reader_malformed(r, place, "is no text");
+    if (!piece) return reader_malformed(r, place, "is not a text");
     *id = trie_find(&r->pipeline->model.vocabulary, piece, strlen(piece));
     return *id >= 0 || reader_malformed(r, place, "is not in the vocabulary");
 }
@@ -54,9 +54,9 @@ static bool read_wordpiece(TokenReader *r, json_t *object)
         !read_vocabulary(r, object) || !read_piece(r, object, "unk_token", &model->unknown))
         return false;
     if (model->unknown < 0) return reader_malformed(r, "model.unk_token", "is missing");
-    if (!text) return reader_malformed(r, "model.continuing_subword_prefix", "is no text");
+    if (!text) return reader_malformed(r, "model.continuing_subword_prefix", "is not a text");
     if (most && (!json_is_integer(most) || json_integer_value(most) < 0))
-        return reader_malformed(r, "model.max_input_chars_per_word", "is no number");
+        return reader_malformed(r, "model.max_input_chars_per_word", "is not a number");
     model->most_characters = most ? (size_t)json_integer_value(most) : 100;
     model->has_continuation = true;
     for (; *text && model->has_continuation; text++) {
@@ -95,7 +95,7 @@ static bool read_merge(TokenReader *r, json_t *value, int32_t rank)
     }
     size_t right_length = right ? strlen(right) : 0;
     if (!left || !right || left_length > TOKEN_LONGEST_PIECE || right_length > TOKEN_LONGEST_PIECE)
-        return reader_malformed(r, arena_format(&r->arena, "model.merges[%d]", (int)rank), "is no pair of pieces");
+        return reader_malformed(r, arena_format(&r->arena, "model.merges[%d]", (int)rank), "is not a pair of pieces");
     char both[2 * TOKEN_LONGEST_PIECE + 1];
     memcpy(both, left, left_length);
     memcpy(both + left_length, right, right_length);
@@ -115,7 +115,7 @@ static bool read_merges(TokenReader *r, json_t *object)
     json_t *merges = json_object_get(object, "merges"), *merge;
     size_t count = json_array_size(merges), slots = 16, i;
     if (!json_is_array(merges) || count > MOST_MERGES)
-        return reader_malformed(r, "model.merges", "is no list of merges");
+        return reader_malformed(r, "model.merges", "is not a list of merges");
     while (slots < 2 * count) slots *= 2;
     model->merges = memory_resize(NULL, slots, sizeof *model->merges);
     model->merge_mask = slots - 1;
@@ -167,13 +167,13 @@ static bool read_unigram(TokenReader *r, json_t *object)
     if (!reader_check_members(r, object, "model", "type unk_id vocab byte_fallback") ||
         !reader_bool(r, object, "model", "byte_fallback", false, &bytes))
         return false;
-    if (count == 0 || count > TOKEN_MOST_IDS) return reader_malformed(r, "model.vocab", "is no list of pieces");
+    if (count == 0 || count > TOKEN_MOST_IDS) return reader_malformed(r, "model.vocab", "is not a list of pieces");
     model->scores = memory_resize(NULL, count, sizeof *model->scores);
     json_array_foreach(vocabulary, i, entry)
     {
         json_t *piece = json_array_get(entry, 0), *score = json_array_get(entry, 1);
         if (!json_is_string(piece) || !json_is_number(score))
-            return reader_malformed(r, arena_format(&r->arena, "model.vocab[%zu]", i), "is no piece with its score");
+            return reader_malformed(r, arena_format(&r->arena, "model.vocab[%zu]", i), "is not a piece with a score");
         model->scores[i] = json_number_value(score);
         if (i == 0 || model->scores[i] < model->least_score) model->least_score = model->scores[i];
         if (!add_piece(r, "model.vocab", json_string_value(piece), json_string_length(piece), (int32_t)i)) return false;

@@ -57,7 +57,7 @@ static bool read_charsmap(TokenReader *r, json_t *object, const char *place, Nor
     if (!reader_check_members(r, object, place, "type precompiled_charsmap")) return false;
     step->map = text ? charsmap_read(text) : NULL;
     return step->map ||
-           reader_malformed(r, reader_place(r, place, "precompiled_charsmap"), "is no compiled table of characters");
+           reader_malformed(r, reader_place(r, place, "precompiled_charsmap"), "is not a compiled table of characters");
 }
 
 static bool read_bert_normalizer(TokenReader *r, json_t *object, const char *place, NormalizerStep *step)
@@ -117,11 +117,11 @@ static bool add_normalizer(TokenReader *r, json_t *object, const char *place)
 static bool read_steps(TokenReader *r, json_t *object, const char *place, const char *list, ReadStep *read, int depth)
 {
     if (!object || json_is_null(object)) return true;
-    if (!json_is_object(object)) return reader_malformed(r, place, "is no object");
+    if (!json_is_object(object)) return reader_malformed(r, place, "is not an object");
     if (strcmp(reader_type(object), "Sequence") != 0) return read(r, object, place);
     json_t *steps = json_object_get(object, list), *step;
     const char *there = reader_place(r, place, list);
-    if (!json_is_array(steps)) return reader_malformed(r, there, "is no list");
+    if (!json_is_array(steps)) return reader_malformed(r, there, "is not a list");
     if (depth == MOST_NESTED) return reader_unsupported(r, there, "a list nested so deep");
     size_t i;
     json_array_foreach(steps, i, step)
@@ -217,7 +217,7 @@ static bool read_added(TokenReader *r, json_t *root)
     TokenPipeline *pipeline = r->pipeline;
     json_t *list = json_object_get(root, "added_tokens"), *object;
     size_t count = json_array_size(list), i;
-    if (list && !json_is_array(list)) return reader_malformed(r, "added_tokens", "is no list");
+    if (list && !json_is_array(list)) return reader_malformed(r, "added_tokens", "is not a list");
     pipeline->added = arena_new_array(&pipeline->arena, AddedToken, count + 1);
     json_array_foreach(list, i, object)
     {
@@ -237,7 +237,7 @@ static bool read_added(TokenReader *r, json_t *root)
         token->length = strlen(token->content);
         int32_t known = trie_find(&pipeline->model.vocabulary, token->content, token->length);
         if (token->length && known >= 0 && known != token->id)
-            return reader_malformed(r, place, "has another id than the piece of the vocabulary");
+            return reader_malformed(r, place, "has a different id in the vocabulary");
         if (token->id >= pipeline->model.size) pipeline->model.size = token->id + 1;
         if (!enter_added(r, place, i)) return false;
     }
@@ -264,7 +264,8 @@ static bool read_template(TokenReader *r, json_t *object, const char *place, con
     const char *there = reader_place(r, place, key);
     size_t i, j;
     int texts[2] = {0, 0};
-    if (!json_is_array(list) || json_array_size(list) > MOST_STEPS) return reader_malformed(r, there, "is no template");
+    if (!json_is_array(list) || json_array_size(list) > MOST_STEPS)
+        return reader_malformed(r, there, "is not a template");
     frame->count = 0;
     json_array_foreach(list, i, piece)
     {
@@ -275,7 +276,7 @@ static bool read_template(TokenReader *r, json_t *object, const char *place, con
         if (text) {
             int which = strcmp(name, "B") == 0;
             if ((!which && strcmp(name, "A") != 0) || texts[which]++)
-                return reader_malformed(r, here, "is no text, or one again");
+                return reader_malformed(r, here, "must be A or B, each at most once");
             add_frame_piece(frame, which, 0, (int)type_id(text));
             continue;
         }
@@ -287,14 +288,14 @@ static bool read_template(TokenReader *r, json_t *object, const char *place, con
         }
     }
     bool pair = strcmp(key, "pair") == 0;
-    return (texts[0] && texts[1] == pair) || reader_malformed(r, there, "does not have each text once");
+    return (texts[0] && texts[1] == pair) || reader_malformed(r, there, "must contain each text exactly once");
 }
 
 /* [token, id], as BertProcessing and RobertaProcessing have it. */
 static bool read_named_id(TokenReader *r, json_t *object, const char *place, const char *key, int32_t *id)
 {
     json_t *value = json_array_get(json_object_get(object, key), 1);
-    if (!reader_is_id(value)) return reader_malformed(r, reader_place(r, place, key), "is no token with its id");
+    if (!reader_is_id(value)) return reader_malformed(r, reader_place(r, place, key), "is not a token with an id");
     *id = (int32_t)json_integer_value(value);
     return true;
 }
@@ -407,7 +408,7 @@ bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics 
     if (!root) return false;
     pipeline->normalizer.steps = memory_allocate(MOST_STEPS * sizeof *pipeline->normalizer.steps);
     pipeline->pretokenizer.steps = memory_allocate(MOST_STEPS * sizeof *pipeline->pretokenizer.steps);
-    bool ok = json_is_object(root) || reader_malformed(&r, "the document", "is no object");
+    bool ok = json_is_object(root) || reader_malformed(&r, "the document", "is not an object");
     ok =
         ok &&
         reader_check_members(&r, root, "",

@@ -47,7 +47,7 @@ bool reader_bool(TokenReader *r, json_t *object, const char *place, const char *
 bool reader_text(TokenReader *r, json_t *object, const char *place, const char *key, const char **text)
 {
     *text = json_string_value(json_object_get(object, key));
-    if (!*text) return reader_malformed(r, reader_place(r, place, key), "is no text");
+    if (!*text) return reader_malformed(r, reader_place(r, place, key), "is not a text");
     *text = arena_string(&r->pipeline->arena, *text);
     return true;
 }

@@ -53,7 +53,7 @@ static void what_others_wrote_is_kept(void **state)
     write_text("out/thesis", "years of work");
     must_run("mkdir -p out/checkpoints/step-1");
     assert_false(write_output("new", "2", false, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'checkpoints'");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "skycc did not write: 'checkpoints'");
     assert_holds("out/first", "1");
     assert_holds("out/thesis", "years of work");
     assert_true(write_output("new", "2", true, &diagnostics));
@@ -64,7 +64,7 @@ static void what_others_wrote_is_kept(void **state)
     assert_no_leftovers();
     /* Nor is it overwritten. */
     assert_false(write_output("thesis", "3", true, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "thesis: stands where a file of the output goes");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "thesis: is in the place of an output file");
     assert_holds("out/first", "2");
     assert_holds("out/thesis", "years of work");
     assert_no_leftovers();
@@ -80,7 +80,7 @@ static void the_list_is_not_trusted_with_more_than_files(void **state)
     must_run("mkdir -p out/dir && ln -s ../precious out/link && echo x >out/dir/file");
     write_text("out/" DIRECTORY_LIST, "skycc output/1\nlink\ndir\n../precious\n");
     assert_false(write_output("new", "1", false, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'dir'");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "skycc did not write: 'dir'");
     assert_true(write_output("new", "1", true, &diagnostics));
     assert_holds("precious", "gold");
     assert_holds("out/link", "gold");
@@ -121,7 +121,7 @@ static void directories_in_it_have_lists_of_their_own(void **state)
     assert_holds("out/paris/inner", "2");
     write_text("out/paris/secret.key", "mine");
     assert_false(write_nested("oslo", "3", false, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'paris/secret.key'");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "skycc did not write: 'paris/secret.key'");
     assert_holds("out/paris/inner", "2");
     assert_true(write_nested("oslo", "3", true, &diagnostics));
     assert_holds("out/paris/secret.key", "mine");
@@ -130,10 +130,10 @@ static void directories_in_it_have_lists_of_their_own(void **state)
     assert_no_leftovers();
     /* What is a stranger's directory now is not written into. */
     assert_false(write_nested("paris", "4", true, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "paris: stands where a file of the output goes");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "paris: is in the place of an output file");
     must_run("rm -r out/paris && mv out/oslo/inner out/kept && ln -s ../kept out/oslo/inner");
     assert_false(write_nested("oslo", "5", true, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "inner: stands where a file of the output goes");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "inner: is in the place of an output file");
     assert_holds("out/kept", "3");
     assert_no_leftovers();
     must_run("rm -r out");
@@ -148,7 +148,7 @@ static void what_comes_meanwhile_is_kept(void **state)
     assert_int_equal(mkdir("out", 0777), 0);
     write_text("out/notes", "mine");
     assert_false(directory_commit(&output, &diagnostics));
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not written by skycc: 'notes'");
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "skycc did not write: 'notes'");
     assert_holds("out/notes", "mine");
     assert_no_leftovers();
     must_run("rm -r out");

@@ -49,7 +49,7 @@ done
 # Absent weights: a plan needs none, programs do.
 "$skycc" bert --layers 1 --hidden 8 --heads 1 --weights none -o absent.onnx || fail "bert"
 "$skycc" plan absent.onnx -d cluster.yaml "${dimensions[@]}" >/dev/null || fail "plan without weights"
-expect 1 'absent.onnx: error: .*does not exist' 'hint: .*check --no-weights and compile --init do without' -- \
+expect 1 'absent.onnx: error: .*does not exist' 'hint: .*check --no-weights and compile --init work without it' -- \
     "$skycc" compile absent.onnx -d cluster.yaml -o out "${dimensions[@]}"
 # What the hint says can be done.
 "$skycc" check --no-weights absent.onnx >/dev/null || fail "check --no-weights"
@@ -120,10 +120,10 @@ expect 2 'hidden size 30' -- "$skycc" bert --layers 1 --hidden 30 --heads 4 -o o
 
 # A directory that is not skycc's own is not replaced.
 mkdir mine && echo "dear diary" >mine/diary
-expect 1 'mine: error: .*not written by skycc' 'hint:' -- \
+expect 1 'mine: error: .*skycc did not write' 'hint:' -- \
     "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
 echo '{}' >mine/plan.json # which makes it no output of skycc's
-expect 1 'mine: error: .*not written by skycc' -- "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
+expect 1 'mine: error: .*skycc did not write' -- "$skycc" compile "$model" -d cluster.yaml -o mine "${dimensions[@]}"
 
 # Of a former output only what skycc wrote is replaced; the report and the list of what was read are skycc's.
 build() {
@@ -132,7 +132,7 @@ build() {
 }
 build && build || fail "compiling again into the same directory"
 mkdir -p built/checkpoints && echo "dear diary" >built/notes
-expect 1 'built: error: .*not written by skycc' 'hint: .*--force' -- build
+expect 1 'built: error: .*skycc did not write' 'hint: .*--force' -- build
 build --force || fail "--force"
 [ "$(cat built/notes)" = "dear diary" ] && [ -d built/checkpoints ] || fail "--force removed what is not skycc's"
 [ -s built/plan.json ] && [ -s built/more.txt ] && [ -s built/d ] || fail "--force wrote no output"

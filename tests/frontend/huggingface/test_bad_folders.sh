@@ -44,7 +44,7 @@ refuse 1 'absent: error: has neither model.safetensors nor' -- absent
 folder pickle && mv pickle/model.safetensors pickle/pytorch_model.bin
 refuse 1 'pickle: error: .*pickle' 'hint: convert it.*save_pretrained' -- pickle
 folder text && echo "no tensors" >text/model.safetensors
-refuse 1 'text/model.safetensors: error: is too short\|text/model.safetensors: error: is no safetensors' -- text
+refuse 1 'text/model.safetensors: error: is too short\|text/model.safetensors: error: is not a safetensors' -- text
 folder cut && truncate -s 20000 cut/model.safetensors
 refuse 1 'cut/model.safetensors: error: ' -- cut
 folder link && ln -sf "$bert/model.safetensors" link/model.safetensors
@@ -70,9 +70,9 @@ refuse 1 'syntax/config.json:[0-9:]* error: ' -- syntax
 folder list && echo '[]' >list/config.json
 refuse 1 'list/config.json: error: must be an object' -- list
 folder untyped 'del config["model_type"]'
-refuse 1 'untyped/config.json: error: model_type: is missing' 'hint: there are bert, roberta' -- untyped
+refuse 1 'untyped/config.json: error: model_type: is missing' 'hint: supported: bert, roberta' -- untyped
 folder llama 'config["model_type"] = "llama"'
-refuse 3 'llama/config.json: error: model_type: .*llama' 'hint: there are bert, .*modernbert, deberta-v2' -- llama
+refuse 3 'llama/config.json: error: model_type: .*llama' 'hint: supported: bert, .*modernbert, deberta-v2' -- llama
 folder sizeless 'del config["hidden_size"]'
 refuse 1 'config.json: error: hidden_size: is missing' -- sizeless
 folder huge 'config.update(hidden_size=2**62, vocab_size=-1, num_hidden_layers="2")'
@@ -90,12 +90,12 @@ refuse 1 'config.json: error: is longer than' -- long
 
 # Tensors
 folder wide 'config["intermediate_size"] = 32'
-refuse 1 "wide: error: tensor 'bert.encoder.layer.0.intermediate.dense.weight': has the shape \[24,16\]; .* \[32,16\]" \
+refuse 1 "wide: error: tensor 'bert.encoder.layer.0.intermediate.dense.weight': has the shape \[24,16\], .* \[32,16\]" \
     "tensor 'bert.encoder.layer.1.output.dense.weight'" 'hint:' -- wide
 folder deep 'config["num_hidden_layers"] = 10000'
 refuse 1 "tensor 'bert.encoder.layer.2.attention.self.query.weight': is missing" -- deep
 folder labels 'config.update(id2label={str(i): str(i) for i in range(5)})'
-refuse 1 "tensor 'classifier.weight': has the shape \[2,16\]; .*\[5,16\]" 'hint: .*--head' -- labels
+refuse 1 "tensor 'classifier.weight': has the shape \[2,16\], .*\[5,16\]" 'hint: .*--head' -- labels
 expect 0 'new: classifier.weight, classifier.bias' 'not used: ' -- "$skycc" import labels -o - --head seqcls:5
 
 # Several files
@@ -149,17 +149,17 @@ mv half.safetensors upper.safetensors widths && mv index.json widths/model.safet
 cmp full.onnx halves.onnx || fail "elements of 16 bits are others"
 rm full.onnx halves.onnx
 shards outside 'index["weight_map"][names[0]] = "../bert/model.safetensors"'
-refuse 1 "index.json: error: weight_map\['.*'\]: leaves the folder" -- outside
+refuse 1 "index.json: error: weight_map\['.*'\]: is outside the folder" -- outside
 shards absolute 'index["weight_map"][names[0]] = "/etc/passwd"'
-refuse 1 'leaves the folder' -- absolute
+refuse 1 'is outside the folder' -- absolute
 shards parent 'index["weight_map"][names[0]] = ".."'
-refuse 1 'is no name of a file' -- parent
+refuse 1 'is not a file name' -- parent
 shards lacking 'index["weight_map"][names[0]] = "b.safetensors"'
-refuse 1 "is in 'b.safetensors', which the folder lacks" -- lacking
+refuse 1 "is in 'b.safetensors', which is missing in the folder" -- lacking
 shards elsewhere 'index["weight_map"]["nothing"] = "a.safetensors"'
 refuse 1 "weight_map\['nothing'\]: is not in 'a.safetensors'" -- elsewhere
 shards number 'index["weight_map"][names[0]] = 7'
-refuse 1 'must be the name of a file' -- number
+refuse 1 'must be a file name' -- number
 shards mapless 'del index["weight_map"]'
 refuse 1 'weight_map: is missing' -- mapless
 shards linked '' && mv linked/a.safetensors . && ln -s ../a.safetensors linked/a.safetensors

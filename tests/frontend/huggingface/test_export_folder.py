@@ -136,7 +136,7 @@ def check_refusals():
          "other.onnx")
     call("run", "other.onnx", "--inputs", "bert/in.safetensors", "--loss", "cross-entropy", "--train", "1", "-o",
          "other.safetensors")
-    refuse(1, "was not imported from one", "export", "other.onnx", "other.safetensors", "--folder", "refused")
+    refuse(1, "did not import it from one", "export", "other.onnx", "other.safetensors", "--folder", "refused")
     refuse(1, "has 2 labels, but 4 names", "export", "bert/model.onnx", trained, "--folder", "refused", "--labels",
            "data.safetensors")
     refuse(1, "names of labels", "export", "bert/model.onnx", trained, "--folder", "refused",
@@ -144,7 +144,7 @@ def check_refusals():
     refuse(1, "is missing in the checkpoint", "export", "bert/model.onnx", "mpnet/trained.safetensors", "--folder",
            "refused")
     refuse(1, "nowhere", "export", "bert/model.onnx", trained, "--folder", "refused", "--source", "nowhere")
-    refuse(2, "nothing is asked for", "export", "bert/model.onnx", trained)
+    refuse(2, "give an output", "export", "bert/model.onnx", trained)
     os.rename("bert/source", "bert/moved")
     message = call("export", "bert/model.onnx", trained, "--folder", "bare")
     require("has no tokenizer" in message and "--source" in message, message)

@@ -91,7 +91,7 @@ static const Bomb bombs[] = {
     {"Range", "too large", {{1, 0, {0}}, {1, 0, {1e38}}, {1, 0, {1e-38}}}, 3},
     {"Pad", "too large", {FLOATS(1), INTEGERS(0, 1e12)}, 2},
     {"Pad", "too large", {FLOATS(1), INTEGERS(9e18, 9e18)}, 2},
-    {"Pad", "takes more away than there is", {FLOATS(1), INTEGERS(-9e18, 0)}, 2},
+    {"Pad", "removes more elements than the axis has", {FLOATS(1), INTEGERS(-9e18, 0)}, 2},
     {"OneHot", "impossible depth", {INTEGERS(0, 1), INTEGER(1e12), FLOATS(0, 1)}, 3},
     {"OneHot", "exceed", {INTEGERS(0, 1), INTEGER(1e8), FLOATS(0, 1)}, 3},
 };

@@ -163,7 +163,7 @@ def main():
         check_quantized(skycc, folder, gathered)
         check_refused(skycc, folder, "QuantizeLinear", [
             helper.make_node("QuantizeLinear", ["m32", "ms", "mz"], ["q"]), dequantize("q", "matrix", "ms", ["mz"])])
-        check_refused(skycc, folder, "integers of 8 bits", [
+        check_refused(skycc, folder, "8-bit integers", [
             helper.make_node("Cast", ["m8"], ["c"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["c", "ms"], ["matrix"])])
 

@@ -202,7 +202,7 @@ static void labels_of_another_file_are_kept(void **state)
     static const char unknown[] = "text\tlabel\nthe\tsports\ncat\tweather\n";
     int code;
     char *messages = tokenize(unknown, strlen(unknown), options, &code);
-    assert_non_null(strstr(messages, ":3: error: 'weather' is not among the labels"));
+    assert_non_null(strstr(messages, ":3: error: 'weather' is not a label of"));
     assert_non_null(strstr(messages, "arts, news, sports"));
     assert_int_equal(code, EXIT_BAD_INPUT);
     free(messages);
@@ -300,7 +300,7 @@ static void malformed_tables_are_refused_with_their_places(void **state)
         {TABLE_TSV, "text\tlabel\ttext\na\t1\tb\n", ":1: error: names the column 'text' twice"},
         {TABLE_TSV, "text\tlabel\na\n", ":2: error: has 1 columns where the first line has 2"},
         {TABLE_TSV, "text\tlabel\na\t\n", ":2: error: has no label"},
-        {TABLE_TSV, "text\tlabel\na\t1\nb\tx\n", ":3: warning: 'x' is no number, as 1 of the 2"},
+        {TABLE_TSV, "text\tlabel\na\t1\nb\tx\n", ":3: warning: 'x' is not a number, but 1 of the 2"},
         {TABLE_CSV, "text,label\na,\"1\nb,2\n", ":2:3: error: the quote that opens here is never closed"},
         {TABLE_CSV, "text,label\n\"a\"b,1\n", ":2:4: error: text follows a closing quote"},
         {TABLE_CSV, "text,label\na\"b\",1\n", ":2:2: error: a quote inside a field"},
@@ -311,7 +311,7 @@ static void malformed_tables_are_refused_with_their_places(void **state)
         {TABLE_JSONL, "{\"text\": null, \"label\": 1}\n", ":1: error: has no 'text'"},
         {TABLE_JSONL, "{\"text\": [1], \"label\": 1}\n", ":1: error: 'text' is neither text nor a number"},
         {TABLE_JSONL, "{\"text\": \"a\", \"text\": \"b\"}\n", ":1:20: error: duplicate object key"},
-        {TABLE_JSONL, "\n[1]\n", ":2: error: is no JSON object"},
+        {TABLE_JSONL, "\n[1]\n", ":2: error: is not a JSON object"},
         {TABLE_JSONL, "{\"text\": \"a\"\n", ":1:12: error: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -323,10 +323,10 @@ static void malformed_tables_are_refused_with_their_places(void **state)
     DatasetOptions options = by_name;
     refuses("text\tlabel\na\tx\0y\n", 17, options, EXIT_BAD_INPUT, ":2: error: the label contains a zero byte");
     options.text_columns = "a,,b";
-    refuses("a\tb\n", 4, options, EXIT_USAGE, "--text takes names of columns");
+    refuses("a\tb\n", 4, options, EXIT_USAGE, "--text takes column names");
     options = by_name;
     options.regression = true;
-    refuses("text\tlabel\na\thigh\n", 18, options, EXIT_BAD_INPUT, ":2: error: the label 'high' is no number");
+    refuses("text\tlabel\na\thigh\n", 18, options, EXIT_BAD_INPUT, ":2: error: the label 'high' is not a number");
     options = by_name;
     options.label_column = "label,more";
     refuses("text\tlabel\na\t1\n", 15, options, EXIT_BAD_INPUT, ":1: error: names no column 'more'");
@@ -334,19 +334,22 @@ static void malformed_tables_are_refused_with_their_places(void **state)
             "'2' of 'more' is neither 0 nor 1\n    hint: with --regression");
     refuses("text\tmore\tlabel\na\t1\t\n", 22, options, EXIT_BAD_INPUT, "has no 'label'");
     options.labels_of = output.path;
-    refuses("text\tmore\tlabel\na\t1\t1\n", 23, options, EXIT_USAGE, "several labels are named by their columns");
+    refuses("text\tmore\tlabel\na\t1\t1\n", 23, options, EXIT_USAGE,
+            "several labels take their names from their columns");
     options = by_name;
     options.balance = true;
     refuses("text\tlabel\na\t0.5\n", 17, options, EXIT_BAD_INPUT,
-            "--balance needs one class a row, and these have values");
+            "--balance needs one class per row, but these rows have values");
     options.label_column = NULL;
     options.unlabelled = true;
-    refuses("text\tlabel\na\t0.5\n", 17, options, EXIT_BAD_INPUT, "and these have no labels");
+    refuses("text\tlabel\na\t0.5\n", 17, options, EXIT_BAD_INPUT, "but these rows have no labels");
     options = by_name;
     options.holdout = 0.1;
-    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to hold out");
+    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT,
+            "has 2 examples: --holdout leaves none to hold out");
     options.holdout = 2;
-    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT, "2 examples: --holdout leaves none to train on");
+    refuses("text\tlabel\na\t1\nb\t1\n", 19, options, EXIT_BAD_INPUT,
+            "has 2 examples: --holdout leaves none to train on");
 }
 
 int main(void)

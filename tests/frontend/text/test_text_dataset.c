@@ -302,11 +302,11 @@ static void malformed_files_are_refused_with_their_lines(void **state)
     refuses("sentence\tlabel\nfine\t1\nb\ta\td\n", DATASET_SST2, ":3: error: has 3 columns");
     refuses("sentence\tlabel\n\nfine\t2\n", DATASET_SST2, ":3: error: '2' is not a label of sst2");
     refuses("sentence1\tsentence2\tgold_label\na\tb\t1\n", DATASET_MNLI, ":2: error: '1' is not a label of mnli");
-    refuses("a\tb\tneutral\n", DATASET_MNLI, ":1: error: the text is expected in column 9, but there are only 3");
+    refuses("a\tb\tneutral\n", DATASET_MNLI, ":1: error: the text must be in column 9, but the row has only 3");
     refuses("sentence\tlabel\nfine\t1\nb\xff"
             "d\t1\n",
             DATASET_SST2, ":3: error: is not UTF-8: byte 2 of the line is 0xff");
-    refuses("only one column\n", DATASET_PAIR, "expected in column 2");
+    refuses("only one column\n", DATASET_PAIR, "must be in column 2");
     refuses("sentence1\tlabel\na\t1\n", DATASET_PAIR, ":1: error: names columns, but none is sentence2");
     refuses("sentence2\tlabel\na\t1\n", DATASET_MNLI, ":1: error: names columns, but none is sentence1");
     refuses("review\tlabel\na\t1\n", DATASET_SST2, ":1: error: names columns, but none is sentence");

@@ -161,7 +161,7 @@ static void what_is_not_there_is_named(void **state)
 {
     (void)state;
     refuses("{", EXIT_BAD_INPUT, "not valid JSON");
-    refuses("[]", EXIT_BAD_INPUT, "the document: is no object");
+    refuses("[]", EXIT_BAD_INPUT, "the document: is not an object");
     refuses("{}", EXIT_BAD_INPUT, "model: is missing");
     refuses("{\"model\": {\"type\": \"WordLevel\"}}", EXIT_UNSUPPORTED_OPERATOR,
             "model.type: the model 'WordLevel' is not");
@@ -174,7 +174,7 @@ static void what_is_not_there_is_named(void **state)
             "}",
             EXIT_UNSUPPORTED_OPERATOR, "normalizer.pattern: the regular expression 'a|b' is not supported");
     refuses("{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAA\"}, " MODEL "}",
-            EXIT_BAD_INPUT, "normalizer.precompiled_charsmap: is no compiled table");
+            EXIT_BAD_INPUT, "normalizer.precompiled_charsmap: is not a compiled table");
     refuses("{\"pre_tokenizer\": {\"type\": \"Split\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
             "pre_tokenizer: the pre-tokenizer 'Split' is not supported");
     refuses(
@@ -194,7 +194,7 @@ static void what_is_not_there_is_named(void **state)
     refuses("{\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"a\", -1]]}}", EXIT_BAD_INPUT,
             "model.unk_id");
     refuses("{\"added_tokens\": [{\"id\": 0, \"content\": \"a\"}], " MODEL "}", EXIT_BAD_INPUT,
-            "added_tokens[0]: has another id than the piece");
+            "added_tokens[0]: has a different id in the vocabulary");
 }
 
 static Tokenizer *open_text(const char *text)

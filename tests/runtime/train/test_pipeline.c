@@ -325,7 +325,7 @@ static void bad_data_is_refused_before_training(void **state)
     }
     assert_int_equal(run("echo this is text > text"), 0);
     assert_int_equal(train("0,1", "", "--data text --steps 1"), 1);
-    assert_printed("text: error: is no safetensors file");
+    assert_printed("text: error: is not a safetensors file");
     assert_int_equal(train("0,1", "", "--data absent --steps 1"), 1);
     assert_printed("absent: error: cannot open");
     assert_int_equal(train("0,1", "TOY_INITIAL=absent.safetensors", "--data data --steps 1"), 1);
