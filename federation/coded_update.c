@@ -39,7 +39,7 @@ bool coded_update_read(Codec codec, const unsigned char *message, size_t size, s
     bool ok = true;
     for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) {
         words[count + (size_t)i] = get_u32(message + 4 * i);
-        ok &= words[count + (size_t)i] <= 0xffff; /* more would be a sum's */
+        ok &= words[count + (size_t)i] <= 0xffff; /* larger values only occur in sums */
     }
     int64_t weight = fixed_point_get_weight(words + count);
     float *values = memory_allocate(count * sizeof *values);

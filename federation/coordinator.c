@@ -9,7 +9,7 @@
 #include "federation/aggregate/fixed_point.h"
 
 static const double retry_seconds = 2;
-/* As many round timeouts a phase may take while pieces of updates arrive. */
+/* The most round timeouts that a phase may take while pieces of updates arrive. */
 enum { MOST_TIMEOUTS = 4 };
 
 static void say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -33,7 +33,7 @@ static FragmentRange part_of(const Coordinator *coordinator)
     return global_model_part(&coordinator->model, coordinator->model.round, (size_t)coordinator->federation->fragments);
 }
 
-/* What has arrived of updates that are not whole. */
+/* Drops the pieces of updates that are not complete. */
 static void drop_updates(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count && coordinator->sites; s++)
@@ -159,7 +159,7 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
-/* By pieces, so that the mean needs no room of its own. Without any weight it is zero: the round has been. False: the
+/* Adds the mean update in pieces, which needs no buffer for all of it. Without any weight the mean is zero. False: the
  * model would not be finite. */
 static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
 {
@@ -178,7 +178,7 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
     return finite;
 }
 
-/* Rounds do not wait for a site that has missed so many. */
+/* Rounds do not wait for a site that has missed this many. */
 static bool is_dropped(const Coordinator *coordinator, int site)
 {
     int64_t most = coordinator->federation->drop_after;
@@ -217,7 +217,7 @@ static void end_round(Coordinator *coordinator, double now)
         return;
     }
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
-    if (!step_model(coordinator, count, weight)) { /* the file keeps the model of the round before */
+    if (!step_model(coordinator, count, weight)) { /* the file keeps the last model */
         coordinator->diverged = true;
         coordinator->durable = false;
         coordinator->retry_at = INFINITY;
@@ -234,7 +234,7 @@ static void end_round(Coordinator *coordinator, double now)
 
 static const char *const phase_names[] = {"offers", "shares", "updates", "shares that remove the masks", ""};
 
-/* The phase is over as far as its sites go: what follows, or why nothing can. */
+/* All sites of the phase have answered: starts the next phase, or says why it cannot. */
 static void leave_phase(Coordinator *coordinator, double now)
 {
     SumRound *sum = &coordinator->sum;
@@ -249,11 +249,11 @@ static void leave_phase(Coordinator *coordinator, double now)
         return;
     }
     coordinator->phase_since = now;
-    drop_updates(coordinator); /* those that are late */
+    drop_updates(coordinator); /* late ones */
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
 }
 
-/* Those that have answered the phase, and those that it waits for. */
+/* The number of sites that have answered the phase or that it waits for. */
 static int sites_awaited(const Coordinator *coordinator)
 {
     const SumRound *sum = &coordinator->sum;
@@ -267,7 +267,7 @@ static int sites_awaited(const Coordinator *coordinator)
     return awaited;
 }
 
-/* The phase has waited for them in vain: if the round begins anew, it does not wait again. */
+/* Marks the sites that did not answer in time: if the round starts again, it does not wait for them. */
 static void note_silent(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count; s++)
@@ -279,7 +279,7 @@ static int answers_needed(const SumRound *sum)
     return sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
 }
 
-/* A phase in which pieces of updates still arrive goes on, or what slow links carried so far would be lost. */
+/* A phase goes on while pieces of updates arrive, so that slow links do not start again. */
 static bool phase_is_too_long(const Coordinator *coordinator, double now)
 {
     double timeout = coordinator->federation->round_timeout_s, taken = now - coordinator->phase_since;
@@ -300,7 +300,7 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
         give_up_session(coordinator, why);
     } else if (!coordinator->said_waiting) {
         coordinator->said_waiting = true;
-        for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* rather them than nobody */
+        for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* wait for these, too */
         say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs\n",
             coordinator->model.round + 1, needed - answers, needed);
     }
@@ -327,7 +327,7 @@ void coordinator_tick(Coordinator *coordinator, double now)
 
 static void put(Coordinator *coordinator, ReplyKind kind, const void *payload, size_t size, Buffer *reply)
 {
-    /* A model that is not on disk yet is nobody's. */
+    /* Sites never see a model that is not on disk. */
     uint64_t round = (uint64_t)coordinator->model.round - !coordinator->durable;
     Reply message = {.kind = kind, .phase = coordinator->sum.phase, .round = round, .payload = payload, .size = size};
     memcpy(message.session, coordinator->sum.session, SESSION_BYTES);
@@ -355,7 +355,7 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     const SumRound *sum = &coordinator->sum;
     bool current = coordinator->durable && request->round == (uint64_t)coordinator->model.round;
     Buffer told = {0};
-    /* A site that was started again does not know what it had drawn. */
+    /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
         forget(coordinator, site);
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;

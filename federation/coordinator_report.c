@@ -1,4 +1,4 @@
-/* What the coordinator says of its rounds: a line each, a row of CSV each, and what crossed in all. */
+/* Reports of the coordinator: a line and a row of CSV per round, and the total bytes. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -6,7 +6,7 @@
 #include "federation/coordinator.h"
 #include "federation/privacy.h"
 
-/* Over the sites of the sum that tell it, weighted by rows where they tell them. NAN: none does. */
+/* The mean over the sites of the sum that report it, weighted by rows if they report these. NAN: none reports it. */
 static double mean_loss(const Coordinator *coordinator)
 {
     double sum = 0, weight = 0;

@@ -55,7 +55,7 @@ static bool read_ends(const YamlFile *yaml, const Federation *federation, YamlNo
                              "joins what has one name with itself"));
 }
 
-/* `named` says which pairs a link has named already. */
+/* `named` marks the pairs of earlier links. */
 static bool read_link(const YamlFile *yaml, Federation *federation, YamlNode *node, bool *named)
 {
     YamlMember members[] = {LINK_RATE_MEMBERS, [LINK_MEMBERS] = {"between", true, NULL}};

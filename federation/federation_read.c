@@ -1,4 +1,4 @@
-/* Reads federation.yaml, as a person wrote it and as skycc federate did. */
+/* Reads federation.yaml, written by a person or by skycc federate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static bool read_key(Reader *reader, YamlNode *node, const char *object, const c
 
 /* ---- Sites and the coordinator ---- */
 
-/* What two sites may not have in common. */
+/* Two sites may not have the same name or key. */
 static bool check_former_sites(Reader *reader, YamlNode *name, YamlNode *key, const FederationSite *site)
 {
     for (const FederationSite *former = reader->federation->sites; former < site; former++) {
@@ -227,7 +227,7 @@ enum {
     MEMBERS
 };
 
-/* How many sites a sum has at least. */
+/* The least number of sites in a sum. */
 static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
 {
     Federation *federation = reader->federation;
@@ -239,7 +239,7 @@ static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
     if (!read_integer(reader, threshold, NULL, "threshold", sites, &given) ||
         !read_integer(reader, min_sites, NULL, "min_sites", sites, &least))
         return false;
-    if (threshold && !min_sites) least = given; /* a smaller one is wanted */
+    if (threshold && !min_sites) least = given; /* the user asks for a smaller sum */
     if (given < needed)
         return yaml_error(&reader->yaml, threshold, NULL, "two thirds of the sites, and one",
                           "threshold must be at least %d for %d sites", needed, sites);
@@ -280,7 +280,7 @@ static bool read_codec(Reader *reader, YamlNode *node)
            yaml_error(&reader->yaml, node, NULL, "none, bf16, q8, q6, q4 or q3", "unknown codec '%s'", text);
 }
 
-/* What the command line says holds. */
+/* The command line overrides the file. */
 static void take_wishes(Federation *federation, const FederationWishes *wishes)
 {
     if (wishes->rounds) federation->rounds = wishes->rounds;
@@ -289,7 +289,7 @@ static void take_wishes(Federation *federation, const FederationWishes *wishes)
     if (wishes->clip_update > 0) federation->clip_update = wishes->clip_update;
     if (wishes->privacy.clip > 0) federation->privacy = wishes->privacy;
     federation->hide_metrics |=
-        wishes->hide_metrics || federation->privacy.clip > 0; /* they are of private rows, too */
+        wishes->hide_metrics || federation->privacy.clip > 0; /* metrics reveal private rows, too */
 }
 
 static bool read_rules(Reader *reader, const YamlMember *members)

@@ -6,8 +6,8 @@ size_t fragments_most(size_t tensors, size_t wanted)
     return most ? most : 1;
 }
 
-/* The tensor at which fragment `fragment` begins: the first whose middle lies after that share of all elements, but
- * such that every fragment before and after it has a tensor. */
+/* The first tensor of fragment `fragment`: the first one whose middle lies after that share of all elements, moved so
+ * that every fragment has a tensor. */
 static size_t begin_of(const size_t *elements, size_t tensors, size_t count, size_t fragment)
 {
     double all = 0, before = 0;

@@ -58,7 +58,7 @@ static void write_counted(SafeTensorsWriter *writer, Arena *arena, const GlobalM
     buffer_free(&text);
 }
 
-/* False: what the file says of sites is nothing of the kind. */
+/* False: the file has no valid list of sites. */
 static bool read_counted(GlobalModel *model, const char *text)
 {
     size_t capacity = 0;
@@ -92,7 +92,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
         const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
         safetensors_writer_add(writer, name, DTYPE_F32, &tensor->shape, model->momentum + tensor->first);
     }
-    input_files_release_path(path); /* state that was read is gone on with */
+    input_files_release_path(path); /* a resumed coordinator replaces the file that it read */
     bool ok = safetensors_write(writer, path, diagnostics);
     arena_free(&names);
     return ok;
@@ -114,7 +114,7 @@ static bool read_tensor(const SafeTensors *file, const char *path, const char *n
     return true;
 }
 
-/* A count in the file's metadata; -1: it is none. */
+/* A count in the file's metadata; -1: not a count. */
 static int64_t read_count(const SafeTensors *file, const char *key)
 {
     const char *text = safetensors_metadata(file, key);

@@ -78,7 +78,7 @@ static bool make_shares(Meeting *meeting, const Reply *told)
     return ok;
 }
 
-/* Makes ready to send the update, from the piece on that the coordinator lacks. */
+/* Prepares to send the update, from the first piece that the coordinator lacks. */
 static bool begin_values(Meeting *meeting, Reply told)
 {
     const Federation *federation = meeting->federation;
@@ -147,7 +147,7 @@ static bool make_reveal(Meeting *meeting, const Reply *told)
     return ok;
 }
 
-/* What to answer, in meeting->answer; false: nothing. A site that finds something wrong stays out of the session. */
+/* Writes meeting->answer; false: there is none. A site that finds an error stays out of the session. */
 static bool make_answer(Meeting *meeting, const Reply *told)
 {
     bool same = meeting->sum && memcmp(told->session, meeting->session, SESSION_BYTES) == 0, ok;
@@ -163,7 +163,7 @@ static bool make_answer(Meeting *meeting, const Reply *told)
         make_offer(meeting, told->session);
         return true;
     }
-    if (!same && !meeting->federation->secure && told->phase == SUM_VALUES) { /* it was started again since its offer */
+    if (!same && !meeting->federation->secure && told->phase == SUM_VALUES) { /* the site restarted after its offer */
         make_offer(meeting, told->session);
         same = true;
     }
@@ -187,15 +187,15 @@ static bool ask(Meeting *meeting, Buffer *bytes, Reply *reply, const Buffer *req
     return false;
 }
 
-/* What the reply to an answer, or to a piece of one, means. */
+/* The state after the reply to an answer or to a piece of one. */
 static MeetingState learn(Meeting *meeting, const Reply *reply)
 {
     MeetingState state = reply->kind == REPLY_TAKEN ? MEETING_GOES_ON : MEETING_WAITS;
     return reply->kind == REPLY_REFUSED ? blame(meeting, state, -1, "refused an answer") : state;
 }
 
-/* Some pieces are under way at any time, so that a link with much latency is not idle. If one is not taken, the
- * coordinator says later from which on it wants them. */
+/* Keeps several pieces under way, so that a link with high latency is not idle. If the coordinator does not take one,
+ * it says later where to start again. */
 static MeetingState send_pieces(Meeting *meeting)
 {
     size_t next = meeting->pieces, all = update_pieces(meeting->count, update_piece_values(meeting->federation));

@@ -15,7 +15,7 @@ double update_clip(float *values, size_t count, double clip)
     return norm;
 }
 
-/* In (0, 1). */
+/* A random number in (0, 1). */
 static double open_interval(uint64_t bits) { return ((double)(bits >> 12) + 0.5) * 0x1p-52; }
 
 void update_add_noise(float *values, size_t count, double deviation, const unsigned char key[NOISE_KEY_BYTES])

@@ -9,7 +9,7 @@
 /* One piece as words of the sum. */
 typedef struct Words {
     uint32_t *words;
-    size_t first, values, count; /* place in the update; without and with those of the weight */
+    size_t first, values, count; /* values: without the words of the weight; count: with them */
     bool is_last;
 } Words;
 

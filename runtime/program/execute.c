@@ -22,7 +22,7 @@ static bool out_of_range(const SkyCall *call, Diagnostics *diagnostics)
                              "an index is outside the tensor it reads");
 }
 
-/* Where each space starts for one call. */
+/* The start of each space for one call. */
 typedef struct Bases {
     unsigned char *space[SKY_SPACE_COUNT];
 } Bases;
@@ -42,12 +42,12 @@ typedef struct Walk {
     Execution *execution;
     const WaveList *list;
     Bases bases;
-    UpdateScalars *updates; /* per call; NULL: it is no update */
-    uint32_t lines;         /* of the micro-batch; 1 where rows are not packed */
-    const SkyCall *failed;  /* NULL: none. Set by the first thread where the others wait for it */
+    UpdateScalars *updates; /* per call; NULL: not an update */
+    uint32_t lines;         /* of the micro-batch; 1 if rows are not packed */
+    const SkyCall *failed;  /* NULL: none. The first thread sets it while the others wait */
 } Walk;
 
-/* Where one thread is on it. */
+/* One thread's place in the walk. */
 typedef struct Walker {
     Walk *walk;
     int thread;
@@ -61,8 +61,8 @@ static unsigned char *scratch_of(const Walker *walker)
     return at(execution->thread_scratch.bytes, (size_t)walker->thread * execution->thread_scratch_stride);
 }
 
-/* `block` is that of a group, else 0. In the space of blocks all have the same place, and the kernel is told where
- * block 0 would be if they had not. */
+/* `block` is the block of a group, else 0. All blocks share one place in the space of blocks. The kernel adds the
+ * offset of `block` itself, so its operand starts that much earlier. */
 static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
 {
     const Walk *walk = walker->walk;
@@ -80,7 +80,7 @@ static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
                 (unsigned char *)walk->updates[call - walk->list->calls].values + call->operands[i].offset;
 }
 
-/* Goes on to the operands' next line, from which the call makes sums or scatters. */
+/* Moves the operands to the next line that the call sums or scatters. */
 static void move_operands(Walker *walker, const SkyCall *call, int64_t lines)
 {
     for (uint32_t i = 0; i < call->operand_count; i++)
@@ -88,8 +88,8 @@ static void move_operands(Walker *walker, const SkyCall *call, int64_t lines)
             (void *)((uintptr_t)walker->operands[i] + (uintptr_t)(lines * (int64_t)call->operands[i].line_bytes));
 }
 
-/* Units begin ... end - 1 of a call that is in no group, whose operands are resolved. Of one that runs line by line
- * each unit takes all lines before the next one begins: what it adds to stays in the nearest cache. */
+/* Runs units begin ... end - 1 of a call outside groups, with resolved operands. If the call runs line by line, each
+ * unit takes all its lines before the next unit begins, so that its sums stay in the nearest cache. */
 static void run_units(Walker *walker, const SkyCall *call, int64_t begin, int64_t end)
 {
     uint32_t lines = walker->walk->lines;
@@ -168,7 +168,7 @@ static void run_alone(Walker *walker, const Wave *wave)
         run_whole(walker, &calls[c]);
 }
 
-/* Waves that one thread runs alone are the first one's; between two of them nobody needs to meet. */
+/* The first thread runs unshared waves alone; threads need not meet between two of these. */
 static void walk_waves(void *context, int thread, int threads)
 {
     Walk *walk = context;
@@ -185,7 +185,7 @@ static void walk_waves(void *context, int thread, int threads)
         else if (thread == 0 && !walk->failed)
             run_alone(&walker, &list->waves[i]);
         if (shared || next_shared) team_meet(execution->team, threads);
-        if (next_shared && walk->failed) break; /* all see the same here: nobody runs anything alone */
+        if (next_shared && walk->failed) break; /* all threads see the same value here */
         if (thread == 0 && !walk->failed && execution->between) execution->between(execution->between_context);
     }
     subnormals_restore(before);
@@ -244,7 +244,7 @@ static void check_list(const SkyStage *stage, const SkyCallList *list, const Exe
     }
 }
 
-/* Of a micro-batch, at most. */
+/* The most units of a micro-batch. */
 static uint32_t most_lines(const SkyProgram *program) { return program->packing.slots ? program->packing.lines : 1; }
 
 static void make_waves(const Execution *execution, StageSpaces *spaces, bool apart)
@@ -415,7 +415,7 @@ enum { STATES = sizeof((SkyParameter){0}.states) / sizeof(SkyLocation) };
 typedef struct FiniteCheck {
     const Execution *execution;
     uint32_t stage;
-    _Atomic int64_t first; /* of the tensors that are not finite: (1 + STATES) * parameter + 1 + state */
+    _Atomic int64_t first; /* first tensor that is not finite: (1 + STATES) * parameter + 1 + state */
 } FiniteCheck;
 
 static bool is_finite(const float *values, int64_t count)

@@ -36,7 +36,7 @@ LabelText label_describe(const SkyLabels *labels, DType dtype, const void *data,
     return text;
 }
 
-/* -1 where it is ignored, which is less than weighing nothing. */
+/* The weight of the label; -1 if it is ignored, which differs from weight 0. */
 static double weight_of(const SkyLabels *labels, DType dtype, const void *data, int64_t index)
 {
     if (labels->kind != SKY_LABELS_CLASSES) {

@@ -23,7 +23,7 @@ static void hand_over(const SkyNormRound *round, int64_t *times, uint32_t from, 
     times[to] = later(times[to], times[from] + message(round, from, to));
 }
 
-/* The rank that takes part as number `i` of the power of two. */
+/* The rank with number `i` among the power of two that take part. */
 static uint32_t partner(const uint32_t *ranks, uint32_t rest, uint32_t i)
 {
     return ranks[i < rest ? 2 * i + 1 : i + rest];
@@ -41,7 +41,7 @@ static void reduce_all(const SkyNormRound *round, int64_t *times, const uint32_t
     for (uint32_t i = 0; i < rest; i++) hand_over(round, times, ranks[2 * i + 1], ranks[2 * i]);
 }
 
-/* From the first of the ranks; every one has it from that without its lowest bit. */
+/* A broadcast from the first rank: rank i receives from rank i without its lowest bit. */
 static void hand_out(const SkyNormRound *round, int64_t *times, const uint32_t *ranks, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) hand_over(round, times, ranks[i & (i - 1)], ranks[i]);
@@ -49,7 +49,7 @@ static void hand_out(const SkyNormRound *round, int64_t *times, const uint32_t *
 
 static uint32_t site_of(const SkyNormRound *round, uint32_t rank) { return round->sites ? round->sites[rank] : 0; }
 
-/* Every leader has what all had sent when it was there itself. */
+/* A leader finishes when the messages that all leaders sent on their arrival have reached it. */
 static void exchange(const SkyNormRound *round, int64_t *times, const uint32_t *leaders, uint32_t count,
                      int64_t *before)
 {
@@ -63,7 +63,7 @@ static void exchange(const SkyNormRound *round, int64_t *times, const uint32_t *
 
 void norm_round(const SkyNormRound *round, const int64_t *begin, int64_t *end, int64_t *scratch)
 {
-    /* Ranks by site, each site's one after another, and where each site's begin. */
+    /* Ranks in the order of their sites, and the index of each site's first rank. */
     uint32_t *ranks = (uint32_t *)(scratch + round->rank_count + 1), sites = 0, placed = 0;
     uint32_t *first = ranks + round->rank_count + 1, *leaders = first + round->rank_count + 1;
     memcpy(end, begin, round->rank_count * sizeof *end);

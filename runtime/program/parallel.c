@@ -32,8 +32,8 @@ void parallel_run(int threads, ParallelBody *body, void *context)
     GOMP_parallel(enter, &region, (unsigned)threads, 0);
 }
 
-/* Not those that the calling thread may run on: under OMP_PROC_BIND libgomp binds the first thread to one of the
- * process's processors before main begins. */
+/* The processors of the process and not of the calling thread: under OMP_PROC_BIND libgomp binds the first thread to
+ * one processor before main begins. */
 int parallel_processors(void) { return omp_get_num_procs(); }
 
 int parallel_threads(uint32_t wanted)

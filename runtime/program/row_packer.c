@@ -26,7 +26,7 @@ void row_packer_close(RowPacker *packer)
     *packer = (RowPacker){0};
 }
 
-/* By counting, the longest first. Returns how many have tokens. */
+/* Counting sort, longest row first. Returns how many rows have tokens. */
 static uint32_t sort_rows(RowPacker *packer, const int32_t *lengths)
 {
     uint32_t *begin = packer->begin, length = packer->packing.longest, count = 0;

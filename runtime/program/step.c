@@ -58,7 +58,7 @@ void step_scalars(float scalars[SKY_STEP_SCALARS], const SkyOptimizer *optimizer
     step_scalars_set(scalars, SKY_STEP_BETA1, optimizer->beta1);
     step_scalars_set(scalars, SKY_STEP_BETA2, optimizer->beta2);
     step_scalars_set(scalars, SKY_STEP_EPSILON, optimizer->epsilon);
-    /* From the float betas, as the kernels see them: 1 - 0.999 differs from 1 - 0.999f by 1e-5 of itself. */
+    /* The kernels use float betas: 1 - 0.999 differs from 1 - 0.999f by a relative 1e-5. */
     double beta1 = (float)optimizer->beta1, beta2 = (float)optimizer->beta2;
     step_scalars_set(scalars, SKY_STEP_CORRECTION1, corrected ? 1 / (1 - pow(beta1, updates)) : 1);
     step_scalars_set(scalars, SKY_STEP_CORRECTION2, corrected ? 1 / (1 - pow(beta2, updates)) : 1);

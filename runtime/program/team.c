@@ -13,7 +13,7 @@
 
 enum { CACHE_LINES = 128 }; /* two: processors fetch them in pairs */
 
-/* Units taken of one thread's part, of this round and of the next. */
+/* The units taken of one thread's part, in this round and the next. */
 typedef struct Part {
     _Alignas(CACHE_LINES) _Atomic int64_t taken[2];
 } Part;
@@ -63,8 +63,8 @@ static void wait_for(Team *team, unsigned meeting)
         if (atomic_load_explicit(&team->meetings, memory_order_acquire) != meeting) return;
         pause_briefly();
     }
-    atomic_fetch_add(&team->sleeping,
-                     1); /* before the kernel compares: the last to arrive sees it, or the kernel does */
+    /* Before the kernel compares `meetings`: either the last thread sees the sleeper, or the kernel sees the end. */
+    atomic_fetch_add(&team->sleeping, 1);
     while (atomic_load(&team->meetings) == meeting)
         syscall(SYS_futex, &team->meetings, FUTEX_WAIT_PRIVATE, meeting, NULL, NULL, 0);
     atomic_fetch_sub(&team->sleeping, 1);
@@ -86,7 +86,7 @@ void team_meet(Team *team, int threads)
 void team_begin(Team *team, TeamShare *share, int thread, int threads)
 {
     share->round++;
-    /* Nobody looks at the next round's before this one is over, nor at the last one's, whose place it is, any more. */
+    /* The last round's counter becomes the next round's. No thread reads it during this round. */
     for (int part = thread; part < team->threads; part += threads)
         atomic_store_explicit(&team->part[part].taken[(share->round + 1) & 1], 0, memory_order_relaxed);
 }

@@ -9,7 +9,7 @@
 
 enum { EVERYBODY = -1 };
 
-/* What the work that begins with call `c` has of units and takes, of so many lines. */
+/* The units and the time of the work that begins with call `c`, for that many lines. */
 static void measure_work(WaveList *list, uint32_t c, uint32_t lines)
 {
     const SkyCall *call = &list->calls[c];
@@ -66,7 +66,7 @@ static void choose_owners(WaveList *list, const Wave *wave)
         if (list->owner[c] == EVERYBODY) continue;
         double middle = before + list->nanoseconds[c] / 2;
         int owner = all > 0 ? (int)(middle / all * wave->sharers) : 0;
-        list->owner[c] = owner < wave->sharers ? owner : wave->sharers - 1; /* what takes no time comes last */
+        list->owner[c] = owner < wave->sharers ? owner : wave->sharers - 1; /* the last one: calls that take no time */
         before += list->nanoseconds[c];
     }
 }
@@ -131,7 +131,7 @@ void wave_begin(WaveWalk *walk, const Wave *wave)
     if (walk->thread < wave->sharers) begin_part(walk, walk->thread);
 }
 
-/* Goes to the call of the part's unit `unit`; what the part has of it. */
+/* Moves to the call that has unit `unit` of the part. Returns the part's slice of that call. */
 static Slice find_call(WaveWalk *walk, int64_t unit)
 {
     for (;;) {
@@ -145,14 +145,14 @@ static Slice find_call(WaveWalk *walk, int64_t unit)
     }
 }
 
-/* How many of the call's units to take, of which the part has `left`, beginning with its unit `from`. */
+/* How many of the call's units to take, from unit `from` of the part, which has `left` of them. */
 static int64_t piece_size(const WaveWalk *walk, int64_t from, int64_t left)
 {
     double each = walk->list->nanoseconds[walk->call] / (double)walk->list->units[walk->call],
            before = walk->before + each * (double)(from - walk->begin);
     double wanted = fmax((walk->wave->parts[walk->owner].nanoseconds - before) / 2, SIZE_PIECE_NS);
     if (wanted >= each * (double)left) return left;
-    return (int64_t)ceil(wanted / each - 1e-6); /* half of what is left, but for rounding */
+    return (int64_t)ceil(wanted / each - 1e-6); /* the subtraction absorbs rounding errors */
 }
 
 bool wave_take(WaveWalk *walk, WavePiece *piece)

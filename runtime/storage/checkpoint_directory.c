@@ -38,7 +38,7 @@ static bool is_complete(const char *directory, int64_t step)
     return complete;
 }
 
-/* The step that a directory entry is named after; -1 if it is none. */
+/* The step in the name of a directory entry; -1 if it has none. */
 static int64_t step_of(const char *name)
 {
     if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strspn(name + 5, "0123456789") != strlen(name + 5))
@@ -82,7 +82,7 @@ int64_t checkpoint_newest(const char *directory, int64_t before)
 
 /* ---- Making room ---- */
 
-/* Removes what this module writes into a step's directory; the manifest first, so that a half-removed step is none. */
+/* Removes a step's files, the manifest first, so that a half-removed step does not count as a checkpoint. */
 static void empty_step(const char *path)
 {
     char *manifest = directory_join(path, "MANIFEST.json");
@@ -142,7 +142,7 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
     else if (!locked && !held)
         diagnostics_warning(diagnostics, PLACE_FILE(path), "see to it that no other run writes there",
                             "cannot be locked: %s", strerror(errno));
-    if (!locked && file >= 0) close(file); /* else open until the process ends */
+    if (!locked && file >= 0) close(file); /* the lock stays open until the process ends */
     if (descriptor) *descriptor = locked ? file : -1;
     free(path);
     return !ok ? CHECKPOINT_LOCK_FAILED : held ? CHECKPOINT_LOCK_HELD : CHECKPOINT_LOCKED;

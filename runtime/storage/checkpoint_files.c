@@ -31,7 +31,7 @@ static SkyLocation tensor_location(const SkyParameter *parameter, int index)
     return index < 0 ? parameter->value.location : parameter->states[index];
 }
 
-/* Whether the value stays what a file besides the checkpoint holds. */
+/* Whether a file other than the checkpoint holds the value. */
 static bool is_kept_elsewhere(const SkyParameter *parameter) { return parameter->frozen && parameter->initial_file; }
 
 const char *checkpoint_not_finite(const Execution *execution, Arena *arena, uint32_t *stage)
@@ -86,7 +86,7 @@ static bool hash_file(const char *path, CheckpointFile *file, Diagnostics *diagn
     return true;
 }
 
-/* Its names, a line each: whoever reads the file finds them elsewhere. */
+/* The names of a parameter, one per line. */
 static void note_frozen(Buffer *frozen, const SkyParameter *parameter)
 {
     buffer_print(frozen, "%s%s", frozen->size ? "\n" : "", parameter->value.name);
@@ -133,7 +133,7 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
 
 /* ---- Reading ---- */
 
-/* Whether any of the tensor's names is wanted here at all: files of other ranks need not be read through. */
+/* Whether the file has a parameter of this rank; most files of other ranks need not be read. */
 static bool holds_wanted(const Execution *execution, const SafeTensors *file)
 {
     for (uint32_t s = 0; s < execution->program->stage_count; s++)
@@ -162,7 +162,7 @@ static bool load_tensor(Execution *execution, uint32_t stage, const SkyParameter
     return ok;
 }
 
-/* A program that does not train a parameter cannot go on from one that did: its own checkpoints would lack it. */
+/* A program that does not train a parameter cannot resume one that did: its checkpoints would lack the parameter. */
 static bool check_frozen(const Execution *execution, uint32_t stage, const SkyParameter *parameter,
                          const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
@@ -174,7 +174,7 @@ static bool check_frozen(const Execution *execution, uint32_t stage, const SkyPa
                              "was trained, and is frozen in this program");
 }
 
-/* Loads what the file has of this rank's parameters and marks it in `loaded`, which counts through all stages. */
+/* Loads this rank's parameters from the file. `loaded` marks them, one entry per parameter of each stage. */
 static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool *loaded,
                       Diagnostics *diagnostics)
 {
@@ -229,7 +229,7 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
     for (int f = 0; f < manifest->file_count && ok; f++) {
         char *path = directory_join(in, manifest->files[f].name);
         SafeTensors file;
-        if (access(path, R_OK) == 0) { /* on another host, files may be missing that are not needed here */
+        if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
             ok = safetensors_open(&file, path, diagnostics);
             if (ok && holds_wanted(execution, &file))
                 ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&

@@ -21,7 +21,7 @@ Hash checkpoint_low_rank(const SkyProgram *program)
 
 /* ---- Writing ---- */
 
-/* The end of a manifest: the hash of all that stands before it. Returns the length. */
+/* The end of a manifest: the hash of everything before it. Returns the length. */
 static int seal_of(const char *text, size_t size, char seal[static SEAL_SIZE])
 {
     char hash[33];
@@ -142,7 +142,7 @@ static bool copy_text(char *target, size_t size, const char *text)
     return (size_t)snprintf(target, size, "%s", text) < size;
 }
 
-/* What evaluations had come to; a manifest need not say. */
+/* The results of evaluations, which are optional. */
 static bool read_best(JsonReader reader, const json_t *root, CheckpointBest *best)
 {
     const char *metric;
@@ -184,7 +184,7 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
     const char *data_hash = json_string_value(json_object_get(data, "hash"));
     const char *low_rank = json_string_value(json_object_get(root, "lora_hash"));
     manifest->low_rank = (Hash){0};
-    const int64_t most = (int64_t)1 << 53; /* so that counting on does not overflow */
+    const int64_t most = (int64_t)1 << 53; /* so that later steps do not overflow */
     manifest->shuffled = shuffled != 0;
     manifest->seed = strtoull(seed, NULL, 10);
     manifest->optimizer = OPTIMIZER_COUNT;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* False: what is wrong with a tensor of the file (NULL: with the file). */
+/* Reports an error in a tensor of the file, or in the file (NULL). Returns false. */
 static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
 
@@ -37,7 +37,7 @@ static Shape input_shape(const SkyTensor *input)
     return shape;
 }
 
-/* Of packed tokens the data has as many a row as it likes. */
+/* Rows of packed tokens may have any length in the data. */
 static bool fits_tokens(const SkyTensor *input, const SafeTensor *tensor)
 {
     bool fits = tensor->shape.rank == (int)input->rank && tensor->shape.dim[1] > 0;
@@ -61,7 +61,7 @@ static bool check_shape(const char *path, const SkyTensor *input, const SafeTens
                         "has shape %s, but the program was compiled for micro-batches of shape %s", have, want);
 }
 
-/* Whether every element can be represented in the input's type, which is wide enough for what it indexes. */
+/* Whether the input's type can represent every element. It is wide enough for any index. */
 static bool check_dtype(const char *path, const SkyTensor *input, const SafeTensor *tensor, Diagnostics *diagnostics)
 {
     DType have = tensor->dtype, want = (DType)input->dtype;
@@ -121,7 +121,7 @@ static int64_t find_invalid(const SkyProgram *program, const SkyTensor *input, D
     return -1;
 }
 
-/* "row 3 holds 999, which is not in 0 ... 255": of element `index`, which is not valid. */
+/* Describes the invalid element `index`, as in "row 3 holds 999, which is not in 0 ... 255". */
 static const char *describe_invalid(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
                                     int64_t index, int64_t row, Arena *arena)
 {
@@ -206,7 +206,7 @@ void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTe
         bool padding = rows[r] == DATASET_NO_ROW;
         if (padding && labels)
             labels_ignore(labels, (DType)input->dtype, destination, r * per_row, per_row);
-        else /* padding takes some real row, so that nothing in it can overflow */
+        else /* padding repeats a real row, so that nothing overflows */
             convert(tensor->dtype, tensor->data, padding ? 0 : rows[r] * per_row, (DType)input->dtype, destination,
                     r * per_row, per_row);
     }
@@ -270,7 +270,7 @@ static bool check_input(Dataset *dataset, const char *path, const SkyProgram *pr
     return true;
 }
 
-/* Of pages at equal distances, the first and the last among them. */
+/* The hash of pages at equal distances, including the first and the last. */
 static Hash hash_sample(const Dataset *dataset)
 {
     enum { SAMPLES = 64, SAMPLE_BYTES = 4096 };
@@ -318,7 +318,7 @@ void dataset_close(Dataset *dataset)
     *dataset = (Dataset){0};
 }
 
-/* A file of that name that is another one now does not matter: the one that is mapped stays. */
+/* A new file with the same name does no harm: the mapped file stays. */
 bool dataset_check_unchanged(Dataset *dataset, Diagnostics *diagnostics)
 {
     if (dataset->read_count == 0) return true;

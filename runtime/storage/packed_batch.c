@@ -48,10 +48,11 @@ uint32_t packed_batch_lines(const PackedBatch *batch, uint32_t microbatch)
 typedef struct Filling {
     const PackedBatch *batch;
     const SkyPacking *packing;
-    const SafeTensor *tensor; /* of the data set; NULL for what only says where rows stand */
+    const SafeTensor *tensor; /* of the data set; NULL for inputs that only describe the packing */
     const SkyTensor *input;
     const SkyLabels *labels;
-    const uint32_t *rows, *row_in_slot; /* of the data set, per row of the batch; of the micro-batch */
+    const uint32_t *rows,
+        *row_in_slot; /* rows: of the data set, per row of the batch; row_in_slot: of the micro-batch */
     void *destination;
     int64_t per_row, per_token; /* elements in the data set */
 } Filling;
@@ -61,7 +62,7 @@ static void ignore(const Filling *f, int64_t index, int64_t elements)
     labels_ignore(f->labels, (DType)f->input->dtype, f->destination, index, elements);
 }
 
-/* Tokens of the line from `token` on have no row. */
+/* Fills the tokens of the line from `token` on, which belong to no row. */
 static void fill_rest(const Filling *f, uint32_t line, uint32_t token)
 {
     for (; token < f->packing->length; token++) {

@@ -53,7 +53,7 @@ static bool initial_file_use(InitialFile *initial, const char *name, Diagnostics
     return true;
 }
 
-/* In pieces: of a large parameter the file's pages would double the memory that it takes, when all else is there. */
+/* Copies in pieces, because the file's pages of a large parameter would double its memory at the peak. */
 static void copy_and_forget(MappedFile *file, size_t offset, size_t bytes, unsigned char *to)
 {
     enum { PIECE = 1 << 20 };

@@ -22,7 +22,7 @@ static bool read_lengths(RowLengths *lengths, const SafeTensor *tensor, int64_t 
     return true;
 }
 
-/* Ones, then zeros; otherwise all of the row counts. */
+/* The length of a mask of ones, then zeros; any other mask counts the whole row. */
 static void read_mask(RowLengths *lengths, const SafeTensor *mask)
 {
     int64_t width = mask->shape.dim[1];

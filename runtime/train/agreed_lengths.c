@@ -4,14 +4,13 @@
 
 #include "base/hash.h"
 
-/* What a rank found. */
 typedef struct LengthsCard {
-    int64_t rows; /* 0: its file does not say, or it has none */
+    int64_t rows; /* 0: the rank has no file, or its file has no lengths */
     Hash hash;
     int64_t longest, irregular;
 } LengthsCard;
 
-/* The rank whose lengths all take; -1: nobody has any, -2: they differ. */
+/* The rank whose lengths all ranks use; -1: no rank has lengths, -2: they differ. */
 static int choose_source(const LengthsCard *cards, int count)
 {
     int source = -1;
@@ -75,7 +74,7 @@ static void take_from(RowLengths *lengths, World *world, const LengthsCard *card
 bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *program, const Dataset *dataset,
                          const char *path, int64_t rows, Diagnostics *diagnostics)
 {
-    Diagnostics ignored = {0}; /* where rows are padded, lengths only count what is no padding */
+    Diagnostics ignored = {0}; /* padded rows need lengths only to count padding */
     bool needed = program->packing.slots, ok = true;
     *lengths = (RowLengths){0};
     if (dataset->rows) ok = row_lengths_read(lengths, &dataset->file, path, needed ? diagnostics : &ignored);

@@ -6,10 +6,9 @@
 #include "base/clock.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-static const double lock_patience = 6, lock_pause = 0.1; /* seconds; ranks that fail live for up to four */
+static const double lock_patience = 6, lock_pause = 0.1; /* seconds; a failing rank takes up to four to end */
 
-/* Of the sites of a run each has a directory of its own, in which its lowest rank writes the manifest; without sites,
- * rank 0 does. */
+/* Each site has its own directory, in which its lowest rank writes the manifest; without sites rank 0 writes it. */
 static int leader_of(const SkyProgram *program, uint32_t site)
 {
     uint32_t rank = 0;
@@ -24,7 +23,7 @@ static bool leads(const World *world, const SkyProgram *program)
 
 static uint32_t directory_count(const SkyProgram *program) { return program->site_count > 1 ? program->site_count : 1; }
 
-/* Whether this rank could lock; else says why. */
+/* Whether this rank has the lock; reports why not. */
 static bool lock(World *world, const char *directory, const char *name, Diagnostics *diagnostics)
 {
     CheckpointLock lock;
@@ -52,7 +51,7 @@ bool checkpoint_lock_directory(World *world, const SkyProgram *program, const ch
     return world_agree(world, diagnostics, exit_code);
 }
 
-/* A rank that cannot write ends the run, and says why. */
+/* A rank that cannot write reports why and ends the run. */
 static void insist(World *world, Diagnostics *diagnostics)
 {
     int exit_code;
@@ -63,7 +62,7 @@ static void insist(World *world, Diagnostics *diagnostics)
     world_agree(world, diagnostics, &exit_code);
 }
 
-/* Collective. A checkpoint that nobody can go on from must not take the place of one that is good. */
+/* Collective. A checkpoint with values that are not finite must not replace a good one. */
 static void check_finite(World *world, const Execution *execution)
 {
     Arena arena = {0};
@@ -76,8 +75,8 @@ static void check_finite(World *world, const Execution *execution)
     world_barrier(world, "agreement that all parameters are finite");
 }
 
-/* The steps that have a manifest in the directory of every site, newest first; free() them. Who writes manifests sees
- * them: each host may have a directory of its own. */
+/* The steps that have a manifest in the directory of every site, newest first; free() them. The rank that writes
+ * manifests lists them, because each host may have its own directory. */
 static int64_t *common_steps(World *world, const SkyProgram *program, const char *directory, size_t *count)
 {
     static const char what[] = "the checkpoints that there are";
@@ -165,7 +164,7 @@ typedef struct Choice {
     CheckpointManifest manifest;
 } Choice;
 
-/* Whether two manifests list the same files of the same step: then one is a copy of the other. */
+/* Whether two manifests list the same files of the same step. */
 static bool is_copy(const CheckpointManifest *one, const CheckpointManifest *other)
 {
     if (one->step != other->step || one->file_count != other->file_count) return false;
@@ -176,8 +175,8 @@ static bool is_copy(const CheckpointManifest *one, const CheckpointManifest *oth
     return true;
 }
 
-/* The newest step below `before` that every site has, with rank 0's manifest; reports manifests that cannot be read, or
- * are no copies of that one. */
+/* The newest step below `before` that every site has, with rank 0's manifest. Reports manifests that cannot be read or
+ * differ from that one. */
 static Choice choose(World *world, const SkyProgram *program, const char *directory, int64_t before,
                      Diagnostics *damage)
 {
@@ -205,7 +204,7 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     return choice;
 }
 
-/* True if no rank found damage. Otherwise the lowest one that did tells it, as a warning: an earlier step may do. */
+/* True if no rank found damage. Otherwise the lowest rank that did warns: an earlier step may still be good. */
 static bool is_intact(World *world, Diagnostics *damage)
 {
     int mine = damage->errors > 0, first = -1, *all = memory_allocate((size_t)world->size * sizeof *all);

@@ -45,7 +45,7 @@ void doorbell_ring(Bell *bell)
 void doorbell_sleep(Bell *bell, uint32_t seen, double seconds)
 {
     struct timespec limit = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    atomic_store(&bell->sleeping, 1); /* before the kernel compares: a ring is seen there or sees this */
+    atomic_store(&bell->sleeping, 1); /* before the kernel compares `rings`, so that no ring is missed */
     syscall(SYS_futex, &bell->rings, FUTEX_WAIT, seen, &limit, NULL, 0);
     atomic_store(&bell->sleeping, 0);
 }

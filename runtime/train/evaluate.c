@@ -7,15 +7,14 @@
 #include "base/buffer.h"
 #include "runtime/program/step.h"
 
-/* Where predictions and labels of this rank stand, and what was collected of them. */
 typedef struct Counting {
     Pipeline *pipeline;
-    int stage;                         /* on this rank, that has labels and predictions; -1: none */
+    int stage;                         /* the one on this rank with labels and predictions; -1: none */
     const SkyTensor *labels, *outputs; /* in its slot */
     SkyLabelKind kind;
-    int64_t columns; /* labels that a row has, of the two latter kinds */
+    int64_t columns; /* labels per row, unless the kind is classes */
     ClassCounts classes;
-    LabelSets sets;       /* instead, of probabilities of several columns */
+    LabelSets sets;       /* instead of classes, for several columns of probabilities */
     NumberPairs *numbers; /* [columns] */
 } Counting;
 
@@ -26,7 +25,7 @@ static const SkyTensor *find_labels(const SkyProgram *program, const SkyStage *s
     return NULL;
 }
 
-/* Whether the output has as many floats for each label, in the labels' order. */
+/* Whether the output has `numbers` floats for each label, in the order of the labels. */
 static bool has_for_each(const SkyTensor *output, const SkyTensor *labels, int64_t numbers)
 {
     if (output->dtype != DTYPE_F32 || output->rank < labels->rank ||
@@ -41,7 +40,7 @@ static const SkyTensor *find_outputs(const SkyProgram *program, const SkyStage *
 {
     bool classes = program->labels[0].kind == SKY_LABELS_CLASSES;
     bool numbers = program->labels[0].kind == SKY_LABELS_NUMBERS;
-    if (numbers && !dtype_is_float((DType)labels->dtype)) return NULL; /* which could not say that a row is padding */
+    if (numbers && !dtype_is_float((DType)labels->dtype)) return NULL; /* integers cannot mark padding */
     for (uint32_t o = 0; o < stage->output_count; o++)
         if (has_for_each(&stage->outputs[o], labels, classes ? program->labels[0].classes : 1))
             return &stage->outputs[o];
@@ -50,13 +49,13 @@ static const SkyTensor *find_outputs(const SkyProgram *program, const SkyStage *
 
 static bool are_counted(const SkyProgram *program)
 {
-    /* With labels of several kinds, which output would it be? */
+    /* With several kinds of labels it is not known which output to measure. */
     if (program->label_count != 1) return false;
     const SkyLabels *labels = &program->labels[0];
     return labels->kind != SKY_LABELS_CLASSES || labels->classes > 0;
 }
 
-/* One, unless labels and outputs have a dimension besides that of the rows. */
+/* One, unless labels and outputs have a dimension after that of the rows. */
 static int64_t count_columns(const SkyTensor *labels, const SkyTensor *outputs)
 {
     return labels->rank > 1 && labels->rank == outputs->rank ? labels->dim[labels->rank - 1] : 1;
@@ -95,7 +94,7 @@ static void counting_open(Counting *counting)
         counting->numbers = memory_allocate((size_t)counting->columns * sizeof *counting->numbers);
     else if (counts_sets(counting))
         label_sets_open(&counting->sets, counting->columns);
-    else /* a label that is there or not is one of two classes */
+    else /* a label that is set or not set is one of two classes */
         class_counts_open(&counting->classes, classes ? counting->pipeline->program->labels[0].classes : 2);
 }
 
@@ -133,8 +132,8 @@ static void count_numbers(Counting *counting, const void *labels, const float *o
     }
 }
 
-/* Logits of labels that are there or not: predicted where the probability is above a half. Of labels that are
- * probabilities themselves those above a half are there. */
+/* The outputs are logits of labels that are set or not set. A prediction or label is set if its probability is above a
+ * half. */
 static void count_probabilities(Counting *counting, int64_t ignore_index, const void *labels, const float *outputs)
 {
     int64_t columns = counting->columns, rows = (int64_t)(counting->outputs->bytes / sizeof(float)) / columns;
@@ -174,13 +173,13 @@ static void count_microbatch(void *context, uint32_t local_stage, uint32_t micro
 
 /* ---- Which metrics ---- */
 
-/* All that can be measured on this rank: bits 1 << Metric. */
+/* What this rank can measure: bits 1 << Metric. */
 static uint32_t measurable(const Counting *counting)
 {
     enum { OF_NUMBERS = 1 << METRIC_PEARSON | 1 << METRIC_SPEARMAN };
     enum { OF_CLASSES = 1 << METRIC_ACCURACY | 1 << METRIC_F1 | 1 << METRIC_MATTHEWS | 1 << METRIC_PERPLEXITY };
     enum { OF_SETS = 1 << METRIC_ACCURACY | 1 << METRIC_F1 };
-    enum { OF_ONE_LABEL = OF_SETS | 1 << METRIC_MATTHEWS }; /* the loss is not that of words, so no perplexity */
+    enum { OF_ONE_LABEL = OF_SETS | 1 << METRIC_MATTHEWS }; /* no perplexity: the loss is not per word */
     if (counting->stage < 0) return 1 << METRIC_LOSS;
     uint32_t of_kind = counting->kind == SKY_LABELS_CLASSES   ? OF_CLASSES
                        : counting->kind == SKY_LABELS_NUMBERS ? OF_NUMBERS
@@ -216,7 +215,7 @@ static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *
     return false;
 }
 
-/* The kinds of F1 that are about two classes, or about classes at all. */
+/* Reports a kind of F1 that does not fit the labels. */
 static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnostics)
 {
     if (kind != F1_BINARY || counting->stage < 0) return true;
@@ -230,8 +229,7 @@ static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnos
                              "f1-binary is for two classes, but this model has %lld", (long long)classes);
 }
 
-/* What the head suggests, of what can be measured: of the words of a language the perplexity, but not the mean over
- * thousands of them. */
+/* The default metrics: for words the perplexity, instead of a mean over thousands of classes. */
 static uint32_t suggested(const Counting *counting)
 {
     enum { MOST_CLASSES = 256 };
@@ -271,7 +269,7 @@ static void measure(Counting *counting, const MetricChoice *choice, double loss,
     uint32_t metrics = choice->metrics & measurable(counting);
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) values[metric] = NAN;
     values[METRIC_LOSS] = loss;
-    if (!isfinite(loss)) return; /* predictions that gave it are worth nothing */
+    if (!isfinite(loss)) return; /* its predictions are worthless */
     bool sets = counts_sets(counting);
     if (metrics & 1 << METRIC_ACCURACY)
         values[METRIC_ACCURACY] = sets ? label_sets_accuracy(&counting->sets) : class_counts_accuracy(classes);
@@ -298,7 +296,7 @@ static double batch_loss(const Pipeline *pipeline)
     return loss;
 }
 
-/* What the batch counts for in the mean over batches, and how many labels, or rows, it has. */
+/* The batch's weight in the mean over batches, and its number of labels or rows. */
 static LabelCount batch_weight(const SkyProgram *program, const Dataset *dataset, const LabelCount *counts,
                                int64_t rows)
 {

@@ -17,7 +17,7 @@ typedef struct HeldUse {
     uint32_t global_index, number;
 } HeldUse;
 
-/* The next parameter of this rank with that global index, from stage *stage on; NULL after the last. */
+/* The next parameter of this rank with that global index, starting at stage *stage; NULL after the last. */
 static const SkyParameter *held(const Execution *execution, uint32_t global_index, uint32_t *stage)
 {
     for (; *stage < execution->program->stage_count; ++*stage) {
@@ -28,8 +28,7 @@ static const SkyParameter *held(const Execution *execution, uint32_t global_inde
     return NULL;
 }
 
-/* Writes the first stage that holds each parameter that is trained, or NOT_HELD. Returns the number of uses of shared
- * ones. */
+/* Writes the first stage of each trained parameter, or NOT_HELD. Returns the number of uses of shared parameters. */
 static uint32_t list_held(const SkyProgram *program, uint32_t *first_stage)
 {
     uint32_t uses = 0;
@@ -47,7 +46,7 @@ static uint32_t list_held(const SkyProgram *program, uint32_t *first_stage)
     return uses;
 }
 
-/* Of every parameter the rank that has it in the earliest stage. */
+/* A parameter belongs to the rank that has it in the earliest stage. */
 static void settle_owners(Gradients *gradients, const uint32_t *mine)
 {
     World *world = gradients->world;
@@ -67,7 +66,7 @@ static void settle_owners(Gradients *gradients, const uint32_t *mine)
     free(all);
 }
 
-/* All ranks' uses, *each per rank, the unused rest of a rank's with index NOT_HELD. */
+/* The uses of all ranks, *each per rank; unused entries have the index NOT_HELD. */
 static HeldUse *gather_uses(const Gradients *gradients, uint32_t mine, uint32_t *each)
 {
     World *world = gradients->world;
@@ -108,7 +107,7 @@ static float *gradient_here(const Execution *execution, HeldUse use)
     bug("parameter %u has no use %u here", use.global_index, use.number);
 }
 
-/* Lists the uses of every parameter that is shared and held here. Returns the most bytes received for one. */
+/* Lists the uses of every shared parameter that this rank holds. Returns the most bytes received for one. */
 static size_t settle_shared(Gradients *gradients, const uint32_t *first_stage, const HeldUse *all, uint32_t each)
 {
     World *world = gradients->world;
@@ -177,7 +176,7 @@ static bool measures(const Gradients *gradients) { return gradients->clip > 0 ||
 
 bool gradients_need_work(const Gradients *gradients) { return measures(gradients) || gradients->shared_count > 0; }
 
-/* Whether an earlier use is the same rank's: a message to it is under way. */
+/* Whether an earlier use is on the same rank, to which a message is then under way. */
 static bool is_repeated(const SharedParameter *shared, int use)
 {
     for (int u = 0; u < use; u++)
@@ -232,7 +231,7 @@ static void reduce(Gradients *gradients, const SharedParameter *shared)
         sum_uses(gradients, shared, first, count, sum);
         uint32_t stage = 0;
         for (const SkyParameter *p; (p = held(execution, shared->global_index, &stage)); stage++) {
-            for (uint32_t u = 0; u < p->use_count; u++) /* those that no update leaves zero */
+            for (uint32_t u = 0; u < p->use_count; u++) /* no update clears these */
                 memset((float *)execution_address(execution, stage, 0, p->uses[u].gradient) + first, 0,
                        count * sizeof *sum);
             memcpy((float *)execution_address(execution, stage, 0, p->gradient) + first, sum, count * sizeof *sum);
@@ -245,8 +244,8 @@ void gradients_reduce(Gradients *gradients)
     for (int i = 0; i < gradients->shared_count; i++) reduce(gradients, &gradients->shared[i]);
 }
 
-/* The gradient of that parameter is no number. Its owner says so, before anything is updated here, and ends the run if
- * that is not a step to be skipped. */
+/* The gradient of that parameter is not finite. Its owner reports that before any update, and ends the run unless the
+ * step is to be skipped. */
 static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_skipped)
 {
     const World *world = gradients->world;
@@ -270,7 +269,7 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
     arena_free(&arena);
 }
 
-/* As if the step had been none, but that it counts. */
+/* The step counts, but changes nothing. */
 static void skip(Gradients *gradients)
 {
     const Execution *execution = gradients->execution;
@@ -285,7 +284,7 @@ static void skip(Gradients *gradients)
     gradients->skipped_in_all++;
 }
 
-/* Of every parameter of the model the sum of its gradient's squares. */
+/* For every parameter of the model, the sum of the squares of its gradient. */
 static void measure(Gradients *gradients)
 {
     const Execution *execution = gradients->execution;
@@ -299,7 +298,7 @@ static void measure(Gradients *gradients)
         gradients->squares[i] = execution_gradient_square(execution, stage, parameter);
     }
     if (ranks) gradients->squares[total + rank] = monotonic_seconds();
-    world_sum(gradients->world, gradients->squares, total + ranks, "the norm of the gradient"); /* a term each: exact */
+    world_sum(gradients->world, gradients->squares, total + ranks, "the norm of the gradient"); /* one term: exact */
     if (!ranks) return;
     for (uint32_t r = 0; r < ranks; r++) gradients->begun[r] = (int64_t)(gradients->squares[total + r] * 1e9);
     norm_round(gradients->emulated, gradients->begun, gradients->known, gradients->known + ranks);
@@ -314,7 +313,7 @@ bool gradients_clip(Gradients *gradients)
     while (wrong < total && isfinite(gradients->squares[wrong])) wrong++;
     if (wrong < total) {
         tell_not_finite(gradients, wrong, gradients->skipped < gradients->most_skipped);
-        skip(gradients); /* or this rank is about to be ended with the one that told it */
+        skip(gradients); /* unless the rank that reported it ends the run */
         return false;
     }
     gradients->skipped = 0;

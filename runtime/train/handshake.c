@@ -10,7 +10,7 @@ enum { MOST_AGREED = 48 };
 typedef struct Card {
     uint32_t rank, rank_count, total_stage_count, microbatch_count, microbatch_size;
     Hash model, plan, recipe, weights;
-    uint64_t options[MOST_AGREED]; /* of the rows of options that ranks must agree on, in their order */
+    uint64_t options[MOST_AGREED]; /* that ranks must agree on, in the order of the table */
     char device[64];
 } Card;
 
@@ -48,8 +48,7 @@ static Card make_card(const SkyProgram *program, const TrainingOptions *options)
 
 /* ---- Programs ---- */
 
-/* Collective where any rank's programs compute something else: every rank's settings. NULL where all compute the same.
- */
+/* The settings of every rank; NULL if all programs compute the same. Collective unless they do. */
 static char **gather_settings(World *world, const SkyProgram *program, const Card *cards, Arena *arena)
 {
     bool same = true;
@@ -69,7 +68,7 @@ static char **gather_settings(World *world, const SkyProgram *program, const Car
     return settings;
 }
 
-/* "--dropout 0.1", which the other has as "--dropout off"; false: they say the same. */
+/* Finds a setting that differs, as "--dropout 0.1" and "--dropout off"; false: there is none. */
 static bool find_difference(const char *mine, const char *others, Arena *arena, const char **setting,
                             const char **other)
 {
@@ -107,7 +106,7 @@ static const char *find_problem(const Card *cards, int r, int world_size, char *
     return NULL;
 }
 
-/* The first message of all: versions may differ in every other one. */
+/* The first message; all others may differ between versions. */
 static bool check_versions(World *world, const SkyProgram *program, Diagnostics *diagnostics)
 {
     uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
@@ -122,7 +121,7 @@ static bool check_versions(World *world, const SkyProgram *program, Diagnostics 
     return ok;
 }
 
-/* The programs of a site of a federation must be those that its federation.yaml was written with. */
+/* A site of a federation must run the programs that its federation.yaml was written for. */
 static bool check_federation(const SkyProgram *program, Diagnostics *diagnostics)
 {
     const char *expected = getenv(SKY_RECIPE_VARIABLE);
@@ -192,13 +191,12 @@ bool handshake(World *world, const SkyProgram *program, TrainingOptions *options
 
 /* ---- Data ---- */
 
-/* A tensor of the data that a rank reads. */
 typedef struct ReadTensor {
     Hash name, content;
-    char label[64]; /* of the name, what fits; "": none */
+    char label[64]; /* the name, cut off if it is longer; "": none */
 } ReadTensor;
 
-/* Reports what tensor number `number` of all, `each` per rank, has otherwise than the first rank that reads it. */
+/* Reports how tensor `number` of `all` (`each` per rank) differs from that of the first rank that reads it. */
 static bool check_read(const ReadTensor *all, uint32_t each, size_t number, const char *path, Diagnostics *diagnostics)
 {
     const ReadTensor *tensor = &all[number];
@@ -218,7 +216,7 @@ static int by_name(const void *a, const void *b)
     return memcmp(&left->name, &right->name, sizeof left->name);
 }
 
-/* Of every tensor once, in an order that does not depend on who reads it. Sorts the list. */
+/* The hash of every tensor once, in an order that does not depend on the ranks. Sorts the list. */
 static Hash hash_read(ReadTensor *all, size_t count)
 {
     Hash hash = {0};

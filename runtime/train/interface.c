@@ -24,7 +24,7 @@ static bool read_subnet(const char *text, uint32_t *network, uint32_t *mask)
     return true;
 }
 
-/* The name of an interface in it; NULL: none. */
+/* The name of an interface in the list; NULL: none. */
 static const char *find_interface(const struct ifaddrs *all, uint32_t network, uint32_t mask)
 {
     for (const struct ifaddrs *one = all; one; one = one->ifa_next) {

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 enum { ASKS_SAVE = 1, ASKS_TERM = 2, ASKS_INT = 4, MOST_NAMED = 28 };
-#define ASKS_SITE (8u) /* the first site's bit, which says that it asked */
+#define ASKS_SITE (8u) /* set by the first site if it asked; the next bits are those of the other sites */
 
 /* One Ctrl-C may arrive twice: from the terminal and from a launcher. */
 static const double same_interrupt = 0.2;

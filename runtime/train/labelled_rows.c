@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Whether any label of the row counts; its class may weigh nothing. */
+/* Whether any label of the row counts, even if its class has weight 0. */
 static bool has_label(const Dataset *dataset, const SkyProgram *program, uint32_t row)
 {
     LabelCount labels[SKY_MOST_LABELS];

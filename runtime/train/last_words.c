@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-static const double longest_wait = 3;      /* seconds; for a reader that has stopped */
+static const double longest_wait = 3;      /* seconds, for a reader that has stopped */
 static const double forwarding_time = 0.1; /* seconds: from a launcher's process on this host to the user's terminal */
 
 static void sleep_for(double seconds) { nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL); }

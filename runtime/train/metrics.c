@@ -79,7 +79,7 @@ static double class_f1(const ClassCounts *counts, int64_t class)
     return 2 * (double)counts->correct[class] / (double)(counts->predicted[class] + counts->labelled[class]);
 }
 
-/* Of all classes together. */
+/* The sum over all classes. */
 static double micro_f1(const ClassCounts *counts)
 {
     double either = (double)(sum(counts->predicted, counts->classes) + sum(counts->labelled, counts->classes));
@@ -113,7 +113,7 @@ double class_counts_matthews(const ClassCounts *counts)
     }
     double spread = sqrt(all * all - predicted) * sqrt(all * all - labelled);
     if (all == 0) return NAN;
-    return spread > 0 ? (correct * all - both) / spread : 0; /* one class alone: no better than chance */
+    return spread > 0 ? (correct * all - both) / spread : 0; /* with one class: no better than chance */
 }
 
 /* ---- Several labels at once ---- */
@@ -204,7 +204,7 @@ static double correlate(const NumberPairs *pairs)
     return product > 0 ? fmax(-1, fmin(1, both / product)) : NAN;
 }
 
-/* Whether a correlation is defined: the rounding of a mean must not make a spread of them. */
+/* Whether a correlation is defined: the numbers differ by more than the rounding error of their mean. */
 static bool varies(const NumberPairs *pairs)
 {
     bool predictions = false, labels = false;
@@ -225,7 +225,7 @@ double number_pairs_pearson(NumberPairs *pairs)
 static double *predicted_of(NumberPair *pair) { return &pair->predicted; }
 static double *label_of(NumberPair *pair) { return &pair->label; }
 
-/* Puts ranks, from 1, in the place of one of the two numbers of pairs that are sorted by it. */
+/* Replaces one of the two numbers of each pair by its rank, from 1. The pairs are sorted by that number. */
 static void rank(NumberPairs *pairs, double *number_of(NumberPair *))
 {
     for (size_t first = 0, next; first < pairs->count; first = next) {

@@ -20,7 +20,7 @@ static uint32_t slot_of(const Pipeline *pipeline, int local, uint32_t microbatch
     return pipeline->slot_of[(uint32_t)local * pipeline->program->microbatch_count + microbatch];
 }
 
-/* Number on this rank of stage `stage`, which may be one before the first or after the last; -1 if it is not here. */
+/* The index of stage `stage` among this rank's stages; -1 if it is elsewhere, before the first or after the last. */
 static int local_stage(const Pipeline *pipeline, int64_t stage)
 {
     return stage < 0 || stage >= pipeline->program->total_stage_count ? -1 : pipeline->local[stage];
@@ -37,7 +37,7 @@ static bool touches_slot(const Pipeline *pipeline, const SkyInstruction *item, u
            slot_of(pipeline, pipeline->local[stage], item->microbatch) == slot;
 }
 
-/* The last instruction before `receive` that must be done before its buffer may be written. */
+/* The last instruction before `receive` that must be done before its buffer is written. */
 static int find_ready(const Pipeline *pipeline, const InstructionList *list, int receive)
 {
     const SkyInstruction *wanted = &list->items[receive];
@@ -113,7 +113,7 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
                              "%lld different messages are more than MPI can tell apart", (long long)needed);
 }
 
-/* Between kernels: a large message waits for the sender's next call of MPI. */
+/* Called between kernels, because a large message waits for the sender's next call of MPI. */
 static void keep_moving(void *context)
 {
     static const double period = 50e-6;
@@ -167,7 +167,7 @@ void pipeline_close(Pipeline *pipeline)
 
 /* ---- Lines ---- */
 
-/* Of the micro-batch; 1 where rows are not packed. */
+/* The packed sequences of the micro-batch; 1 if rows are not packed. */
 static uint32_t lines_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
 {
     if (!batch->packed) return 1;
@@ -175,13 +175,13 @@ static uint32_t lines_of(const Pipeline *pipeline, const PipelineBatch *batch, u
                                          : pipeline->program->packing.lines;
 }
 
-/* The share of the lines that micro-batches have at most. */
+/* The micro-batch's lines as a share of the most that any micro-batch has. */
 static double share_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
 {
     return batch->packed ? (double)lines_of(pipeline, batch, microbatch) / pipeline->program->packing.lines : 1;
 }
 
-/* What of a boundary tensor the micro-batch has. */
+/* The bytes that the micro-batch fills of a boundary tensor. */
 static size_t bytes_of(const Pipeline *pipeline, const PipelineBatch *batch, const SkyTensor *tensor,
                        uint32_t microbatch)
 {
@@ -212,8 +212,8 @@ static WaitReason reason_for(const Pipeline *pipeline, const SkyInstruction *ite
     return (WaitReason){peer, stage, (int)item->microbatch, what};
 }
 
-/* Messages of the emulated links: after each boundary's tensors, when the link delivers them. The links are taken one
- * message at a time, in either direction. */
+/* The message after each boundary's tensors, which says when the emulated link delivers them. A link carries one
+ * message at a time in each direction. */
 static uint32_t due_tensor(const Pipeline *pipeline) { return pipeline->tags.tensors - 1; }
 
 static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward, double share)
@@ -257,7 +257,7 @@ static bool is_left_out(const PipelineBatch *batch, const SkyInstruction *item)
            item->microbatch >= batch->packed->microbatches;
 }
 
-/* Posts what may be posted among the next receives, `done` instructions being finished. */
+/* Posts the next receives whose buffers are free once `done` instructions are finished. */
 static void post_ahead(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, int next_receive,
                        int done)
 {
@@ -271,7 +271,7 @@ static void post_ahead(Pipeline *pipeline, InstructionList *list, const Pipeline
     }
 }
 
-/* Waits until nothing is being sent from the slot that the instruction is about to overwrite. */
+/* Waits until all sends from the slot that the instruction overwrites are done. */
 static void await_sends(Pipeline *pipeline, const SkyInstruction *item, bool backward_too)
 {
     SlotSends *sends = sends_of(pipeline, item);
@@ -339,8 +339,8 @@ typedef struct Stopwatch {
 
 static Stopwatch stopwatch_start(void) { return (Stopwatch){monotonic_seconds(), thread_seconds()}; }
 
-/* Makes the work since `start` last as long as on the emulated device. With one thread, processor time counts: it
- * leaves out that other ranks of an emulation use the same cores. */
+/* Makes the work since `start` last as long as on the emulated device. With one thread, CPU time counts: it leaves
+ * out the other ranks of an emulation on the same cores. */
 static void stretch(Pipeline *pipeline, Stopwatch start)
 {
     if (!pipeline->emulate) return;
@@ -407,7 +407,7 @@ static bool backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIn
     begin_microbatch(pipeline, item->microbatch);
     if (!execution_run(pipeline->execution, (uint32_t)local, SKY_LIST_BACKWARD, item->slot, diagnostics)) return false;
     stretch(pipeline, start);
-    int before = local_stage(pipeline, (int64_t)item->stage - 1); /* its slot is held: push before ours is reused */
+    int before = local_stage(pipeline, (int64_t)item->stage - 1); /* copy before our slot is reused */
     if (before >= 0)
         copy_boundary(pipeline, batch, local, stage->send_backward, before,
                       pipeline->program->stages[before].receive_backward, stage->send_backward_count, item->microbatch);
@@ -425,8 +425,8 @@ static bool weight_gradient(Pipeline *pipeline, const SkyInstruction *item, Diag
     return true;
 }
 
-/* At once, before the stage computes anything with what is no number: who finds it later cannot tell where it began.
- * All parameters would take some hundredths of a step to look through: that is done before they are saved. */
+/* Checks before the stage computes with values that are not finite, because later nobody can tell where they began.
+ * To check all parameters takes some hundredths of a step, so only saving does that. */
 static void stop_if_diverged(const Pipeline *pipeline, uint32_t local)
 {
     const SkyParameter *parameter = execution_spot_not_finite(pipeline->execution, local);

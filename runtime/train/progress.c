@@ -12,7 +12,7 @@
 
 static const double terminal_interval = 0.1, line_interval = 5; /* seconds between prints */
 
-/* Training goes on when nobody reads what it prints any more, or a disk is full. */
+/* Training goes on when the reader of its output is gone or the disk is full. */
 static void flush_output(Progress *progress)
 {
     if (progress->quiet || (fflush(stdout) == 0 && !ferror(stdout))) return;
@@ -24,7 +24,7 @@ static void flush_output(Progress *progress)
 bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
                    Diagnostics *diagnostics)
 {
-    const char *terminal = getenv("SKYCC_TERMINAL"); /* the launcher's: under mpiexec, output is a pipe */
+    const char *terminal = getenv("SKYCC_TERMINAL"); /* set by the launcher: under mpiexec, output is a pipe */
     *progress = (Progress){.quiet = quiet,
                            .terminal = terminal ? *terminal == '1' : isatty(STDOUT_FILENO),
                            .first_step = first_step,
@@ -109,7 +109,7 @@ static void print_metric(Buffer *line, Metric metric, double value)
         buffer_print(line, "%s %.*f", metric_name(metric), metric == METRIC_LOSS ? 6 : 4, value);
 }
 
-/* What lines of progress repeat until the next evaluation. */
+/* Keeps the value that progress lines repeat until the next evaluation. */
 static void remember(Progress *progress, const double values[METRIC_COUNT])
 {
     static const Metric telling[] = {METRIC_ACCURACY, METRIC_PEARSON, METRIC_LOSS};
@@ -142,7 +142,7 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
 
 void progress_start_step(Progress *progress) { progress->step_start = monotonic_seconds(); }
 
-/* Three digits that count: 0.0205, 0.670, 12.3, 150. */
+/* Three significant digits: 0.0205, 0.670, 12.3, 150. */
 static void print_seconds(Buffer *text, double seconds)
 {
     buffer_print(text, seconds < 99.95 ? "%#.3g s" : "%.0f s", seconds);

@@ -39,7 +39,7 @@ static bool check(const SkyProgram *program, const TrainingOptions *options, dou
                              "--lr-decay: no name of a parameter says which block it belongs to");
 }
 
-/* Sets matched[i] to 1 where a parameter that is trained here has the pattern. */
+/* Sets matched[i] to 1 if pattern i matches a parameter that is trained here. */
 static void note_matches(const SkyParameter *parameter, const TrainingOptions *options, double *matched)
 {
     for (size_t i = 0; i < options->rate_count; i++)

@@ -36,8 +36,8 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     return exit_code;
 }
 
-/* What cannot be written is reported where it is written, and ends no training. Standard streams that are closed are
- * opened: else the next file would be taken for one of them, and get what is printed. */
+/* A failed write must not end training: whoever writes reports it. Opens closed standard streams, because otherwise the
+ * next file would take their place and receive what is printed. */
 static void keep_from_ending_by_output(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -50,7 +50,7 @@ static void keep_from_ending_by_output(void)
 int main(int argument_count, char **arguments)
 {
     keep_from_ending_by_output();
-    setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines: others print too */
+    setvbuf(stderr, NULL, _IOLBF, 0); /* whole lines, because other ranks print too */
     if (argument_count > 1 && strcmp(arguments[1], "--launch") == 0)
         return launch_ranks(argument_count - 2, arguments + 2);
     if (argument_count > 1 && strcmp(arguments[1], "--guard") == 0)

@@ -26,10 +26,10 @@ enum { FINALIZE_SECONDS = 3 };
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libuc\nleak:libmpich\n"; }
 
-/* Where MPICH's launcher is spoken to; -1 if there is no such launcher. */
+/* The connection to MPICH's launcher; -1 if there is no such launcher. */
 static int launcher_descriptor(void)
 {
-    const char *descriptor = getenv("MPI_LOCALNRANKS") ? getenv("PMI_FD") : NULL; /* the former is its own */
+    const char *descriptor = getenv("MPI_LOCALNRANKS") ? getenv("PMI_FD") : NULL; /* only MPICH sets the former */
     return descriptor ? atoi(descriptor) : -1;
 }
 
@@ -45,8 +45,8 @@ static bool leave_launcher(void)
            poll(&launcher, 1, ANSWER_MILLISECONDS) > 0 && read(launcher.fd, answer, sizeof answer) > 0;
 }
 
-/* Has MPICH's launcher end all. It does so by itself when a rank dies, but not when that happens before MPI_Init: then
- * the others would wait there for ever. */
+/* Makes MPICH's launcher end all ranks. The launcher does not do that by itself if a rank dies before MPI_Init, where
+ * the others would wait for ever. */
 static void abort_launched(int exit_code)
 {
     char message[48];
@@ -68,7 +68,7 @@ _Noreturn void supervised_exit(RunState *state, int exit_code)
     exit(exit_code);
 }
 
-/* Text that is put together where a signal handler may run: printf and strsignal may not. */
+/* Text built in signal handlers, which may not call printf and strsignal. */
 typedef struct Line {
     char text[800];
     size_t length;
@@ -98,7 +98,7 @@ static void line_add_number(Line *line, int64_t number) /* >= 0 */
     line_add(line, first);
 }
 
-/* What became of the work, and where; `end` is not used where a file was lost. Async-signal-safe. */
+/* Reports how and where the work ended; `end` is not used if a file was lost. Async-signal-safe. */
 static int report_end(const SkyProgram *program, const RunState *state, bool lost_file, const Line *end)
 {
     Line line = {.length = 0};
@@ -114,7 +114,7 @@ static int report_end(const SkyProgram *program, const RunState *state, bool los
     else
         line_add(&line, end->text);
     line_add(&line, lost_file ? " " FILE_LOST_TEXT "\n" : "\n");
-    if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* nobody listens */
+    if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* standard error is closed */
     return EXIT_RUN_FAILED;
 }
 
@@ -132,7 +132,7 @@ static Line killed_by(int number, const char *name)
 static const SkyProgram *orphan_program;
 static const RunState *orphan_state;
 
-/* In the worker, when its parent was killed. */
+/* Runs in the worker when its parent was killed. */
 static void on_orphaned(int number)
 {
     (void)number;
@@ -142,7 +142,7 @@ static void on_orphaned(int number)
 
 static RunState *worker_state;
 
-/* Leaves the name for the parent to tell; reading again ends the process. */
+/* Leaves the name for the parent to report; the next read of the file ends the process. */
 static void on_lost_file(int number, siginfo_t *information, void *context)
 {
     (void)number, (void)context;
@@ -156,7 +156,7 @@ static volatile pid_t watched;
 
 static void forward_signal(int number) { kill(watched, number); }
 
-/* What is to reach the worker, sent to either of the two. */
+/* The signals that the parent forwards to the worker. */
 static const int forwarded[] = {SIGUSR1, SIGTERM, SIGINT};
 enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
 
@@ -170,15 +170,15 @@ static sigset_t watched_signals(void)
     return set;
 }
 
-/* Launchers say so. What a user started by hand goes on when the shell is left. */
+/* Launchers set these. A program started by hand goes on when its shell ends. */
 static bool is_launched(void) { return getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("SLURM_PROCID"); }
 
-/* Whether the launcher's process on this host is gone: then nobody would end this rank when another one fails. */
+/* Whether the launcher's process on this host is gone; without it nobody ends this rank when another one fails. */
 static bool is_abandoned(pid_t launcher) { return is_launched() && getppid() != launcher; }
 
-/* Why the work is to be ended; NULL: it is not. `stopped` is when a signal stopped the worker, 0: it runs. MPI_Init and
- * the first collectives have no time-outs of their own. Nor has a worker that is stopped after all others are done. It
- * gets twice the time, because running workers notice first. */
+/* Why to end the work; NULL: it goes on. `stopped` is when a signal stopped the worker, 0: it runs. MPI_Init and the
+ * first collectives have no time-outs of their own. Nor has a worker that is stopped after all others are done. It gets
+ * twice the time, because running workers notice first. */
 static const char *why_to_end(pid_t launcher, double start, double stopped, const RunState *state)
 {
     double now = monotonic_seconds();
@@ -207,7 +207,7 @@ static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const 
         if (!reason && (reason = why_to_end(launcher, start, stopped, state))) kill(worker, SIGKILL);
     }
     if (WIFEXITED(status)) return WEXITSTATUS(status);
-    /* What a signal does to a rank that is done does not matter: launchers kill the last ones. */
+    /* A signal to a finished rank does not matter: launchers kill the last ones. */
     if (state->finished) return state->exit_code;
     int number = WTERMSIG(status);
     Line end = {.length = 0};
@@ -242,14 +242,14 @@ RunState *supervise(const SkyProgram *program)
     pid_t launcher = getppid(), parent = getpid(), worker = fork();
     if (worker > 0) be_watcher(worker, launcher, program, state);
     interrupts_catch(&state->step);
-    if (worker == 0) { /* else no second process could be made: work alone */
+    if (worker == 0) { /* negative: no second process, so this one works alone */
         orphan_program = program;
         orphan_state = state;
         worker_state = state;
         signal(SIGUSR2, on_orphaned);
         sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_lost_file, .sa_flags = SA_SIGINFO | SA_RESETHAND},
                   NULL);
-        prctl(PR_SET_PDEATHSIG, SIGUSR2); /* who kills the parent means this process */
+        prctl(PR_SET_PDEATHSIG, SIGUSR2); /* a kill of the parent is meant for this process */
         if (getppid() != parent) exit(EXIT_RUN_FAILED);
     }
     sigprocmask(SIG_UNBLOCK, &set, NULL);

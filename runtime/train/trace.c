@@ -36,8 +36,8 @@ void trace_free(Trace *trace)
     *trace = (Trace){0};
 }
 
-/* Rank 0's clock minus this rank's: of the exchange of messages that was fastest, assuming both ways took equally long.
- * On one host the clock is the same. */
+/* Rank 0's clock minus this rank's, from the fastest exchange of messages, assuming that both ways took equally long.
+ * The ranks of one host share a clock. */
 static double clock_offset(World *world, int rank, bool same_host)
 {
     double best = 1e30, offset = 0;
@@ -117,7 +117,7 @@ static void hand_over(World *world, const Buffer *text)
 
 bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics *diagnostics)
 {
-    /* Begin of the ranks' first events, by their own clocks. */
+    /* The start of each rank's first event, by its own clock. */
     double mine = trace->count ? trace->events[0].begin : monotonic_seconds();
     double *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "its trace");

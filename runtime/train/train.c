@@ -43,7 +43,7 @@ static int64_t skipped_steps(const Training *t)
     return t->skipped_before + t->unlabelled + t->gradients.skipped_in_all;
 }
 
-/* The loss of a batch without labels is no number, and there is nothing to learn from it. All ranks know. */
+/* A batch without labels has no loss, so all ranks skip its update. */
 static double skip_step(Training *t)
 {
     t->unlabelled++;
@@ -106,7 +106,7 @@ static void save(Training *t)
     t->saved_step = t->step;
 }
 
-/* What follows from a value of the metric that is watched, which rank 0 knows. */
+/* Acts on a new value of the watched metric, which rank 0 knows. */
 static void take_value(Training *t, double value)
 {
     world_broadcast(t->world, WIRE_DECISION, &value, sizeof value, 0, "the evaluation");
@@ -136,7 +136,7 @@ static bool evaluation_is_due(const Training *t)
     return every ? t->step % every == 0 : data_order_at_epoch_end(&t->order, &t->cursor);
 }
 
-/* Whether --until-loss is reached: rank 0 knows, and tells. */
+/* Whether --until-loss is reached, which rank 0 tells the others. */
 static bool reached(Training *t, double loss)
 {
     if (isnan(t->options->until_loss)) return false;
@@ -145,7 +145,7 @@ static bool reached(Training *t, double loss)
     return stop;
 }
 
-/* What is to be done between this step and the next. Returns whether this one was the last. */
+/* Evaluates, saves and reports between this step and the next. Returns whether this one was the last. */
 static bool finish_between(Training *t, double loss)
 {
     const TrainingOptions *options = t->options;

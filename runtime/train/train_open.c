@@ -1,4 +1,4 @@
-/* Everything until the first step: data, memory, evaluation, the schedule, a checkpoint to go on from. */
+/* Everything before the first step: data, memory, evaluation, the schedule, a checkpoint to resume. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "runtime/train/rates.h"
 #include "runtime/train/training.h"
 
-/* The number of rows, which ranks that read no inputs learn from the others. */
+/* The number of rows; ranks that read no inputs learn it from the others. */
 static bool agree_on_rows(World *world, const Dataset *dataset, const char *path, int64_t *rows,
                           Diagnostics *diagnostics)
 {
@@ -33,7 +33,7 @@ static bool agree_on_rows(World *world, const Dataset *dataset, const char *path
     return ok;
 }
 
-/* Collective. What all ranks must know of one of the two data sets. */
+/* Collective. Shares with all ranks what they must know about one of the two data sets. */
 static bool open_rows(Training *t, Dataset *dataset, const char *path, int64_t *rows, RowLengths *lengths, Hash *hash,
                       LabelledRows *labelled, Diagnostics *diagnostics)
 {
@@ -109,7 +109,7 @@ static bool open_evaluation(Training *t, Diagnostics *diagnostics, int *exit_cod
     return world_agree(t->world, diagnostics, exit_code);
 }
 
-/* How many steps there are, and, until a checkpoint says otherwise, over how many the learning rate falls. */
+/* Sets the number of steps and, until a checkpoint overrides it, over how many of them the learning rate falls. */
 static void open_schedule(Training *t)
 {
     const TrainingOptions *options = t->options;
@@ -122,7 +122,7 @@ static void open_schedule(Training *t)
     t->weight_decay = isnan(options->weight_decay) ? t->program->optimizer.weight_decay : options->weight_decay;
 }
 
-/* What nobody said is as fine-tuning has it; without an end there is nothing to fall to. */
+/* The default schedule is that of fine-tuning. A run without an end has no decay. */
 static void settle_schedule(Training *t, Diagnostics *diagnostics)
 {
     enum { WARMUP_WITHOUT_END = 100 };
@@ -143,7 +143,7 @@ static void settle_schedule(Training *t, Diagnostics *diagnostics)
                             (long long)schedule->total);
 }
 
-/* Takes over where the checkpoint stands: its seed and order, too. */
+/* Continues at the step of the checkpoint, with its seed and data order. */
 static void continue_from(Training *t, const CheckpointManifest *manifest, Diagnostics *diagnostics)
 {
     Place place = PLACE_FILE(t->options->checkpoint);
@@ -201,8 +201,7 @@ static void find_loss_rank(Training *t)
     free(all);
 }
 
-/* Nothing that any rank has opened may be replaced, and what is written only after hours must not fail then for a
- * misspelt directory. */
+/* No output may replace a file that any rank has opened. A misspelt directory must fail now and not hours later. */
 static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;

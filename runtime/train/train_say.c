@@ -7,7 +7,7 @@
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/train/training.h"
 
-/* 2e-4, 0.01: as people write rates. */
+/* As people write rates: 2e-4, 0.01. */
 static void print_rate(Buffer *line, double rate)
 {
     char text[32];
@@ -33,7 +33,7 @@ static void print_schedule(Buffer *line, const LearningRateSchedule *schedule)
         buffer_print(line, "%s decay to 0 at step %lld)", schedule_name(schedule->kind), (long long)schedule->total);
 }
 
-/* What is done without having been asked for, too. */
+/* Prints the settings of the optimizer, also those left at their defaults. */
 static void say_recipe(Training *t)
 {
     static const char *const optimizers[SKY_OPTIMIZER_COUNT] = {"SGD", "Momentum", "Adam", "AdamW", "LAMB"};

@@ -16,7 +16,7 @@ static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,
 static const char not_evaluated[] = ",,,,,,,"; /* the columns of metrics */
 _Static_assert(sizeof not_evaluated == METRIC_COUNT + 1, "a comma before every metric");
 
-/* Writes what is unwritten, as far as it goes. */
+/* Writes as much of the unwritten text as it can. */
 static bool write_out(TrainingLog *log)
 {
     size_t done = 0;
@@ -52,8 +52,8 @@ static void end_row(TrainingLog *log, const char *rest)
     write_out(log);
 }
 
-/* The rows of an earlier log before `first_step`. A run that was killed left its last row open. False if the log has
- * other columns. */
+/* The rows of an earlier log before `first_step`. A killed run may have left its last row incomplete. False if the log
+ * has other columns. */
 static bool keep_rows(Buffer *kept, const char *path, int64_t first_step)
 {
     Diagnostics ignored = {0};
@@ -81,7 +81,7 @@ static bool keep_rows(Buffer *kept, const char *path, int64_t first_step)
     return same;
 }
 
-/* What is kept is written over itself, and the rest is cut off then: a run that is killed here loses none of it. */
+/* Writes the kept rows over themselves, then cuts off the rest, so that a run killed here loses none of them. */
 static bool begin(TrainingLog *log, const Buffer *kept)
 {
     log->descriptor = open(log->path, O_WRONLY | O_CREAT | O_CLOEXEC | (kept->size ? 0 : O_TRUNC), 0666);

@@ -1,5 +1,5 @@
-/* The options of stage programs, one row each, as base/options.h says: to add one, a row here and a field in
- * TrainingOptions. The manual page and the completions of DIR/train have them from here too. */
+/* The options of stage programs, one row each (base/options.h). To add one, add a row here and a field in
+ * TrainingOptions. The manual page and the completions of DIR/train use this table too. */
 #include "runtime/train/training_options.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define FIELD(field) OPTION_FIELD(TrainingOptions, field)
 
-/* What --metric and --keep-best know. */
+/* The values of --metric and --keep-best. */
 #define METRICS                                                                                                        \
     OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "f1-micro", "matthews", "pearson", "spearman",     \
                  "perplexity")
@@ -286,7 +286,7 @@ char **training_options_with_environment(Arena *arena, int *argument_count, char
     return all;
 }
 
-/* Combinations that cannot be meant. */
+/* Refuses combinations that make no sense. */
 static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
 {
     const char *problem = NULL;

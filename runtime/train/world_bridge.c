@@ -1,4 +1,4 @@
-/* The wire as World uses it. Linked into programs of several sites only: nothing refers to it but by world_bridge. */
+/* The wire as World uses it. Only programs of several sites link this file; others find world_bridge NULL. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Collectives: inside a site MPI's; between sites their leaders exchange what was gathered. */
+/* Collectives: MPI's inside a site; between sites the leaders exchange what they gathered. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void check_size(size_t size)
 
 /* ---- Among leaders ---- */
 
-/* Of no bytes, too, one message goes: it is what is waited for. */
+/* Sends one message even for no bytes, because the receiver waits for one. */
 static void send_pieces(World *world, const void *bytes, size_t size, int peer, int tag)
 {
     size_t done = 0;
@@ -43,7 +43,7 @@ static void receive_pieces(World *world, void *bytes, size_t size, int peer, int
     } while (done < size);
 }
 
-/* Every leader sends its bytes to every other, and receives theirs: those of site s to received[s], sizes[s] bytes. */
+/* Every leader sends its bytes to every other leader; received[s] gets the sizes[s] bytes of site s. */
 static void exchange(World *world, const void *mine, size_t size, void *const *received, const size_t *sizes, int tag,
                      const char *what)
 {
@@ -57,7 +57,7 @@ static void exchange(World *world, const void *mine, size_t size, void *const *r
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 
-/* Within the site, from its leader, who has local rank 0. */
+/* Broadcasts within the site, from its leader (local rank 0). */
 static void hand_out(World *world, void *bytes, size_t size, const char *what)
 {
     MPI_Request request;
@@ -76,7 +76,7 @@ static void gather_here(World *world, const void *mine, size_t size, void *all, 
     await(world, request, what);
 }
 
-/* From the order of sites to that of ranks. */
+/* Copies blocks from the order of sites to the order of ranks. */
 static void put_in_order(const WorldSites *sites, const char *blocks, size_t size, int rank_count, char *all)
 {
     size_t done = 0;
@@ -132,7 +132,7 @@ void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, 
     hand_out(world, bytes, size, what);
 }
 
-/* Adds what the sites have, in their order. */
+/* Adds the sites' values in the order of the sites. */
 static void sum_sites(World *world, double *values, size_t count, const char *what)
 {
     const WorldSites *sites = world->sites;
@@ -260,8 +260,8 @@ static void write_reason(char reason[REASON_BYTES], const Diagnostics *diagnosti
              d->hint ? " (" : "", d->hint ? d->hint : "", d->hint ? ")" : "");
 }
 
-/* Collective: every site says why the run ends, one without errors of its own what rank `first` says; and which site
- * has the ranks that messages name. */
+/* Collective: every site reports why the run ends. A site without errors repeats those of rank `first`. Also says which
+ * site has the ranks that messages name. */
 static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fails_here, int first)
 {
     const WorldSites *sites = world->sites;
@@ -280,7 +280,7 @@ static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fail
     free(all);
 }
 
-/* The lowest rank of this site, or of all where there is one, that has an error; -1: none has. */
+/* The lowest rank of this site that has an error; -1: none. */
 static int first_failing(const World *world, const int *codes)
 {
     for (int r = 0; r < world->size; r++)

@@ -10,7 +10,7 @@ enum { ABORT_SECONDS = 3 };
 
 static int last_exit_code;
 
-/* MPI_Abort waits for a launcher's answer, for ever if it is gone. */
+/* MPI_Abort waits for the launcher's answer, for ever if the launcher is gone. */
 static void leave(int number)
 {
     (void)number;
@@ -19,7 +19,7 @@ static void leave(int number)
 
 static _Noreturn void end_all(World *world, int exit_code, const char *format, va_list arguments)
 {
-    static bool ending; /* what is done to end may fail, too */
+    static bool ending; /* ending may fail, too */
     Arena arena = {0};
     const char *reason = arena_format_va(&arena, format, arguments);
     const char *place =

@@ -9,13 +9,14 @@
 /* Tags of the control communicator. */
 enum { TAG_QUESTION = 1, TAG_ANSWER };
 
-enum { ROUNDS_AWAKE = 8 }; /* tests before sleeping on: MPICH takes one message a test, large ones take several */
+/* Tests before sleeping: MPICH takes one message per test, and several tests per large message. */
+enum { ROUNDS_AWAKE = 8 };
 
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
-static const double most_bell_sleep =
-    4e-3;                               /* what does not ring: answers of large messages, collectives, other hosts */
-static const double asking_time = 0.25; /* share of the time-out after which a peer is asked whether it is alive */
+/* Answers of large messages, collectives and other hosts do not ring the bell. */
+static const double most_bell_sleep = 4e-3;
+static const double asking_time = 0.25; /* ask a peer whether it is alive after this share of the time-out */
 
 static void sleep_for(double seconds)
 {
@@ -116,20 +117,20 @@ void world_progress(World *world)
     world_advance_union(world);
 }
 
-/* What the bell of this rank shows: to be read before testing, so that a ring in between is not missed. */
+/* The rings of this rank's bell. Read them before testing, so that a ring in between is not missed. */
 static uint32_t bell_shows(const World *world)
 {
     return world->bells ? atomic_load(&world->bells[world->rank].rings) : 0;
 }
 
-/* A large message on its way may need this rank's help at any time, on either side. */
+/* The sender and the receiver of a large message must both call MPI until it has arrived. */
 static double longest_sleep(const World *world)
 {
     if (world->send_count || world->last_progress - world->last_ring < arrival_time) return helping_sleep;
     return world->bells ? most_bell_sleep : most_sleep;
 }
 
-/* The bell again; notes when something began to arrive. */
+/* Reads the bell again and notes when something began to arrive. */
 static uint32_t listen(World *world, uint32_t seen)
 {
     uint32_t shows = bell_shows(world);
@@ -137,8 +138,8 @@ static uint32_t listen(World *world, uint32_t seen)
     return shows;
 }
 
-/* At most `seconds`, less if a message comes from `peer`; -1: from anyone. Nobody can listen to bells and the wire at
- * once: while both may bring something, naps are short. */
+/* Sleeps at most `seconds`, less if a message comes from `peer` (-1: from anyone). A rank cannot wait for the bell and
+ * the wire at once, so it sleeps briefly while both may bring something. */
 static void doze(World *world, uint32_t seen, double seconds, int peer)
 {
     if (world->sites && (peer < 0 || world_is_far(world, peer)))
@@ -159,7 +160,7 @@ void world_sleep_until(World *world, double deadline)
     }
 }
 
-/* Whether `peer` answers a question before `deadline`. If not, the run is over: the messages are never completed. */
+/* Whether `peer` answers before `deadline`. If not, the run ends, and the messages are never completed. */
 static bool is_alive(World *world, int peer, double deadline)
 {
     int answer = -1, pending = 0;
@@ -173,7 +174,7 @@ static bool is_alive(World *world, int peer, double deadline)
     return pending == 0;
 }
 
-/* The wait is long: returns if whom it is for is alive, and so waits or computes itself. */
+/* After a long wait: returns if the peer is alive, because it then waits or computes itself. */
 static void suspect(World *world, WaitReason reason)
 {
     double deadline = monotonic_seconds() + (1 - asking_time) * world->timeout;

@@ -19,7 +19,7 @@ static void on_mpi_error(MPI_Comm *communicator, int *code, ...)
     world_fail(failing_world, "communication failed: %.*s", length, text);
 }
 
-/* All ranks, numbered as their programs are, whatever order the launcher started them in. */
+/* All ranks, in the order of their programs, which the launcher need not keep. */
 static MPI_Comm ordered(const SkyProgram *program, MPI_Errhandler handler)
 {
     MPI_Comm communicator;
@@ -49,8 +49,8 @@ enum { MOST_ADDRESSES = 16 };
 
 typedef struct RankPlace {
     char host[64], bells[DOORBELL_NAME];
-    int threads, processors;            /* its own; that it may use */
-    cpu_set_t mask;                     /* those; empty if this thread was bound to a part of them */
+    int threads, processors;            /* of this rank; those that it may use */
+    cpu_set_t mask;                     /* these processors; empty if this thread is bound to some of them */
     uint32_t addresses[MOST_ADDRESSES]; /* of its host, IPv4; 0: none */
 } RankPlace;
 
@@ -61,8 +61,8 @@ static void note_addresses(RankPlace *place)
     for (size_t a = 0; a < own.count && a < MOST_ADDRESSES; a++) place->addresses[a] = own.subnets[a].address;
 }
 
-/* From now on only hosts of this run connect to this process. MPI refuses what is no message of its own, but it is
- * better not to be asked. */
+/* From now on only hosts of this run can connect to this process. MPI refuses foreign messages too, but only after they
+ * connect. */
 static void keep_strangers_out(const World *world, const RankPlace *places)
 {
     Peers peers = {.count = 0};
@@ -107,7 +107,7 @@ static void note_processors(RankPlace *place)
         CPU_ZERO(&place->mask);
 }
 
-/* Processors that the ranks of this host may use together: those of the host, or fewer. */
+/* The number of processors that the ranks of this host may use together. */
 static long count_cores(const World *world, const RankPlace *places)
 {
     cpu_set_t all;
@@ -141,7 +141,7 @@ void world_meet_hosts(World *world, int threads)
     }
     while (!world->near[world->first_here]) world->first_here++;
     memcpy(world->host, mine.host, sizeof world->host);
-    /* Messages of other sites are long on their way: whoever waits for them leaves the cores to others. */
+    /* Messages between sites take long, so whoever waits for them leaves the cores to others. */
     world->shares_cores = here > count_cores(world, all) || world->sites;
     hang_bells(world, all);
     keep_strangers_out(world, all);
@@ -152,7 +152,7 @@ void world_close(World *world)
 {
     world_barrier(world, "the end of the run");
     while (world->request_count > 1) world_progress(world);
-    MPI_Cancel(&world->requests[0]); /* the question that nobody will ask any more */
+    MPI_Cancel(&world->requests[0]); /* the receive of questions, which end here */
     MPI_Request_free(&world->requests[0]);
     world_leave_sites(world);
     MPI_Comm_free(&world->data);

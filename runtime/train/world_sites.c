@@ -2,7 +2,7 @@
 
 #include "runtime/train/world_parts.h"
 
-/* Defined where the wire is linked: without it this is NULL. */
+/* NULL in programs without the wire. */
 #pragma weak world_bridge
 extern const WorldBridge world_bridge;
 
@@ -18,7 +18,7 @@ static void find_leaders(WorldSites *sites, int rank_count)
     }
 }
 
-/* Whether the ranks that were started here are those of this site. Collective. */
+/* Collective. Whether the ranks started here are those of this site. */
 static bool check_ranks(World *world, const SkyProgram *program, const WorldSites *sites, Diagnostics *diagnostics)
 {
     static const char hint[] = "start it with the train script of the site";
@@ -68,7 +68,7 @@ static void free_sites(WorldSites *sites)
     free(sites);
 }
 
-/* With or without a wire to the gateway, which is then reported. */
+/* Reports an error if there is no wire to the gateway; the result is valid anyway. */
 static WorldSites *open_sites(World *world, const SkyProgram *program, Diagnostics *diagnostics)
 {
     const char *gateway = getenv("SKYCC_GATEWAY");
