@@ -20,7 +20,7 @@ typedef struct AmxPanel {
 
 static Ir parameter(AmxPanel *panel, AmxPanelParameter which) { return LLVMGetParam(panel->function, (unsigned)which); }
 
-static Ir bytes_behind(AmxPanel *panel, Ir base, Ir bytes)
+static Ir bytes_after(AmxPanel *panel, Ir base, Ir bytes)
 {
     return emit_address(panel->emit, panel->emit->i8, base, bytes);
 }
@@ -29,7 +29,7 @@ static int64_t sums_pitch(const AmxPanel *panel) { return panel->vectors * BLOCK
 
 static Ir sum_address(AmxPanel *panel, Ir base, int row, int vector)
 {
-    return bytes_behind(panel, base, emit_i64(panel->emit, row * sums_pitch(panel) + vector * BLOCK_LINE_BYTES));
+    return bytes_after(panel, base, emit_i64(panel->emit, row * sums_pitch(panel) + vector * BLOCK_LINE_BYTES));
 }
 
 static Ir tile_number(AmxPanel *panel, int number) { return LLVMConstInt(panel->emit->i8, (unsigned)number, false); }
@@ -59,7 +59,7 @@ static void prefetch_a(AmxPanel *panel, Ir a, Ir offset, Ir line, int product, i
     for (int64_t i = lines * product / products; i < lines * (product + 1) / products; i++) {
         int64_t tile = i * BLOCK_LINE_BYTES / step, within = i * BLOCK_LINE_BYTES % step;
         Ir address = emit_add(emit, offset, emit_mul(emit, line, tile));
-        address = bytes_behind(panel, a, emit_add(emit, address, emit_i64(emit, step + within)));
+        address = bytes_after(panel, a, emit_add(emit, address, emit_i64(emit, step + within)));
         emit_prefetch(emit, address, PREFETCH_LEVEL1);
     }
 }
@@ -70,7 +70,7 @@ static void tiles_load(AmxPanel *panel, int first, int count, int part, Ir base,
     Emit *emit = panel->emit;
     for (int i = 0; i < count; i++) {
         Ir address = emit_add(emit, offset, emit_mul(emit, line, i));
-        address = bytes_behind(panel, base, emit_add(emit, address, emit_i64(emit, part * BLOCK_BYTES)));
+        address = bytes_after(panel, base, emit_add(emit, address, emit_i64(emit, part * BLOCK_BYTES)));
         tile_move(panel, "llvm.x86.tileloadd64", first + i, address, BLOCK_LINE_BYTES);
     }
 }
@@ -101,7 +101,7 @@ static void prefetch_sums(AmxPanel *panel, Ir sums, Ir offset)
     Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(panel->plan)), "");
     Ir next = emit_add(emit, emit_mul(emit, step, lines * BLOCK_LINE_BYTES), emit_i64(emit, bytes));
     for (int64_t i = 0; i < lines; i++) {
-        Ir line = bytes_behind(panel, sums, emit_add(emit, next, emit_i64(emit, i * BLOCK_LINE_BYTES)));
+        Ir line = bytes_after(panel, sums, emit_add(emit, next, emit_i64(emit, i * BLOCK_LINE_BYTES)));
         emit_prefetch(emit, line, PREFETCH_FOR_WRITING);
     }
 }
@@ -129,7 +129,7 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
         Ir row = LLVMBuildUDiv(emit->builder, line, per_row, "");
         Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), BLOCK_LINE_BYTES);
         at = emit_add(emit, at, emit_mul(emit, row, (along_k == 1 ? along_n : along_k) * (int64_t)sizeof(float)));
-        emit_prefetch(emit, bytes_behind(panel, parameter(panel, AMX_NEXT), at), PREFETCH_LEVEL2);
+        emit_prefetch(emit, bytes_after(panel, parameter(panel, AMX_NEXT), at), PREFETCH_LEVEL2);
     }
 }
 
@@ -215,8 +215,8 @@ static void emit_tile(AmxPanel *panel, Ir row)
     Ir offset = LLVMBuildMul(emit->builder, block, parameter(panel, AMX_STEPS), "");
     offset =
         emit_add(emit, emit_mul(emit, offset, amx_step_bytes(panel->plan)), emit_mul(emit, within, BLOCK_LINE_BYTES));
-    Ir a = bytes_behind(panel, parameter(panel, AMX_A), offset);
-    Ir kept = bytes_behind(panel, parameter(panel, AMX_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
+    Ir a = bytes_after(panel, parameter(panel, AMX_A), offset);
+    Ir kept = bytes_after(panel, parameter(panel, AMX_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
     Ir to = LLVMBuildSelect(emit->builder, parameter(panel, AMX_LAST), parameter(panel, AMX_TILE), kept, "");
     tile_epilogue_move(&panel->epilogue, row);
     sum_by_tiles(panel, a, kept, to);

@@ -31,7 +31,7 @@ static Ir parameter(PairPanel *panel, PairPanelParameter which)
     return LLVMGetParam(panel->function, (unsigned)which);
 }
 
-static Ir bytes_behind(PairPanel *panel, Ir base, Ir bytes)
+static Ir bytes_after(PairPanel *panel, Ir base, Ir bytes)
 {
     return emit_address(panel->emit, panel->emit->i8, base, bytes);
 }
@@ -52,10 +52,10 @@ static void reorder_next(PairPanel *panel, Ir k, Ir end)
     Emit *emit = panel->emit;
     EmitIf branch;
     emit_if(emit, &branch, below(panel, k, end));
-    Ir from = bytes_behind(panel, parameter(panel, PAIR_NEXT_SOURCE),
-                           emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
+    Ir from = bytes_after(panel, parameter(panel, PAIR_NEXT_SOURCE),
+                          emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
     Ir to = emit_mul(emit, k, panel->plan->vectors * BLOCK_LINE_BYTES / 2);
-    Ir arguments[] = {from, bytes_behind(panel, parameter(panel, PAIR_NEXT_B), to), parameter(panel, PAIR_NEXT_EXTENT),
+    Ir arguments[] = {from, bytes_after(panel, parameter(panel, PAIR_NEXT_B), to), parameter(panel, PAIR_NEXT_EXTENT),
                       LLVMBuildSub(emit->builder, end, k, "")};
     LLVMBuildCall2(emit->builder, blocks_reorder_type(emit), panel->reorder_b, arguments, 4, "");
     emit_else(emit, &branch);
@@ -95,8 +95,8 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
     int64_t pitch = (by_rows ? along_k(panel) : along_n(panel)) * (int64_t)sizeof(float);
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
     Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
-    Ir first = bytes_behind(panel, parameter(panel, PAIR_NEXT_SOURCE),
-                            emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
+    Ir first = bytes_after(panel, parameter(panel, PAIR_NEXT_SOURCE),
+                           emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
     Ir k_left = LLVMBuildSub(builder, parameter(panel, PAIR_NEXT_DEPTH), k, "");
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);
@@ -104,7 +104,7 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
         Ir address = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, within, BLOCK_LINE_BYTES));
         Ir needed = below(panel, by_rows ? row : emit_i64(emit, 0), k_left);
         needed = LLVMBuildAnd(builder, needed, below(panel, line, emit_i64(emit, lines)), "");
-        address = LLVMBuildSelect(builder, needed, bytes_behind(panel, first, address), at_hand, "");
+        address = LLVMBuildSelect(builder, needed, bytes_after(panel, first, address), at_hand, "");
         emit_prefetch(emit, address, PREFETCH_LEVEL2);
     }
 }
@@ -124,7 +124,7 @@ static void prefetch_a(PairPanel *panel, Ir turn, Ir bytes)
     ahead = LLVMBuildSelect(emit->builder, below(panel, ahead, length), ahead, wrapped, "");
     ahead = emit_add(emit, ahead, emit_mul(emit, row, each * pitch));
     for (int64_t i = 0; i < each; i++) {
-        Ir address = bytes_behind(panel, panel->a, emit_add(emit, ahead, emit_i64(emit, i * pitch)));
+        Ir address = bytes_after(panel, panel->a, emit_add(emit, ahead, emit_i64(emit, i * pitch)));
         emit_prefetch(emit, address, PREFETCH_LEVEL1);
     }
 }
@@ -153,11 +153,11 @@ static void multiply_pair(PairPanel *panel, Ir a, Ir b, Ir *sum)
     LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(emit->context), 2 * BLOCK_PAIRS);
     Ir vector[PAIR_MAX_VECTORS];
     for (int v = 0; v < panel->vectors; v++) {
-        Ir address = bytes_behind(panel, b, emit_i64(emit, v * BLOCK_LINE_BYTES));
+        Ir address = bytes_after(panel, b, emit_i64(emit, v * BLOCK_LINE_BYTES));
         vector[v] = emit_load(emit, pairs, address, NULL, BLOCK_LINE_BYTES);
     }
     for (int r = 0; r < panel->rows; r++) {
-        Ir address = bytes_behind(panel, a, emit_i64(emit, r * panel->plan->row_pitch));
+        Ir address = bytes_after(panel, a, emit_i64(emit, r * panel->plan->row_pitch));
         Ir pair = emit_load(emit, emit->i32, address, NULL, PAIR_BYTES);
         Ir factor = LLVMBuildBitCast(emit->builder, emit_broadcast(emit, pair, BLOCK_PAIRS), pairs, "");
         for (int v = 0; v < panel->vectors; v++) {
@@ -176,22 +176,22 @@ static void multiply(PairPanel *panel, Ir *sum)
     Ir end = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_PAIRS);
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), end, UNROLL, count, sum);
     for (int i = 0; i < count; i++) sum[i] = loop.carried[i];
-    Ir bytes = emit_mul(emit, loop.index, PAIR_BYTES), a = bytes_behind(panel, panel->a, bytes);
-    Ir b = bytes_behind(panel, parameter(panel, PAIR_B), emit_mul(emit, loop.index, line));
+    Ir bytes = emit_mul(emit, loop.index, PAIR_BYTES), a = bytes_after(panel, panel->a, bytes);
+    Ir b = bytes_after(panel, parameter(panel, PAIR_B), emit_mul(emit, loop.index, line));
     Ir turn = LLVMBuildUDiv(emit->builder, loop.index, emit_i64(emit, UNROLL), "");
     prefetch_a(panel, turn, bytes);
     prefetch_share(panel, turn, b);
     prefetch_streams(panel, turn, b);
     for (int u = 0; u < UNROLL; u++)
-        multiply_pair(panel, bytes_behind(panel, a, emit_i64(emit, u * PAIR_BYTES)),
-                      bytes_behind(panel, b, emit_i64(emit, u * line)), sum);
+        multiply_pair(panel, bytes_after(panel, a, emit_i64(emit, u * PAIR_BYTES)),
+                      bytes_after(panel, b, emit_i64(emit, u * line)), sum);
     emit_loop_end(emit, &loop, sum);
     for (int i = 0; i < count; i++) sum[i] = loop.carried[i];
 }
 
 static Ir sum_address(PairPanel *panel, Ir base, int number)
 {
-    return bytes_behind(panel, base, emit_i64(panel->emit, (int64_t)number * BLOCK_LINE_BYTES));
+    return bytes_after(panel, base, emit_i64(panel->emit, (int64_t)number * BLOCK_LINE_BYTES));
 }
 
 static void start_sums(PairPanel *panel, Ir kept, Ir *sum)
@@ -218,9 +218,9 @@ static void emit_tile(PairPanel *panel, Ir row, int rows)
     Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, PAIR_BEGIN), ""), sum[PAIR_SUMS_IN_REGISTERS];
     panel->rows = rows;
     panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, plan->tile_rows), "");
-    panel->a = bytes_behind(panel, parameter(panel, PAIR_A), emit_mul(emit, in_unit, plan->row_pitch));
+    panel->a = bytes_after(panel, parameter(panel, PAIR_A), emit_mul(emit, in_unit, plan->row_pitch));
     Ir at = emit_mul(emit, in_unit, panel->vectors * BLOCK_LINE_BYTES);
-    Ir kept = bytes_behind(panel, parameter(panel, PAIR_SUMS), at), finished = parameter(panel, PAIR_TILE);
+    Ir kept = bytes_after(panel, parameter(panel, PAIR_SUMS), at), finished = parameter(panel, PAIR_TILE);
     reorder_share(panel);
     tile_epilogue_move(&panel->epilogue, row);
     start_sums(panel, kept, sum);

@@ -37,7 +37,7 @@ static bool sky_all_fit(const Sky *sky)
     return true;
 }
 
-/* One round of the repair: does anything change? */
+/* One round of the repair; returns whether anything changed. */
 static bool sky_repair(Sky *sky)
 {
     bool changed = false;
@@ -59,7 +59,7 @@ static int64_t sky_load(const Sky *sky, int i)
     return problem_work(sky->problem, sky->problem->type_of[i], sky_start(sky, i), sky->end[i]);
 }
 
-/* One round of balancing: does anything change? */
+/* One round of balancing; returns whether anything changed. */
 static bool sky_balance(Sky *sky)
 {
     double target = 0;
@@ -80,7 +80,7 @@ bool allocate_sky(const Problem *problem, Allocation *allocation)
     enum { REPAIR_ROUNDS = 10000, BALANCE_ROUNDS = 1000 };
     allocate_even(problem, allocation);
     Sky sky = {problem, allocation->stage_count, allocation->end};
-    /* The released program loops until nothing changes; the bound keeps a pair that trades a layer for ever finite. */
+    /* The released program loops until nothing changes; the bound stops two devices that trade a layer for ever. */
     for (int round = 0; !sky_all_fit(&sky); round++)
         if (round == REPAIR_ROUNDS || !sky_repair(&sky)) return false;
     for (int round = 0; round < BALANCE_ROUNDS && sky_balance(&sky); round++) {}
@@ -94,7 +94,7 @@ typedef struct Descent {
     Allocation current, trial, best;
     AllocationValue current_value, best_value;
     bool *used;        /* [device], by `current` */
-    int64_t work_left; /* stage evaluations still allowed from this start: bounds the time, reproducibly */
+    int64_t work_left; /* stage evaluations left for this start: a reproducible bound of the time */
 } Descent;
 
 static Descent descent_create(const Problem *problem, Arena *arena)
@@ -263,11 +263,11 @@ static void start_in_proportion(Descent *s, const int *order)
     }
 }
 
-/* The longest stage of `type` that ends at `end`, has `following` stages after it, and keeps the period and its memory:
- * its start; `end` if there is none. */
+/* The start of the longest stage of `type` that ends at `end`, has `following` stages after it, and keeps the period
+ * and its memory; `end` if there is none. */
 static int longest_stage(const Problem *p, int type, int end, int following, int64_t period)
 {
-    int low = 0, high = end; /* high is within the period */
+    int low = 0, high = end; /* a stage from `high` keeps the period */
     while (low < high) {
         int middle = low + (high - low) / 2;
         if (problem_work(p, type, middle, end) <= period)
@@ -279,9 +279,9 @@ static int longest_stage(const Problem *p, int type, int end, int following, int
     return low;
 }
 
-/* Devices take layers in the given order, from the last layer to the first because that is how memory under 1F1B is
- * known, each as many as it can; who cannot take any, or hangs on too slow a link, is left out. Does that cover
- * everything? The allocation comes out backwards. */
+/* Gives each device in the given order as many layers as it can take, or none if it has too slow a link. Goes from the
+ * last layer to the first, because memory under 1F1B depends on the later stages; the allocation comes out backwards.
+ * Returns whether the devices take all layers. */
 static bool fill_in_order(const Problem *p, const int *order, int64_t period, Allocation *backwards)
 {
     int end = p->layer_count, count = 0;
@@ -308,7 +308,7 @@ static void turn(const Allocation *backwards, Allocation *forwards)
     }
 }
 
-/* The shortest period that filling in this order reaches. False: none. */
+/* Fills in this order at the shortest period that succeeds. False: none does. */
 static bool start_in_order(Descent *s, const int *order, int64_t longest)
 {
     int64_t low = 0, high = longest;
@@ -350,7 +350,7 @@ static int by_region(const void *a, const void *b)
     return x->region != y->region ? x->region - y->region : by_speed(a, b);
 }
 
-enum { AS_GIVEN, BY_SPEED, BY_MEMORY, BY_REGION, ORDERS }; /* each from either end */
+enum { AS_GIVEN, BY_SPEED, BY_MEMORY, BY_REGION, ORDERS }; /* each in both directions */
 
 static void order_devices(const Problem *p, int which, bool backwards, Key *keys, int *order)
 {

@@ -11,7 +11,7 @@ typedef struct Backward {
     double *from; /* [zone][cut]: cheapest chain that starts at the cut with a stage in the zone */
 } Backward;
 
-/* Behind a stage in `zone` that ends at `end`, its link included. */
+/* The cheapest chain after a stage in `zone` that ends at `end`, including its link. */
 static double following(const Backward *b, int zone, int end)
 {
     const Relaxation *r = b->relaxation;
@@ -65,7 +65,7 @@ static void consider_window(Reduction *x, int c, int end, double rest)
     }
 }
 
-/* Stages after `end` were looked at before, so every chain from there on is known. */
+/* The stages after `end` are done, so every chain from there on is known. */
 static void consider_end(Reduction *x, int end, double *rest)
 {
     const Relaxation *r = x->backward.relaxation;
@@ -82,7 +82,7 @@ static void consider_end(Reduction *x, int end, double *rest)
     }
 }
 
-/* The potentials stay, as solved; the choices that lead back along them become arcs. */
+/* Keeps the solved potentials and turns the choices that lead back along them into arcs. */
 static void take_arcs(Relaxation *r, ArcList *kept, const int *first, const int *count)
 {
     size_t cuts = (size_t)r->problem->layer_count + 1;
@@ -138,13 +138,13 @@ static bool respects(const Relaxation *r, const Split *split, const Arc *arc, in
     return (arc->start != split->cut || split->cut == 0) && (end != split->cut || split->cut == last);
 }
 
-/* Gives the device a class of its own, the last, with the reach of the one it leaves; returns that. */
+/* Moves the device to a new last class with the same reach. Returns the class that it leaves. */
 static int isolate(Relaxation *child, int device)
 {
     int old = child->class_of[device], fresh = child->class_count++;
     size_t classes = (size_t)fresh + 1, devices = (size_t)child->problem->device_count;
     size_t cuts = (size_t)child->problem->layer_count + 1, entries = classes * cuts;
-    int *low = arena_new_array(&child->arena, int, entries); /* where there are arcs, there are no levels */
+    int *low = arena_new_array(&child->arena, int, entries); /* a relaxation with arcs has no levels */
     memcpy(low, child->low, (size_t)fresh * cuts * sizeof *low);
     memcpy(low + (size_t)fresh * cuts, child->low + (size_t)old * cuts, cuts * sizeof *low);
     child->low = low;
@@ -209,7 +209,7 @@ bool arcs_contain(const Relaxation *r, int class_index, int start, int end)
 
 /* ---- shortest paths ---- */
 
-/* Without zones: a stage that ends at the last cut, or in front of a link that costs nothing. */
+/* Without zones: a stage that ends at the last cut or before a link that costs nothing. */
 static double solve_alone(Relaxation *r, const double *price)
 {
     int n = r->problem->layer_count;

@@ -12,7 +12,7 @@ static void run_chain(const Problem *problem, Allocation *allocations, bool *kno
     known[PLAN_HEURISTIC] = allocate_heuristic(problem, &allocations[PLAN_HEURISTIC]);
 }
 
-/* Takes what is not known yet. */
+/* Takes the allocations that are not known yet. */
 static void run_keeper(const Problem *problem, int keeper, Allocation *allocations, bool *known)
 {
     Arena arena = {0};

@@ -17,7 +17,7 @@ typedef struct Keeper {
     Incumbent best;
     Allocation trial;
     bool timed_out;
-    int64_t unresolved; /* bound of nodes that the solver gave up; INT64_MAX: none */
+    int64_t unresolved; /* least bound of the nodes that the solver gave up; INT64_MAX: none */
     double deadline;
 } Keeper;
 
@@ -90,14 +90,12 @@ static KeeperNode take_lowest(Keeper *keeper)
     return node;
 }
 
-/* Pins of the device lie in its first stage up to some pin, and in its last one from there on. */
+/* The device's first stage has its pins up to some pin, its last stage has the others. */
 static void add_roots(Keeper *keeper)
 {
     for (int front = 0; front <= keeper->frame.own_count; front++)
         add_node(keeper, keeper_root(&keeper->frame, front), -1);
 }
-
-/* ---- everything around it ---- */
 
 static void open_keeper(Keeper *keeper, const Problem *problem, int device)
 {
@@ -147,7 +145,7 @@ void keeper_baselines(const Problem *problem, int device, Allocation *allocation
 
 /* ---- local search ---- */
 
-/* The best allocation as one of a node whose first stage ends at `cut`. */
+/* Makes the best allocation one of a node whose first stage ends at `cut`. */
 static void follow_best(const Keeper *keeper, int cut, Allocation *chain)
 {
     int n = keeper->frame.problem->layer_count;
@@ -163,7 +161,7 @@ static void follow_best(const Keeper *keeper, int cut, Allocation *chain)
     chain->end[chain->stage_count++] = n;
 }
 
-/* Plans again with the first stage ending at `cut`; whether that is better than the best so far. */
+/* Plans again with the first stage ending at `cut`. Returns whether that beats the best so far. */
 static bool try_cut(Keeper *keeper, int cut, int neighbourhoods)
 {
     Arena arena = {0};
@@ -190,7 +188,7 @@ static bool try_cut(Keeper *keeper, int cut, int neighbourhoods)
     return keeper->best.found && (!had || allocation_better(keeper->frame.problem, &keeper->best.value, &before));
 }
 
-/* Moves the first stage's end as long as that helps, in ever smaller steps. */
+/* Moves the end of the first stage in ever smaller steps, as long as that helps. */
 static void climb(Keeper *keeper, int neighbourhoods, int trials)
 {
     int n = keeper->frame.problem->layer_count,
@@ -221,12 +219,12 @@ KeeperResult keeper_solve(const Problem *problem, int device, double seconds, Al
         if (is_worse(&keeper, node.bound)) continue;
         if (watch_passed(problem->watch, keeper.deadline)) {
             keeper.timed_out = true;
-            keeper.open[keeper.open_count++] = node; /* its place is still there */
+            keeper.open[keeper.open_count++] = node; /* puts the node back */
             break;
         }
         examine(&keeper, node);
     }
-    if (keeper.timed_out && keeper.best.found) { /* what the nodes found is no local optimum yet */
+    if (keeper.timed_out && keeper.best.found) { /* the best plan need not be a local optimum yet */
         keeper.deadline = watch_seconds(problem->watch) + seconds / 10;
         climb(&keeper, 2, MOST_TRIALS);
     }
@@ -250,7 +248,7 @@ Replanned keeper_improve(const Problem *problem, int device, Allocation *allocat
     int64_t trials = 60000 / size_of(problem);
     Allocation best = allocation_create(&keeper.arena, problem);
     keeper.best = (Incumbent){.problem = problem, .allocation = &best, .settled = true};
-    allocation_copy(&best, allocation); /* where it does not fit, it still says where to start from */
+    allocation_copy(&best, allocation); /* a start, even if it does not fit */
     open_keeper(&keeper, problem, device);
     incumbent_offer(&keeper.best, allocation);
     offer_one_stage(&keeper);

@@ -16,7 +16,7 @@ static bool try_one_stage(Search *s)
     return allocation_evaluate(s->frame.problem, s->allocation).fits;
 }
 
-/* What the node's problem says, which is a relaxation: a plan of it need not fit. *cut is where to split the node. */
+/* Solves the node's problem, which is a relaxation: its plan need not fit. *cut is where to split the node. */
 static Feasibility ask(Search *s, const KeeperNode *node, int *cut)
 {
     Arena arena = {0};

@@ -19,7 +19,7 @@ void keeper_open(KeeperFrame *frame, const Problem *p, int device, Arena *arena)
             frame->own[frame->own_count++] = pin;
     }
     if (frame->own_count) qsort(frame->own, (size_t)frame->own_count, sizeof *frame->own, by_layer);
-    for (int i = 1; i < frame->own_count; i++) /* overlapping ones: each reaches as far as those before it */
+    for (int i = 1; i < frame->own_count; i++) /* overlapping pins: each reaches as far as those before it */
         if (frame->own[i].last_layer < frame->own[i - 1].last_layer)
             frame->own[i].last_layer = frame->own[i - 1].last_layer;
 }
@@ -60,7 +60,7 @@ bool keeper_split(const KeeperNode *node, int cut, KeeperNode children[2])
     return true;
 }
 
-/* In a node's problem device 0 is the first end, then the others in their order, and the last end. */
+/* In a node's problem, device 0 is the first end, then come the other devices in their order, then the last end. */
 int keeper_device_here(const KeeperFrame *frame, int there)
 {
     if (there == 0 || there == frame->problem->device_count) return frame->device;
@@ -69,7 +69,7 @@ int keeper_device_here(const KeeperFrame *frame, int there)
 
 int keeper_device_there(const KeeperFrame *frame, int here) { return here < frame->device ? here + 1 : here; }
 
-/* What is left for the last end at most, and what the first end may take at most. */
+/* The most memory for the last end and the most for the first end. */
 static void share_memory(const KeeperFrame *frame, const KeeperNode *node, int64_t *first, int64_t *last)
 {
     const Problem *p = frame->problem;
@@ -86,7 +86,7 @@ static void share_memory(const KeeperFrame *frame, const KeeperNode *node, int64
     *last = limit > least ? limit - least : 0;
 }
 
-/* The layers before `cut` cost the first end nothing and are the last end's from the start. */
+/* Charges the layers before `cut` to the last end, so that they cost the first end nothing. */
 static void move_work(Problem *node, int first, int last, int cut)
 {
     size_t cuts = (size_t)node->layer_count + 1;
@@ -143,7 +143,7 @@ bool keeper_create_node(const KeeperFrame *frame, const KeeperNode *node, Costs 
     return true;
 }
 
-/* A node's allocation as one of the problem: a first end and a last end without anything between them are one stage. */
+/* Turns a node's allocation into one of the problem. A first end next to the last end becomes one stage with it. */
 void keeper_translate(const KeeperFrame *frame, const Allocation *from, Allocation *to)
 {
     to->stage_count = 0;

@@ -7,7 +7,7 @@ typedef struct Ways {
     Incumbent best; /* of the problem with PLAN_RECOMPUTE_AUTO */
     int device;
     double seconds;          /* for each way to recompute */
-    Allocation *allocations; /* the baselines' go here, from whichever way knows them first */
+    Allocation *allocations; /* the baselines, each from the first way that knows it */
     bool *known;
     bool timed_out;
 } Ways;

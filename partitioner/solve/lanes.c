@@ -12,23 +12,23 @@
 #define prefetch(address) (void)(address)
 #endif
 
-/* AHEAD: every block is read as a stream of its own, more of them than a processor follows by itself. */
+/* AHEAD: distance of prefetches, because there are more blocks to stream than a processor prefetches by itself. */
 enum { WIDTH = 8, AHEAD = 6 };
 
 typedef struct Reach {
-    int first, shared; /* the lowest start of any lane; from where on all lanes may start */
+    int first, shared; /* the lowest start of any lane; the lowest start of all lanes */
 } Reach;
 
 typedef struct Block {
     int zone;
     int class_of[WIDTH]; /* lanes without a class repeat the first */
-    double *work;        /* [cut][lane]: what a window holds lies together */
+    double *work;        /* [cut][lane]: a window is contiguous */
 } Block;
 
 struct Lanes {
     int block_count, chosen_count;
     Block *blocks;
-    int *low;      /* [cut][block][lane]: what a cut needs lies together */
+    int *low;      /* [cut][block][lane]: the data of a cut is contiguous */
     Reach *reach;  /* [cut][block] */
     int *block_of; /* [class] */
     int *chosen;   /* blocks with active classes */
@@ -40,7 +40,7 @@ typedef struct LaneOrder {
     int64_t reached;
 } LaneOrder;
 
-/* Lanes of a block should reach about as far, in potentials of one zone. */
+/* Orders classes so that the lanes of a block are in one zone and reach about as far. */
 static int by_reach(const void *a, const void *b)
 {
     const LaneOrder *x = a, *y = b;

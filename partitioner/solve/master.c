@@ -16,7 +16,7 @@ typedef struct Column {
     double cost;
 } Column;
 
-enum { MANY_PIVOTS = 300 }; /* after more the inverse is computed anew */
+enum { MANY_PIVOTS = 300 }; /* after this many the inverse is computed again */
 
 struct Master {
     const Relaxation *relaxation;
@@ -33,7 +33,7 @@ struct Master {
     double *right;   /* [row] */
     double *dual;    /* [row] */
     double *alpha;   /* scratch [row] */
-    int pivots;      /* since master_settle last computed the inverse anew */
+    int pivots;      /* since master_settle last computed the inverse */
 };
 
 static int add_column(Master *m, Column column)
@@ -109,7 +109,7 @@ static void pivot(Master *m, int entering, int row, double reduced)
     m->pivots++;
 }
 
-/* The row that leaves, by the least ratio; among near ties the largest pivot. -1: none (unbounded: never in theory). */
+/* The row that leaves: least ratio, among near ties the largest pivot. -1: none (unbounded, impossible in theory). */
 static int leaving_row(const Master *m)
 {
     int best = -1;
@@ -157,7 +157,7 @@ static void compute_duals(Master *m)
     }
 }
 
-/* Recomputes inverse, values and duals from the basis: rounding errors of the updates do not pile up. */
+/* Recomputes inverse, values and duals from the basis, so that rounding errors do not accumulate. */
 static void refactor(Master *m)
 {
     size_t rows = (size_t)m->rows;
@@ -183,7 +183,7 @@ static void refactor(Master *m)
     free(taken);
 }
 
-/* ---- what prices.c calls ---- */
+/* ---- Interface ---- */
 
 Master *master_create(const Relaxation *r, double scale, Arena *arena)
 {
@@ -217,7 +217,7 @@ void master_free(Master *m)
     free(m->ends);
 }
 
-/* First basis: the path, the slacks, and as much excess as it takes. */
+/* The first basis: the path, the slacks and the excess that makes it feasible. */
 void master_start(Master *m, const Path *first)
 {
     int path = add_path(m, first->class_used, first->end, first->stage_count, first->cost / m->scale);
@@ -237,7 +237,7 @@ void master_start(Master *m, const Path *first)
 
 static void settle_slacks(Master *m)
 {
-    /* A few pivots at most, as a path moves only the prices it uses. */
+    /* A path changes only the prices it uses, so a few pivots suffice. */
     for (int round = 0; round < 4 * m->rows; round++) {
         int best = -1;
         double least = -1e-9;
@@ -339,7 +339,7 @@ void master_basis_free(PricesBasis *basis)
     free(basis);
 }
 
-/* Without arcs: of relaxations that differ in their cap alone. */
+/* Only for relaxations without arcs, which differ only in their cap. */
 static bool is_possible(const Relaxation *r, const PricesBasis *b, const Column *column)
 {
     for (int k = 0, start = 0; k < column->count; start = b->ends[column->first + k++]) {

@@ -15,7 +15,7 @@ typedef struct Gaps {
     const Problem *problem;
     const Allocation *allocation;
     bool *frozen;   /* [stage] */
-    bool *left_out; /* [device]: unused, and not considered either */
+    bool *left_out; /* [device]: unused and not considered */
     int free;
 } Gaps;
 
@@ -41,8 +41,8 @@ static void release(Gaps *g, int k)
     g->free++;
 }
 
-/* Frees the stages above the cap, then ever wider stretches around them and around a few random places, until `target`
- * stages are free. */
+/* Frees the stages above the cap, then wider and wider stretches around them and around a few random places, until
+ * `target` stages are free. */
 static void choose_gaps(Neighbourhood *n, Gaps *g, int64_t cap, int target)
 {
     int count = g->allocation->stage_count, centres[8], centre_count = 0;
@@ -65,19 +65,19 @@ static void choose_gaps(Neighbourhood *n, Gaps *g, int64_t cap, int target)
         }
 }
 
-/* Of the devices that are not used, a random few are considered. */
+/* Considers a few random devices of those not in use. */
 static void choose_spares(Neighbourhood *n, Gaps *g)
 {
     int unused = n->problem->device_count - g->allocation->stage_count, wanted = MOST_SPARES;
     for (int d = 0; d < n->problem->device_count; d++) g->left_out[d] = true;
     for (int k = 0; k < g->allocation->stage_count; k++) g->left_out[g->allocation->device[k]] = false;
-    for (int d = 0; d < n->problem->device_count; d++) { /* each with equal chances (Knuth's selection sampling) */
+    for (int d = 0; d < n->problem->device_count; d++) { /* selection sampling (Knuth): equal chances */
         if (!g->left_out[d]) continue;
         if (draw(n, unused--) < wanted) g->left_out[d] = false, wanted--;
     }
 }
 
-/* A period to aim at: now and then much better, mostly a little. */
+/* The period to aim at: usually a little better, sometimes much better. */
 static int64_t choose_period(Neighbourhood *n, int64_t period, int64_t low)
 {
     static const double share[] = {0, 0, 0.02, 0.1, 0.3};
@@ -93,7 +93,7 @@ static int64_t frozen_period(const Gaps *g)
     return most;
 }
 
-/* The question around the gaps: true with a allocation in *better. */
+/* Plans the gaps again; true with a better allocation in *better. */
 static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value, double deadline, Allocation *better)
 {
     const Problem *p = g->problem;

@@ -12,18 +12,18 @@
 #include "partitioner/solve/shortest.h"
 #include "partitioner/solve/solver.h"
 
-/* The bound is above the cap, and these are the prices that say so. */
+/* Records the prices that prove the bound above the cap. */
 static void refuted(Solver *s, int64_t cap)
 {
     if (s->problem->objective == PLAN_OBJECTIVE_PERIOD)
         evidence_replace(s->evidence, s->problem, 0, period_above(s->problem, cap) - 1, s->type_price);
 }
 
-/* ---- can there be a plan of this period? ---- */
+/* ---- Is there a plan of this period? ---- */
 
 typedef enum Answer { NO, YES, UNKNOWN } Answer;
 
-/* The same by branching, with a search in every node. */
+/* Decides by branching, with a search in every node. */
 static Answer branch(Solver *s, int64_t cap, ProofLimits limits)
 {
     Proof proof;
@@ -51,7 +51,7 @@ static Answer decide(Solver *s, int64_t cap, int width)
     if (answer == NO) refuted(s, cap);
     if (answer == UNKNOWN && width > 0) {
         shortest_solve(&r, prices.price);
-        /* A narrow search finds a plan where there are many; each wider one costs eight times what the last did. */
+        /* Starts narrow, which suffices if there are many plans; each wider search costs eight times as much. */
         for (int narrow = 16; answer == UNKNOWN; narrow *= 8) {
             if (narrow > width) narrow = width;
             SearchResult result =
@@ -67,11 +67,11 @@ static Answer decide(Solver *s, int64_t cap, int width)
 
 enum { NARROW = 128, WIDTH = 3000 };
 
-/* A first plan, whatever its period. NO: there is none. */
+/* Finds a first plan of any period. NO: there is none. */
 static Answer find_any(Solver *s) { return s->best.found ? YES : decide(s, period_largest(s->problem), WIDTH); }
 
-/* Bisection by prices and searches: the shortest period at which a search of this width still finds a plan, to within
- * `precision`; then by prices alone: the longest that they refute. */
+/* Bisects by prices and searches for the shortest period at which a search of this width finds a plan, to within
+ * `precision`. Then bisects by prices alone for the longest period that they refute. */
 static void bisect(Solver *s, int width, double precision)
 {
     int64_t unknown = 0; /* the largest period about which nothing is known */
@@ -84,7 +84,7 @@ static void bisect(Solver *s, int width, double precision)
         if (answer == UNKNOWN) unknown = cap;
     }
     int64_t close =
-        size_is_large(s->problem) ? s->best.value.period / 50000 : 0; /* there, prices are not exact anyway */
+        size_is_large(s->problem) ? s->best.value.period / 50000 : 0; /* prices of large problems are not exact */
     for (int64_t high = unknown; s->bound < high - close && !solver_out_of_time(s);) {
         int64_t cap = s->bound + (high - 1 - s->bound) / 2;
         if (decide(s, cap, 0) == NO)
@@ -94,8 +94,8 @@ static void bisect(Solver *s, int width, double precision)
     }
 }
 
-/* Where prices alone leave a gap: branching decides about the period in its middle. Where that takes too many nodes, it
- * asks about shorter ones, then again with more nodes. */
+/* Closes the gap that prices leave: branching decides about the period in the middle. If that takes too many nodes, it
+ * decides about shorter periods, then tries again with more nodes. */
 static void close_gap(Solver *s)
 {
     int64_t unknown = INT64_MAX; /* the least period that took too many nodes */
@@ -116,7 +116,7 @@ static void close_gap(Solver *s)
     }
 }
 
-/* Too large for branching: neighbourhoods and ever wider searches in turns. */
+/* For problems too large for branching: alternates neighbourhoods with wider and wider searches. */
 static void widen(Solver *s)
 {
     for (int width = 4 * NARROW; s->bound < s->best.value.period && !solver_out_of_time(s); width *= 2) {

@@ -12,14 +12,14 @@
 
 enum { FIRST_WIDTH = 32, MOST_WIDTH = 24000 };
 
-/* How exact prices are, relative to what an interval's width takes from its bound; and how inexact they may be. */
+/* The precision of prices relative to the loss of the bound by the interval's width, and the worst that is accepted. */
 static const double PRECISION = 0.1, LOOSE = 0.3;
 
 typedef struct Interval {
     int64_t low, high;   /* periods in (low, high] */
-    double sum;          /* of every plan in it at least, by the prices */
+    double sum;          /* lower bound of every plan in it, by the prices */
     const double *price; /* [type] */
-    double precision;    /* prices for this high end may be better by that much; infinite: they were not looked for */
+    double precision;    /* how much better the prices for this high end may get; infinite: not computed */
     bool stuck;          /* too narrow to be worth splitting: only branching would help */
 } Interval;
 
@@ -31,8 +31,8 @@ typedef struct Intervals {
 typedef struct StepSolver {
     Solver *solver;
     Intervals open;
-    double rounds;      /* how often the period counts: the problem's */
-    double promise;     /* the least step that a plan could have by the prices of intervals tried so far */
+    double rounds;      /* how often the period counts in a step */
+    double promise;     /* the least step possible by the prices of the intervals so far */
     PricesBasis *basis; /* of the last price problem: the next one has the same classes */
 } StepSolver;
 
@@ -46,7 +46,7 @@ static double bound_of(const StepSolver *x, const Interval *interval)
     return interval->sum + problem_rounds(x->solver->problem, (double)(interval->low + 1));
 }
 
-/* How much an interval's width takes from its bound. */
+/* How much lower an interval's bound is because of its width. */
 static double spread_of(const StepSolver *x, const Interval *interval)
 {
     return x->rounds * (double)(interval->high - interval->low);
@@ -75,7 +75,7 @@ static SearchResult search_interval(StepSolver *x, const Relaxation *r, const In
     return result;
 }
 
-/* The largest period a plan better than the best can have if its sum is at least that of the interval. */
+/* The largest period at which a plan with at least the interval's sum can beat the best. */
 static int64_t highest_useful(const StepSolver *x, const Interval *interval)
 {
     double rest = best_step(x) - 1 - interval->sum;
@@ -83,7 +83,7 @@ static int64_t highest_useful(const StepSolver *x, const Interval *interval)
     return rest < 0 ? 0 : (int64_t)(rest / x->rounds);
 }
 
-/* Leaves out the periods that are too long for their sum, if they are not few. */
+/* Cuts off the periods that are too long for their sum, unless these are few. */
 static bool cut_top(StepSolver *x, Interval *interval)
 {
     int64_t high = highest_useful(x, interval);
@@ -96,8 +96,8 @@ static bool cut_top(StepSolver *x, Interval *interval)
     return true;
 }
 
-/* In the middle, but of large problems not far below the high end: much better prices for a much shorter period are far
- * to go, and where sums alone are too much, all shorter periods are done with. */
+/* Splits in the middle, but large problems close to the high end. Much better prices for a much shorter period take
+ * long to find, and a sum that is too large by itself refutes all shorter periods. */
 static void split(StepSolver *x, const Interval *interval)
 {
     int64_t middle = interval->low + (interval->high - interval->low) / 2, near = interval->high - interval->high / 6;
@@ -122,8 +122,8 @@ static void try_path(StepSolver *x, const Interval *interval, Relaxation *r)
     if (shortest_allocation(r, &path, &s->trial)) incumbent_offer(&s->best, &s->trial);
 }
 
-/* Plans with a period in the interval that could beat the best: searched if they are few, else split. `r` is the
- * relaxation for its high end. */
+/* Searches the plans in the interval that could beat the best if they are few, else splits it. `r` is the relaxation
+ * for its high end. */
 static void examine_open(StepSolver *x, Interval *interval, Relaxation *r)
 {
     Solver *s = x->solver;
@@ -146,7 +146,7 @@ static void examine_open(StepSolver *x, Interval *interval, Relaxation *r)
         add_interval(x, *interval);
         return;
     }
-    /* Splitting helps while the interval's width is what keeps its bound low. */
+    /* Splitting helps as long as the interval's width keeps its bound low. */
     double spread = spread_of(x, interval), gap = best_step(x) - least;
     if (width > 1 && spread > 1e-6 * least && (spread > 0.3 * gap || (!small && spread > 1e-4 * least))) {
         split(x, interval);
@@ -164,7 +164,7 @@ static void examine_open(StepSolver *x, Interval *interval, Relaxation *r)
     add_interval(x, *interval);
 }
 
-/* Better prices for the interval's high end: as good as its width asks for. */
+/* Improves the prices for the interval's high end, as far as its width needs. */
 static void price_interval(StepSolver *x, Interval *interval, Relaxation *r)
 {
     Solver *s = x->solver;
@@ -211,7 +211,7 @@ static int lowest(const StepSolver *x)
     return best;
 }
 
-/* Returns the least bound of what is left open. */
+/* Returns the least bound of the open intervals. */
 static double examine_all(StepSolver *x)
 {
     enum { IN_A_ROW = 8, TRIES = 1 };
@@ -223,7 +223,7 @@ static double examine_all(StepSolver *x)
         bound = bound_of(x, &interval);
         if (bound >= best_step(x) || interval.stuck ||
             (solver_out_of_time(s) && (interval.sum > 0 || watch_passed(s->problem->watch, 0))))
-            return bound; /* some bound there is, unless even that takes too long */
+            return bound; /* after the first bound, unless even that takes too long */
         x->open.items[index] = x->open.items[--x->open.count];
         examine(x, interval);
         if (size_is_large(s->problem) && examined % IN_A_ROW == 0 && x->promise > 0.98 * best_step(x))
@@ -232,9 +232,9 @@ static double examine_all(StepSolver *x)
     return s->best.found ? best_step(x) : bound;
 }
 
-/* ---- periods too short for any plan ---- */
+/* ---- Periods too short for any plan ---- */
 
-/* Prices that prove that no plan has such a period are, scaled up, prices that prove its sum too large. */
+/* Prices that refute a period, scaled up, also prove that the sum is too large. */
 static bool refute_period(StepSolver *x, int64_t low, int64_t cap)
 {
     enum { FEW = 100 };
@@ -257,7 +257,7 @@ static bool refute_period(StepSolver *x, int64_t low, int64_t cap)
     return refuted;
 }
 
-/* Where there are many devices, sums under the shortest caps take the longest to bound. */
+/* With many devices, the sums under the shortest caps take longest to bound. */
 static int64_t refute_shortest(StepSolver *x, int64_t low)
 {
     enum { QUESTIONS = 7 };
@@ -287,7 +287,7 @@ int64_t solver_step(Solver *s)
     for (int i = 0; i < x.open.count; i++) close_interval(&x, &x.open.items[i]);
     free(x.open.items);
     prices_basis_free(x.basis);
-    /* What is left of the time goes to better plans. */
+    /* Spends the rest of the time on better plans. */
     s->bound = bound < RELAXATION_INFINITY / 2 ? (int64_t)bound : INT64_MAX;
     if (s->best.found && s->bound < s->best.value.step) solver_improve(s, 2000, s->deadline);
     return s->bound;

@@ -46,7 +46,7 @@ static void evaluate(Pricing *x)
     prices->iterations++;
 }
 
-/* Mean reached work, relative to the whole, is what a class is worth before anything is known. */
+/* The first price of a class is its mean reached work relative to the whole. */
 static void start_prices(const Relaxation *r, double scale, double *real)
 {
     const Problem *p = r->problem;
@@ -70,13 +70,13 @@ static void mix_prices(Pricing *x, const Master *master, double share_of_best)
         x->real[c] = share_of_best * (x->prices->price[c] / x->scale) + (1 - share_of_best) * x->real[c];
 }
 
-/* The best prices so far, to go on from. */
+/* Goes on from the best prices so far. */
 static void take_best(Pricing *x, double scale)
 {
     for (int c = 0; c < x->relaxation->class_count; c++) x->real[c] = x->prices->price[c] / scale;
 }
 
-/* Does the path use every class no more often than it has devices? Then it is a plan. */
+/* The path is a plan if it uses no class more often than it has devices. */
 static bool is_plan(Pricing *x)
 {
     const int *size = x->relaxation->class_size;
@@ -102,10 +102,9 @@ static bool enter_last_path(Pricing *x, Master *master)
     return master_enter(master, &x->path);
 }
 
-/* Or nothing more can be known. */
 static bool enough(const Pricing *x) { return x->prices->bound > x->target || x->prices->found || x->relaxation->late; }
 
-/* Rounds of pricing until the master is solved, the bound suffices, or the iterations are used up. */
+/* Prices in rounds until the master is solved, the bound suffices, or the iterations are used up. */
 static void generate(Pricing *x, Master *master)
 {
     Prices *prices = x->prices;
@@ -128,10 +127,9 @@ static void generate(Pricing *x, Master *master)
     }
 }
 
-/* With hundreds of classes the simplex takes thousands of pivots to get near; multiplicative updates (mirror ascent
- * over the prices that sum to 1) get near in hundreds of shortest paths. They follow an average of the paths so far, as
- * in the volume algorithm (Barahona and Anbil 2000): single paths say little about what a mixture would use.
- * Feasibility form only. */
+/* With hundreds of classes the simplex needs thousands of pivots; multiplicative updates (mirror ascent over prices
+ * that sum to 1) need hundreds of shortest paths. They follow the average of the paths so far, as in the volume
+ * algorithm (Barahona and Anbil 2000), because single paths say little about a mixture. Feasibility form only. */
 static void ascend(Pricing *x)
 {
     enum { ROUNDS = 2000, PATIENCE = 24 };
@@ -159,7 +157,7 @@ static void ascend(Pricing *x)
         if (now > best) best = now;
         if (idle < PATIENCE) continue;
         idle = 0;
-        rate *= 0.7; /* on from the best, in smaller steps */
+        rate *= 0.7; /* smaller steps from the best */
         take_best(x, prices->total);
         evaluate(x);
     }

@@ -38,12 +38,12 @@ typedef struct Prover {
     bool sums;
     double target;
     ProofLimits limits;
-    double *root_price; /* [device]: where the root's prices go */
+    double *root_price; /* [device]: receives the prices of the root */
     Split splits[MAX_DEPTH];
     int depth;
 } Prover;
 
-/* How far a question is from being refuted, comparable between children: below 0 is refuted. */
+/* How far a question is from being refuted (below 0: refuted), comparable between children. */
 static double deficit(const Prover *prover, const Relaxation *r, const Prices *prices)
 {
     if (prover->sums) return prover->target - prices->bound;
@@ -51,7 +51,7 @@ static double deficit(const Prover *prover, const Relaxation *r, const Prices *p
     return prices->total > 0 ? 1 - prices->path / prices->total : 1;
 }
 
-/* The bound from which on a question is refuted. */
+/* The bound that refutes a question. */
 static double target_of(const Prover *prover, const Relaxation *r) { return r->base ? r->allowance : prover->target; }
 
 static bool is_refuted(const Prover *prover, const Relaxation *r, const Prices *prices)
@@ -97,8 +97,8 @@ static void solve(Prover *prover, Question *q, const double *price, const Prices
     }
 }
 
-/* Solves the question under the current splits, from its parent's prices (`price` [device]) and, where that was reduced
- * to arcs, from its arcs and basis. */
+/* Solves the question under the current splits. Starts from the parent's prices (`price` [device]) and, if the parent
+ * was reduced to arcs, from its arcs and basis. */
 static void ask(Prover *prover, Question *q, const Question *parent, const double *price, int iterations)
 {
     memset(q, 0, sizeof *q);
@@ -143,7 +143,7 @@ static int add_leaf(Prover *prover, const Prices *prices, const double *price)
     return prover->proof->node_count - 1;
 }
 
-/* ---- where to split ---- */
+/* ---- Splits ---- */
 
 typedef struct SplitCandidate {
     Split split;
@@ -165,7 +165,7 @@ static int keep_best(SplitCandidate *all, int count, int most)
     return count < most ? count : most;
 }
 
-/* Cuts that the mixture uses most nearly half. */
+/* The cuts whose use by the mixture is nearest to one half. */
 static int cut_candidates(const Relaxation *r, const double *mixture, SplitCandidate *all)
 {
     int n = r->problem->layer_count, count = 0;
@@ -178,7 +178,7 @@ static int cut_candidates(const Relaxation *r, const double *mixture, SplitCandi
     return keep_best(all, count, CUT_CANDIDATES);
 }
 
-/* Devices that the mixture uses in two places, split between them so that both sides weigh the same. */
+/* The devices that the mixture uses in two places, split between these so that both sides weigh the same. */
 static int device_candidates(const Relaxation *r, const double *mixture, SplitCandidate *all)
 {
     int n = r->problem->layer_count, count = 0;
@@ -188,7 +188,7 @@ static int device_candidates(const Relaxation *r, const double *mixture, SplitCa
         const double *starts = mixture + (size_t)c * (size_t)(n + 1);
         double total = 0, before = 0, best = 0;
         int best_cut = 0;
-        if (d > 0 && r->class_size[c] > 1 && r->class_of[d - 1] == c) continue; /* equals: one is enough to try */
+        if (d > 0 && r->class_size[c] > 1 && r->class_of[d - 1] == c) continue; /* its equals: one is enough */
         for (int cut = 0; cut < n; cut++) total += starts[cut];
         for (int cut = 0; cut + 1 < n; cut++) {
             before += starts[cut];
@@ -202,7 +202,7 @@ static int device_candidates(const Relaxation *r, const double *mixture, SplitCa
     return keep_best(all, count, DEVICE_CANDIDATES);
 }
 
-/* The gain of a split: both children, a few iterations each. Sets which of them is more likely to have a plan. */
+/* The gain of a split, from a few iterations on each child. Sets which child is more likely to have a plan. */
 static double try_split(Prover *prover, SplitCandidate *candidate, const Question *q)
 {
     double score = 1, parent = deficit(prover, &q->r, &q->prices), left[2];
@@ -246,7 +246,7 @@ static ProofAnswer branch(Prover *prover, const Split *split, bool first, const 
     return answer;
 }
 
-/* The trials are independent, and each gives the same score whoever computes it and when: so does their comparison. */
+/* The trials are independent, so neither threads nor order change their scores. */
 static void try_splits(Prover *prover, SplitCandidate *candidates, int count, const Question *q, double *score)
 {
     int64_t spent = 0;
@@ -278,8 +278,7 @@ static ProofAnswer choose_and_branch(Prover *prover, SplitCandidate *candidates,
     return branch(prover, &candidates[best].split, candidates[best].first, q, q->price, node);
 }
 
-/* A part of the cluster to ask about, if the open links leave several that the splits so far do not tell apart: -1 if
- * not. */
+/* A part of the cluster to split off, if the open links leave several parts that no split separates yet; -1 if not. */
 static int region_to_split(const Prover *prover)
 {
     const Problem *problem = prover->problem;
@@ -301,7 +300,7 @@ static int region_to_split(const Prover *prover)
     return parts > 1 ? found : -1;
 }
 
-/* Looks for a plan within the current splits, if that was asked for. */
+/* Searches for a plan within the current splits, if the caller wants one. */
 static ProofAnswer search_node(Prover *prover, const Question *q)
 {
     int arcs = 0;
@@ -336,8 +335,8 @@ static ProofAnswer split_further(Prover *prover, const Question *q, int *node)
     return answer;
 }
 
-/* What was refuted over arcs is refuted over all stages too, or else (rarely) asked without leaving stages out from
- * here on: whoever checks the tree knows nothing of arcs. */
+/* Asks again over all stages what was refuted over arcs, because the checker of the tree does not know arcs. Rarely
+ * that refutes nothing; then no stages are left out from here on. */
 static void ask_in_full(Prover *prover, Question *q)
 {
     Question full;
@@ -365,7 +364,7 @@ static ProofAnswer refute(Prover *prover, const Question *parent, const double *
         answer = PROOF_DONE;
     } else {
         if (prover->found) answer = search_node(prover, &q);
-        if (answer == PROOF_DONE) *node = -1; /* searched whole: no certificate, but no plan either */
+        if (answer == PROOF_DONE) *node = -1; /* complete search: no plan, but no certificate */
         if (answer == PROOF_POSSIBLE) answer = split_further(prover, &q, node);
     }
     question_free(&q);

@@ -18,7 +18,7 @@ bool recompute_matters(const Problem *problem)
     return problem_is_relaxed(problem) && problem->has_limits && problem->stash_bytes[problem->layer_count] > 0;
 }
 
-/* The optimum of the problem without recomputation (`devices` NULL), or where just these devices recompute. */
+/* Plans without recomputation (`devices` NULL) or with recomputation on these devices only. */
 static bool offer_optimum(Choice *c, const bool *devices, double share)
 {
     Problem fixed;
@@ -49,8 +49,8 @@ static int mark_recomputing(const Problem *p, const Allocation *a, bool *devices
     return count;
 }
 
-/* Every choice of how many devices of each type recompute, where they are few for the problem's size: then the best
- * plan is among them. False, and nothing was tried, where they are many. */
+/* Tries every number of recomputing devices of each type, which finds the best plan. False: there are too many choices
+ * for the problem's size, and none was tried. */
 static bool try_all_choices(Choice *c, bool *devices, int64_t bound)
 {
     const Problem *p = c->problem;
@@ -68,8 +68,8 @@ static bool try_all_choices(Choice *c, bool *devices, int64_t bound)
     return true;
 }
 
-/* Lets one device more recompute, or one less, than the best plan does, as long as that makes a better one. Devices of
- * a type that do the same are alike. */
+/* Lets one more or one less device recompute than in the best plan, as long as that improves the plan. Tries one device
+ * of each type and state. */
 static void toggle_devices(Choice *c, bool *devices, int64_t bound)
 {
     const Problem *p = c->problem;

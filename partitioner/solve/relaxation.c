@@ -4,9 +4,9 @@
 
 #include "base/hash.h"
 
-/* ---- reach: how far a stage may stretch ---- */
+/* ---- Reach: how far a stage may stretch ---- */
 
-/* Lowest start of a stage of `type` that ends at each cut, by its time alone. */
+/* For each cut, the lowest start of a stage of `type` that ends there, by time alone. */
 static void fill_low_by_time(const Problem *p, int type, int64_t cap, int64_t update_cap, int *low)
 {
     size_t base = (size_t)type * (size_t)(p->layer_count + 1);
@@ -20,18 +20,18 @@ static void fill_low_by_time(const Problem *p, int type, int64_t cap, int64_t up
     }
 }
 
-/* The same with `to_end` stages to the end, itself included, whose memory has to fit. */
+/* The same by time and by memory, with `to_end` stages to the end, including this one. */
 static void fill_low(const Problem *p, int type, int64_t cap, int64_t update_cap, int to_end, int *low)
 {
     fill_low_by_time(p, type, cap, update_cap, low);
-    if (!p->has_limits && !p->pinned_before) return; /* everything does */
+    if (!p->has_limits && !p->pinned_before) return; /* every stage fits */
     for (int end = 1, start = 0; end <= p->layer_count; end++) {
         if (start < low[end]) start = low[end];
         int first = start;
         if (!p->holes) {
             while (start < end && !problem_stage_fits(p, type, start, end, to_end)) start++;
             first = start;
-        } else { /* a longer stage may fit where a shorter one does not: the lowest that fits, holes are tested later */
+        } else { /* takes the lowest start that fits; holes, starts above it that do not, are tested later */
             while (first < end && !problem_stage_fits(p, type, first, end, to_end)) first++;
         }
         low[end] = first;
@@ -49,7 +49,7 @@ static void fill_rows(Relaxation *r, const int *type_of_row, int rows, int *low)
                      low + ((size_t)level * (size_t)rows + (size_t)k) * cuts);
 }
 
-/* Levels whose reach is that of the level before them everywhere are dropped from the end. */
+/* Drops levels from the end as long as they reach exactly as far as the level before. */
 static void collapse_levels(Relaxation *r, int rows, const int *low)
 {
     size_t row = (size_t)rows * (size_t)(r->problem->layer_count + 1);
@@ -59,7 +59,7 @@ static void collapse_levels(Relaxation *r, int rows, const int *low)
     if (r->levels == 1) r->levels = 0;
 }
 
-/* ---- regions that links join ---- */
+/* ---- Regions that links join ---- */
 
 void relaxation_components(const Problem *problem, int64_t cap, int *component)
 {
@@ -75,7 +75,7 @@ void relaxation_components(const Problem *problem, int64_t cap, int *component)
             }
 }
 
-/* Which regions the splits leave. */
+/* The regions that the splits allow. */
 static bool *open_regions(Relaxation *r, const Split *splits, int split_count)
 {
     int regions = r->problem->region_count;
@@ -97,7 +97,7 @@ static double link_cost(const Relaxation *r, int cut, int from, int to)
     return r->sums ? (double)problem_link_sum(r->problem, cut, from, to) : 0;
 }
 
-/* Links from and to both cost the same, and between them nothing. */
+/* Whether all links from and to both regions cost the same, and links between them cost nothing. */
 static bool same_links(const Relaxation *r, int a, int b)
 {
     const int *width = r->problem->width_class;
@@ -137,16 +137,15 @@ static void make_zones(Relaxation *r, const bool *open)
                 all_open &= cost < RELAXATION_INFINITY;
                 r->link[((size_t)p->width_class[cut] * zones + a) * zones + b] = cost;
             }
-    /* Where links do not matter, what is left of a chain is never harder to cover for being shorter: stretch every
-     * stage. */
+    /* Without link costs, the shorter rest of a chain is never harder to cover, so every stage may stretch. */
     r->maximal = !r->sums && all_open && !p->holes;
 }
 
 /* ---- classes ---- */
 
 typedef struct Grouping {
-    int *type_of_row;   /* devices named by a split are rows of their own, after the types */
-    int *device_of_row; /* -1: every device of the type that has no row of its own */
+    int *type_of_row;   /* each device of a split has its own row, after the types */
+    int *device_of_row; /* -1: all devices of the type without their own row */
     int *size;
     int rows;
     int *row_of; /* [device] */
@@ -158,7 +157,7 @@ static void freeze_device(const Problem *p, Grouping *g, int device)
     g->row_of[device] = CLASS_FROZEN;
 }
 
-/* Drops the rows that have no device left: around a neighbourhood, most. */
+/* Drops the rows without devices, which are most rows in a neighbourhood. */
 static void drop_empty_rows(const Problem *p, Grouping *g)
 {
     int kept = 0;
@@ -202,7 +201,7 @@ static Grouping group_by_type(Relaxation *r, const Split *splits, int split_coun
     return g;
 }
 
-/* Rows that a split speaks about stay apart whatever their reach. */
+/* Whether a split names the row; such rows stay apart whatever their reach. */
 static bool is_split_row(const Grouping *g, int row, const Split *splits, int split_count)
 {
     for (int k = 0; k < split_count; k++)
@@ -334,7 +333,7 @@ static void clip_to_gaps(Relaxation *r, const Freeze *freeze)
         }
 }
 
-/* Starts that are closed cuts lead nowhere: the next open one is the longest stage there is. */
+/* A stage cannot start at a closed cut, so its lowest start is the next open one. */
 static void skip_closed(Relaxation *r)
 {
     int cuts = r->problem->layer_count + 1, rows = (r->levels > 0 ? r->levels : 1) * r->class_count;
@@ -350,7 +349,7 @@ static void transpose_low(Relaxation *r)
     int cuts = r->problem->layer_count + 1;
     size_t entries = (size_t)cuts * (size_t)r->class_count;
     r->low_by_cut = arena_new_array(&r->arena, int, entries);
-    /* A stage that cannot be is one that starts where it ends: the potential there is still infinite. */
+    /* An impossible stage starts where it ends, where the potential is still infinite. */
     for (int c = 0; c < r->class_count; c++)
         for (int end = 0; end < cuts; end++) {
             int low = r->low[c * cuts + end];

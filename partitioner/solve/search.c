@@ -7,21 +7,21 @@
 
 /* A partial plan: the stages from `start` to the end. */
 typedef struct Label {
-    double bound; /* rank: sums: the least step a completion can have; feasibility: minus the prices to spare */
+    double bound; /* rank; for sums: the least step of a completion; for feasibility: minus the spare prices */
     double sum;
     double spare; /* prices of the devices left */
     int64_t period, update;
-    uint64_t key; /* of what it used */
+    uint64_t key; /* of the devices used */
     int parent, class_index, start, level, region, zone;
 } Label;
 
-/* Bytes for the kept labels' lists of used devices; narrower searches where it would be more. */
+/* Most bytes for the lists of used devices; a search that needs more is narrowed. */
 enum { MEMORY = 1 << 28 };
 
 typedef struct Bucket {
     Label *items;
     int count, capacity;
-    double worst; /* once it was thinned: the bound of the last label that stayed; else 0 */
+    double worst; /* bound of the last label kept when the bucket was thinned; else 0 */
     bool thinned;
 } Bucket;
 
@@ -48,7 +48,7 @@ typedef struct Search {
     int *chain; /* [kept]: next of the same slot, + 1 */
     int chain_capacity;
     int table_size;
-    int64_t extended; /* labels, since that was counted last */
+    int64_t extended; /* labels since the last count */
     int goal;         /* kept label that covers everything, or -1 */
     Label goal_label;
     bool overflow;
@@ -64,7 +64,7 @@ static int compare_labels(const void *a, const void *b)
     return x->class_index - y->class_index;
 }
 
-/* Keeps the best `width` of an overfull bucket. Duplicates are only found later, so twice as many are let in. */
+/* Keeps the best labels of an overfull bucket, more than `width` because duplicates are only found later. */
 static void push(Search *s, Label label)
 {
     Bucket *bucket = &s->buckets[label.start];
@@ -192,7 +192,7 @@ static int compare_options(const void *a, const void *b)
     return x->class_index - y->class_index;
 }
 
-/* Stretched stages differ by their class only: sorted once per cut, a label need not look at those it cannot afford. */
+/* Sorts the stretched stages, which differ only by class, so that labels can skip those that they cannot afford. */
 static void sort_options(Search *s, int end)
 {
     const Relaxation *r = s->relaxation;
@@ -239,7 +239,7 @@ static void extend_all(Search *s, int index)
         if (used_count(s, index, c) < r->class_size[c]) extend_class(s, &from, index, c);
 }
 
-/* Equal keys nearly always mean equal devices; a proof needs it exactly. */
+/* Compares exactly, because a proof may not rely on equal keys. */
 static bool used_the_same(const Search *s, const Label *label, int kept)
 {
     for (int c = 0; c < s->relaxation->class_count; c++)
@@ -247,7 +247,7 @@ static bool used_the_same(const Search *s, const Label *label, int kept)
     return true;
 }
 
-/* Is a kept label of this cut at least as good in everything and used the same devices? */
+/* Whether a kept label of this cut uses the same devices and is at least as good in everything. */
 static bool is_dominated(const Search *s, const Label *label, int slot)
 {
     for (int i = s->table[slot] - 1; i >= 0; i = s->chain[i] - 1) {
@@ -307,7 +307,7 @@ static void process(Search *s, int cut)
         extend_all(s, i);
 }
 
-/* The classes' devices go to its stages in ascending order. */
+/* Gives the devices of each class to its stages in ascending order. */
 static void read_goal(const Search *s, Allocation *allocation)
 {
     const Relaxation *r = s->relaxation;
@@ -329,7 +329,7 @@ static void read_goal(const Search *s, Allocation *allocation)
     free(next);
 }
 
-/* No plan's largest update is below the average if every layer went where it updates fastest. */
+/* The largest update is at least the average with every layer on its fastest device. */
 static double least_update(const Relaxation *r)
 {
     const Problem *p = r->problem;

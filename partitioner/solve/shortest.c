@@ -27,9 +27,9 @@ static bool in_hole(const Relaxation *r, int c, int start, int end, int own)
     return r->problem->holes && !problem_stage_fits(r->problem, r->class_type[c], start, end, own > 0 ? own : 1);
 }
 
-/* The starts in a class's window that could still be the cheapest, by rising start and rising cost: the front is the
- * cheapest, and a start that comes in drives out all that cost as much or more. Windows only move on as ends do, so
- * that each start comes and goes once however long stages are. */
+/* The starts in a class's window that could still be the cheapest, by rising start and rising cost. The front is the
+ * cheapest; a new start removes all that cost as much or more. Windows only move forward, so each start enters and
+ * leaves once however long stages are. */
 static inline double cheapest_queued(const Relaxation *r, int c, int end, int own)
 {
     Window w = window_of(r, c, end, own);
@@ -65,7 +65,7 @@ static inline double cheapest(Relaxation *r, int c, int end, int own)
     return r->sums ? least + w.work[end] : least;
 }
 
-/* The frozen stage that ends at `end` is the only one. */
+/* Only the frozen stage ends at `end`. */
 static void solve_frozen_end(Relaxation *r, int end, int own)
 {
     const Problem *p = r->problem;
@@ -76,7 +76,7 @@ static void solve_frozen_end(Relaxation *r, int end, int own)
     r->least_class[zone] = CLASS_FROZEN;
 }
 
-/* Fills, by zone, the least cost of a stage that ends at `end` and its class. */
+/* Fills in per zone the least cost of a stage that ends at `end`, and its class. */
 static void solve_end(Relaxation *r, const double *price, int end, int following)
 {
     int own = relaxation_level(r, following), zones = r->zone_count;
@@ -97,7 +97,7 @@ static void solve_end(Relaxation *r, const double *price, int end, int following
     }
 }
 
-/* The common case, without zones, levels or holes, where every stage is stretched as far as it goes. */
+/* The common case without zones, levels or holes: every stage stretches as far as it can. */
 static void solve_stretched(Relaxation *r, const double *price)
 {
     size_t classes = (size_t)r->class_count;
@@ -142,7 +142,7 @@ static void solve_cut(Relaxation *r, const double *price, int end, int following
     }
 }
 
-/* ---- what stays from one question to the next, made at the first ---- */
+/* ---- Data that the first question makes for all ---- */
 
 static void prepare(Relaxation *r)
 {
@@ -159,14 +159,14 @@ static void prepare(Relaxation *r)
     r->queued = arena_new_array(&r->arena, int, entries);
 }
 
-/* ---- the shortest path ---- */
+/* ---- The shortest path ---- */
 
 double shortest_solve(Relaxation *r, const double *price)
 {
     const Problem *p = r->problem;
     int n = p->layer_count, zones = r->zone_count;
     size_t cuts = (size_t)n + 1;
-    enum { OFTEN = 64 }; /* ends between two looks at the watch */
+    enum { OFTEN = 64 }; /* ends between two checks of the clock */
     if (r->late) return RELAXATION_INFINITY;
     if (r->arcs) return arcs_solve(r, price);
     for (int row = 0; row < (r->levels + 1) * zones; row++) r->potential[(size_t)row * cuts] = 0;
@@ -187,10 +187,10 @@ double shortest_solve(Relaxation *r, const double *price)
     }
     solve_cut(r, price, n, 0);
     watch_count(p->watch, WATCH_STAGE, r->looked_at);
-    return r->potential[n]; /* after the last cut there is no link: every zone's entry is the same */
+    return r->potential[n]; /* no link after the last cut, so all zones have the same entry */
 }
 
-/* Where the best stage of class c that ends at `end` starts. */
+/* The start of the best stage of class c that ends at `end`. */
 static int best_start(const Relaxation *r, int c, int end, int own)
 {
     Window w = window_of(r, c, end, own);

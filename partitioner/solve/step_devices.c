@@ -1,5 +1,5 @@
-/* First plans of large problems: which devices are worth having is known from prices, and a plan whose stages take
- * about equally long on just those is close to the best step. */
+/* First plans of large problems. Prices tell which devices are worth using, and a plan with stages of about equal
+ * length on just those is close to the best step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static int by_worth(const void *a, const void *b)
 
 typedef enum Outcome { REFUTED, NOT_FOUND, FOUND } Outcome;
 
-/* Is there a plan of this period on the devices that are not left out? */
+/* Whether there is a plan of this period without the devices left out. */
 static Outcome try_period(Solver *s, int64_t cap, const bool *left_out)
 {
     Relaxation r;
@@ -43,7 +43,7 @@ static Outcome try_period(Solver *s, int64_t cap, const bool *left_out)
     return outcome;
 }
 
-/* The shortest period that is found without looking closely; too short ones are refuted at once. */
+/* Finds roughly the shortest period; periods that are too short are refuted at once. */
 static bool try_count(Solver *s, int64_t cap, const Worth *worth, int count, bool *left_out)
 {
     double factor = 0.96, step = 0.004;

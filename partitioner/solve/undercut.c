@@ -15,7 +15,7 @@ static int by_speed(const void *a, const void *b)
     return x->class_index - y->class_index;
 }
 
-/* Is every stage that `slow` can take also one of `fast`, in no more time? */
+/* Whether `fast` can take every stage that `slow` can, in no more time. */
 static bool is_undercut(const Relaxation *r, int slow, int fast)
 {
     const Problem *p = r->problem;

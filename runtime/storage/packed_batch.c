@@ -51,8 +51,8 @@ typedef struct Filling {
     const SafeTensor *tensor; /* of the data set; NULL for inputs that only describe the packing */
     const SkyTensor *input;
     const SkyLabels *labels;
-    const uint32_t *rows,
-        *row_in_slot; /* rows: of the data set, per row of the batch; row_in_slot: of the micro-batch */
+    const uint32_t *rows;        /* of the data set, per row of the batch */
+    const uint32_t *row_in_slot; /* of the micro-batch */
     void *destination;
     int64_t per_row, per_token; /* elements in the data set */
 } Filling;
