@@ -231,7 +231,7 @@ double node_float(const Node *node, const char *name, double absent)
     return attribute && attribute->kind == ATTRIBUTE_FLOAT ? attribute->number : absent;
 }
 
-const OpcodeForm opcodes[OP_COUNT] = {[OP_NONE] = {"(dead)", 0, 0, 0},
+const OpcodeForm opcodes[OP_COUNT] = {[OP_NONE] = {"(dead)", 0, 0, 0, 0},
 #define OPERATOR(name, shape, gradient, lowering, axes, least, most, outputs, traits)                                  \
     [OP_##name] = {#name, least, most, outputs, traits},
                                       OPERATORS
