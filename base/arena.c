@@ -46,8 +46,8 @@ void *memory_resize(void *pointer, size_t count, size_t size)
     return pointer;
 }
 
-/* Tables of many megabytes are touched for the first time in a fraction of the time when the system hands out huge
- * pages, one of which takes the place of 512 small ones. */
+/* Asks for huge pages: the first access to a table of many megabytes is then several times faster, because one huge
+ * page replaces 512 small ones. */
 static void prefer_huge_pages(const void *bytes, size_t size)
 {
     uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;

@@ -1,8 +1,8 @@
 /* Region allocator: one arena per phase, freed whole.
  *
- * Memory is zeroed, aligned to 16 bytes, and nobody's but the arena's: there is no giving back of single objects.
- * Allocation never returns NULL: when the system has no memory left, memory_exhausted() says so and ends the process
- * with EXIT_BAD_INPUT by exit(), which removes unfinished output files (base/file.h). */
+ * Memory is zeroed and aligned to 16 bytes. The arena owns it; single objects cannot be freed. Allocation never returns
+ * NULL: when the system has no memory left, memory_exhausted() says so and ends the process with EXIT_BAD_INPUT by
+ * exit(), which removes unfinished output files (base/file.h). */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -18,7 +18,7 @@ typedef struct Arena {
 void *arena_allocate(Arena *arena, size_t bytes);
 /* `count` elements of `size` bytes; a product that overflows is treated as exhausted memory. */
 void *arena_allocate_array(Arena *arena, size_t count, size_t size);
-/* A copy of `bytes` bytes; `source` may be NULL where there are none. */
+/* A copy of `bytes` bytes; `source` may be NULL if `bytes` is 0. */
 void *arena_copy(Arena *arena, const void *source, size_t bytes);
 /* Strings end with a NUL; `length` bytes of `string` need not. */
 char *arena_string(Arena *arena, const char *string);
@@ -31,7 +31,7 @@ void arena_free(Arena *arena);
 #define arena_new(arena, type) ((type *)arena_allocate((arena), sizeof(type)))
 #define arena_new_array(arena, type, count) ((type *)arena_allocate_array((arena), (count), sizeof(type)))
 
-/* malloc's family with the same promise, never NULL; free() them. Only what memory_allocate gives is zeroed. */
+/* Like malloc and its family, but never NULL; free() the result. Only memory_allocate zeroes memory. */
 void *memory_allocate(size_t bytes);
 void *memory_resize(void *pointer, size_t count, size_t size);
 _Noreturn void memory_exhausted(void);

@@ -1,7 +1,7 @@
-/* Codecs: how tensors travel over links between devices. Which ones there are, what they are called, and how many bytes
- * they make of a tensor; base/codec_rows.h says what the bytes mean.
+/* Codecs: how tensors travel over links between devices. This file has their names and the number of bytes of a coded
+ * tensor; base/codec_rows.h says what the bytes mean.
  *
- * Activations and gradients of float32 alone are coded; everything else travels as it is. */
+ * Only float32 activations and gradients are coded; everything else travels unchanged. */
 #ifndef BASE_CODEC_H
 #define BASE_CODEC_H
 
@@ -24,16 +24,16 @@ const char *codec_name(Codec codec);                  /* "none", "bf16", "q8" ..
 bool codec_from_name(const char *name, Codec *codec); /* false if there is none of that name */
 /* Bits of one channel of a tile; 0 where there are no tiles. */
 int codec_bits(Codec codec);
-/* Bytes of one row of `columns` float32 channels. The last tile of a row may be partly filled: it is as long as any. */
+/* Bytes of one row of `columns` float32 channels. The last tile of a row has full length, even if it is partly
+ * filled. */
 int64_t codec_row_bytes(Codec codec, int64_t columns);
 
 /* What links may use, as sets of codecs: bit 1 << codec. */
 #define CODECS_LOSSLESS (1u << CODEC_NONE)
 
-/* "lossless"; "q8" and the like: that codec and no other; "auto:q6": all down to that one. False if it is nothing of
- * the kind. */
+/* Parses "lossless", "q8" (only that codec) or "auto:q6" (all codecs down to that one). False for other texts. */
 bool codecs_parse(const char *text, unsigned *codecs);
-/* The set as it is parsed; 0 counts as lossless. */
+/* The inverse of the parser; 0 counts as lossless. */
 const char *codecs_print(unsigned codecs, char text[static 16]);
 
 #endif

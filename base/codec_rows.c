@@ -45,7 +45,7 @@ static void decode_bf16(const uint8_t *bytes, int64_t columns, float *row)
 
 /* ---- Tiles ---- */
 
-/* H64 without its factor. In every sum the channel with the lower number is added to, or has the other subtracted. */
+/* H64 without its factor. Every step replaces channels a and b, a < b, by a + b and a - b. */
 static void rotate(float tile[CODEC_TILE])
 {
     for (int distance = 1; distance < CODEC_TILE; distance *= 2)

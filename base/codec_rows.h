@@ -1,5 +1,4 @@
-/* What the codecs of base/codec.h make of a row of float32 channels, and back: what compiled kernels compute, to the
- * last bit.
+/* Encodes and decodes rows of float32 channels with the codecs of base/codec.h, bit for bit as compiled kernels do.
  *
  * bf16: channel by channel the upper half of the float32, rounded to the nearest, ties to even.
  *
@@ -22,7 +21,7 @@
 
 #include "base/codec.h"
 
-/* What emitters need to know, too. */
+/* Emitters need these, too. */
 #define CODEC_LEAST_BITS ((uint32_t)(127 - 100) << 23) /* of 2^-100 as float32 */
 #define CODEC_MOST_BITS ((uint32_t)(127 + 120) << 23)  /* of 2^120 */
 #define CODEC_NAN 0x7fc0u                              /* as bf16 */

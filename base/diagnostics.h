@@ -42,11 +42,11 @@ void diagnostics_warning(Diagnostics *diagnostics, Place place, const char *hint
     __attribute__((format(printf, 4, 5)));
 /* Quotes what another program said, below the message that was reported last. */
 void diagnostics_quote(Diagnostics *diagnostics, const char *text);
-/* Reports in `to` all that was reported in `from`: threads that work side by side report each in their own, and these
- * are put together in an order that does not depend on the threads. */
+/* Appends all reports of `from` to `to`. Each of several threads reports into its own; the caller appends these in an
+ * order that does not depend on the threads. */
 void diagnostics_append(Diagnostics *to, const Diagnostics *from);
-/* The same where the file `path`, wherever it is named, is to be named `called`: files that were made on the way say
- * nothing to whoever gave others. */
+/* The same, but replaces the file name `path` by `called` everywhere: users do not know the names of intermediate
+ * files. */
 void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char *path, const char *called);
 /* Prints what was collected, in order, as "FILE:LINE:COLUMN: error: OBJECT: MESSAGE" and an indented hint, each escaped
  * into one line (base/text.h). */
@@ -56,7 +56,7 @@ void diagnostics_free(Diagnostics *diagnostics);
 #define PLACE_NONE ((Place){0})
 #define PLACE_FILE(path) ((Place){.file = (path)})
 
-/* The commonest errors: a wrong command line, and a file that cannot be used. */
+/* The most common errors: a wrong command line, and a file that cannot be used. */
 #define usage_error(diagnostics, hint, ...) diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, __VA_ARGS__)
 #define input_error(diagnostics, path, hint, ...)                                                                      \
     diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint, __VA_ARGS__)

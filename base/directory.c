@@ -104,8 +104,7 @@ static bool list_entries(const char *path, Entries *entries)
     return true;
 }
 
-/* The first that is not skycc's, here or in a directory that a list names, as a path from here; free() it. NULL: none.
- */
+/* The path of the first file that is not skycc's, here or in a directory that a list names; free() it. NULL: none. */
 static char *first_stranger(const Entries *entries, const char *directory)
 {
     char *stranger = NULL;
@@ -136,7 +135,7 @@ static char *without_trailing_slashes(const char *path)
     return copy;
 }
 
-/* Whether nothing that this process has read is among what a new output takes away. */
+/* Whether a new output removes no file that this process has read. */
 static bool spare_inputs(const Entries *entries, const char *directory, const char *called, Diagnostics *diagnostics)
 {
     bool ok = true;
@@ -214,8 +213,8 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
 
 /* ---- Replacing ---- */
 
-/* Moves what is not skycc's from `from` to `to`, which is made if anything is. False, with errno set and *stuck what
- * cannot be moved, to be freed, as soon as something cannot. */
+/* Moves files that are not skycc's from `from` to `to`, which is made if needed. False, with errno set, at the first
+ * file that cannot be moved; free() its name, *stuck. */
 static bool move_others(const char *from, const char *to, char **stuck)
 {
     Entries entries;
@@ -252,7 +251,7 @@ static void remove_own(const char *directory)
     rmdir(directory);
 }
 
-/* Whether the new directory has something where there is what is not skycc's. */
+/* Whether an entry of the new directory has the name of one that is not skycc's. */
 static bool check_names(const char *former, const char *temporary, const char *called, Diagnostics *diagnostics)
 {
     Entries entries;
@@ -276,8 +275,8 @@ static bool check_names(const char *former, const char *temporary, const char *c
     return ok;
 }
 
-/* Exchanges two names at once, so that there is no moment in which nothing has the final one; where the file system
- * cannot, in steps, of which the first is undone if the second fails. */
+/* Exchanges two names in one step, so that the final name always exists. If the file system cannot, it takes two steps
+ * and undoes the first if the second fails. */
 static bool exchange(const char *temporary, const char *name)
 {
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, name, RENAME_EXCHANGE) == 0) return true;
@@ -297,8 +296,8 @@ static bool exchange(const char *temporary, const char *name)
     return ok;
 }
 
-/* Puts the new directory in the place of the former one, and back into it what is not skycc's. What cannot be moved
- * stays, under the temporary name, which is told. */
+/* Replaces the former directory by the new one and moves files that are not skycc's into it. Files that cannot be moved
+ * stay under the temporary name, which the error names. */
 static bool replace_former(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
     char *stuck = NULL;

@@ -4,13 +4,12 @@
 
 #include "base/diagnostics.h"
 
-/* Lists the files that were written with the directory: what is replaced, when the directory is written again. */
+/* Lists the files that skycc wrote into the directory: only these are replaced when it is written again. */
 #define DIRECTORY_LIST ".skycc-files"
 
 /* A directory of files, built under a temporary name next to `path`; directory_commit lists its files in DIRECTORY_LIST
- * and renames it. A former output is replaced: of it, only regular files that its lists name are removed. What else
- * lies there stays, and is a reason to refuse unless `keep_others`. It may hold directories, which have lists of their
- * own. */
+ * and renames it. A former output is replaced, but only regular files that its lists name are removed. Other files
+ * stay; without `keep_others` they are an error. Directories inside have lists of their own. */
 typedef struct OutputDirectory {
     const char *path;
     bool keep_others;

@@ -39,8 +39,8 @@ static void tell_interrupt(int signal_number)
 
 /* ---- Mapped files ---- */
 
-/* What is mapped from where, for the handler of SIGBUS. A handler may take no lock: entries stay where they are, and
- * the address is written last and cleared first. */
+/* The mapped files, for the handler of SIGBUS. A handler may take no lock, so entries never move, and the address is
+ * written last and cleared first. */
 
 enum { MOST_MAPPED = 64, LONGEST_NAME = 512 };
 
@@ -120,8 +120,8 @@ static void tell_lost_file(int signal_number, siginfo_t *information, void *cont
     for (;;) pause(); /* the thread that waits for interrupts ends the process */
 }
 
-/* A thread of its own, because removing a tree is nothing that a signal handler may do. It keeps the lock until the
- * process is gone, so that no other thread begins or ends an output meanwhile. */
+/* A thread of its own, because a signal handler may not remove a tree. It keeps the lock until the process ends, so
+ * that no other thread begins or ends an output meanwhile. */
 static void *wait_for_interrupt(void *unused)
 {
     unsigned char byte;
@@ -223,7 +223,7 @@ void file_forget(const MappedFile *file, size_t offset, size_t size)
     if (!file->in_memory && begin < end) madvise((void *)(file->bytes + begin), end - begin, MADV_DONTNEED);
 }
 
-/* Never opens what somebody else put there, nor where a link of theirs leads. */
+/* Never opens a file, or follows a link, that somebody else put there. */
 static int create_file(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -240,7 +240,7 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
     if (!input_files_spare(path, diagnostics)) return false;
-    /* Devices and pipes are written to: a file in their place would be another thing. */
+    /* Devices and pipes are written to, never replaced by a file. */
     bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
     int descriptor;
     if (in_place)

@@ -21,8 +21,8 @@ void file_unmap(MappedFile *file);
 /* How many of the `size` bytes from an address in a mapped file on were never written, and so are 0 without being read;
  * 0 where this is not known. */
 size_t file_zeros_at(const void *address, size_t size);
-/* Gives back the memory of a part that was read and will not be needed soon, since pages of a mapping count as the
- * process's own until then. What is read again comes from the file again. */
+/* Frees the memory of a part that will not be needed soon: pages of a mapping count as the process's own. A later
+ * access reads the file again. */
 void file_forget(const MappedFile *file, size_t offset, size_t size);
 
 /* The name, cut to 511 bytes, of the mapped file that an address lies in. NULL if it lies in none, or in one that was
@@ -34,14 +34,14 @@ const char *file_mapped_at(const void *address);
 /* The directory that this program lies in, without a slash at the end; "." if the system does not tell. free() it. */
 char *file_program_directory(void);
 
-/* A file being written next to its final name, under a name that nobody had; file_commit makes it durable and renames
- * it, anything else removes it. Files left open when the process exits are removed too. "-" as path writes to standard
- * output. An output that would replace what this process has read is refused (input_files.h). What is there and is no
- * regular file, such as /dev/null or a pipe, is written to and stays what it is. */
+/* A file that is written next to its final name, under a new name. file_commit makes it durable and renames it;
+ * otherwise it is removed. Files left open when the process exits are removed too. "-" as path writes to standard
+ * output. An output must not replace a file that this process has read (input_files.h). An existing /dev/null, pipe or
+ * other special file is written to, not replaced. */
 typedef struct OutputFile {
     FILE *stream;
     const char *path;
-    char *temporary; /* NULL for standard output, and where what is there is written to */
+    char *temporary; /* NULL for standard output and special files */
 } OutputFile;
 
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);
@@ -54,9 +54,9 @@ bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostic
 /* Writes a file of an OutputDirectory, directly under its name: nobody sees it before the directory is committed. */
 bool file_write_part(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
 
-/* From now on SIGINT, SIGTERM and SIGHUP remove outputs that are neither committed nor abandoned before they end the
- * process, except those that the process was started to ignore. So does a mapped file that somebody else cuts short
- * (SIGBUS), with a message and EXIT_BAD_INPUT. To be called once, by a program that handles none of them itself. */
+/* From now on SIGINT, SIGTERM and SIGHUP, unless ignored at the start, remove unfinished outputs before they end the
+ * process. SIGBUS, after somebody cut a mapped file short, does so too, with a message and EXIT_BAD_INPUT. A program
+ * calls this once and handles none of these signals itself. */
 void files_removed_by_interrupts(void);
 
 /* Reports `what` ("cannot create") followed by errno's text; returns false. */

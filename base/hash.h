@@ -1,5 +1,5 @@
-/* Content hashes (XXH3, 128 bits): names of compiled kernels, identity of models, costs and plans. They find what is
- * equal; they do not protect from who wants to deceive. */
+/* Content hashes (XXH3, 128 bits): names of compiled kernels, identity of models, costs and plans. They detect equal
+ * content; they do not protect against deliberate collisions. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -14,7 +14,7 @@ typedef struct Hash {
 static inline bool hash_equal(Hash a, Hash b) { return a.high == b.high && a.low == b.low; }
 
 Hash hash_bytes(const void *bytes, size_t size);
-/* The hash of `hash` followed by the bytes: for chaining. */
+/* Hashes `hash` and then the bytes, for chaining. */
 Hash hash_extend(Hash hash, const void *bytes, size_t size);
 /* 32 hexadecimal digits. */
 const char *hash_format(Hash hash, char text[static 33]);

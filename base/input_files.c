@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 
-/* Numbers of removed files are used again: the time of birth, where the file system has it, tells them apart. */
+/* The system reuses numbers of removed files. The time of birth, if the file system has one, tells these apart. */
 typedef struct Identity {
     uint64_t device, number, birth; /* number 0: none */
 } Identity;

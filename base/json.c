@@ -6,7 +6,7 @@
 
 enum { MAX_JSON_BYTES = 1 << 30 };
 
-/* What messages call the file: wherever one is read, "-" is standard input. */
+/* The file's name in messages: "-" is standard input. */
 static const char *display_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
 static json_t *parse(const void *text, size_t size, const char *path, Diagnostics *diagnostics)
@@ -88,8 +88,8 @@ bool json_scan_string(JsonScan *scan, const char **text, size_t *length)
     return false;
 }
 
-/* Finds the first member `key` of the root, if it is an array. Brackets are counted without regard to their kind: where
- * they do not match, parsing what is left over, or reading the array, fails. */
+/* Finds the first member `key` of the root, if it is an array. It counts brackets of all kinds alike: if they do not
+ * match, a later step fails. */
 static bool find_array(JsonScan text, const char *key, JsonScan *array)
 {
     const char *string, *start = NULL;
@@ -167,7 +167,7 @@ static bool member_error(JsonReader reader, const char *path, const char *key, c
     return json_refuse(reader, object, problem);
 }
 
-/* The member if it is there; reports `object` being no object at all, and absence where the member is required. */
+/* The member, or NULL. Reports an `object` that is not an object, and a required member that is missing. */
 static bool find_member(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
                         json_t **member)
 {
@@ -207,7 +207,7 @@ static bool get_integer(JsonReader reader, const json_t *object, const char *pat
     json_t *member;
     if (!find_member(reader, object, path, key, required, &member)) return false;
     if (!member) return true;
-    /* Many writers print whole numbers as 8e9 or 8.0; beyond 2^53 such a number may not be the one that was meant. */
+    /* Many writers print whole numbers as 8e9 or 8.0. Beyond 2^53 such a number may be rounded, so it is refused. */
     if (json_is_real(member)) {
         double number = json_real_value(member);
         if (!(fabs(number) <= 0x1p53) || number != floor(number))

@@ -11,9 +11,9 @@
  * json_decref. */
 json_t *json_read(const char *path, Diagnostics *diagnostics);
 
-/* A file read with one large table apart: of a root object's member that is an array, the tree holds an empty array,
- * and `text` what stands in the file, brackets included. Reading a table with json_scan_... takes a tenth of the time
- * of a tree of its values. `text` is empty where there is no such member; the root is then as json_read gives it. */
+/* A file whose one large table is read separately. The tree holds an empty array instead of the member, and `text` is
+ * the array's text in the file, brackets included. Reading a table with json_scan_... is ten times as fast as building
+ * a tree. Without such a member `text` is empty and the root is that of json_read. */
 typedef struct JsonScan {
     const char *at, *end;
 } JsonScan;
@@ -34,8 +34,8 @@ bool json_scan_integer(JsonScan *scan, int64_t *value);
 bool json_scan_string(JsonScan *scan, const char **text, size_t *length);
 
 /* Members of `object`. `path` is where the object stands ("layers[3]"), for the message. The required forms report a
- * missing or ill-typed member and return false; the optional ones leave *value alone when the member is absent. Numbers
- * must be finite. */
+ * missing or ill-typed member and return false; the optional ones do not change *value when the member is absent.
+ * Numbers must be finite. */
 typedef struct JsonReader {
     const char *file;
     Diagnostics *diagnostics;

@@ -58,7 +58,7 @@ void json_print_number(Buffer *buffer, double value)
     buffer_append(buffer, text, strlen(text));
 }
 
-/* By hand: for the schedule of a large plan, printf would take longer than all but the search. */
+/* printf is too slow: for the schedule of a large plan it would take longer than everything except the search. */
 static void print_integer(Buffer *buffer, int64_t value)
 {
     char digits[24], *at = digits + sizeof digits;

@@ -1,4 +1,4 @@
-/* The one writer of JSON: objects and arrays as they come, onto a buffer. The same calls give the same bytes.
+/* The only writer of JSON. It appends objects and arrays to a buffer; the same calls give the same bytes.
  *
  *     JsonWriter json = {.buffer = &text};
  *     json_open(&json, NULL, '{');
@@ -8,8 +8,7 @@
  *     json_add_integer(&json, NULL, 3);      items have no key
  *     json_close(&json, ']');
  *     json_close(&json, '}');                {"format":"skycc.costs/1",
- *                                             "layers":[3]}
- */
+ *                                             "layers":[3]} */
 #ifndef BASE_JSON_WRITER_H
 #define BASE_JSON_WRITER_H
 
@@ -35,7 +34,7 @@ typedef struct JsonWriter {
 void json_open(JsonWriter *json, const char *key, char bracket);
 void json_close(JsonWriter *json, char bracket);
 
-/* The white space before the next member, item or closing bracket, instead of a blank; it is not copied. */
+/* Sets the white space before the next member, item or closing bracket; it is not copied. */
 void json_break(JsonWriter *json, const char *gap);
 
 /* Quoted and escaped, also what text_is_control names; bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
@@ -45,12 +44,12 @@ void json_add_integer(JsonWriter *json, const char *key, int64_t value);
 void json_add_number(JsonWriter *json, const char *key, double value);
 void json_add_bool(JsonWriter *json, const char *key, bool value);
 void json_add_null(JsonWriter *json, const char *key);
-/* A value as the caller spells it: a number with so many digits, or JSON that is there already. */
+/* A value in the caller's spelling: a number with fixed digits, or finished JSON. */
 void json_add_raw(JsonWriter *json, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void json_add_strings(JsonWriter *json, const char *key, const char *const *texts, size_t count);
 void json_add_numbers(JsonWriter *json, const char *key, const double *values, size_t count);
 
-/* What was read, its members in their order; 1.0 does not become 1. */
+/* A value that was read, with members in their order; 1.0 does not become 1. */
 void json_add_tree(JsonWriter *json, const char *key, const json_t *tree);
 
 /* An array of {"severity", "file", "line", "column", "object", "message", "hint"}, absent members left out; only

@@ -17,7 +17,7 @@ enum { LINK_LATENCY, LINK_BANDWIDTH, LINK_DUPLEX, LINK_MEMBERS };
     [LINK_LATENCY] = {"latency", true, NULL}, [LINK_BANDWIDTH] = {"bandwidth", true, NULL},                            \
     [LINK_DUPLEX] = {"duplex", false, NULL}
 
-/* What yaml_members found; an absent member leaves its field alone. Every value that is wrong is reported, with its
+/* Reads what yaml_members found; an absent member does not change its field. Reports every wrong value with its
  * place. */
 bool link_rate_read(const YamlFile *yaml, const YamlMember *members, const char *object, LinkRate *rate);
 

@@ -142,7 +142,7 @@ static void take_positional(Parser *parser, const char *text)
     if (!parser->unknown) misuse(parser, "unexpected argument '%s'", text);
 }
 
-/* The option that is called so or, if `length` characters of its name are given, is the only one that begins so. */
+/* The option with this name or, for a prefix of `length` characters, the only one that begins with it. */
 static const Option *find_name(Parser *parser, const char *name, size_t length)
 {
     const Option *found = NULL;

@@ -1,8 +1,8 @@
 /* Command lines that follow from a table: one row an option. Parsing, --help, the manual page and the completions of
  * shells read the same rows.
  *
- * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; a name may be cut short as long as one option
- * begins so; letters of flags may share a dash; everything after -- is an argument. A row whose `positional` is set
+ * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; a name may be cut to a prefix that only one
+ * option has; letters of flags may share a dash; everything after -- is an argument. A row whose `positional` is set
  * takes an argument without a name. These rows take arguments in order; a repeated one takes all that are left.
  *
  * To add an option: a row, and the field that it sets. */

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* Whether `part` stands in `text` with a separator, or the text's end, on either side; it may span several parts. An
- * empty part stands nowhere. */
+/* Whether `text` contains `part` between separators or ends of the text. `part` may span several parts; an empty one is
+ * never found. */
 bool text_has_part(const char *text, const char *part, const char *separators);
 
 #endif

@@ -13,13 +13,13 @@ typedef int CreateEntry(const char *path);
 char *pending_create(const char *path, CreateEntry *create, int *descriptor);
 void pending_drop(char *temporary); /* frees the name */
 
-/* In between, no other thread makes, drops or removes any. */
+/* Between these calls no other thread makes, drops or removes a temporary name. */
 void pending_hold(void);
 void pending_release(void);
 void pending_remove_all(void);
 
 void remove_tree(const char *path);
-/* Makes a rename last: the directory that `path` lies in is written to disk. */
+/* Makes a rename durable: writes the directory of `path` to disk. */
 void sync_parent(const char *path);
 
 #endif

@@ -1,9 +1,9 @@
 /* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
  * 3", SC 2011).
  *
- * A number is a pure function of (seed, stream, index): there is no state to advance, so the order in which, and the
- * process or thread by which, numbers are drawn changes nothing. A stream is named by what it is for, such as
- * "init/encoder.layer.0.attention.self.query.weight" or "shuffle". */
+ * A number is a pure function of (seed, stream, index): there is no state, so the order, process and thread of draws do
+ * not matter. A stream is named by what it is for, such as "init/encoder.layer.0.attention.self.query.weight" or
+ * "shuffle". */
 #ifndef BASE_RANDOM_H
 #define BASE_RANDOM_H
 
@@ -51,7 +51,7 @@ void random_fill_normal(RandomStream stream, uint64_t first, double standard_dev
 void random_permutation(RandomStream stream, uint32_t *order, size_t count);
 
 /* For searches and tests that draw one number after the other: Knuth's linear congruential generator (MMIX). Draws 64
- * bits from the state, which may start at any number; the high ones are the good ones. */
+ * bits from the state, which may start at any number; the high bits are the most random. */
 static inline uint64_t random_draw(uint64_t *state)
 {
     return *state = *state * 6364136223846793005u + 1442695040888963407u;

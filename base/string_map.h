@@ -19,7 +19,7 @@ typedef struct StringMap {
 
 /* The value of `key`, or NULL if it is not there; valid until the next insertion. */
 uint32_t *string_map_find(const StringMap *map, const char *key);
-/* Adds a key; false, with nothing changed, if it is there already. */
+/* Adds a key; false, without a change, if the map has it already. */
 bool string_map_add(StringMap *map, const char *key, uint32_t value);
 void string_map_free(StringMap *map);
 

@@ -1,6 +1,6 @@
-/* Text for people: on a terminal, in a log, in CSV, in a report. Names and labels come from files of strangers, so what
- * could forge a line or steer a terminal is escaped here, where text leaves the program: \n, \t, \r, \x1b, \u202e. A
- * backslash stays as it is, so that escaping twice is escaping once. */
+/* Text for people: on a terminal, in a log, in CSV, in a report. Names and labels come from strangers' files.
+ * Characters that could forge a line or control a terminal are escaped here, where text leaves the program: \n, \t, \r,
+ * \x1b, \u202e. A backslash stays as it is, so that escaping twice is escaping once. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
@@ -16,8 +16,8 @@ int32_t text_character(const char *text, size_t size, size_t *used);
 /* Control characters (C0 with tab and newline, DEL, C1), line and paragraph separators, and bidirectional controls. */
 bool text_is_control(int32_t character);
 
-/* The first character of `text`, `*used` bytes of it, as it may leave the program, with a NUL; whether that is an
- * escape. Async-signal-safe. */
+/* Writes the first character of `text` (`*used` bytes), escaped if needed, with a NUL; returns whether it was escaped.
+ * Async-signal-safe. */
 enum { TEXT_LONGEST_ESCAPE = 8 };
 bool text_escape(char escaped[static TEXT_LONGEST_ESCAPE], const char *text, size_t size, size_t *used);
 

@@ -1,5 +1,5 @@
 /* Quantities with units, as people write them in cluster files and on the command line: a decimal number, optional
- * spaces, a unit. All functions return false, leaving the result alone, for anything else: a missing or unknown unit, a
+ * spaces, a unit. All functions return false, without a result, for anything else: a missing or unknown unit, a
  * negative or infinite number, trailing text. */
 #ifndef BASE_UNITS_H
 #define BASE_UNITS_H

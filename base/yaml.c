@@ -26,8 +26,8 @@ static bool syntax_error(const yaml_parser_t *parser, const char *path, Diagnost
                              parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
-/* Reads the whole file as events: libyaml's time is quadratic in the depth of nesting, which it does not bound. Also
- * refuses all but one document. */
+/* Reads the file as events to bound the depth of nesting, because libyaml's time is quadratic in it. Also refuses a
+ * second document. */
 static bool check_structure(yaml_parser_t *parser, const char *path, Diagnostics *diagnostics)
 {
     int depth = 0, documents = 0;

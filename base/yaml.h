@@ -1,5 +1,5 @@
-/* YAML files through libyaml's document tree, whose every node knows its line and column, so that an error about what a
- * value means points at that value just as a syntax error does. */
+/* YAML files through libyaml's document tree, whose every node knows its line and column, so that every error points at
+ * its value, as a syntax error does. */
 #ifndef BASE_YAML_H
 #define BASE_YAML_H
 
@@ -17,7 +17,7 @@ typedef struct YamlFile {
 } YamlFile;
 
 /* Parses the one document of `path` ("-": standard input), at most 16 MiB. Nodes live until yaml_close. Aliases are
- * resolved, so the tree may share nodes, and may even contain itself: walk it by what is expected, never to the bottom.
+ * resolved, so the tree may share nodes and even contain itself: read only expected members, never the whole tree.
  * Nothing is left open on failure. */
 bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics);
 /* The same for a text at hand; messages call it `name`. */
@@ -29,17 +29,17 @@ void yaml_close(YamlFile *file);
 bool yaml_error(const YamlFile *file, YamlNode *node, const char *object, const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* What a mapping may contain: fill in the keys, get the values (NULL: absent). */
+/* A member of a mapping: the caller sets the key and gets the value (NULL: absent). */
 typedef struct YamlMember {
     const char *key;
     bool required;
     YamlNode *value;
 } YamlMember;
 
-/* Finds the members of `mapping`; reports it being no mapping, unknown, repeated and missing keys (all of them), and
- * returns whether there was none of these. `object` says whose members they are, for the messages. */
+/* Finds the members of `mapping`. Reports a node that is not a mapping, and all unknown, repeated and missing keys;
+ * returns whether all was right. `object` names the mapping in messages. */
 bool yaml_members(const YamlFile *file, YamlNode *mapping, const char *object, YamlMember *members, size_t count);
-/* The elements of a sequence; reports it being none. */
+/* The elements of a sequence; reports a node that is not one. */
 bool yaml_sequence(const YamlFile *file, YamlNode *node, const char *object, size_t *count);
 YamlNode *yaml_item(const YamlFile *file, YamlNode *sequence, size_t index);
 
