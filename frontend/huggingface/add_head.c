@@ -11,7 +11,7 @@
 
 enum { LEAST_OPSET = 13 }; /* since then axes are inputs */
 
-/* What the encoder gives. */
+/* The encoder's results. */
 typedef struct Encoder {
     const char *states, *pooled; /* outputs; pooled is NULL if there is none */
     int64_t hidden, opset;
@@ -47,7 +47,7 @@ static bool find_states(Encoder *encoder, const Graph *graph, Arena *arena, cons
                   arena_format(arena, "must have exactly one output that a head can read, but has %s", names));
 }
 
-/* Shapes are known only of the whole model. */
+/* Shapes are known only after a full import. */
 static bool inspect(Encoder *encoder, Arena *arena, const char *path, Diagnostics *diagnostics)
 {
     enum { ANY_DIMENSION = 8 };
@@ -66,7 +66,7 @@ static bool inspect(Encoder *encoder, Arena *arena, const char *path, Diagnostic
     return ok;
 }
 
-/* ---- The model goes on ---- */
+/* ---- Extending the model ---- */
 
 static BuilderDimension dimension_of(const Onnx__GraphProto *graph, const char *output, size_t axis, const char *name)
 {
@@ -85,7 +85,7 @@ static BuilderDimension dimension_of(const Onnx__GraphProto *graph, const char *
     return (BuilderDimension){0, name};
 }
 
-/* In a model with a head the library puts the family's name in front of what is the encoder's. */
+/* In a model with a head, the library's names of the encoder's tensors begin with the family's name. */
 static void rename_parameters(Network *network)
 {
     Onnx__GraphProto *graph = &network->builder.graph;
@@ -103,7 +103,7 @@ static void rename_parameters(Network *network)
     string_map_free(&names);
 }
 
-/* Leaves out nodes and parameters that no output needs any more: a pooler, say. Nodes stand in order. */
+/* Removes nodes and parameters that no output needs any more, such as a pooler. Nodes are in order. */
 static void remove_unused(Onnx__GraphProto *graph)
 {
     StringMap needed = {0};
@@ -132,7 +132,7 @@ static void set_property(OnnxBuilder *builder, const char *key, const char *valu
             builder->model.metadata_props[i]->value = arena_string(&builder->arena, value);
 }
 
-/* Of a model that skycc import made. */
+/* For a model that skycc import made. */
 static void add_family_head(Network *network, const Encoder *encoder, const Head *head)
 {
     bool alone = head->kind == HEAD_MEAN || head->kind == HEAD_FIRST;
@@ -150,7 +150,7 @@ static void add_family_head(Network *network, const Encoder *encoder, const Head
     buffer_free(&config);
 }
 
-/* Of any other model, whose own parameters must not have the names of the new ones. */
+/* For any other model. Its parameters must not have names of new ones. */
 static bool add_plain_head(Network *network, const Encoder *encoder, const Head *head, const char *path)
 {
     const Onnx__GraphProto *graph = &network->builder.graph;

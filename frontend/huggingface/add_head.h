@@ -9,8 +9,8 @@
 
 /* Reads `path`, whose output last_hidden_state, or only one of three dimensions, is (batch, seq, hidden) in float32,
  * and writes `output`, whose outputs are those of the head. Of other encoders, classifiers of sequences read
- * pooler_output where there is one. Weights are drawn as folder_import does; what is new is said in `summary`, which
- * may be NULL. */
+ * pooler_output where there is one. Weights are drawn as by folder_import; `summary`, which may be NULL, gets the list
+ * of new ones. */
 bool head_add(const char *path, const char *output, const Head *head, uint64_t seed, FILE *summary,
               Diagnostics *diagnostics);
 

@@ -30,7 +30,7 @@ static const struct {
     {"tanh", ACTIVATION_TANH},
 };
 
-/* What reading needs, and whether all went well so far: problems are collected. */
+/* The state of reading; problems are collected. */
 typedef struct Reading {
     JsonReader reader;
     const json_t *root;
@@ -44,7 +44,7 @@ static void refuse(Reading *reading, const char *key, int exit_code, const char 
     reading->ok = diagnostics_error(reading->reader.diagnostics, exit_code, place, hint, "%s", problem);
 }
 
-/* Members that are null count as absent, as the library takes them. */
+/* As in the library, a member that is null counts as absent. */
 static const json_t *member(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -151,7 +151,7 @@ static void read_head(Reading *reading, HuggingFaceConfig *config)
     size_t length = strlen(config->type->class_prefix);
     bool own = strncmp(name, config->type->class_prefix, length) == 0;
     config->head.kind = own ? head_of_class(name + length) : HEAD_FROM_FOLDER;
-    /* ELECTRA is trained to tell replaced tokens: no language model. */
+    /* ELECTRA is trained to detect replaced tokens: it is not a language model. */
     if (config->type->family == FAMILY_ELECTRA && own && strcmp(name + length, "ForPreTraining") == 0)
         config->head.kind = HEAD_FROM_FOLDER;
     if (config->head.kind == HEAD_SEQUENCE || config->head.kind == HEAD_TOKENS) {
@@ -354,7 +354,7 @@ void config_free(HuggingFaceConfig *config)
 
 /* ---- Writing ---- */
 
-/* Names that say nothing, as the library gives them, where the number of labels is not that of the names. */
+/* If the number of labels differs from that of the names, the library's generic names are used. */
 static void set_labels(json_t *root, int64_t labels)
 {
     if ((int64_t)json_object_size(json_object_get(root, "id2label")) == labels) return;

@@ -1,4 +1,4 @@
-/* config.json of a Hugging Face folder: which model it is, and its sizes. */
+/* config.json of a Hugging Face folder: the kind of model and its sizes. */
 #ifndef FRONTEND_HUGGINGFACE_CONFIG_H
 #define FRONTEND_HUGGINGFACE_CONFIG_H
 
@@ -65,10 +65,10 @@ typedef struct HuggingFaceConfig {
     json_t *json;             /* all of it, for the folder that is written back; config_free */
 } HuggingFaceConfig;
 
-/* Reads the file. Sizes are within limits that let products of two be formed. Reports an unknown model_type with the
+/* Reads the file. Sizes are limited so that products of two do not overflow. Reports an unknown model_type with the
  * list of those there are (EXIT_UNSUPPORTED_OPERATOR), and every other problem. Texts live in the arena. */
 bool config_read(HuggingFaceConfig *config, const char *path, Arena *arena, Diagnostics *diagnostics);
-/* The same from text, which `path` stands for in messages. */
+/* The same from text; messages call it `path`. */
 bool config_parse(HuggingFaceConfig *config, const char *text, const char *path, Arena *arena,
                   Diagnostics *diagnostics);
 void config_free(HuggingFaceConfig *config);

@@ -43,7 +43,8 @@ void encoder_add_inputs(Network *network)
     network->positions = count_positions(network, scope);
 }
 
-/* The library's positions of RoBERTa and MPNet: tokens that pad have that of the padding, others count from there. */
+/* Positions of RoBERTa and MPNet, as in the library: padding tokens have the position of the padding id, other tokens
+ * count up from it. */
 static const char *counted_tokens(Network *network, const char *scope)
 {
     const char *padding = network_integer(network, scope, network->config->padding);
@@ -64,7 +65,7 @@ static const char *add_positions(Network *network, const char *scope, const char
     return network_apply(network, scope, "Add", sum, rows);
 }
 
-/* Of a table with one row every token has that row. */
+/* If a table has one row, every token has that row. */
 static const char *add_types(Network *network, const char *scope, const char *sum)
 {
     const HuggingFaceConfig *config = network->config;

@@ -7,7 +7,7 @@
 /* Adds the graph's inputs and the encoder of the configured family; returns its result, (batch, seq, hidden). */
 const char *encoder_build(Network *network);
 
-/* What the families are put together from. */
+/* The parts of the families. */
 
 /* Inputs input_ids, attention_mask and, where there are several types, token_type_ids; the mask and positions. */
 void encoder_add_inputs(Network *network);

@@ -10,7 +10,7 @@
 
 enum { MOST_TOKENIZER_BYTES = 1 << 28 };
 
-/* What the library's tokenizers, fast and slow, read of a folder. */
+/* The files that the library's fast and slow tokenizers read. */
 static const char *const tokenizer_files[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -51,7 +51,7 @@ static bool write_tensors(Job *job)
     return safetensors_write(writer, place_of(job, "model.safetensors"), job->diagnostics);
 }
 
-/* What the labels are replaces what they were in the model. */
+/* Replaces the labels in the configuration by those of the data set. */
 static bool name_labels(const Job *job, json_t *config)
 {
     const FolderExport *wanted = job->wanted;
@@ -121,7 +121,7 @@ static bool copy_tokenizer(Job *job, const char *source)
     return ok;
 }
 
-/* What cannot go under the library's names. */
+/* Reports parameters without a name in the library. */
 static bool check_model(const Job *job)
 {
     const Onnx__GraphProto *graph = job->model->proto->graph;

@@ -1,8 +1,8 @@
 /* The files of a Hugging Face folder: config.json, and tensors in model.safetensors or in several files that
  * model.safetensors.index.json lists.
  *
- * A folder comes from a stranger: names in it are plain ones, files are regular ones in the folder itself. The one kind
- * of link that is followed is that of the library's cache, NAME -> ../../blobs/HASH. */
+ * A folder comes from a stranger: its names must be plain, its files regular and in the folder itself. Only links of
+ * the library's cache, NAME -> ../../blobs/HASH, are followed. */
 #ifndef FRONTEND_HUGGINGFACE_FOLDER_H
 #define FRONTEND_HUGGINGFACE_FOLDER_H
 
@@ -28,15 +28,15 @@ typedef struct HuggingFaceFolder {
 bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagnostics);
 void folder_close(HuggingFaceFolder *folder);
 
-/* The tensor of that name, NULL if there is none; it is then used. */
+/* The tensor of that name, now marked as used; NULL if there is none. */
 const SafeTensor *folder_tensor(HuggingFaceFolder *folder, const char *name);
 
-/* Why a name that stands in a folder's file cannot be that of another; NULL if it can. */
+/* Why a name found in a folder's file cannot name another of its files; NULL if it can. */
 const char *folder_name_problem(const char *name);
 
 typedef enum FolderEntry { FOLDER_ABSENT, FOLDER_PRESENT, FOLDER_REFUSED } FolderEntry;
 
-/* Whether `name` is a file of the folder that may be read, of at most `most_bytes`; reports why it may not. */
+/* Whether `name` is a readable file of the folder with at most `most_bytes`; reports why not. */
 FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, Diagnostics *diagnostics);
 
 #endif

@@ -1,5 +1,4 @@
-/* Heads: what is put on an encoder for a task, as `--head` says it and as the Hugging Face library's classes have it.
- * */
+/* Heads that an encoder gets for a task, by their `--head` words and by the classes of the Hugging Face library. */
 #ifndef FRONTEND_HUGGINGFACE_HEAD_H
 #define FRONTEND_HUGGINGFACE_HEAD_H
 
@@ -29,9 +28,9 @@ bool head_parse(const char *text, Head *head);
 /* As head_parse reads it. */
 const char *head_text(Arena *arena, const Head *head);
 
-/* What the library calls a class with this head: "ForSequenceClassification"; "Model" of encoders alone. */
+/* The suffix of the library's class with this head: "ForSequenceClassification"; "Model" for encoders alone. */
 const char *head_class(HeadKind kind);
-/* The head of a class named so, without its prefix; HEAD_FROM_FOLDER for one that no graph can be written for. */
+/* The head of the class with this suffix; HEAD_FROM_FOLDER if skycc can write no graph for it. */
 HeadKind head_of_class(const char *suffix);
 
 #endif

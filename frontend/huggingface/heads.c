@@ -52,7 +52,7 @@ static const char *pooler_scope(Network *network)
     }
 }
 
-/* ModernBERT's prediction head, on tokens or on what was pooled: a product, an activation, a norm. */
+/* ModernBERT's prediction head, on tokens or pooled states: a product, an activation, a norm. */
 static const char *modernbert_head(Network *network, const char *input)
 {
     const HuggingFaceConfig *config = network->config;
@@ -64,7 +64,7 @@ static const char *modernbert_head(Network *network, const char *input)
     return network_norm(network, "head.norm", x, config->hidden, config->norm_epsilon, own->norm_bias);
 }
 
-/* (batch, hidden): what a classifier of sequences reads; *classifier becomes its module. */
+/* (batch, hidden): the input of a sequence classifier, whose module becomes *classifier. */
 static const char *pool(Network *network, const char *x, const char **classifier)
 {
     const HuggingFaceConfig *config = network->config;
@@ -145,7 +145,7 @@ static const LanguageModelNames *language_model_names(const HuggingFaceConfig *c
     }
 }
 
-/* The activation between dense layer and norm: some families have one of their own there. */
+/* The activation between dense layer and norm, which differs in some families. */
 static Activation language_model_activation(const HuggingFaceConfig *config)
 {
     switch (config->type->family) {

@@ -28,7 +28,7 @@ static bool choose_head(const HuggingFaceConfig *config, const Head *wanted, Hea
     return true;
 }
 
-/* ---- What the user should know ---- */
+/* ---- Summary for the user ---- */
 
 static bool is_buffer(const SafeTensor *tensor) { return !dtype_is_float(tensor->dtype); }
 

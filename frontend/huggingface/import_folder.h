@@ -1,9 +1,9 @@
-/* A Hugging Face folder becomes an ONNX graph, with nothing but its files: config.json and model.safetensors.
+/* Makes an ONNX graph from the files of a Hugging Face folder alone: config.json and model.safetensors.
  *
  * The graph (opset 20) has symbolic dimensions "batch" and "seq", inputs input_ids, attention_mask and, where the model
- * tells several types of tokens apart, token_type_ids. Initializers have the library's names and layouts. What the
- * folder said, with the class and the labels of the head, goes along as properties of the model, so that a trained
- * model can become a folder again. */
+ * tells several types of tokens apart, token_type_ids. Initializers have the library's names and layouts. Properties of
+ * the model keep the configuration, with the class and labels of the head, so that a trained model can become a folder
+ * again. */
 #ifndef FRONTEND_HUGGINGFACE_IMPORT_FOLDER_H
 #define FRONTEND_HUGGINGFACE_IMPORT_FOLDER_H
 
@@ -18,7 +18,7 @@
 
 /* Writes `output`. HEAD_FROM_FOLDER takes the checkpoint's head, whose tensors must be there; of any other, tensors
  * that the folder lacks, or has in another shape, are drawn from `seed` by name: normal with the configured deviation,
- * biases 0, gains 1. What is new and what the graph has no use for is said in `summary`, which may be NULL. */
+ * biases 0, gains 1. `summary`, which may be NULL, gets the lists of new and of unused tensors. */
 bool folder_import(const char *path, const char *output, const Head *head, uint64_t seed, FILE *summary,
                    Diagnostics *diagnostics);
 

@@ -4,7 +4,7 @@
 
 #include "frontend/huggingface/encoder.h"
 
-/* What layers of one kind have in common. */
+/* Inputs that layers of one kind share. */
 typedef struct LayerKind {
     const char *mask;          /* added to the scores */
     const char *cosine, *sine; /* (1, 1, seq, width of a head) */
@@ -22,8 +22,8 @@ static const char *linear(Network *network, const char *scope, const char *input
                 : network_linear_without_bias(network, scope, input, in, out);
 }
 
-/* 0 where |query - key| is within the window, the least float elsewhere, and where nothing may look: (batch, 1, seq,
- * seq). The smaller of the two masks, not their sum: rows in which all is hidden stay finite. */
+/* (batch, 1, seq, seq): 0 where |query - key| is within the window and the key is not padding, else the least float. It
+ * is the minimum of the two masks, not their sum, so that fully masked rows stay finite. */
 static const char *window_mask(Network *network, const char *scope)
 {
     static const int64_t swap[2] = {1, 0};

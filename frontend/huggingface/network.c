@@ -26,7 +26,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Names under which checkpoints of other classes, and those of the library's first years, have a parameter. */
+/* Other names of a parameter: in checkpoints of other classes and of early versions of the library. */
 static const SafeTensor *find_tensor(Network *network, const char *name)
 {
     static const char *const old_names[][2] = {{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}};

@@ -1,9 +1,9 @@
-/* A graph being written from a configuration: parameters by their Hugging Face names, and the parts that models are put
- * together from. Internal to the folder.
+/* Writes a graph from a configuration: parameters by their Hugging Face names, and the parts of models. Internal to the
+ * folder.
  *
  * Values are named by strings that live in the builder's arena. Weights of linear layers keep the library's layout,
- * [out, in]: a checkpoint goes back into a folder as it is. A scope is a module's dotted name. Nodes are built whatever
- * happens; problems are collected in `diagnostics`. */
+ * [out, in]: a checkpoint goes back into a folder as it is. A scope is a module's dotted name. Errors do not stop the
+ * building of nodes; `diagnostics` collects them. */
 #ifndef FRONTEND_HUGGINGFACE_NETWORK_H
 #define FRONTEND_HUGGINGFACE_NETWORK_H
 
@@ -36,8 +36,8 @@ const char *network_scope(Network *network, const char *scope, const char *name)
 /* Of the encoder: the prefix, and the name formatted so. */
 const char *network_encoder_scope(Network *network, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The parameter of that name and shape: the folder's tensor, by this name or one that the library takes for it, or a
- * new one. A name asked for again is the same parameter. */
+/* The parameter of that name and shape: the folder's tensor of this name, or of another that the library accepts for
+ * it, or a new one. The same name gives the same parameter again. */
 const char *network_parameter(Network *network, const char *name, const Shape *shape, WeightFill fill);
 const char *network_matrix(Network *network, const char *scope, int64_t rows, int64_t columns); /* SCOPE.weight */
 const char *network_vector(Network *network, const char *scope, const char *name, WeightFill fill, int64_t size);

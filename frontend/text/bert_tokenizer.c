@@ -45,7 +45,7 @@ static bool is_whitespace(int32_t c)
     return c == 0x2028 || c == 0x2029 || utf8proc_category(c) == UTF8PROC_CATEGORY_ZS;
 }
 
-/* What cleaning drops; whitespace is tested before. */
+/* Characters that cleaning drops; the caller tests whitespace before. */
 static bool is_dropped(int32_t c)
 {
     if (c < 0x80) return c < 0x20 || c == 0x7f;
@@ -55,7 +55,7 @@ static bool is_dropped(int32_t c)
 
 static bool is_punctuation(int32_t c)
 {
-    /* All of ASCII that is neither letter nor digit counts, also what Unicode calls symbols, such as '$' and '^'. */
+    /* All ASCII characters except letters and digits count, even symbols such as '$' and '^'. */
     if (c < 0x80) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
     switch (utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_PC:
@@ -121,7 +121,7 @@ static bool is_final(const Word *word, size_t at)
 static void lower(Word *word)
 {
     enum { CAPITAL_SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2 };
-    /* Context is looked up in the word as written: lowering what stands before a sigma does not change being cased. */
+    /* The original word is the context: lowercase letters before a sigma are still cased. */
     for (size_t i = 0; i < word->count; i++)
         word->items[i] =
             word->items[i] == CAPITAL_SIGMA && is_final(word, i) ? FINAL_SIGMA : utf8proc_tolower(word->items[i]);

@@ -51,8 +51,8 @@ static uint32_t read_unit(const char *bytes)
     return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-/* The replacement of the shortest entry that the text begins with; NULL if there is none. Whatever the units hold, no
- * other is looked at than those there are. */
+/* The replacement of the shortest entry that the text begins with; NULL if there is none. Never reads beyond the
+ * units. */
 static const char *find(const Charsmap *map, const char *text, size_t length)
 {
     if (map->count == 0) return NULL;

@@ -12,8 +12,8 @@ typedef struct Charsmap Charsmap;
 
 /* NULL if the text is malformed. */
 Charsmap *charsmap_read(const char *base64);
-/* Appends normalised text: what the table says of a cluster of characters that is seen as one (Unicode Standard Annex
- * 29) and has fewer than six bytes, else of its characters one by one. The text must be UTF-8. */
+/* Appends normalised text. The table is asked for each grapheme cluster (Unicode Standard Annex 29) of fewer than six
+ * bytes; if it has none, for the characters one by one. The text must be UTF-8. */
 void charsmap_apply(const Charsmap *map, const char *text, size_t length, Buffer *buffer);
 void charsmap_free(Charsmap *map);
 

@@ -1,4 +1,4 @@
-/* The rows of a data set while it is made, and its file. */
+/* The rows of a data set that is being made, and its file. */
 #ifndef FRONTEND_TEXT_EXAMPLES_H
 #define FRONTEND_TEXT_EXAMPLES_H
 

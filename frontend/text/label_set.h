@@ -1,4 +1,4 @@
-/* Several labels of a row at once: a column each, named by it, of 0 and 1, or of measured values. */
+/* Rows with several labels: each label is a column, which gives its name and holds 0 and 1, or measured values. */
 #ifndef FRONTEND_TEXT_LABEL_SET_H
 #define FRONTEND_TEXT_LABEL_SET_H
 
@@ -13,10 +13,10 @@ typedef struct LabelSet {
     size_t *uses; /* [count]: rows that have the label, where they are not measured */
 } LabelSet;
 
-/* The labels of one row more, fields[columns[i]] being the one of names[i]. Reports and returns false if one is missing
- * or is no such number. */
+/* Adds the labels of a row: fields[columns[i]] belongs to names[i]. Reports and returns false if one is missing or not
+ * such a number. */
 bool label_set_add(LabelSet *set, TableReader *reader, const int *columns);
-/* Says in words what the labels are, cut to fit: "toxic (17 rows), threat (2 rows)". */
+/* Describes the labels in words, cut to fit: "toxic (17 rows), threat (2 rows)". */
 void label_set_describe(const LabelSet *set, char *text, size_t size);
 void label_set_free(LabelSet *set);
 

@@ -1,7 +1,7 @@
-/* The labels of a data set: from what stands in a column to numbers, and the names of the numbers.
+/* The labels of a data set: turns the texts of a column into numbers, and names the numbers.
  *
- * Whole numbers from 0 on are classes as they stand. Other numbers are measured values, for regression. All else are
- * names of classes, numbered in byte order, which does not depend on the order of rows. */
+ * Whole numbers from 0 on are classes as they stand. Other numbers are measured values, for regression. Other texts are
+ * names of classes, numbered in byte order, so that the order of rows does not matter. */
 #ifndef FRONTEND_TEXT_LABELS_H
 #define FRONTEND_TEXT_LABELS_H
 
@@ -26,16 +26,16 @@ typedef struct LabelColumn {
 
 /* Whether a text is a finite number. */
 bool label_is_number(const char *text, float *number);
-/* The labels of a data set that skycc tokenize wrote: its names, or which numbers there are. */
+/* The labels of a data set that skycc tokenize wrote: its names or its numbers. */
 bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics);
-/* The label of one row more. Reports and returns false if it is empty, no number where kind is REALS, or not among the
- * labels that are fixed. */
+/* Adds the label of a row. Reports and returns false if it is empty, not a number although kind is REALS, or not among
+ * the fixed labels. */
 bool labels_add(LabelColumn *column, TableReader *reader, TableField field);
-/* Decides what labels are, where it is open, and gives the rows': to *classes or *reals, malloc'ed, and the names, a
- * JSON list, to `names`, which stays empty for numbers. Warns where labels look like a mistake. */
+/* Decides the kind of labels, unless it is fixed. Gives the rows' labels in *classes or *reals (malloc'ed) and their
+ * names as a JSON list in `names`, which stays empty for numbers. Warns if labels look like a mistake. */
 void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,
                     Diagnostics *diagnostics);
-/* Says in words what the labels are, cut to fit: "0 no (17 rows), 1 yes (20 rows)". After labels_resolve. */
+/* Describes the labels in words, cut to fit: "0 no (17 rows), 1 yes (20 rows)". After labels_resolve. */
 void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size);
 void labels_free(LabelColumn *column);
 
@@ -48,14 +48,14 @@ const char *const *label_names_read(const char *metadata, Arena *arena, size_t *
 /* problem_type of rows that have any number of labels at once. */
 #define LABELS_SEVERAL "multi_label_classification"
 
-/* What a data set says of its labels. */
+/* The description of labels in a data set. */
 typedef struct DataLabels {
     const char *const *names; /* by number */
     size_t count;
     const char *problem; /* what the Hugging Face library calls problem_type; NULL: it does not say */
 } DataLabels;
 
-/* Of the data set at `path`, allocated in the arena; reports it if there are no names. */
+/* Reads that of the data set at `path` into the arena; reports a file without names. */
 bool data_labels_read(DataLabels *labels, const char *path, Arena *arena, Diagnostics *diagnostics);
 
 #endif

@@ -14,7 +14,7 @@ static void add_span(Words *words, size_t start, size_t end)
 
 /* ---- cuts between characters ---- */
 
-/* Characters of a class stay together, are dropped, or stand each by itself. */
+/* Characters of a class stay together, are dropped, or become single words. */
 typedef enum Way { TOGETHER, DROPPED, ALONE } Way;
 
 typedef struct Class {
@@ -92,7 +92,7 @@ static size_t next_match(const char *text, size_t length)
     }
     if (sort == SPACE) at = 0;
     while (at < length && sort_of(text + at, length - at, &used) == sort) last = used, at += used;
-    /* Of white space before something else the last character is left to it. */
+    /* The last white space before a word belongs to the word. */
     return sort == SPACE && at < length && at > last ? at - last : at;
 }
 

@@ -15,7 +15,7 @@ static size_t first_slot(const Trie *trie, uint64_t edge) { return (edge * 0x9e3
 
 static uint64_t edge_of(uint32_t node, unsigned char byte) { return (uint64_t)node << 8 | byte; }
 
-/* Where the edge is, or goes. A child is never the root, so that no slot in use is 0. */
+/* The slot where the edge is or belongs. A child is never the root, so no used slot is 0. */
 static uint64_t *find_edge(const Trie *trie, uint64_t edge)
 {
     size_t i = first_slot(trie, edge);
@@ -150,7 +150,7 @@ typedef struct Symbol {
     int32_t former, next; /* -1: none */
 } Symbol;
 
-/* A merge that may be done: of the symbol at `at` and the next, as they were. */
+/* A possible merge of the symbol at `at` and the next, as they were. */
 typedef struct Candidate {
     int32_t rank, at;
     uint64_t pair;

@@ -1,6 +1,6 @@
 /* Models that cut words into pieces of a vocabulary: WordPiece (Wu et al. 2016, arXiv 1609.08144), byte pair encoding
- * (Sennrich, Haddow, Birch, ACL 2016), unigram language models (Kudo, ACL 2018). Each is exact as Hugging Face's
- * tokenizers have it, ties and unknown characters included. */
+ * (Sennrich, Haddow, Birch, ACL 2016), unigram language models (Kudo, ACL 2018). Each gives exactly the results of
+ * Hugging Face's tokenizers, including ties and unknown characters. */
 #ifndef FRONTEND_TEXT_SUBWORDS_H
 #define FRONTEND_TEXT_SUBWORDS_H
 
@@ -31,7 +31,7 @@ void trie_free(Trie *trie);
 
 typedef enum SubwordKind { SUBWORDS_WORDPIECE, SUBWORDS_BPE, SUBWORDS_UNIGRAM } SubwordKind;
 
-/* Of BPE: two pieces that join into one; the lower rank goes first. */
+/* For BPE: two pieces that join into one; lower ranks join first. */
 typedef struct Merge {
     uint64_t pair; /* left << 32 | right; UINT64_MAX: free */
     int32_t rank, piece;

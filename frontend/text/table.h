@@ -1,8 +1,8 @@
 /* Tables of text, row by row: UTF-8, perhaps with a byte order mark or CRLF.
  *
- * TSV as GLUE has it: one row per line, fields between tabs, quotes are text. CSV as RFC 4180 has it: fields between
- * commas, in quotes where they hold commas, line ends or quotes, which are then doubled. JSON lines: an object per
- * line; numbers, true and false are taken as they would be written, and a member that is null is absent. */
+ * TSV as in GLUE: one row per line, tabs between fields, quotes are text. CSV as in RFC 4180: commas between fields; a
+ * field with commas, line ends or quotes is quoted and its quotes are doubled. JSON lines: an object per line; numbers,
+ * true and false become text, and null counts as absent. */
 #ifndef FRONTEND_TEXT_TABLE_H
 #define FRONTEND_TEXT_TABLE_H
 
@@ -25,7 +25,7 @@ typedef struct TableReader {
     int line, next_line; /* of the current row, counted from 1, and of the next */
     TableField *fields;  /* of the current row */
     size_t field_count, field_capacity;
-    Buffer unquoted; /* texts of the current row that do not stand so in the file */
+    Buffer unquoted; /* texts of the current row that the file spells differently */
     int errors;      /* malformed rows so far */
     /* Of JSON lines: the members that fields are. */
     const char *const *members;

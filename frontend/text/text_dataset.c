@@ -49,7 +49,7 @@ static const Task tasks[DATASET_TASK_COUNT] = {
     [DATASET_COLUMNS] = {"columns", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
 };
 
-/* Where a row's parts stand; NO_COLUMN where there is none. */
+/* The columns of a row's parts; NO_COLUMN: none. */
 typedef struct Columns {
     int text[2], label; /* where there are several labels, the first */
     const int *labels;  /* all of several labels */
@@ -192,7 +192,7 @@ static bool find_named_columns(Job *job)
     return true;
 }
 
-/* Decides from the first line, which stands in the reader, where everything is. *is_header: the line is no example. */
+/* Finds all columns by the first line, which the reader holds. *is_header: the line is not an example. */
 static bool find_columns(Job *job, bool *is_header)
 {
     static const char *const first[] = {"sentence1", "#1 String", NULL},
@@ -360,7 +360,7 @@ static bool check_length(const Job *job)
                              least);
 }
 
-/* From the first row, which stands in the reader. *is_header: it is no example. */
+/* By the first row, which the reader holds. *is_header: it is not an example. */
 static bool settle_columns(Job *job, bool *is_header)
 {
     *is_header = job->reader.format != TABLE_JSONL;

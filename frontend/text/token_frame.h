@@ -1,5 +1,4 @@
-/* What tokenizers put around texts: [CLS] text [SEP], and text [SEP] again for a pair; and how a text that is too long
- * is cut for it. */
+/* Frames texts with special tokens ([CLS] text [SEP], then text [SEP] for a pair) and cuts texts that are too long. */
 #ifndef FRONTEND_TEXT_TOKEN_FRAME_H
 #define FRONTEND_TEXT_TOKEN_FRAME_H
 
@@ -23,10 +22,10 @@ typedef struct TokenFrame {
     size_t count;
 } TokenFrame;
 
-/* Which text of a pair is cut first. CUT_BERT: token by token the longer one, the second where they are equally long,
- * as BERT's authors have it. CUT_HUGGING_FACE: as Hugging Face's tokenizers have it, where both end with half of the
- * room, the one that was longer, or the second where they were equally long, with the odd token. CUT_FIRST, CUT_SECOND:
- * that one alone, as long as a token of it is left; where that is not enough, as CUT_HUGGING_FACE. */
+/* How a pair that is too long is cut. CUT_BERT, as BERT's authors do: drop tokens one by one from the longer text, or
+ * from the second if both are equally long. CUT_HUGGING_FACE, as Hugging Face's tokenizers do: if both must be cut,
+ * each gets half of the room, and the longer one (the second if equal) gets the odd token. CUT_FIRST, CUT_SECOND: cut
+ * that text to no less than one token; if that is not enough, as CUT_HUGGING_FACE. */
 typedef enum FrameCut { FRAME_CUT_BERT, FRAME_CUT_HUGGING_FACE, FRAME_CUT_FIRST, FRAME_CUT_SECOND } FrameCut;
 
 /* One example; arrays hold `length` tokens. */

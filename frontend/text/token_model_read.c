@@ -127,7 +127,7 @@ static bool read_merges(TokenReader *r, json_t *object)
     return true;
 }
 
-/* Members that name something empty, or nothing, change nothing. */
+/* Refuses a member unless it is absent, null, empty or 0. */
 static bool check_empty(TokenReader *r, json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);

@@ -99,7 +99,8 @@ static bool stands_alone(const char *text, size_t length, size_t start, size_t e
     return start == 0 || !is_word_at(text + former, start - former);
 }
 
-/* The next token in text from `at` on; `taken`: up to where white space is another's. False: there is none. */
+/* Finds the next token in text from `at` on. White space before `taken` belongs to an earlier token. False: there is
+ * none. */
 static bool next_token(const TokenPipeline *pipeline, const Trie *trie, const char *text, size_t length, size_t at,
                        size_t taken, Match *match)
 {

@@ -43,14 +43,15 @@ typedef struct TokenPipeline {
 /* NULL after reporting. */
 TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics);
 void token_pipeline_free(TokenPipeline *pipeline);
-/* Appends the ids of text, without framing. What is wrong with it, to come after its name; NULL: nothing. */
+/* Appends the ids of text, without framing. Returns what is wrong with the text, as a phrase that follows its name;
+ * NULL: nothing. */
 const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids);
 /* Appends the piece with that id, as the file spells it; false if there is none. Searches the whole vocabulary. */
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece);
 
 bool token_pipeline_is_special(const TokenPipeline *pipeline, int32_t id);
 
-/* For token_pipeline_open: what stands in the file. */
+/* For token_pipeline_open: reads the file. */
 bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics);
 
 #endif

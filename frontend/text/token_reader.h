@@ -1,4 +1,4 @@
-/* Parts of tokenizer.json: what the files that read it have in common. Places are paths in the file ("model.vocab"). */
+/* Shared by the files that read tokenizer.json. Places are paths in the file ("model.vocab"). */
 #ifndef FRONTEND_TEXT_TOKEN_READER_H
 #define FRONTEND_TEXT_TOKEN_READER_H
 

@@ -1,5 +1,5 @@
-/* From texts to the ids of a model's row: by a vocabulary as BERT's authors do it (bert_tokenizer.h), or by a
- * tokenizer.json as Hugging Face's tokenizers do it (token_pipeline.h). */
+/* Turns texts into ids: with a vocabulary as BERT's authors do (bert_tokenizer.h), or with a tokenizer.json as Hugging
+ * Face's tokenizers do (token_pipeline.h). */
 #ifndef FRONTEND_TEXT_TOKENIZER_H
 #define FRONTEND_TEXT_TOKENIZER_H
 
@@ -27,15 +27,15 @@ void tokenizer_free(Tokenizer *tokenizer);
 const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
 /* From now on "[MASK]" in a text is the mask token, for vocabularies too. A tokenizer.json has its own spelling. */
 void tokenizer_take_masks(Tokenizer *tokenizer);
-/* Whether the id is none of texts' own, even where it stands in one: what frames them, the mask, the unknown piece. */
+/* Whether the id is special: a token of the frame, the mask or the unknown piece, even inside a text. */
 bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t id);
 /* Appends the piece with that id as it stands in the vocabulary; false if there is none. */
 bool tokenizer_piece(const Tokenizer *tokenizer, int32_t id, Buffer *piece);
-/* Where the texts, encoded, are in a framed row: the first token of each, and how many were not cut off. */
+/* The places of the encoded texts in a framed row: the first token of each, and how many tokens were kept. */
 void tokenizer_find_texts(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const int32_t *row,
                           size_t length, size_t begin[2], size_t count[2]);
-/* Frames one text, or a pair; a row of fewer than tokenizer_least_length(pair) tokens has no room for it. Returns the
- * tokens that are no padding; *cut: whether a text was too long. */
+/* Frames one text or a pair; the row needs at least tokenizer_least_length(pair) tokens. Returns the number of tokens
+ * before the padding; *cut: whether a text was too long. */
 size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut);
 size_t tokenizer_least_length(const Tokenizer *tokenizer, bool pair); /* of the frame and a token per text */
 

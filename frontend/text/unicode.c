@@ -10,11 +10,11 @@ typedef struct Range {
     int32_t first, last;
 } Range;
 
-/* ---- where the other tables differ from ours ---- */
+/* ---- where the libraries' tables differ from utf8proc's ---- */
 
 /* Characters of category Cc, Cf, Cs or Co that cleaning keeps. */
 static const Range not_control[] = {{0x890, 0x891}, {0x8e2, 0x8e2}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}};
-/* Characters of category P that are no punctuation. */
+/* Characters of category P that do not count as punctuation. */
 static const Range not_punctuation[] = {{0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},
                                         {0xc84, 0xc84},     {0x1b7d, 0x1b7e},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},
                                         {0x10ead, 0x10ead}, {0x10f55, 0x10f59}, {0x10f86, 0x10f89}, {0x1144b, 0x1144f},
@@ -62,7 +62,7 @@ static const Range not_mark[] = {
     {0x16f4f, 0x16f4f}, {0x16f7f, 0x16f87}, {0x16fe4, 0x16fe4}, {0x16ff0, 0x16ff1}, {0x1cf00, 0x1cf2d},
     {0x1cf30, 0x1cf46}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
     {0x1e4ec, 0x1e4ef}};
-/* Characters whose decomposition is younger. */
+/* Characters whose decomposition is newer than the libraries' tables. */
 static const Range not_decomposed[] = {{0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xab69, 0xab69},   {0x10781, 0x10785},
                                        {0x10787, 0x107b0}, {0x107b2, 0x107ba}, {0x11938, 0x11938}, {0x1e030, 0x1e06d},
                                        {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9}};
@@ -248,8 +248,7 @@ static int compare_marks(const void *a, const void *b)
 
 static int combining_class(int32_t c) { return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class; }
 
-/* Puts marks in canonical order. utf8proc's own way to do this takes time that grows with the square of their number.
- * */
+/* Puts marks in canonical order; utf8proc's own function takes quadratic time. */
 static void order_marks(int32_t *characters, size_t count)
 {
     for (size_t start = 0, end; start < count; start = end + 1) {

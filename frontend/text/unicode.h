@@ -1,7 +1,7 @@
 /* Classes and mappings of characters as Hugging Face's tokenizers see them.
  *
- * Their tables are of several versions of Unicode, from 8 on; ours, utf8proc's, of 15. Where they differ, unicode.c
- * lists the characters: a sweep over all of Unicode found them. */
+ * Their tables come from several versions of Unicode, from 8 on; utf8proc's come from 15. unicode.c lists the
+ * characters that differ, found by a sweep over all of Unicode. */
 #ifndef FRONTEND_TEXT_UNICODE_H
 #define FRONTEND_TEXT_UNICODE_H
 
