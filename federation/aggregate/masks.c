@@ -2,7 +2,7 @@
 
 #include <sodium.h>
 
-/* What is masked at a time: a part of the words and of the stream fit into the nearest cache together. */
+/* The words masked at a time: they and their part of the stream fit into the nearest cache. */
 enum { PART_BYTES = 8192, PART_WORDS = PART_BYTES / 4 };
 
 static void mask_part(uint32_t *words, size_t count, size_t first, const Mask *mask)

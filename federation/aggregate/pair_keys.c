@@ -2,7 +2,7 @@
 
 #include <sodium.h>
 
-/* What a hash is for, so that no two uses ever agree. */
+/* The use of a hash, which goes into it so that no two uses give the same hash. */
 static const unsigned char for_shares[] = "skycc shares", for_masks[] = "skycc mask", for_seeds[] = "skycc seed",
                            for_sender[] = "skycc sender";
 

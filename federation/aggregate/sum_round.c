@@ -164,12 +164,12 @@ bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned ch
     }
 }
 
-/* ---- What comes next ---- */
+/* ---- The next phase ---- */
 
 bool sum_round_advance(SumRound *round, SumProblem *problem)
 {
     if (round->phase == SUM_DONE) bug("the sum is made");
-    /* Sums have at least `least` sites; to take the masks out, the threshold is enough. */
+    /* A sum needs `least` sites; the threshold of sites can remove the masks. */
     int needed = round->phase == SUM_REVEALS ? sum_threshold(round->sites) : round->least;
     if (sum_round_answers(round) < needed) return blame_site(problem, -1, "too few sites have answered");
     if (round->phase == SUM_REVEALS && !sum_round_unmask(round, problem)) return false;

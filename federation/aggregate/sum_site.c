@@ -9,7 +9,7 @@
 
 typedef enum SumSiteState { SITE_NEW, SITE_OFFERED, SITE_SHARED, SITE_DELIVERED, SITE_MASKED, SITE_ENDED } SumSiteState;
 
-/* What this site knows of another, or of itself. */
+/* What this site knows about another site or itself. */
 typedef struct Peer {
     bool listed, delivered, survived;
     unsigned char lasting[KEY_BYTES], share_public[KEY_BYTES], mask_public[KEY_BYTES];
@@ -18,12 +18,12 @@ typedef struct Peer {
 } Peer;
 
 struct SumSite {
-    int site, sites, exponent; /* the least that suits this site's values */
+    int site, sites, exponent; /* exponent: the least that fits this site's values */
     bool secure, revealed;
     SumSiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
     KeyPair share_pair, mask_pair;
-    Mask *masks; /* once there are words to be masked; room for one of every site */
+    Mask *masks; /* room for one per site, made with the first words to mask */
     size_t mask_count;
     Peer peers[]; /* of every site, itself too */
 };

@@ -1,4 +1,4 @@
-/* Taking the masks out of a sum: sum_round_unmask. */
+/* Removes the masks from a sum: sum_round_unmask. */
 #include <sodium.h>
 #include <stdlib.h>
 
@@ -36,8 +36,8 @@ static bool list_self_mask(const SumRound *round, int of, MaskList *list)
     return ok;
 }
 
-/* What every survivor added for a vanished site is what that one would have subtracted, and the other way round: its
- * own view of the masks takes them out. */
+/* A vanished site would have subtracted what the survivors added for it, and added what they subtracted. So its own
+ * masks remove those of the survivors. */
 static bool list_pair_masks(const SumRound *round, int vanished, MaskList *list)
 {
     unsigned char secret[KEY_BYTES];

@@ -15,7 +15,7 @@ static WireSiteFile *known_sites(const Federation *federation)
         sites[s].name = federation->sites[s].name;
         snprintf(sites[s].key, sizeof sites[s].key, "%s", federation->sites[s].key);
     }
-    known->site = -1; /* the coordinator is none of them */
+    known->site = -1; /* the coordinator is not a site */
     known->site_count = federation->site_count;
     known->sites = sites;
     return known;
@@ -48,7 +48,7 @@ void server_close(Server *server)
     *server = (Server){0};
 }
 
-/* The site whose key was shown in the handshake. */
+/* The site with the key of the handshake. */
 static int site_of(Server *server, zmq_msg_t *message)
 {
     const char *user = zmq_msg_gets(message, "User-Id");
@@ -63,7 +63,7 @@ static void answer(Server *server)
     zmq_msg_init(&message);
     if (zmq_msg_recv(&message, server->socket, ZMQ_DONTWAIT) < 0) return;
     size_t size = zmq_msg_size(&message);
-    for (bool more = zmq_msg_more(&message); more;) { /* no message of ours has several parts */
+    for (bool more = zmq_msg_more(&message); more;) { /* sites never send several parts */
         zmq_msg_init(&rest);
         size = 0;
         more = zmq_msg_recv(&rest, server->socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&rest);

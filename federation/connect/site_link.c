@@ -41,10 +41,10 @@ void site_link_close(SiteLink *link)
     *link = (SiteLink){0};
 }
 
-/* To a ZMQ_REP: an empty frame stands in front of every message, in both directions. */
+/* ZMQ_REP wants an empty frame before every message, in both directions. */
 static bool send_request(SiteLink *link, const Buffer *request)
 {
-    if (link->was_silent) { /* so that no late reply is taken for another one */
+    if (link->was_silent) { /* a late reply must not answer another request */
         if (!connect_anew(link)) return false;
         link->was_silent = false;
         link->waiting = 0;

@@ -1,12 +1,12 @@
 #include "federation/connect/sockets.h"
 
 enum {
-    HANDSHAKE_MS = 10000, /* until a stranger must have shown a key */
+    HANDSHAKE_MS = 10000, /* a peer must show its key within this time */
     CONNECT_MS = 3000,
     RECONNECT_MS = 200,
     RECONNECT_MOST_MS = 5000,
     KEEPALIVE_S = 20,
-    CURVE_OVERHEAD = 256 /* of an encrypted frame, and more */
+    CURVE_OVERHEAD = 256 /* more than that of an encrypted frame */
 };
 
 void federation_socket_options(void *socket, int64_t largest)

@@ -42,8 +42,8 @@ static bool read_federation(Member *member, Diagnostics *diagnostics)
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
 }
 
-/* Stage programs hold the lock `steps` while they live. They outlive a member that was killed, and would write the
- * checkpoint of a round that is over into what is read and written here. */
+/* Stage programs hold the lock `steps` while they run. They outlive a killed member, and would then write the
+ * checkpoint of an old round into the files that this member uses. */
 static bool await_stages(Member *member, Diagnostics *diagnostics)
 {
     const char *directory = member->options->checkpoint;
@@ -59,7 +59,7 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
     return lock != CHECKPOINT_LOCK_FAILED && diagnostics->errors == 0;
 }
 
-/* Where a round ended whose result was not taken yet, if that is known. */
+/* Opens the parameters from the end of a round whose result was not taken yet, if there are any. */
 static bool open_end(Member *member, Diagnostics *diagnostics)
 {
     GlobalModel end;
@@ -130,9 +130,9 @@ void member_free(Member *member)
     arena_free(&member->arena);
 }
 
-/* ---- Talking ---- */
+/* ---- Requests ---- */
 
-/* One request and a reply that is one; false: there was none, and it is to be asked again. */
+/* Sends one request and takes a valid reply; false: none came, so ask again. */
 static bool ask_once(Member *member, const Request *request, Buffer *bytes, Reply *reply)
 {
     Buffer message = {0};
@@ -156,7 +156,7 @@ static bool refused(const Reply *reply, Diagnostics *diagnostics)
     return false;
 }
 
-/* Asks until there is an answer; `round` of the question. False: refused (reported), or ended. */
+/* Asks about `round` until there is an answer. False: refused (reported) or ended. */
 static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics)
 {
     Request request = {.kind = REQUEST_ASK, .federation = member->federation.compiled.identity, .round = round};
@@ -184,7 +184,7 @@ static bool is_finite(const float *values, size_t count)
     return finite;
 }
 
-/* Elements of one round's model into `values`; *round becomes that round. False: refused, or ended. */
+/* Fetches elements of one round's model into `values`; *round becomes that round. False: refused or ended. */
 static bool fetch(Member *member, FragmentRange part, float *values, int64_t *round, Diagnostics *diagnostics)
 {
     Buffer bytes = {0};
@@ -208,7 +208,7 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
         ok = reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
         if (!ok) ok = refused(&reply, diagnostics);
         if (!ok) break;
-        if ((int64_t)reply.round != *round) { /* another round has ended meanwhile */
+        if ((int64_t)reply.round != *round) { /* another round has ended since */
             *round = (int64_t)reply.round;
             at = part.first;
             continue;
@@ -223,8 +223,8 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
     return ok && !*member->ended;
 }
 
-/* While steps are made: the fragment that met, so that they need not wait for it. Of missed rounds all is fetched,
- * later. */
+/* Fetches the round's fragment during the local steps, so that they need not wait for it. After missed rounds the whole
+ * model is fetched later instead. */
 static bool fetch_early(Member *member, Diagnostics *diagnostics)
 {
     GlobalModel *start = &member->start;
@@ -237,7 +237,7 @@ static bool fetch_early(Member *member, Diagnostics *diagnostics)
     return ok;
 }
 
-/* Elements of the model of *round, or of a later one, which *round becomes; what was fetched early serves once. */
+/* Takes elements of the model of *round or a later round, which *round becomes. Uses a fragment fetched early once. */
 static bool take_values(Member *member, FragmentRange part, int64_t *round, Diagnostics *diagnostics)
 {
     float *values = member->start.values, *early = member->early;
@@ -256,7 +256,7 @@ static bool begin_feedback(Member *member, Diagnostics *diagnostics)
            feedback_open(&member->feedback, &member->federation, path, diagnostics);
 }
 
-/* member->start is the model, and the checkpoint has made steps since the end of the round that led to it. */
+/* member->start is the model; the checkpoint has steps after the end of the round that led to it. */
 static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnostics *diagnostics)
 {
     GlobalModel end;
@@ -267,8 +267,8 @@ static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnost
     return ok;
 }
 
-/* Takes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it: the
- * fragment that met, or where rounds were missed all of it. */
+/* Writes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it. That is
+ * the round's fragment, or the whole model after missed rounds. */
 static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
@@ -287,7 +287,7 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     start->step = step < 0 ? 0 : is_late ? member->end_step : step;
     if (is_late)
         return take_late(member, step, part, diagnostics) && global_model_write(start, member->start_path, diagnostics);
-    if (step < 0) /* in this order: by the model, checkpoints are known to be this federation's */
+    if (step < 0) /* first, because the model shows that checkpoints are this federation's */
         return (!member_is_coded(member) || begin_feedback(member, diagnostics)) &&
                global_model_write(start, member->start_path, diagnostics) &&
                site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
@@ -306,7 +306,7 @@ static bool count_rows(const char *path, int64_t *rows, Diagnostics *diagnostics
     return true;
 }
 
-/* The first checkpoint there is, where there is none. */
+/* Makes the first checkpoint if there is none. */
 static bool begin(Member *member, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
@@ -318,8 +318,8 @@ static bool begin(Member *member, Diagnostics *diagnostics)
 
 /* ---- Rounds ---- */
 
-/* Has the last model: tells the coordinator, so that it knows that nobody needs it any more, and again if it does not
- * answer, as one that is just started again. If it is gone already, it is none the worse. */
+/* Tells the coordinator that this site has the last model, so that the coordinator can end. Repeats that if it does not
+ * answer, because it may be restarting. It does not matter if it has ended already. */
 static int say_farewell(Member *member)
 {
     Request request = {.kind = REQUEST_ASK,
@@ -334,7 +334,7 @@ static int say_farewell(Member *member)
     return *member->ended ? 128 + *member->ended : EXIT_OK;
 }
 
-/* With overlap: where the round's steps ended is on disk before others are made. */
+/* With overlap, writes where the round's steps ended to disk before the next steps. */
 static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     if (!member->federation.overlap || member_has_end(member)) return true;
@@ -346,8 +346,8 @@ static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
     return true;
 }
 
-/* Up to which step to train while the round is met, and at least before its result is taken; -1: none. The last round
- * has no steps after it, and who has missed rounds begins anew. */
+/* The step up to which to train during the meeting, and at least before taking its result; -1: none. No steps follow
+ * the last round, and a site that has missed rounds starts again. */
 static int64_t ahead_until(const Member *member)
 {
     const Federation *federation = &member->federation;
@@ -357,8 +357,8 @@ static int64_t ahead_until(const Member *member)
                : -1;
 }
 
-/* The round's meeting, if it is not over, and the steps that are made meanwhile. *step becomes the newest checkpoint's.
- * */
+/* Runs the round's meeting, if it is not over, and steps at the same time. *step becomes that of the newest checkpoint.
+ */
 static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagnostics *diagnostics)
 {
     int64_t ahead = ahead_until(member), end = member_has_end(member) ? member->end_step : *step;
@@ -373,7 +373,7 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
     ok = ok && (!member_is_coded(member) || member_keep_feedback(member, end, diagnostics));
-    ok = ok && (!trains || learn_round(member, ROUND_NONE, diagnostics)); /* rounds go on without those that are slow */
+    ok = ok && (!trains || learn_round(member, ROUND_NONE, diagnostics)); /* rounds go on without slow sites */
     ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }
@@ -395,7 +395,7 @@ int member_run(Member *member, Diagnostics *diagnostics)
         if (is_current && !member_steps_are_made(member, step, until)) {
             code = member_make_steps(member, until, &step, diagnostics);
             if (code != EXIT_OK || *member->ended) return code;
-            ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without those that are slow */
+            ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without slow sites */
             is_current = member->current == member->start.round;
         }
         ok = ok && (!is_current || note_end(member, step, diagnostics));

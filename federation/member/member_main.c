@@ -10,8 +10,7 @@ static volatile sig_atomic_t ended;
 
 static void end(int signal) { ended = signal; }
 
-/* The value of `--name VALUE` or `--name=VALUE` at *at, which moves to the last word of it; NULL: it is another option.
- * */
+/* The value of `--name VALUE` or `--name=VALUE` at *at, which moves to its last word; NULL: another option. */
 static const char *value_of(char **arguments, int count, int *at, const char *name)
 {
     const char *word = arguments[*at];
@@ -67,7 +66,7 @@ int main(int argument_count, char **arguments)
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* training goes on when nobody reads what is said */
+    signal(SIGPIPE, SIG_IGN); /* training goes on when the reader of its output is gone */
     int code = EXIT_USAGE;
     if (read_arguments(&options, argument_count, arguments, &diagnostics)) {
         bool ok = member_open(&member, &options, &ended, &diagnostics);

@@ -1,4 +1,4 @@
-/* A site's meetings: its update, made from where the round's steps ended, and the messages until the round is over. */
+/* A site's meetings: its update, from the end of the round's steps, and the messages until the round is over. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static bool read_end(Member *member, int64_t step, float *values, Diagnostics *d
     return ok;
 }
 
-/* Start minus end of the round's fragment, at its place in `values`, clipped and coded where that is asked for. The
- * same for the same checkpoint, whenever it is made. */
+/* Start minus end of the round's fragment, at its place in `values`, clipped and coded if the federation does that.
+ * Depends only on the checkpoint. */
 static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
@@ -51,7 +51,7 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
            not_finite(start->round, diagnostics);
 }
 
-/* What this site has to say of its round, noisy where that is asked for. */
+/* This site's report of its round, with noise if the federation adds it. */
 static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
@@ -65,7 +65,7 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
     if (is_private) {
         if (!update_protect(update, count, federation, &member->noise_seed, start->round))
             return not_finite(start->round, diagnostics);
-        weight = 1; /* or some sites would count for more than the noise hides */
+        weight = 1; /* the noise hides only equal weights */
     }
     if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
         return not_finite(start->round, diagnostics);
@@ -85,7 +85,7 @@ static const char *who(const Member *member, int site)
     return site < 0 ? "the coordinator" : member->federation.sites[site].name;
 }
 
-/* Until the round has ended. False: refused, or ended. */
+/* Runs until the round has ended. False: refused or ended. */
 static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
 {
     int pause = MEMBER_FIRST_PAUSE_MS;

@@ -1,4 +1,4 @@
-/* What a site knows of itself, for all files of a member: nothing here calls the others. */
+/* A site's state, for all files of a member. Nothing here calls the others. */
 #include <stdarg.h>
 #include <unistd.h>
 

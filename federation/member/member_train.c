@@ -1,4 +1,4 @@
-/* Local steps: the site's stage programs, as a process of their own. */
+/* Local steps: runs the site's stage programs in their own process. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -34,13 +34,13 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     arguments[count++] = "--resume";
     arguments[count++] = "--steps";
     arguments[count++] = last;
-    if (!is_passed(options, "--schedule-steps")) { /* or the checkpoint's, of fewer rounds, would count */
+    if (!is_passed(options, "--schedule-steps")) { /* overrides the checkpoint's, which may be for fewer rounds */
         arguments[count++] = "--schedule-steps";
         arguments[count++] = last;
     }
     arguments[count++] = "--stop-after";
     arguments[count++] = arena_format(arena, "%" PRId64, until);
-    if (!is_passed(options, "--retries")) { /* a round is not to be missed for what starting again repairs */
+    if (!is_passed(options, "--retries")) { /* a restart is cheaper than a missed round */
         arguments[count++] = "--retries";
         arguments[count++] = "3";
     }
@@ -51,8 +51,8 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     return arguments;
 }
 
-/* Waits for the child; passes on, once, the signal that is to end it all. After `deadline` seconds (negative: never) it
- * is told to save and end, which is no error. */
+/* Waits for the child and forwards, once, the signal to end. After `deadline` seconds (negative: never) it tells the
+ * child to save and end, which is no error. */
 static int wait_for(const Member *member, pid_t child, double deadline)
 {
     int status, passed_on = 0;
@@ -63,7 +63,7 @@ static int wait_for(const Member *member, pid_t child, double deadline)
         if (deadline >= 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
         usleep(20000);
     }
-    /* A launcher that is told to end while it starts may fail: then there are no steps, and the next try says more. */
+    /* A launcher that must end while it starts may fail. Then no steps are made, and the next try reports more. */
     bool ended_by_term = WIFEXITED(status)
                              ? WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == EXIT_RUN_FAILED
                              : WTERMSIG(status) == SIGTERM;
@@ -102,10 +102,10 @@ static int train(const Member *member, int64_t until, double deadline, Diagnosti
     return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
 }
 
-/* ---- A round's steps ---- */
+/* ---- The steps of a round ---- */
 
-/* With a deadline, local steps may end before all are made; then it is noted which was the last, so that a site that is
- * started again does not make others and have another update. */
+/* With a deadline, local steps may end early. Then this notes the last step, so that a restarted site makes the same
+ * steps and the same update. */
 static const char *note_path(Member *member)
 {
     return arena_format(&member->arena, "%s/last-step", member->options->checkpoint);

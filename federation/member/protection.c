@@ -11,12 +11,12 @@
 
 /* ---- The seed ---- */
 
-/* Whole under its name, or not there. */
+/* The file is complete or does not exist. */
 static bool write_seed(const NoiseSeed *seed, const char *path, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     char *temporary = arena_format(&arena, "%s.XXXXXX", path);
-    int descriptor = mkstemp(temporary); /* for its owner alone */
+    int descriptor = mkstemp(temporary); /* only its owner can read it */
     bool ok = descriptor >= 0 && write(descriptor, seed->bytes, sizeof seed->bytes) == sizeof seed->bytes &&
               fsync(descriptor) == 0;
     if (descriptor >= 0) close(descriptor);
@@ -47,7 +47,7 @@ bool noise_seed_open(NoiseSeed *seed, const char *path, Diagnostics *diagnostics
 
 /* ---- Updates ---- */
 
-/* The least sum has the noise that the federation asks for: of each of its sites a share. */
+/* A site's share of the noise: the least sum of sites has all that the federation asks for. */
 static double deviation_of(const Federation *federation)
 {
     return federation->privacy.noise * federation->privacy.clip / sqrt(federation->least);

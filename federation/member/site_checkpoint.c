@@ -123,7 +123,7 @@ static const float *transposed(Arena *arena, const float *values, const Shape *s
     return copy;
 }
 
-/* The model's values under a name of a checkpoint; NULL: it is another tensor, or not in the part. */
+/* The model's values under the name of a checkpoint; NULL: the name is of another tensor or outside the part. */
 static const float *values_under(Arena *arena, const char *name, const GlobalModel *model, FragmentRange part,
                                  const TiedNames *tied)
 {
@@ -134,8 +134,7 @@ static const float *values_under(Arena *arena, const char *name, const GlobalMod
     return other && other->transposed ? transposed(arena, values, &tensor->shape) : values;
 }
 
-/* Names of files change with every model that is written into them: the manifest lists the former ones until it lists
- * the new ones. */
+/* Files get new names with every model, so that the manifest lists the old files until it lists the new ones. */
 static void name_file(CheckpointFile *file, int number, int64_t round)
 {
     snprintf(file->name, sizeof file->name, "rank-%02d.m%07u.safetensors", number % 100, (unsigned)(round % 10000000));
@@ -180,7 +179,7 @@ static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *
     }
     name_file(entry, number, model->round);
     const char *path = file_path(checkpoint, entry->name);
-    input_files_release_path(path); /* of a round that begins anew */
+    input_files_release_path(path); /* the round may start again */
     bool ok = safetensors_write(writer, path, diagnostics) && note_file(entry, path, diagnostics);
     arena_free(&copies);
     return ok;
@@ -204,7 +203,7 @@ bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalMo
     return ok;
 }
 
-/* Every value, and zeros for what the inner optimiser keeps. */
+/* Writes every value, and zeros for the state of the inner optimiser. */
 static void add_start(SafeTensorsWriter *writer, Arena *arena, const Federation *federation, const GlobalModel *model,
                       const float *zeros)
 {

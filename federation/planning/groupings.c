@@ -61,7 +61,7 @@ int grouping_nearest(const Grouping *grouping, int sites, const double *seconds,
     return nearest;
 }
 
-/* Sites that links of at most `most` seconds join, over any number of others. */
+/* Joins sites over any number of links of at most `most` seconds each. */
 static Grouping join_within(int sites, const double *seconds, double most)
 {
     Grouping joined = {memory_allocate((size_t)sites * sizeof *joined.group), sites};
@@ -91,7 +91,7 @@ static bool is_joined(const Grouping *grouping, int sites, const double *seconds
     return joined;
 }
 
-/* Every way to number groups by their first sites, that with most groups first. */
+/* Every grouping, numbered by first sites, the one with most groups first. */
 static void add_all(Groupings *groupings, int sites, const double *seconds)
 {
     int group[GROUPINGS_OF_ALL] = {0};

@@ -21,13 +21,13 @@ static double fragment_values(const MeetingRules *rules)
     return ceil((double)rules->elements / (double)rules->fragments);
 }
 
-/* Of 32-bit words, as they are added up. */
+/* As 32-bit words, the form in which they are added up. */
 static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_values(rules); }
 
 int64_t meeting_bytes_up(const MeetingRules *rules)
 {
     int64_t pieces = (int64_t)update_pieces((size_t)fragment_values(rules), UPDATE_PIECE);
-    int64_t weights = rules->costs.word_bytes[0] < 4 ? pieces : 1; /* in a codec every piece has it */
+    int64_t weights = rules->costs.word_bytes[0] < 4 ? pieces : 1; /* with a codec every piece has a weight */
     double values = fragment_values(rules) * rules->costs.word_bytes[0];
     int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + pieces * (REQUEST_HEAD + UPDATE_PIECE_HEAD) +
                     weights * 4 * FIXED_POINT_WEIGHT_WORDS + (int64_t)ceil(values);
@@ -47,7 +47,7 @@ int64_t meeting_bytes_down(const MeetingRules *rules)
     return bytes;
 }
 
-/* Survivors' own masks are taken out, and of each that vanished its masks with all survivors (Bonawitz et al. 2017). */
+/* Removes the survivors' own masks and every vanished site's masks with all survivors (Bonawitz et al. 2017). */
 double meeting_coordinator_s(const MeetingRules *rules, int vanished)
 {
     double bytes = fragment_bytes(rules), survivors = rules->members - vanished;
@@ -95,13 +95,13 @@ int64_t meeting_overlap(const MeetingRules *rules, int64_t steps)
     return rules->overlap == MEETING_OVERLAP_ALL || rules->overlap > steps ? steps : rules->overlap;
 }
 
-/* From one sum to the next, as far as that is the replica's. */
+/* The replica's time from one sum to the next. */
 static double replica_seconds(const MeetingRules *rules, const Replica *replica, int64_t steps)
 {
     return (double)(steps - meeting_overlap(rules, steps)) * replica->step_s + meeting_own_s(rules, replica);
 }
 
-/* What the replica does in a round when it waits for nothing. */
+/* The replica's time for a round without waiting. */
 static double busy_seconds(const MeetingRules *rules, const Replica *replica, int64_t steps)
 {
     int stops = meeting_overlap(rules, steps) > 0 && meeting_overlap(rules, steps) < steps ? 2 : 1;
@@ -138,7 +138,7 @@ double round_meeting_share(const MeetingRules *rules, const Replica *replicas, i
 
 int64_t least_local_steps(const MeetingRules *rules, const Replica *replicas, double share)
 {
-    int64_t low = 0, high = 1; /* too few, or none at all; enough */
+    int64_t low = 0, high = 1; /* low: too few or none; high: enough */
     if (rules->overlap > 0) {
         low = high = rules->overlap;
         if (round_meeting_share(rules, replicas, high) <= share) return high;
