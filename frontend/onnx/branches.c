@@ -5,7 +5,7 @@
 
 enum { MAX_DEPTH = 16, MAX_BRANCH_NODES = 1 << 18 };
 
-/* The names of one branch, inside of which others may stand. */
+/* The names of one branch, which may contain other branches. */
 typedef struct BranchScope {
     const struct BranchScope *outer; /* NULL: the graph */
     StringMap names;                 /* of the branch -> renamed */
@@ -47,7 +47,7 @@ static const Onnx__GraphProto *branch(const Onnx__NodeProto *node, const char *n
     return NULL;
 }
 
-/* A name as the branch sees it: its own, that of a branch around it, or the graph's. */
+/* Resolves a name inside a branch: its own, that of an outer branch, or the graph's. */
 static char *meant(const BranchScope *scope, const char *name)
 {
     for (; scope; scope = scope->outer) {

@@ -86,7 +86,7 @@ static void add_input(const Exporter *exporter, const Onnx__TensorProto *tensor)
     graph->input = inputs;
 }
 
-/* A further initializer for a parameter that was split off, and the node reads it. */
+/* Adds an initializer for a parameter that was split off, and lets its node read it. */
 static bool add_split(const Exporter *exporter, const ImportedParameter *parameter, const TrainedTensor *trained)
 {
     Onnx__GraphProto *graph = exporter->graph;
@@ -106,7 +106,7 @@ static bool add_split(const Exporter *exporter, const ImportedParameter *paramet
                                                     exporter->diagnostics);
 }
 
-/* Whether training has the parameter by default; that of a model that cannot be imported as a whole has all. */
+/* Whether the parameter is trained by default; true if the whole model cannot be imported. */
 static bool is_trained(const Exporter *exporter, const char *name)
 {
     const ImportedModel *whole = exporter->whole;
@@ -124,7 +124,7 @@ static bool replace_weights(const Exporter *exporter)
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ImportedParameter *parameter = &model->parameters[i];
         TrainedTensor trained;
-        /* Where every initializer is one parameter, splits are those that --untie trained. */
+        /* If every initializer is one parameter, only --untie made splits. */
         if (parameter->split && exporter->distinct && !exporter->find(exporter->context, parameter->name, &trained))
             continue;
         if (!exporter->find(exporter->context, parameter->name, &trained) &&
@@ -153,8 +153,7 @@ static bool replace_weights(const Exporter *exporter)
 bool export_model(const char *path, FindTrained *find, void *context, WriteModel *write, void *writing,
                   Diagnostics *diagnostics)
 {
-    /* Untied, every initializer and every split stands for itself: their names do not depend on how training tied them.
-     */
+    /* Untied, every initializer and split has its own name, however training tied them. */
     enum { ANY_DIMENSION = 8 };
     ImportOptions options = {.no_weights = true, .untie = true};
     ImportOptions whole_options = {.no_weights = true, .default_dimension = ANY_DIMENSION};

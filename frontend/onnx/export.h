@@ -1,4 +1,4 @@
-/* Trained weights go back into ONNX: the same model with other initializers. */
+/* Writes trained weights into the ONNX model that they came from. */
 #ifndef FRONTEND_ONNX_EXPORT_H
 #define FRONTEND_ONNX_EXPORT_H
 
@@ -15,7 +15,7 @@ typedef struct TrainedTensor {
 /* Returns false if there is no parameter of that name. */
 typedef bool FindTrained(void *context, const char *name, TrainedTensor *tensor);
 
-/* What is done with the model once every initializer has its elements, trained or not. */
+/* Called with the model when every initializer has its elements, trained or not. */
 typedef bool WriteModel(void *context, OnnxModel *model, Diagnostics *diagnostics);
 
 /* Replaces the trained initializers of the model at `path` and hands it to `write`. */
@@ -24,8 +24,8 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
 
 /* Writes `output`: the model at `path` with every trained initializer replaced. An initializer that was split into
  * several parameters becomes several, each read by the Identity node that merged it. The other initializers keep their
- * elements. Where the weights do not fit into one protobuf message (2 GiB) they go into `output`.data. Reports
- * parameters that are missing or of another shape. */
+ * elements. Weights that exceed one protobuf message (2 GiB) go into `output`.data. Reports missing parameters and
+ * other shapes. */
 bool export_onnx(const char *path, const char *output, FindTrained *find, void *context, Diagnostics *diagnostics);
 
 #endif

@@ -9,7 +9,7 @@
 
 enum {
     MAX_CALL_DEPTH = 32,
-    MAX_NODES = 1 << 18, /* by expansion: what stands in the graph itself does not count */
+    MAX_NODES = 1 << 18, /* by expansion, without the nodes of the graph itself */
     NAME_BYTES = 64,     /* what a name costs in addition to its letters */
 };
 #define MAX_EXPANSION_BYTES ((size_t)64 << 20)
@@ -19,7 +19,7 @@ enum { NODE_OVERLOAD = 8, FUNCTION_ATTRIBUTE_PROTO = 11, FUNCTION_OVERLOAD = 13 
 
 typedef struct Function {
     const Onnx__FunctionProto *proto;
-    Onnx__AttributeProto **defaults; /* what attributes are where a call does not say it */
+    Onnx__AttributeProto **defaults; /* values of attributes that a call does not set */
     size_t default_count;
     bool prepared, open; /* open: being expanded */
 } Function;
@@ -175,8 +175,8 @@ static const Onnx__AttributeProto *find_attribute(Onnx__AttributeProto *const *l
     return NULL;
 }
 
-/* The attributes of a node of the body, those of the call in the place of references; what neither the call nor the
- * function says is left out. */
+/* The attributes of a node of the body. The call's attributes, or the function's defaults, replace references; a
+ * reference to neither is left out. */
 static void resolve_attributes(Scope *scope, const Function *function, Onnx__NodeProto *node)
 {
     Arena *arena = arena_of(scope->expander);
@@ -204,7 +204,7 @@ static void resolve_attributes(Scope *scope, const Function *function, Onnx__Nod
 
 static bool add_nodes(Expander *expander, const Onnx__NodeProto *proto, SourceNode node, int depth);
 
-/* A function may give out what it was given. */
+/* A function may return its own inputs. */
 static bool pass_on(Scope *scope, char *input, char *output)
 {
     Expander *expander = scope->expander;
@@ -277,7 +277,7 @@ static bool expand_call(Expander *expander, Function *function, const Onnx__Node
     return ok;
 }
 
-/* Adds the node, or what it calls; `depth`: of the body that it stands in. */
+/* Adds the node, or the body of the function that it calls. `depth` is that of the body that contains the node. */
 static bool add_nodes(Expander *expander, const Onnx__NodeProto *proto, SourceNode node, int depth)
 {
     Function *function = find_function(expander, proto);

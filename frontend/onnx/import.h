@@ -1,14 +1,14 @@
 /* ONNX models become graphs.
  *
- * The whole model is checked before anything is given up: every unsupported operator is reported, with its node. Nodes
- * are brought into the canonical forms of graph/opcodes.h (axes and shapes as attributes, one form for all
- * opsets), and whatever does not depend on inputs or parameters is folded on the way.
+ * The import checks the whole model and reports every unsupported operator with its node. It brings nodes into the
+ * canonical forms of graph/opcodes.h (axes and shapes as attributes, one form for all opsets) and folds everything that
+ * depends on neither inputs nor parameters.
  *
- * Which initializers are trained is decided by their uses (graph/analysis/choose_trained.h) among those of a float type
- * from which an output can be reached through operators that pass gradients. Everything else is a constant.
- * Initializers that hold the same numbers, also transposed, are one parameter with several names (ties). One whose
- * elements are all the same number is as many parameters as it has uses (splits, frontend/onnx/initializer_uses.h), for
- * exporters merge what merely starts out equal. */
+ * An initializer can be trained if it is of a float type and reaches an output through operators that pass gradients;
+ * its uses decide (graph/analysis/choose_trained.h). Everything else is a constant. Initializers that hold the same
+ * numbers, also transposed, are one parameter with several names (ties). One whose elements are all equal becomes one
+ * parameter per use (splits, frontend/onnx/initializer_uses.h), because exporters merge tensors that only start
+ * equal. */
 #ifndef FRONTEND_ONNX_IMPORT_H
 #define FRONTEND_ONNX_IMPORT_H
 
@@ -95,17 +95,17 @@ typedef struct ImportedModel {
 } ImportedModel;
 
 /* Imports `path` ("-": standard input), which must outlive the model, into an initialised graph. On failure the graph
- * holds rubbish; both must be freed in any case, the graph first. */
+ * is invalid; both must be freed in any case, the graph first. */
 bool import_onnx(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
                  Diagnostics *diagnostics);
 void imported_model_free(ImportedModel *model);
 
 /* Imports only the parameters: their names, and where their elements lie. Dimensions stay unbound and nodes are left
- * out, so the graph is good for nothing else afterwards. */
+ * out, so the graph has no other use. */
 bool import_parameters(Graph *graph, ImportedModel *model, const char *path, const ImportOptions *options,
                        Diagnostics *diagnostics);
 
-/* Whether nodes of this operator can be imported at all. */
+/* Whether skycc can import nodes of this operator. */
 bool onnx_operator_supported(const char *domain, const char *op);
 
 #endif

@@ -7,7 +7,7 @@
 #include "frontend/onnx/restore_bias.h"
 #include "frontend/onnx/widen.h"
 
-/* Returns whether the node could be tried: not if one of its inputs failed before. */
+/* Whether the node can be tried: no input of it failed before. */
 static bool gather_inputs(Importer *importer, const SourceNode *source, ValueId *inputs)
 {
     for (size_t i = 0; i < source->proto->n_input; i++) {
@@ -19,7 +19,7 @@ static bool gather_inputs(Importer *importer, const SourceNode *source, ValueId 
     return true;
 }
 
-/* Whether the node stands in a branch that is not taken; one whose condition is not known the If itself reports. */
+/* Whether the node is in a branch that is not taken. The If itself reports an unknown condition. */
 static bool is_left_out(const Importer *importer, const SourceNode *source)
 {
     if (!source->condition) return false;
@@ -63,7 +63,7 @@ static bool import_node(Importer *importer, const SourceNode *source)
     return ok;
 }
 
-/* Where shapes do not fit, the cause is mostly what open dimensions were bound to: the hint lists these. */
+/* If shapes do not fit, the values of open dimensions are the usual cause: the hint lists these. */
 static const char *shape_hint(Importer *importer)
 {
     const ImportedModel *model = importer->model;
@@ -75,7 +75,7 @@ static const char *shape_hint(Importer *importer)
     return arena_format(&importer->arena, "%s; change them with --dim %s=...", hint, model->dimensions[0].name);
 }
 
-/* Errors are reported for every node that can be tried, but not without end. */
+/* Reports errors for every node that can be tried, up to a limit. */
 static bool import_nodes(Importer *importer)
 {
     enum { MOST_ERRORS = 100 };
@@ -88,7 +88,7 @@ static bool import_nodes(Importer *importer)
     return ok;
 }
 
-/* What the file says about an output must agree with what was found. */
+/* Checks an output against its declaration in the file. */
 static bool check_declared(const Importer *importer, const Onnx__ValueInfoProto *output, const Value *value)
 {
     const Onnx__TypeProto *type = output->type;

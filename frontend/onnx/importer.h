@@ -1,4 +1,4 @@
-/* Internal to the importer: what its parts share while one model is imported. */
+/* Internal to the importer: the state that its parts share during an import. */
 #ifndef FRONTEND_ONNX_IMPORTER_H
 #define FRONTEND_ONNX_IMPORTER_H
 
@@ -58,22 +58,22 @@ typedef struct Importer {
 /* "node 'NAME' (OP, opset N)" */
 Place source_place(const Importer *importer, const SourceNode *node, char text[static 512]);
 
-/* functions.c: makes the nodes, bodies of functions in the place of their calls. */
+/* functions.c: makes the nodes, with bodies of functions instead of their calls. */
 bool expand_functions(Importer *importer);
 
-/* resolve.c: fills names, symbols, nodes and their order; marks what is needed. Reports everything that is wrong:
- * undefined and repeated names, cycles, unsupported operators. */
+/* resolve.c: fills names, symbols, nodes and their order; marks what is needed. Reports undefined and repeated names,
+ * cycles and unsupported operators. */
 bool resolve_names(Importer *importer);
 
 /* inputs.c: graph inputs, with their dimensions bound. */
 bool import_inputs(Importer *importer);
-/* What was given for the graph's input number `position`; NULL if nothing was. */
+/* The tensor or shape given for the graph's input number `position`; NULL: none. */
 const InputShape *given_input(const ImportOptions *options, const char *name, size_t position);
 
 /* initializers.c: parameters and constants, ties and splits. */
 bool import_initializers(Importer *importer);
 
-/* trained.c: which of them are trained, once the graph is there. */
+/* trained.c: decides which of them are trained, after the graph is built. */
 bool choose_parameters(Importer *importer);
 
 #endif

@@ -35,7 +35,7 @@ static void collect(Importer *importer, InitializerUses *uses, bool identities)
     }
 }
 
-/* What two uses of one parameter have in common. */
+/* Uses with equal keys are one parameter. */
 typedef struct UseKey {
     const char *module, *lines, *op;
     int input;
@@ -84,7 +84,7 @@ void find_initializer_uses(Importer *importer, InitializerUses *uses)
         if (uses[i].count > 1) find_leaders(importer, &uses[i]);
 }
 
-/* What the input of an operator is called in modules of PyTorch; NULL if it has no usual name. */
+/* The name of an operator's input in PyTorch's modules; NULL if it has no usual name. */
 static const char *usual_name(const Onnx__NodeProto *node, int input)
 {
     static const struct {

@@ -20,15 +20,14 @@ typedef struct InitializerUses {
 } InitializerUses;
 
 /* Fills `uses`, one per initializer of the graph, with what depends on it and passes gradients. To be freed one by one
- * with free(items). Leaders follow from where the exporter says that nodes stand:
+ * with free(items). The exporter's information on nodes decides the leaders:
  *
- * - TorchScript's exporter merges through Identity nodes, each with the name of its own parameter: what reads the
- *   initializer directly reads one parameter.
- * - PyTorch's default exporter merges without a trace. Uses of the same kind in the same module are one parameter, that
- *   of a module called several times (ALBERT); all others are apart. */
+ * - TorchScript's exporter merges through Identity nodes, each with the name of its own parameter. All direct uses are
+ * one parameter. - PyTorch's default exporter merges without a trace. Uses of the same kind in the same module are one
+ * parameter, that of a module called several times (ALBERT); all others are apart. */
 void find_initializer_uses(Importer *importer, InitializerUses *uses);
 
-/* What a use is called by the module that it stands in, such as "bert.pooler.dense.bias"; NULL if nothing says that. */
+/* A name for the use by its module, such as "bert.pooler.dense.bias"; NULL if the module is unknown. */
 const char *initializer_use_name(Importer *importer, const InitializerUse *use);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct Initializer {
     const char *name;
     uint32_t symbol;
     OnnxTensor tensor;
-    bool trained; /* as far as its type and what depends on it go: trained.c looks closer */
+    bool trained; /* may be trained, by its type and its uses; trained.c decides */
     InitializerUses uses;
 } Initializer;
 
@@ -21,7 +21,7 @@ static Place initializer_place(const Importer *importer, const char *name, char 
     return (Place){.file = importer->graph->file, .object = text};
 }
 
-/* Whether an option asks for a number to be trained, which is not a parameter otherwise. */
+/* Whether an option asks to train a single number, which is not a parameter otherwise. */
 static bool wanted(const ImportOptions *options, const char *name)
 {
     for (size_t r = options->rule_count; r-- > 0;)
@@ -49,7 +49,7 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
                              NULL, "is not a parameter, so its external data cannot be missing");
 }
 
-/* What the value is used as, where that says more than its name. */
+/* A name for the value by its use, if that says more than its own name. */
 static void set_use_name(Importer *importer, ImportedParameter *parameter, const InitializerUse *use)
 {
     const char *name = initializer_use_name(importer, use);
@@ -76,7 +76,7 @@ static ValueId add_parameter(Importer *importer, const Initializer *initializer,
     return parameter.value;
 }
 
-/* A use other than the first: a name and a symbol of its own, which the node reads from now on. */
+/* Gives a use other than the first its own name and symbol, which the node reads from now on. */
 static uint32_t split_symbol(Importer *importer, const Initializer *initializer, size_t number)
 {
     const char *name = arena_format(&importer->arena, "%s#%zu", initializer->name, number);
@@ -87,9 +87,9 @@ static uint32_t split_symbol(Importer *importer, const Initializer *initializer,
     return (uint32_t)importer->symbol_count - 1;
 }
 
-/* Exporters merge initializers that hold the same bytes. Of freshly initialised models that ties together what is not
- * tied: all biases are zero, all gains one. Uses are numbered as they come, direct ones of one parameter (see
- * initializer_uses.h) as one, so that names do not depend on options. */
+/* Exporters merge initializers that hold the same bytes. In a freshly initialised model this merges separate
+ * parameters: all biases are 0, all gains 1. Uses are numbered in order, direct uses of one parameter
+ * (initializer_uses.h) as one, so that names do not depend on options. */
 static void split_initializer(Importer *importer, const Initializer *initializer)
 {
     const InitializerUses *uses = &initializer->uses;
@@ -142,14 +142,14 @@ static bool add_tied(Importer *importer, const Initializer *initializer, const I
                           importer->diagnostics) != 0;
 }
 
-/* The use that names a parameter whose own name says nothing; NULL where its own name will do. */
+/* The use that names a parameter whose own name is generated; NULL if its own name is good. */
 static const InitializerUse *own_use(const Initializer *initializer)
 {
     bool generated = !strchr(initializer->name, '.') || strpbrk(initializer->name, ":#");
     return generated && initializer->uses.count ? initializer->uses.items : NULL;
 }
 
-/* Integers of 8 bits are weights that were quantised, but for zero points. */
+/* 8-bit integers are quantised weights or zero points. */
 static bool is_quantized(const Importer *importer, const Initializer *initializer)
 {
     DType dtype = initializer->tensor.dtype;

@@ -62,7 +62,7 @@ static bool looks_like_safetensors(const MappedFile *file)
     return length >= 2 && length <= file->size - 8;
 }
 
-/* Says what users gave in place of a model, rather than which of its fields is odd; true if it is nothing known. */
+/* Recognises other kinds of files that users give instead of a model and reports these; true if the kind is unknown. */
 static bool check_kind(const OnnxModel *model, Diagnostics *diagnostics)
 {
     const MappedFile *file = &model->file;

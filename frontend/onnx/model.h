@@ -23,8 +23,8 @@ typedef struct OnnxModel {
 bool onnx_model_open(OnnxModel *model, const char *path, bool tolerate_missing_data, Diagnostics *diagnostics);
 void onnx_model_close(OnnxModel *model);
 
-/* A property of models that were not exported but written with care: every initializer is one parameter, whatever its
- * elements. None are tied for being equal, none split for being constant. */
+/* A property of models that skycc import wrote: every initializer is one parameter. Equal ones are not tied, constant
+ * ones are not split. */
 #define PROPERTY_PARAMETERS "skycc.parameters"
 #define PARAMETERS_ARE_INITIALIZERS "initializers"
 
@@ -34,7 +34,7 @@ const char *onnx_model_property(const OnnxModel *model, const char *key);
 /* Whether it has that one. */
 bool onnx_model_is_distinct(const OnnxModel *model);
 
-/* protobuf-c packs into anything that appends: into a stream, whose error flag tells what became of it. */
+/* Lets protobuf-c pack into a stream, whose error flag tells whether that worked. */
 typedef struct OnnxStream {
     ProtobufCBuffer base;
     FILE *stream;
@@ -54,8 +54,8 @@ typedef struct OnnxTensor {
     size_t offset, bytes;
 } OnnxTensor;
 
-/* Checks the tensor and finds its elements. `weights` is where the raw_data lies that `proto` lacks, or NULL. `object`
- * names the tensor in errors. */
+/* Checks the tensor and finds its elements. `weights` is the place of the raw_data that `proto` lacks, or NULL.
+ * `object` names the tensor in errors. */
 bool onnx_tensor_elements(OnnxModel *model, const Onnx__TensorProto *proto, const WireSpan *weights, const char *object,
                           OnnxTensor *tensor, Diagnostics *diagnostics);
 

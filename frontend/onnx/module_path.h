@@ -1,4 +1,4 @@
-/* Where in the exported program a node stands, as far as the exporter says. Internal to the importer. */
+/* The place of a node in the exported program, if the exporter gives it. Internal to the importer. */
 #ifndef FRONTEND_ONNX_MODULE_PATH_H
 #define FRONTEND_ONNX_MODULE_PATH_H
 
@@ -13,7 +13,7 @@ const char *module_path(Arena *arena, const Onnx__NodeProto *node);
 /* The value of an entry of the node's metadata; NULL if there is none. In the arena. */
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
 
-/* The line of the program that made the node, with those that called it; "" if the exporter does not say. */
+/* The program line that made the node, with its callers; "" if the exporter does not give it. */
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
 
 #endif

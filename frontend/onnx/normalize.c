@@ -156,8 +156,8 @@ bool normalize_node(OnnxNode *node)
     if (!check_narrow_inputs(node)) return false;
     int errors = node->importer->diagnostics->errors;
     if (rule->apply(node)) return check_attributes(node);
-    /* Emitters return 0 for an operand of 0 and report nothing, because what made it 0 was reported. Where nothing was,
-     * it is an optional input that the rule cannot do without. */
+    /* An emitter with a 0 operand returns 0 and reports nothing, because the cause was reported before. If nothing was
+     * reported, the cause is an absent optional input that the rule needs. */
     if (node->importer->diagnostics->errors == errors) node_error(node, NULL, "an input that it needs is absent");
     return false;
 }

@@ -1,7 +1,7 @@
 /* Normalisation: an ONNX node of any opset becomes canonical nodes of the graph. Internal to the importer.
  *
- * Rules are written as expressions: an emitter that is given value 0, because something before it failed and was
- * reported, returns 0. */
+ * Rules are expressions of emitters. A value of 0 means that an earlier emitter failed and reported; emitters pass it
+ * on. */
 #ifndef FRONTEND_ONNX_NORMALIZE_H
 #define FRONTEND_ONNX_NORMALIZE_H
 
@@ -124,7 +124,7 @@ bool set_output(OnnxNode *node, int output, ValueId value);
 /* Tensors larger than these are refused rather than made: constants are held in memory, the rest may become buffers. */
 #define MAX_CONSTANT_ELEMENTS ((int64_t)1 << 28)
 #define MAX_ELEMENTS ((int64_t)1 << 36)
-/* Reports a shape that no tensor may have; `constant`: one that would be held in memory. */
+/* Reports a shape that is too large for a tensor; `constant`: for one held in memory. */
 bool check_size(const OnnxNode *node, const Shape *shape, bool constant);
 /* A constant of zeros to be filled through *data; 0 after reporting one that is too large, alone or with those made
  * before. */
@@ -139,7 +139,7 @@ ValueId emit_counting(OnnxNode *node, int64_t first, const Shape *shape);
 NormalizeRule normalize_direct; /* the canonical operator of the table's row, inputs as they are */
 NormalizeRule normalize_alias;  /* the first input itself */
 /* Before opset 7 the second operand of a binary operator broadcast only if told to, from an axis on: brings it into the
- * shape that broadcasts by itself. Also drops what else only old nodes say. normalize_legacy.c */
+ * shape that broadcasts by itself. Also drops attributes of old opsets. normalize_legacy.c */
 bool modernize_node(OnnxNode *node);
 NormalizeRule normalize_old_tile; /* before opset 6 */
 NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, normalize_variadic, normalize_mean,

@@ -1,6 +1,6 @@
 /* ONNX Attention (opsets 23 and 24) and com.microsoft's GroupQueryAttention, spelled out: softmax(softcap(scale * Q K')
- * + mask) V, where several query heads may share a head of keys and values, former keys and values may be put before
- * the present ones, and rows that the masks leave nothing of give zeros. */
+ * + mask) V, where several query heads may share a head of keys and values, past keys and values may precede the
+ * present ones, and fully masked rows give zeros. */
 #include <math.h>
 
 #include "frontend/onnx/normalize.h"
@@ -111,7 +111,7 @@ static bool read_attention(AttentionNode *attention)
            read_float(node, "scale", usual, &attention->scale) && read_float(node, "softcap", 0, &attention->cap);
 }
 
-/* A product per query head, the heads that share keys side by side: [batch, key heads, sharing, rows, columns]. */
+/* A product per query head, grouped by the head of keys that it uses: [batch, key heads, sharing, rows, columns]. */
 static ValueId multiply_heads(const AttentionNode *attention, ValueId rows, ValueId shared)
 {
     OnnxNode *node = attention->node;
@@ -175,7 +175,7 @@ static ValueId apply_positions(AttentionNode *attention, ValueId scores)
     return restrict_scores(attention, scores, emit_binary(node, OP_LessOrEqual, keys, own));
 }
 
-/* Rows without any key become zeros; what goes into the softmax there does not matter, but must be finite. */
+/* Rows without any key become zeros. Their softmax does not matter, but must be finite. */
 static ValueId softmax(const AttentionNode *attention, ValueId scores)
 {
     OnnxNode *node = attention->node;
@@ -248,7 +248,7 @@ enum {
     GROUPED_OTHERS
 };
 
-/* Queries, keys and values of their own, or side by side in the first input. */
+/* Queries, keys and values are separate inputs, or packed in the first input. */
 static bool read_groups(AttentionNode *attention)
 {
     OnnxNode *node = attention->node;
@@ -294,7 +294,7 @@ static bool turn_groups(AttentionNode *attention)
     return attention->query && attention->key;
 }
 
-/* What generation and quantisation need, and training does not. */
+/* Refuses features for generation and quantisation. */
 static bool check_training_form(OnnxNode *node, int64_t keys)
 {
     int64_t window, smooth, scores;

@@ -127,7 +127,7 @@ static ValueId along_sequence(Convolution *conv)
     return sum;
 }
 
-/* Patches side by side: each is a row of channels and taps. */
+/* Patches that do not overlap: each is a row of channels and taps. */
 static ValueId by_patches(Convolution *conv)
 {
     OnnxNode *node = conv->node;

@@ -301,7 +301,7 @@ static ValueId unpack_heads(OnnxNode *node, ValueId packed, int64_t which)
     return emit_reshape(node, slice, &(Shape){3, {shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[4]}});
 }
 
-/* Queries, keys and values, which may lie in one tensor, or the last two in one. */
+/* Finds queries, keys and values: three tensors, one for all, or one for keys and values. */
 static bool find_parts(const OnnxNode *node, int *packed, ValueId parts[3])
 {
     for (int i = 0; i < 3; i++) parts[i] = optional_input(node, i);

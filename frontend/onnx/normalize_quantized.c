@@ -57,7 +57,7 @@ static bool read_quantized(Quantized *quantized)
     return true;
 }
 
-/* All of it at once: folding would make a tensor more for every step. */
+/* Computes all in one step: folding would make an extra tensor for every step. */
 static ValueId dequantize_constant(const Quantized *quantized, const Value *x, const Value *scale, const Value *zero)
 {
     OnnxNode *node = quantized->node;
@@ -82,7 +82,7 @@ static ValueId dequantize_constant(const Quantized *quantized, const Value *x, c
     return result;
 }
 
-/* What was moved since, as rows of a table were that ids choose. */
+/* For quantised values that were moved first, such as rows of a table chosen by ids. */
 static ValueId dequantize_moved(const Quantized *quantized)
 {
     OnnxNode *node = quantized->node;

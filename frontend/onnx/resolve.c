@@ -67,7 +67,7 @@ static int64_t imported_version(Onnx__OperatorSetIdProto *const *imports, size_t
     return 0;
 }
 
-/* A function says itself what it uses; what it does not say is the model's. */
+/* A function lists the opsets that it uses; the model's list applies to the others. */
 static int64_t opset_of(const Importer *importer, const Onnx__FunctionProto *function, const char *domain)
 {
     const Onnx__ModelProto *model = importer->model->onnx.proto;
@@ -138,8 +138,8 @@ static bool same_operator(const Onnx__NodeProto *a, const Onnx__NodeProto *b)
            strcmp(a->domain ? a->domain : "", b->domain ? b->domain : "") == 0;
 }
 
-/* Reports every operator that is not supported, once, at its first node. Branches may not be imported at all: those of
- * their nodes are reported when they are (import_model.c). */
+/* Reports every operator that is not supported, once, at its first node. Nodes of branches are reported later, if the
+ * branch is imported (import_model.c). */
 static void report_unsupported(Importer *importer)
 {
     enum { MOST = 64 };
@@ -254,7 +254,7 @@ static bool order_nodes(Importer *importer)
     return true;
 }
 
-/* ---- What outputs depend on ---- */
+/* ---- Dependencies of outputs ---- */
 
 /* What a Cast casts to, as a number or, before opset 6, as a word. */
 static DType cast_target(const Onnx__AttributeProto *to)

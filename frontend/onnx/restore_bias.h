@@ -1,11 +1,11 @@
-/* Biases that the exporter took away. Internal to the importer. */
+/* Restores biases that the exporter removed. Internal to the importer. */
 #ifndef FRONTEND_ONNX_RESTORE_BIAS_H
 #define FRONTEND_ONNX_RESTORE_BIAS_H
 
 #include "frontend/onnx/model.h"
 
 /* PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model is, and notes it
- * in the node's metadata. Training it is what the model is for: puts it back as an initializer of zeros, with a
+ * in the node's metadata. Training needs it, so this function restores it as an initializer of zeros, with a
  * warning. */
 void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics);
 

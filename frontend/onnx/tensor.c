@@ -51,7 +51,7 @@ int32_t onnx_data_type(DType dtype)
     return ONNX__TENSOR_PROTO__DATA_TYPE__UNDEFINED;
 }
 
-/* Names without anything else: the types that ONNX has added since. */
+/* Newer ONNX types that skycc can only name. */
 static const char *const newer_data_types[] = {
     "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",
     "INT4",         "FLOAT4E2M1",     "FLOAT8E8M0", "UINT2",          "INT2"};

@@ -8,7 +8,7 @@
 
 enum { SAMPLES = 256, BLOCK = 64 };
 
-/* Whether all bytes are 0. What a sparse file has not stored is known to be, without reading it. */
+/* Whether all bytes are 0. Holes of a sparse file are 0 and are not read. */
 static bool is_zero(const char *bytes, size_t size)
 {
     enum { PAGE = 4096 };

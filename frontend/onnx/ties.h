@@ -1,4 +1,4 @@
-/* Which parameters hold the same numbers. Internal to the importer. */
+/* Finds parameters that hold the same numbers. Internal to the importer. */
 #ifndef FRONTEND_ONNX_TIES_H
 #define FRONTEND_ONNX_TIES_H
 

@@ -48,7 +48,7 @@ static NameFacts *read_names(const Importer *importer)
     return facts;
 }
 
-/* A name as modules give it to their parameters, rather than one that an exporter made up for a number. */
+/* Whether the name comes from a module, not from an exporter that needed one for a number. */
 static bool named_by_module(const char *name)
 {
     return strchr(name, '.') && !strchr(name, '/') && !strchr(name, ':') && !strstr(name, "onstant");
@@ -67,7 +67,7 @@ static void warn_if_unsure(const Importer *importer, const ImportedParameter *pa
                         "%s, so skycc %s it", choice.why, choice.trained ? "trains" : "does not train");
 }
 
-/* Constants are computed with while compiling, what no data is known of stays a parameter. */
+/* Makes the value a constant, or a frozen parameter if an option asks for it or its data is unknown. */
 static void stop_training(Graph *graph, ValueId id, bool by_option)
 {
     Value *value = graph_value(graph, id);
@@ -77,8 +77,8 @@ static void stop_training(Graph *graph, ValueId id, bool by_option)
         value->role = ROLE_CONSTANT;
 }
 
-/* TorchScript's exporter calls what a node computes /MODULE/NODE_output_N. Where that is an initializer, an optimiser
- * computed it. */
+/* TorchScript's exporter calls what a node computes /MODULE/NODE_output_N. An initializer with such a name was computed
+ * by an optimiser. */
 static bool was_folded(const char *name) { return *name == '/' && strstr(name, "_output_"); }
 
 static void tell_heads(const Importer *importer, const NameFacts *facts)
@@ -165,7 +165,7 @@ static bool repeats_untrained(const ImportedModel *model, size_t number)
     return false;
 }
 
-/* Moves what is not trained, and not merely frozen, from the list of parameters to that of the others. */
+/* Moves parameters that are neither trained nor frozen to the list of untrained tensors. */
 static void sort_out(ImportedModel *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {

@@ -1,8 +1,8 @@
 /* The protobuf wire format, checked and thinned out before protobuf-c sees it.
  *
- * protobuf-c recurses as deep as the file says, copies every bytes field and answers "NULL" to every problem. So a file
- * is first scanned against the message descriptors (nesting, counts, lengths, text), with errors that say what is wrong
- * and where; and the weights, which are most of a model's bytes, are left out of what is unpacked.
+ * protobuf-c recurses as deep as the file says, copies every bytes field and returns NULL for every problem. So a scan
+ * checks the file first against the message descriptors (nesting, counts, lengths, text) and says what is wrong and
+ * where. The weights, which are most of a model's bytes, are not unpacked.
  *
  * Format: https://protobuf.dev/programming-guides/encoding/ */
 #ifndef FRONTEND_ONNX_WIRE_H
