@@ -81,7 +81,7 @@ static bool write_config(Job *job, const char *text)
     json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     bool ok =
         json_is_object(config) || diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
-                                                    NULL, "its property " PROPERTY_CONFIG " is no object of JSON");
+                                                    NULL, "its property " PROPERTY_CONFIG " is not a JSON object");
     Buffer buffer = {0};
     ok = ok && name_labels(job, config);
     if (ok) {

@@ -173,7 +173,7 @@ bool normalize_if(OnnxNode *node)
 {
     Value condition;
     if (!constant_input(node, 0, &condition)) return false;
-    if (shape_elements(&condition.shape) != 1) return node_error(node, NULL, "its condition is no single value");
+    if (shape_elements(&condition.shape) != 1) return node_error(node, NULL, "its condition must be a single value");
     int first = element_as_integer(condition.dtype, condition.data, 0) ? 1 : 1 + node->output_count;
     for (int i = 0; i < node->output_count; i++)
         if (!set_output(node, i, node->inputs[first + i])) return false;

@@ -189,7 +189,8 @@ static ValueId softmax(const AttentionNode *attention, ValueId scores)
         scores = emit_where(node, empty, zero, scores);
     }
     DType precision = attention->precision > 0 ? imported_dtype(node->importer, (int32_t)attention->precision) : type;
-    if (!dtype_is_float(precision)) return node_error(node, NULL, "has a softmax precision that is no float type"), 0;
+    if (!dtype_is_float(precision))
+        return node_error(node, NULL, "has a softmax precision that is not a float type"), 0;
     ValueId weights = emit_unary(node, OP_Softmax, emit_cast(node, scores, precision));
     weights = emit_cast(node, weights, type);
     return attention->masked ? emit_where(node, empty, zero, weights) : weights;
