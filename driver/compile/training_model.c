@@ -5,7 +5,6 @@
 
 #include "base/buffer.h"
 #include "base/safetensors.h"
-#include "base/string_map.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/passes/passes.h"
 #include "graph/analysis/parameters.h"
@@ -83,15 +82,12 @@ static bool refuse_name(const Graph *graph, const char *what, const char *name, 
     return false;
 }
 
-/* Checkpoints hold parameters and the optimiser's states under these prefixes, data sets hold the inputs. */
+/* Checkpoints hold the parameters, data sets the inputs. */
 static bool check_names(const TrainingModel *model, Diagnostics *diagnostics)
 {
-    static const char *const prefixes[] = {"", "momentum/", "adam.m/", "adam.v/"};
     static const char reserved[] = "has a name that safetensors files, and so data sets and checkpoints, cannot hold";
     const Graph *graph = &model->source;
     const ImportedModel *imported = &model->imported;
-    StringMap names = {0};
-    Arena arena = {0};
     bool ok = true;
     for (size_t i = 0; i < graph->input_count; i++)
         if (safetensors_name_is_reserved(graph_value(graph, graph->inputs[i])->name))
@@ -99,13 +95,7 @@ static bool check_names(const TrainingModel *model, Diagnostics *diagnostics)
     for (size_t i = 0; i < imported->parameter_count; i++) {
         const char *name = imported->parameters[i].name;
         if (safetensors_name_is_reserved(name)) ok = refuse_name(graph, "parameter", name, reserved, diagnostics);
-        for (size_t p = 0; p < sizeof prefixes / sizeof *prefixes; p++)
-            if (!string_map_add(&names, arena_format(&arena, "%s%s", prefixes[p], name), 0))
-                ok = refuse_name(graph, "parameter", name,
-                                 "has the name of another parameter or of its state in checkpoints", diagnostics);
     }
-    string_map_free(&names);
-    arena_free(&arena);
     return ok;
 }
 

@@ -29,7 +29,7 @@ static bool write_out(TrainingLog *log)
     }
     int error = errno;
     log->unwritten.size -= done;
-    memmove(log->unwritten.bytes, log->unwritten.bytes + done, log->unwritten.size);
+    if (done) memmove(log->unwritten.bytes, log->unwritten.bytes + done, log->unwritten.size);
     if (log->unwritten.size == 0) {
         log->lost_from = 0;
         return true;
