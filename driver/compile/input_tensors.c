@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/npy.h"
+#include "frontend/numpy/npy.h"
 #include "frontend/onnx/tensor.h"
 
 static void add(InputTensors *inputs, InputTensor tensor)

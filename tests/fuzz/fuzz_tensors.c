@@ -1,5 +1,5 @@
 /* Tensors named on the command line: by the first byte .npy, .npz or ONNX's .pb. */
-#include "base/npy.h"
+#include "frontend/numpy/npy.h"
 #include "frontend/onnx/tensor.h"
 #include "tests/fuzz/fuzz.h"
 

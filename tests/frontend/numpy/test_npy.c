@@ -5,8 +5,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
-#include "base/npy.h"
-#include "base/zip.h"
+#include "frontend/numpy/npy.h"
 #include "tests/common/scratch.h"
 
 #define DATA SKY_TEST_DATA "/npy/"
@@ -114,7 +113,90 @@ static void what_is_no_supported_array_is_refused(void **state)
 #undef ARRAY
     refuses("{'descr': '<f4', 'shape': (1,)}", 4, "damaged or not supported");
     refuses("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'more': 1}", 4, "damaged or not supported");
+    char wide[10020]; /* a dictionary that would be right, were it shorter */
+    snprintf(wide, sizeof wide, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,) %9960s}", "");
+    refuses(wide, 4, "damaged or not supported");
     refuses("", 0, "is no NumPy array");
+}
+
+/* The offset of the first entry of the central directory. */
+static size_t directory_of(const MappedFile *archive)
+{
+    const unsigned char *record = memmem(archive->bytes, archive->size, "PK\1\2", 4);
+    assert_non_null(record);
+    return (size_t)(record - archive->bytes);
+}
+
+static void refuses_archive(const void *bytes, size_t size, const char *expected)
+{
+    Scratch plain = scratch_file(bytes, size);
+    char named[80];
+    snprintf(named, sizeof named, "%s.npz", plain.path);
+    assert_int_equal(rename(plain.path, named), 0);
+    refuses_path(named, expected);
+    unlink(named);
+}
+
+static void hostile_archives_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at; /* in the first entry of the central directory */
+        const char *bytes;
+        size_t size;
+        const char *expected;
+    } changes[] = {
+        {8, "\1", 1, "input_ids.npy: is encrypted"},
+        {10, "\14", 1, "input_ids.npy: is compressed in a way that is not supported"},
+        {16, "\1\2\3\4", 4, "input_ids.npy: is damaged"},
+        {24, "\xfe\xff\xff\xff", 4, "input_ids.npy: claims more bytes than the archive can hold"},
+        {20, "\xff\xff\xff\x7f\xff\xff\xff\x7f", 8, "input_ids.npy: claims more bytes than the archive can hold"},
+    };
+    Diagnostics diagnostics = {0};
+    MappedFile archive;
+    assert_true(file_map(&archive, DATA "deflated.npz", &diagnostics));
+    size_t directory = directory_of(&archive);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        unsigned char *copy = memory_allocate(archive.size);
+        memcpy(copy, archive.bytes, archive.size);
+        memcpy(copy + directory + changes[i].at, changes[i].bytes, changes[i].size);
+        refuses_archive(copy, archive.size, changes[i].expected);
+        free(copy);
+    }
+    refuses_archive("", 0, "is no ZIP archive");
+    file_unmap(&archive);
+}
+
+/* The first member listed `times` times, each time with the digit of its turn as its name's first letter if `renamed`:
+ * all share the bytes that are in the archive once. */
+static void refuses_repeated(int times, bool renamed, const char *expected)
+{
+    enum { RECORD_BYTES = 46, END_BYTES = 22 };
+    Diagnostics diagnostics = {0};
+    MappedFile archive;
+    assert_true(file_map(&archive, DATA "stored.npz", &diagnostics));
+    size_t directory = directory_of(&archive), size = RECORD_BYTES + strlen("input_ids.npy");
+    Buffer bytes = {0};
+    buffer_append(&bytes, archive.bytes, directory);
+    for (int i = 0; i < times; i++) {
+        buffer_append(&bytes, archive.bytes + directory, size);
+        if (renamed) bytes.bytes[bytes.size - strlen("input_ids.npy")] = (char)('0' + i);
+    }
+    buffer_append(&bytes, archive.bytes + archive.size - END_BYTES, END_BYTES);
+    char *end = bytes.bytes + bytes.size - END_BYTES;
+    end[8] = end[10] = (char)times;
+    uint32_t length = (uint32_t)((size_t)times * size);
+    memcpy(end + 12, &length, sizeof length);
+    refuses_archive(bytes.bytes, bytes.size, expected);
+    buffer_free(&bytes);
+    file_unmap(&archive);
+}
+
+static void members_that_repeat_are_refused(void **state)
+{
+    (void)state;
+    refuses_repeated(2, false, "input_ids: is in the archive twice");
+    refuses_repeated(9, true, "claims more bytes than the archive can hold");
 }
 
 /* Every prefix and many changed bytes of `path`, whose name ends in `suffix`: read or refused, never worse. */
@@ -161,10 +243,9 @@ static void damaged_files_are_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_written_by_numpy_are_read),
-        cmocka_unit_test(archives_written_by_numpy_are_read),
-        cmocka_unit_test(what_is_no_supported_array_is_refused),
-        cmocka_unit_test(damaged_files_are_survived),
+        cmocka_unit_test(arrays_written_by_numpy_are_read),      cmocka_unit_test(archives_written_by_numpy_are_read),
+        cmocka_unit_test(what_is_no_supported_array_is_refused), cmocka_unit_test(hostile_archives_are_refused),
+        cmocka_unit_test(members_that_repeat_are_refused),       cmocka_unit_test(damaged_files_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
