@@ -346,9 +346,9 @@ static void test_a_site_in_two_places(void **state)
     close_gateway(SECOND);
     clients[1] = of_first;
     int pending = 0;
-    char text[4] = "";
-    wire_client_receive(clients[0], 1, 1, text, 4, &pending);
-    wire_client_send(clients[1], 0, 1, "on", 4);
+    char text[3] = "";
+    wire_client_receive(clients[0], 1, 1, text, 3, &pending);
+    wire_client_send(clients[1], 0, 1, "on", 3);
     WAIT_UNTIL(pending == 0);
     assert_string_equal(text, "on");
     end_all();
