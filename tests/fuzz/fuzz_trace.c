@@ -42,6 +42,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_file("plan.json", (const uint8_t *)plan->bytes, plan->size);
     fuzz_file("trace.json", data, size);
     const Options options = {.plans = {"plan.json"}, .trace = "trace.json"};
-    fuzz_end(explain_command(&options, &diagnostics) == EXIT_OK, &diagnostics);
+    fuzz_end(explain_command(&options, &diagnostics), &diagnostics);
     return 0;
 }
