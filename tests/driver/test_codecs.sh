@@ -96,8 +96,8 @@ expect 1 "q6 costs least forward" -- "$skycc" verify other.json --costs costs.js
 "$skycc" plan "$model" -d cluster-1.yaml "${options[@]}" -o plain.json >/dev/null
 grep -q codecs plain.json && fail "a lossless plan speaks of codecs"
 expect 2 "auto:q6" -- "$skycc" plan "$model" -d cluster-1.yaml "${options[@]}" --codec q5
-expect 1 "the plan is for another model" -- "$skycc" run "$data/bert/bert-nano24-seqcls-opset14-dyn-nofold.onnx" --inputs \
-    batch.safetensors --plan q4/plan.json -o nothing.safetensors
+expect 1 "the plan is for another model" -- "$skycc" run "$data/bert/bert-nano24-seqcls-opset14-dyn-nofold.onnx" \
+    --inputs batch.safetensors --plan q4/plan.json -o nothing.safetensors
 sed 's/duplex: half/duplex: quarter/' cluster-1.yaml >wrong.yaml
 expect 1 "full or half, not 'quarter'" -- "$skycc" plan "$model" -d wrong.yaml "${options[@]}"
 finish "coded pipelines train as run --plan computes, whatever the schedule"
