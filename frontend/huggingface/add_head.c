@@ -201,7 +201,8 @@ static bool add(OnnxModel *model, const Encoder *encoder, const Head *head, cons
     model->proto = &network.builder.model;
     ok = ok && onnx_write_model(model, output, diagnostics);
     for (size_t i = 0; ok && summary && i < network.added_count; i++)
-        text_print(summary, "%s%s%s", i ? ", " : "new: ", network.added[i], i + 1 == network.added_count ? "\n" : "");
+        text_print(summary, "%s%s", i ? ", " : "new: ", network.added[i]);
+    if (ok && summary && network.added_count) fputc('\n', summary);
     if (family) config_free(&config);
     string_map_free(&network.parameters);
     free(network.added);

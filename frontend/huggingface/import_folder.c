@@ -58,7 +58,8 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
     text_print(summary, "head: %s, %s\n", head_text(&arena, head),
                network->added_count ? "partly or wholly new" : "all of it from the folder");
     for (size_t i = 0; i < network->added_count; i++)
-        text_print(summary, "%s%s%s", i ? ", " : "new: ", network->added[i], i + 1 == network->added_count ? "\n" : "");
+        text_print(summary, "%s%s", i ? ", " : "new: ", network->added[i]);
+    if (network->added_count) fputc('\n', summary);
     print_unused(folder, summary);
     arena_free(&arena);
 }
