@@ -453,6 +453,43 @@ static void give_model(Coordinator *coordinator, int site, const Request *reques
         put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);
 }
 
+/* Whether the message is of the site's start that takes part; else it is answered here. */
+static bool is_first_start(Coordinator *coordinator, int site, const Request *request, double now, Buffer *reply)
+{
+    SiteStarts *starts = &coordinator->sites[site].starts;
+    SiteVerdict verdict = site_starts_judge(starts, request->place, now);
+    const char *name = name_of(coordinator, site);
+    if (verdict == SITE_TAKES_OVER)
+        say(coordinator, "site '%s' goes on in another place: nothing was heard from the first\n", name);
+    if (verdict == SITE_TAKES_PART || verdict == SITE_TAKES_OVER) return true;
+    if (verdict == SITE_TURNED_AWAY && !starts->rival_said) {
+        starts->rival_said = true;
+        say(coordinator, "site '%s' runs in two places: the one that came first stays, the other is turned away\n",
+            name);
+    }
+    put(coordinator, REPLY_TWICE, &(unsigned char){verdict == SITE_TURNED_AWAY}, 1, reply);
+    return false;
+}
+
+/* Answers a request of a site of this federation. */
+static void answer_request(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
+{
+    KnownSite *known = &coordinator->sites[site];
+    if (!is_first_start(coordinator, site, request, now, reply)) return;
+    if (request->kind == REQUEST_ALIVE) { /* it may be too slow nevertheless: rounds do not wait for it */
+        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        return;
+    }
+    known->silent = false;
+    known->returned |= is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
+    if (request->kind == REQUEST_ASK)
+        answer_ask(coordinator, site, request, reply);
+    else if (request->kind == REQUEST_MODEL)
+        give_model(coordinator, site, request, reply);
+    else
+        take_answer(coordinator, site, request, now, reply);
+}
+
 void coordinator_handle(Coordinator *coordinator, int site, const unsigned char *bytes, size_t size, double now,
                         Buffer *reply)
 {
@@ -463,17 +500,10 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
         return;
     }
     Traffic *traffic = &coordinator->traffic[request.kind][request.phase];
-    KnownSite *known = &coordinator->sites[site];
-    known->silent = false;
-    known->returned |= is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
-    if (!hash_equal(request.federation, coordinator->federation->compiled.identity))
-        refuse_request(coordinator, site, "trains another model, or was compiled for another federation", reply);
-    else if (request.kind == REQUEST_ASK)
-        answer_ask(coordinator, site, &request, reply);
-    else if (request.kind == REQUEST_MODEL)
-        give_model(coordinator, site, &request, reply);
+    if (hash_equal(request.federation, coordinator->federation->compiled.identity))
+        answer_request(coordinator, site, &request, now, reply);
     else
-        take_answer(coordinator, site, &request, now, reply);
+        refuse_request(coordinator, site, "trains another model, or was compiled for another federation", reply);
     traffic->messages++;
     traffic->bytes_in += (int64_t)size;
     traffic->bytes_out += (int64_t)(reply->size - before);

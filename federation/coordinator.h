@@ -15,6 +15,7 @@
 #include "federation/federation.h"
 #include "federation/messages.h"
 #include "federation/global_model.h"
+#include "federation/site_starts.h"
 #include "federation/update_pieces.h"
 
 /* What the coordinator knows of a site. */
@@ -26,6 +27,7 @@ typedef struct KnownSite {
     int64_t missed;          /* rounds in a row that waited for it in vain */
     bool returned, tried;    /* dropped, and heard of since: a round waits for it once more; that round has been */
     bool has_final;          /* it has said that it has the model of the last round */
+    SiteStarts starts;       /* who of those that came with its key is it */
     int64_t refused;         /* requests, in all */
     const char *refusal;     /* the last that was said on the console in this round, so that no site can fill it */
 } KnownSite;

@@ -39,7 +39,8 @@ static void begin_answer(Meeting *meeting, SumPhase phase)
     Request request = {.kind = REQUEST_ANSWER,
                        .phase = phase,
                        .federation = meeting->federation->compiled.identity,
-                       .round = (uint64_t)meeting->round};
+                       .round = (uint64_t)meeting->round,
+                       .place = meeting->place};
     memcpy(request.session, meeting->session, SESSION_BYTES);
     buffer_free(&meeting->answer);
     request_put(&meeting->answer, &request);
@@ -229,10 +230,13 @@ static MeetingState send_answer(Meeting *meeting)
 static MeetingState follow(Meeting *meeting, const Reply *reply, int64_t *round)
 {
     *round = (int64_t)reply->round;
+    meeting->hint = reply->kind == REPLY_TWICE ? REPLY_TWICE_HINT : "compile all sites and the coordinator together";
     if (reply->kind == REPLY_REFUSED)
         return blame(meeting, MEETING_REFUSED, -1,
                      "says that this site trains another model, or was compiled for "
                      "another federation");
+    if (reply_sends_away(reply)) return blame(meeting, MEETING_REFUSED, -1, "says that this site " REPLY_TWICE_TEXT);
+    if (reply->kind == REPLY_TWICE) return MEETING_WAITS;
     meeting->counted = reply_counted(reply);
     if (*round != meeting->round) return MEETING_OVER;
     if (reply->kind == REPLY_WAIT || (reply->kind == REPLY_TELL && !make_answer(meeting, reply))) return MEETING_WAITS;
@@ -241,8 +245,10 @@ static MeetingState follow(Meeting *meeting, const Reply *reply, int64_t *round)
 
 MeetingState meeting_step(Meeting *meeting, int64_t *round)
 {
-    Request request = {
-        .kind = REQUEST_ASK, .federation = meeting->federation->compiled.identity, .round = (uint64_t)meeting->round};
+    Request request = {.kind = REQUEST_ASK,
+                       .federation = meeting->federation->compiled.identity,
+                       .round = (uint64_t)meeting->round,
+                       .place = meeting->place};
     Buffer question = {0}, bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;

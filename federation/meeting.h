@@ -22,6 +22,7 @@ typedef struct Meeting {
     Exchange *exchange;
     void *context;
     int64_t round;
+    uint64_t place;      /* of this site (site_starts.h) */
     const float *update; /* pseudo-gradient of the round's fragment, finite; lives as long as the meeting */
     size_t count;
     int64_t weight; /* 0 ... 2^48 - 1 */
@@ -40,6 +41,7 @@ typedef struct Meeting {
     int64_t counted; /* after the round: the number of the last one that this site was in */
     /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
     SumProblem problem;
+    const char *hint; /* where it is refused: what to do */
 } Meeting;
 
 typedef enum MeetingState {

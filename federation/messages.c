@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 1};
+static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 2};
 
 static void put_mark(unsigned char *head, int kind, SumPhase phase)
 {
@@ -25,6 +25,7 @@ void request_put(Buffer *message, const Request *request)
     put_u64(head + 16, request->federation.low);
     memcpy(head + 24, request->session, SESSION_BYTES);
     put_u64(head + 24 + SESSION_BYTES, request->round);
+    put_u64(head + 32 + SESSION_BYTES, request->place);
     buffer_append(message, head, sizeof head);
     if (request->size) buffer_append(message, request->payload, request->size);
 }
@@ -36,6 +37,7 @@ bool request_get(Request *request, const unsigned char *message, size_t size)
                          .phase = (SumPhase)message[6],
                          .federation = {get_u64(message + 8), get_u64(message + 16)},
                          .round = get_u64(message + 24 + SESSION_BYTES),
+                         .place = get_u64(message + 32 + SESSION_BYTES),
                          .payload = message + REQUEST_HEAD,
                          .size = size - REQUEST_HEAD};
     memcpy(request->session, message + 24, SESSION_BYTES);

@@ -1,14 +1,16 @@
 /* What crosses between a site and the coordinator: requests by the site and to each a reply, in order. Numbers are
  * little-endian.
  *
- *   request   "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, payload
- *   reply     "SKYF", u8 1, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
+ *   request   "SKYF", u8 2, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 place,
+ *             payload
+ *   reply     "SKYF", u8 2, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
- * Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it),
+ * The place says where the site runs (site_starts.h). Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it),
  * answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front, an update is as many
- * answers as it has pieces, update_pieces.h), model (u64 first element, u64 count). Replies: wait (to a question: u64
+ * answers as it has pieces, update_pieces.h), model (u64 first element, u64 count), alive (while the site trains). Replies: wait (to a question: u64
  * how many rounds there were when the site last was in one); tell (answer this phase; payload what it takes, of updates
- * with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32). The round
+ * with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the
+ * site runs elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round
  * of a reply is the coordinator's: a site that lags has missed a round, and takes the model. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
@@ -20,11 +22,19 @@
 #include "base/hash.h"
 #include "federation/aggregate/sum_round.h"
 
-typedef enum RequestKind { REQUEST_ASK, REQUEST_ANSWER, REQUEST_MODEL, REQUEST_KINDS } RequestKind;
-typedef enum ReplyKind { REPLY_WAIT, REPLY_TELL, REPLY_TAKEN, REPLY_REFUSED, REPLY_MODEL, REPLY_KINDS } ReplyKind;
+typedef enum RequestKind { REQUEST_ASK, REQUEST_ANSWER, REQUEST_MODEL, REQUEST_ALIVE, REQUEST_KINDS } RequestKind;
+typedef enum ReplyKind {
+    REPLY_WAIT,
+    REPLY_TELL,
+    REPLY_TAKEN,
+    REPLY_REFUSED,
+    REPLY_MODEL,
+    REPLY_TWICE,
+    REPLY_KINDS
+} ReplyKind;
 
 enum {
-    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 8,
+    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 8 + 8,
     REPLY_HEAD = 8 + SESSION_BYTES + 8,
     METRICS_BYTES = 4 + 8 + 8,
     MODEL_PIECE = 1 << 20 /* elements of a reply, at most */
@@ -37,7 +47,7 @@ typedef struct Request {
     SumPhase phase;
     Hash federation;
     unsigned char session[SESSION_BYTES];
-    uint64_t round;
+    uint64_t round, place;
     const unsigned char *payload;
     size_t size;
 } Request;
@@ -83,5 +93,14 @@ static inline int64_t reply_counted(const Reply *reply)
 {
     return reply->kind == REPLY_WAIT && reply->size == 8 ? (int64_t)get_u64(reply->payload) : 0;
 }
+
+/* Whether the reply sends the site away, because it runs in another place. */
+static inline bool reply_sends_away(const Reply *reply)
+{
+    return reply->kind == REPLY_TWICE && reply->size == 1 && reply->payload[0] == 1;
+}
+
+#define REPLY_TWICE_TEXT "runs in two places, and the one that came first stays"
+#define REPLY_TWICE_HINT "end this one; a site that moves is ended first and then started elsewhere"
 
 #endif

@@ -118,6 +118,31 @@ export SKYCC_FOLDER="$PWD"
 #@ include environment
 #@ end
 
+#@ if elsewhere
+# mpiexec does not notice that a host does not answer, and would wait for it: each is asked before, all at once.
+ask_hosts() {
+    case ${MPIEXEC:-}${HYDRA_LAUNCHER:-ssh}${SLURM_JOB_ID:-} in ssh) ;; *) return 0 ;; esac
+    [ -n "$hosts" ] && answers=$(mktemp -d) || return 0
+    asked=''
+    for host in @HOSTS@; do
+        case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") continue ;; esac
+        { timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" true \
+            && rm -f "$answers/$host"; } </dev/null >/dev/null 2>"$answers/$host" 5<&- 6>&- 7>&- &
+        asked="$asked $!"
+    done
+    for one in $asked; do wait "$one"; done
+    silent=0
+    for answer in "$answers"/*; do
+        [ -e "$answer" ] || continue
+        silent=6
+        echo "train: host ${answer##*/} does not answer: $(tail -n 1 "$answer" | tr -d '\000-\037\177' | grep . ||
+            echo "nothing came by ssh for 15 s")" >&2
+    done
+    rm -rf "$answers"
+    return $silent
+}
+#@ end
+
 # On one host ranks get cores of their own where there are enough and no other run has them (the lock lasts until the
 # last process of a run ends); SKYCC_BIND=core binds in any case, SKYCC_BIND=none never does. Otherwise threads that
 # wait sleep.
@@ -262,6 +287,9 @@ fi
 
 attempt=0
 while :; do
+#@ if elsewhere
+    ask_hosts || exit 6
+#@ end
 #@ if site
     begin_gateway || {
         case $gateway_code in 1 | 2 | 5 | 70) exit $gateway_code ;; *) exit 6 ;; esac

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "federation/connect/serve.h"
+#include "runtime/storage/checkpoint_directory.h"
 
 static volatile sig_atomic_t ended;
 
@@ -32,6 +33,18 @@ static bool open_keys(Coordinate *coordinate, Diagnostics *diagnostics)
     return strcmp(coordinate->keys.public_key, coordinate->federation.key) == 0 ||
            input_error(diagnostics, path, "give the right one with --key FILE",
                        "does not match the coordinator's public key in federation.yaml");
+}
+
+/* Two coordinators would overwrite each other's models. */
+static bool lock(const char *directory, Diagnostics *diagnostics)
+{
+    switch (checkpoint_lock(directory, "coordinator", NULL, diagnostics)) {
+    case CHECKPOINT_LOCKED: return true;
+    case CHECKPOINT_LOCK_HELD:
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(directory),
+                                 "end that one first; its rounds are kept", "is in use by another coordinator");
+    default: return diagnostics->errors == 0;
+    }
 }
 
 /* The length of a log up to the model's round. A coordinator that was killed may have logged a later one. -1: the
@@ -79,6 +92,7 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     FILE *console = options->quiet ? NULL : stdout;
     const char *path = arena_format(&coordinate->arena, "%s/federation.yaml", options->folder);
     if (!federation_read_compiled(federation, path, diagnostics) || !open_keys(coordinate, diagnostics) ||
+        !lock(options->folder, diagnostics) ||
         !coordinator_open(&coordinate->coordinator, federation, options->folder, console, NULL, diagnostics) ||
         !open_log(coordinate, diagnostics))
         return false;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/pending.h"
 
 extern char **environ;
@@ -150,13 +152,26 @@ static void give(int *end, const RemoteCommand *command, size_t *given)
     if (*given == command->input_bytes) close_end(end);
 }
 
-static void talk(RemoteCommand *command, Ends *ends)
+static void give_up(RemoteCommand *command, pid_t child)
+{
+    buffer_print(&command->said, "\nits shell says nothing for %d s\n", command->patience_ms / 1000);
+    kill(child, SIGKILL);
+}
+
+static void talk(RemoteCommand *command, Ends *ends, pid_t child)
 {
     size_t given = 0;
+    double since = monotonic_seconds();
     while (ends->output[0] >= 0 || ends->said[0] >= 0 || ends->input[1] >= 0) {
         struct pollfd waits[] = {
             {ends->output[0], POLLIN, 0}, {ends->said[0], POLLIN, 0}, {ends->input[1], POLLOUT, 0}};
-        if (poll(waits, 3, -1) < 0 && errno != EINTR) return;
+        bool waits_long = !command->patience_ms || command->output.size;
+        int left = command->patience_ms - (int)(1e3 * (monotonic_seconds() - since));
+        if (!waits_long && left <= 0) {
+            give_up(command, child);
+            return;
+        }
+        if (poll(waits, 3, waits_long ? -1 : left) < 0 && errno != EINTR) return;
         if (waits[0].revents) take(&ends->output[0], &command->output);
         if (waits[1].revents) take(&ends->said[0], &command->said);
         if (waits[2].revents) give(&ends->input[1], command, &given);
@@ -173,7 +188,7 @@ bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
     close_end(&ends.output[1]);
     close_end(&ends.said[1]);
     if (!failed) {
-        talk(command, &ends);
+        talk(command, &ends, child);
         int status = 0;
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
         command->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -26,12 +26,13 @@ typedef struct RemoteCommand {
     const char *text; /* for a shell */
     const void *input;
     size_t input_bytes;
+    int patience_ms;     /* until the first word of its output comes; 0: any time */
     Buffer output, said; /* standard output and error, the first MiB of each: hosts are not trusted with more */
     int status;          /* exit status; -1 where a signal ended it */
 } RemoteCommand;
 
-/* Runs it. ssh asks nobody anything, gives a host 10 s to answer, and one that answers no more up after a minute: where
- * that is what happened, status is 255. Errors (EXIT_RUN_FAILED): it cannot be started. Safe to call from several
+/* Runs it. ssh asks nobody anything, gives a host 10 s to answer, and one that answers no more up after a minute; a
+ * host whose shell says nothing is given up after patience_ms: where that is what happened, status is 255. Errors (EXIT_RUN_FAILED): it cannot be started. Safe to call from several
  * threads. */
 bool remote_run(RemoteCommand *command, Diagnostics *diagnostics);
 void remote_free(RemoteCommand *command);

@@ -6,6 +6,8 @@
 
 #include "codegen/link/launch.h"
 
+static const int patience_ms = 15000; /* the script says something at once */
+
 /* Answers are lines that begin with @ and a word, for what else a host prints is no answer. */
 static const char script_head[] =
     "LC_ALL=C\n"
@@ -272,7 +274,8 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
                              .host = launch_host_is_here(host->name) ? NULL : host->name,
                              .text = "sh -s",
                              .input = script.bytes,
-                             .input_bytes = script.size};
+                             .input_bytes = script.size,
+                             .patience_ms = patience_ms};
     double before = now();
     bool ok = remote_run(&command, diagnostics);
     if (ok) read_answers(survey, &command, before, now());

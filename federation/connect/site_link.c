@@ -4,7 +4,7 @@
 #include "federation/connect/sockets.h"
 #include "runtime/wire/address.h"
 
-static const double patience_seconds = 30, slowest_bytes_per_second = 1e5;
+static const double slowest_bytes_per_second = 1e5;
 
 static void close_socket(SiteLink *link)
 {
@@ -28,7 +28,11 @@ static bool connect_anew(SiteLink *link)
 bool site_link_open(SiteLink *link, const Federation *federation, const WireKeys *keys,
                     const volatile sig_atomic_t *ended, Diagnostics *diagnostics)
 {
-    *link = (SiteLink){.context = zmq_ctx_new(), .federation = federation, .keys = keys, .ended = ended};
+    *link = (SiteLink){.context = zmq_ctx_new(),
+                       .federation = federation,
+                       .keys = keys,
+                       .ended = ended,
+                       .patience = SITE_LINK_PATIENCE};
     return connect_anew(link) ||
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "cannot connect to '%s': %s",
                              federation->address, zmq_strerror(zmq_errno()));
@@ -58,7 +62,7 @@ static bool send_request(SiteLink *link, const Buffer *request)
 
 static bool receive_reply(SiteLink *link, Buffer *reply)
 {
-    double until = monotonic_seconds() + patience_seconds + (double)link->bytes_waiting / slowest_bytes_per_second;
+    double until = monotonic_seconds() + link->patience + (double)link->bytes_waiting / slowest_bytes_per_second;
     zmq_msg_t message;
     bool got = false, lost = link->waiting == 0;
     zmq_msg_init(&message);

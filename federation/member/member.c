@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "federation/member/late_result.h"
@@ -17,8 +18,7 @@ enum { FAREWELLS = 2 };
 static const char *key_path(Member *member)
 {
     const char *given = member->options->key, *named = getenv("SKYCC_SITE_KEY");
-    const char *site = member->federation.sites[member->federation.compiled.site].name;
-    return given ? given : named && *named ? named : arena_format(&member->arena, "%s.key", site);
+    return given ? given : named && *named ? named : arena_format(&member->arena, "%s.key", member_name(member));
 }
 
 static bool open_keys(Member *member, Diagnostics *diagnostics)
@@ -28,8 +28,7 @@ static bool open_keys(Member *member, Diagnostics *diagnostics)
     if (!wire_keys_read(&member->wire_keys, path, diagnostics)) return false;
     if (strcmp(member->wire_keys.public_key, federation->sites[federation->compiled.site].key) != 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
-                                 "is not the key that federation.yaml has for site '%s'",
-                                 federation->sites[federation->compiled.site].name);
+                                 "is not the key that federation.yaml has for site '%s'", member_name(member));
     if (!meeting_keys(&member->keys, &member->wire_keys, federation)) bug("keys were checked when they were read");
     return true;
 }
@@ -79,6 +78,22 @@ static const char *feedback_path(Member *member)
     return arena_format(&member->arena, "%s/feedback.safetensors", member->options->checkpoint);
 }
 
+/* Starts in one directory of checkpoints share their place: the lock lets one of them run. */
+static uint64_t place_of(const char *checkpoint)
+{
+    struct {
+        dev_t device;
+        ino_t file;
+        char boot[40];
+    } place = {0};
+    struct stat status;
+    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (stat(checkpoint, &status) == 0) place.device = status.st_dev, place.file = status.st_ino;
+    if (!boot || !fgets(place.boot, sizeof place.boot, boot)) gethostname(place.boot, sizeof place.boot - 1);
+    if (boot) fclose(boot);
+    return hash_bytes(&place, sizeof place).low | 1;
+}
+
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
@@ -94,6 +109,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     default: return diagnostics->errors == 0;
     }
     const Federation *federation = &member->federation;
+    member->place = place_of(options->checkpoint);
     if (!await_stages(member, diagnostics)) return false;
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
     file_remove_unfinished(member->start_path);
@@ -132,30 +148,6 @@ void member_free(Member *member)
 
 /* ---- Requests ---- */
 
-/* Sends one request and takes a valid reply; false: none came, so ask again. */
-static bool ask_once(Member *member, const Request *request, Buffer *bytes, Reply *reply)
-{
-    Buffer message = {0};
-    buffer_free(bytes);
-    request_put(&message, request);
-    bool ok = site_link_exchange(&member->link, &message, bytes) &&
-              reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
-    buffer_free(&message);
-    if (!ok && !*member->ended && !member->told_waiting)
-        member_say(member, "the coordinator at %s does not answer: asking again until it does",
-                   member->federation.address);
-    member->told_waiting = !ok;
-    return ok;
-}
-
-static bool refused(const Reply *reply, Diagnostics *diagnostics)
-{
-    diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile all sites and the coordinator together",
-                      "the coordinator refuses this site: it %.*s", (int)(reply->size < 200 ? reply->size : 200),
-                      (const char *)reply->payload);
-    return false;
-}
-
 /* Asks about `round` until there is an answer. False: refused (reported) or ended. */
 static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics)
 {
@@ -165,9 +157,10 @@ static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics
     int pause = MEMBER_FIRST_PAUSE_MS;
     bool got = false, ok = true;
     while (!got && !*member->ended && ok) {
-        got = ask_once(member, &request, &bytes, &reply);
+        got = member_ask(member, &request, &bytes, &reply);
         if (!got) member_pause(&pause);
-        if (got && reply.kind == REPLY_REFUSED) ok = refused(&reply, diagnostics);
+        if (got && (reply.kind == REPLY_REFUSED || reply.kind == REPLY_TWICE))
+            ok = member_refused(member, &reply, diagnostics);
         if (got) member->current = (int64_t)reply.round;
         if (got) member->counted = reply_counted(&reply);
     }
@@ -201,12 +194,12 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
                            .round = (uint64_t)member->start.round,
                            .payload = range,
                            .size = sizeof range};
-        if (!ask_once(member, &request, &bytes, &reply) || reply.kind == REPLY_WAIT) {
+        if (!member_ask(member, &request, &bytes, &reply) || reply.kind == REPLY_WAIT) {
             member_pause(&pause);
             continue;
         }
         ok = reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
-        if (!ok) ok = refused(&reply, diagnostics);
+        if (!ok) ok = member_refused(member, &reply, diagnostics);
         if (!ok) break;
         if ((int64_t)reply.round != *round) { /* another round has ended since */
             *round = (int64_t)reply.round;
@@ -328,7 +321,7 @@ static int say_farewell(Member *member)
     Buffer bytes = {0};
     Reply reply;
     member->told_waiting = true;
-    for (int times = 0; times < FAREWELLS && !ask_once(member, &request, &bytes, &reply) && !*member->ended; times++)
+    for (int times = 0; times < FAREWELLS && !member_ask(member, &request, &bytes, &reply) && !*member->ended; times++)
         member->told_waiting = true;
     buffer_free(&bytes);
     return *member->ended ? 128 + *member->ended : EXIT_OK;

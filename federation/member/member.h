@@ -45,6 +45,7 @@ typedef struct Member {
     int64_t end_round, end_step; /* with overlap: of which round the end is on disk (-1: of none), and its step */
     float *early;                /* the next model's part, fetched while steps were made; NULL: it was not */
     int64_t early_round;         /* the round of that model */
+    uint64_t place;              /* where it runs (site_starts.h) */
     int steps_lock;              /* which stage programs inherit */
     bool told_waiting;
     const volatile sig_atomic_t *ended;
@@ -60,12 +61,19 @@ void member_free(Member *member);
 int member_run(Member *member, Diagnostics *diagnostics);
 
 /* member_state.c: where the round's local steps ended, next to the checkpoints, if that is known. */
+const char *member_name(const Member *member);
 const char *member_end_path(Member *member);
 bool member_has_end(const Member *member);
 bool member_is_coded(const Member *member);
 /* Waits; longer each time. */
 enum { MEMBER_FIRST_PAUSE_MS = 20 };
 void member_pause(int *milliseconds);
+/* Sends one request and takes a valid reply; false: none came, so ask again. */
+bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
+/* Reports why the coordinator does not answer it. False. */
+bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics);
+/* Tells the coordinator that this site lives; whether it may stay. */
+bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* On the console, with the site's name. */
 void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -82,7 +90,7 @@ pid_t member_train_begin(const Member *member, int64_t until);
  * What it ended with. */
 #define MEMBER_NO_DEADLINE (-1.0)
 #define MEMBER_AT_ONCE 0.0
-int member_train_end(const Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
+int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
 /* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that
  * of the newest checkpoint. */
 int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics);

@@ -73,6 +73,7 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
     if (is_private) meeting->exponent = protected_exponent(federation);
     meeting->exchange = site_link_exchange;
     meeting->context = &member->link;
+    meeting->place = member->place;
     if (!federation->hide_metrics) {
         meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
         meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
@@ -93,9 +94,8 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
     for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
         state = meeting_step(meeting, &member->current);
         if (state == MEETING_REFUSED)
-            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                                     "compile all sites and the coordinator together", "the coordinator %s",
-                                     meeting->problem.text);
+            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = member_name(member)},
+                                     meeting->hint, "the coordinator %s", meeting->problem.text);
         if (meeting->problem.text && meeting->problem.text != said)
             member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
         said = meeting->problem.text;

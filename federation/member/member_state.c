@@ -25,14 +25,71 @@ void member_pause(int *milliseconds)
     *milliseconds = *milliseconds * 2 < LONGEST_PAUSE_MS ? *milliseconds * 2 : LONGEST_PAUSE_MS;
 }
 
-void member_say(const Member *member, const char *format, ...)
+const char *member_name(const Member *member)
 {
     const Federation *federation = &member->federation;
+    return federation->sites[federation->compiled.site].name;
+}
+
+bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics)
+{
+    const Place place = {.object = member_name(member)};
+    if (reply_sends_away(reply))
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, REPLY_TWICE_HINT,
+                                 "the coordinator says that this site " REPLY_TWICE_TEXT);
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, "compile all sites and the coordinator together",
+                             "the coordinator refuses this site: it %.*s", (int)(reply->size < 200 ? reply->size : 200),
+                             (const char *)reply->payload);
+}
+
+static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)
+{
+    Buffer message = {0};
+    buffer_free(bytes);
+    request->place = member->place;
+    request_put(&message, request);
+    bool ok = site_link_exchange(&member->link, &message, bytes) &&
+              reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
+    buffer_free(&message);
+    return ok;
+}
+
+bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply)
+{
+    bool ok = exchange(member, request, bytes, reply), is_elsewhere = false;
+    if (ok && reply->kind == REPLY_TWICE) is_elsewhere = !reply_sends_away(reply);
+    if (!*member->ended && !member->told_waiting && is_elsewhere)
+        member_say(member, "this site also runs in another place, or did a moment ago: waiting until the coordinator "
+                           "knows which of the two goes on, at most half a minute");
+    else if (!*member->ended && !member->told_waiting && !ok)
+        member_say(member, "the coordinator at %s does not answer: asking again until it does",
+                   member->federation.address);
+    member->told_waiting = !ok || is_elsewhere;
+    return ok && !is_elsewhere;
+}
+
+bool member_sign_life(Member *member, Diagnostics *diagnostics)
+{
+    Request request = {.kind = REQUEST_ALIVE,
+                       .federation = member->federation.compiled.identity,
+                       .round = (uint64_t)member->start.round};
+    Buffer bytes = {0};
+    Reply reply;
+    member->link.patience = SITE_LINK_SHORT_PATIENCE;
+    bool is_sent_away = exchange(member, &request, &bytes, &reply) && reply_sends_away(&reply);
+    member->link.patience = SITE_LINK_PATIENCE;
+    if (is_sent_away) member_refused(member, &reply, diagnostics);
+    buffer_free(&bytes);
+    return !is_sent_away;
+}
+
+void member_say(const Member *member, const char *format, ...)
+{
     char text[512];
     va_list arguments;
     if (member->options->quiet) return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    text_print(stderr, "%s: %s\n", federation->sites[federation->compiled.site].name, text);
+    text_print(stderr, "%s: %s\n", member_name(member), text);
 }

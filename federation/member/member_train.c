@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "federation/member/member.h"
+#include "federation/site_starts.h"
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
@@ -51,22 +52,28 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     return arguments;
 }
 
-/* Waits for the child and forwards, once, the signal to end. After `deadline` seconds (negative: never) it tells the
- * child to save and end, which is no error. */
-static int wait_for(const Member *member, pid_t child, double deadline)
+/* Waits for the child and forwards, once, the signal to end. After `deadline` seconds (negative: never), or when the
+ * site may not stay, it tells the child to save and end, which is no error. */
+static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
 {
     int status, passed_on = 0;
-    double since = monotonic_seconds();
-    bool is_over = false;
+    double since = monotonic_seconds(), signed_at = since;
+    bool is_over = false, may_stay = true;
     while (waitpid(child, &status, WNOHANG) == 0) {
+        double now = monotonic_seconds();
         if (*member->ended && *member->ended != passed_on) kill(child, passed_on = *member->ended);
-        if (deadline >= 0 && !is_over && monotonic_seconds() - since > deadline) is_over = kill(child, SIGTERM) == 0;
+        if (now - signed_at > SITE_SIGN_SECONDS && may_stay && !*member->ended) {
+            may_stay = member_sign_life(member, diagnostics);
+            signed_at = monotonic_seconds();
+        }
+        if ((deadline >= 0 && now - since > deadline) || !may_stay) is_over = is_over || kill(child, SIGTERM) == 0;
         usleep(20000);
     }
     /* A launcher that must end while it starts may fail. Then no steps are made, and the next try reports more. */
     bool ended_by_term = WIFEXITED(status)
                              ? WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == EXIT_RUN_FAILED
                              : WTERMSIG(status) == SIGTERM;
+    if (!may_stay) return diagnostics->exit_code;
     if (is_over && ended_by_term) return EXIT_OK;
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }
@@ -86,9 +93,9 @@ pid_t member_train_begin(const Member *member, int64_t until)
     return child;
 }
 
-int member_train_end(const Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
+int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
 {
-    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline);
+    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline, diagnostics);
     if (child < 0 || code == 127) {
         diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(member->options->directory), NULL,
                           "its train cannot be started: %s", child < 0 ? "no process is to be had" : "is it there?");
@@ -97,7 +104,7 @@ int member_train_end(const Member *member, pid_t child, double deadline, Diagnos
     return code;
 }
 
-static int train(const Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
+static int train(Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
 {
     return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
 }

@@ -189,6 +189,38 @@ def lacks(bench):
     require(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
 
 
+def silence(bench):
+    """A host that does not answer costs its time-out once and is named: whether it refuses, or its shell hangs."""
+    gone = write(f"{bench.folder}/gone", f"""#!/bin/sh
+PATH={os.environ['PATH']} # in which ssh is not this one
+case " $* " in
+*" -G "*) ;;
+*" two "*) if [ -e {bench.folder}/refuses ]; then echo 'two: no route' >&2; exit 255; fi; exec sleep 1000 ;;
+esac
+exec {bench.server.ssh} "$@"
+""", 0o755)
+    os.mkdir(f"{bench.folder}/path")
+    os.symlink(gone, f"{bench.folder}/path/ssh")
+    train = [f"{bench.run}/train", "--data", bench.data, "--retries", "3", "--insecure"]
+    environment = {**os.environ, "PATH": f"{bench.folder}/path:{os.environ['PATH']}"}
+
+    def start():
+        return subprocess.Popen(train, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+    began = time.monotonic()
+    trained = start()
+    bench.deploy("--check", "--to", bench.there, code=6, ssh=gone,
+                 says=["two: no answer by ssh: its shell says nothing for 15 s"])
+    said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
+    require(trained.returncode == 6 and "host two does not answer" in said and "host one" not in said, said)
+    require(took < 45, f"a host that does not answer costs {took} s")
+    write(f"{bench.folder}/refuses", "")
+    began, trained = time.monotonic(), start()
+    said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
+    require(trained.returncode == 6 and said.count("host two does not answer: two: no route") == 1, said)
+    require(took < 10, f"a host that refuses costs {took} s")
+
+
 def here(bench):
     def change(content):
         for host in content["hosts"]:
@@ -234,7 +266,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
     try:
         bench = Bench(folder, server)
         compile_run(bench)
-        for case in (copies, damages, cuts, lacks, here, refusals):
+        for case in (copies, damages, cuts, lacks, silence, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
         require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")

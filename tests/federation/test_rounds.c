@@ -558,7 +558,7 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     all_in(in, 2);
     start(&world, 3, true, OUTER_AVERAGE, 2, 1);
     Site *site = &world.sites[1];
-    expect_refused(site, &(Buffer){.bytes = "SKYF\2 what else", .size = 16},
+    expect_refused(site, &(Buffer){.bytes = "SKYF\1 what else", .size = 16},
                    "sent something that is not a message of a federation");
     Request other = request_of(&world, REQUEST_ASK, SUM_OFFERS);
     other.federation.low++;
@@ -734,6 +734,76 @@ static void a_round_that_begins_anew_waits_for_nobody_again(void **state)
     stop(&world);
 }
 
+/* What a message from there is answered with; -1: nothing about two places, else what REPLY_TWICE says. */
+static int ask_from(Site *site, uint64_t place, RequestKind kind)
+{
+    Buffer request = {0}, bytes = {0};
+    Reply reply;
+    Request alive = request_of(&world, kind, SUM_OFFERS);
+    alive.place = place;
+    request_put(&request, &alive);
+    assert_true(exchange(site, &request, &bytes) && reply_get(&reply, (unsigned char *)bytes.bytes, bytes.size));
+    int twice = reply.kind == REPLY_TWICE ? reply.payload[0] : -1;
+    buffer_free(&request);
+    buffer_free(&bytes);
+    return twice;
+}
+
+/* Of two starts the first stays, while it is heard of. Messages of the other one change nothing. */
+static void a_site_that_runs_in_two_places_keeps_its_first_start(void **state)
+{
+    (void)state;
+    enum { FIRST = 7, SECOND = 8 };
+    bool in[2][MOST];
+    all_in(in, 2);
+    start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+    Site *site = &world.sites[1];
+    assert_int_equal(ask_from(site, FIRST, REQUEST_ALIVE), -1);
+    while (world.coordinator.sum.phase == SUM_OFFERS)
+        for (int s = 0; s < 3; s++) {
+            world.sites[s].meeting.place = s == 1 && world.sites[s].meets ? FIRST : 0;
+            step(&world.sites[s]);
+        }
+    world.now += 3;
+    assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), 0); /* who knows whether the first lives */
+    assert_true(world.coordinator.sum.members[1].offered);    /* the first is in the session still */
+    world.now += 2;
+    assert_int_equal(ask_from(site, FIRST, REQUEST_ALIVE), -1);
+    for (int times = 0; times < 2; times++) assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), 1);
+    Meeting second = {.federation = &site->federation, .exchange = exchange, .context = site, .place = SECOND};
+    int64_t round = 0;
+    assert_int_equal(meeting_step(&second, &round), MEETING_REFUSED);
+    assert_non_null(strstr(second.problem.text, "runs in two places"));
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "site 'oslo' runs in two places: the one that came first stays"));
+    assert_null(strstr(strstr(world.said, "two places") + 1, "two places")); /* said once */
+    run(&world, 5);
+    expect_model(&world, in);
+    stop(&world);
+}
+
+/* A host that is gone does not keep its site out; when it comes back, the site is elsewhere. */
+static void a_site_moves_when_nothing_is_heard_of_its_first_start(void **state)
+{
+    (void)state;
+    enum { FIRST = 7, SECOND = 8 };
+    start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+    Site *site = &world.sites[1];
+    assert_int_equal(ask_from(site, FIRST, REQUEST_ASK), -1);
+    world.now += 100;
+    int asked = 0;
+    for (; ask_from(site, SECOND, REQUEST_ASK) == 0; asked++) world.now += 1;
+    assert_in_range(asked, 25, 40);
+    assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), -1);
+    assert_int_equal(ask_from(site, FIRST, REQUEST_ASK), 0);
+    world.now += 2;
+    assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), -1);
+    assert_int_equal(ask_from(site, FIRST, REQUEST_ASK), 1);
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "site 'oslo' goes on in another place"));
+    stop(&world);
+}
+
 static void a_model_that_is_not_finite_is_not_kept(void **state)
 {
     (void)state;
@@ -775,6 +845,8 @@ int main(void)
         TEST(updates_that_are_not_finite_are_not_sent),
         TEST(a_site_that_is_gone_costs_its_timeout_once),
         TEST(a_round_that_begins_anew_waits_for_nobody_again),
+        TEST(a_site_that_runs_in_two_places_keeps_its_first_start),
+        TEST(a_site_moves_when_nothing_is_heard_of_its_first_start),
         TEST(a_model_that_is_not_finite_is_not_kept),
         TEST(a_full_disk_holds_the_round_up_and_loses_nothing),
     };

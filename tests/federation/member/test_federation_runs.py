@@ -299,6 +299,26 @@ def check_overlap():
         require((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
 
 
+def check_two_places():
+    """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused."""
+    federate("twice", "rounds: 2")
+    head = coordinator("twice")
+    first = site("twice", "paris")
+    wait_until(lambda: os.path.exists("twice-paris/global.safetensors"), "the first start")
+    began = time.monotonic()
+    text = call("twice/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "twice-again", *TRAINING,
+                code=6)
+    require("this site runs in two places, and the one that came first stays" in text and "hint: end this one" in text and "paris" in text,
+            text)
+    require(time.monotonic() - began < 20, f"the second start ends at once, not after {time.monotonic() - began} s")
+    text = call(SKYCC, "coordinate", "twice/coordinator", "--listen", "localhost:*", code=6)
+    require("is in use by another coordinator" in text, text)
+    finish([head, first] + [site("twice", name) for name in SITES if name != "paris"])
+    require("site 'paris' runs in two places" in head.said(), head.said())
+    require(first.starts == 1, f"the first start stays: {first.said()}")
+    require(len(rounds_in("twice.csv")) == 2, "and all rounds are made")
+
+
 def check_refusals():
     text = call("mean/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "new", "--steps", "5",
                 code=2)
@@ -359,6 +379,7 @@ def main():
     check_privacy()
     check_elsewhere()
     check_overlap()
+    check_two_places()
     check_stale_programs()
     check_refusals()
     os.chdir("/")
