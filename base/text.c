@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,4 +212,39 @@ void text_print(FILE *stream, const char *format, ...)
     va_start(arguments, format);
     text_print_va(stream, format, arguments);
     va_end(arguments);
+}
+
+/* ---- Misspellings ---- */
+
+enum { LONGEST_COMPARED = 63 };
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Letters to insert, remove or replace, capitals or not. */
+static size_t edit_distance(const char *a, const char *b, size_t length)
+{
+    size_t row[LONGEST_COMPARED + 1];
+    for (size_t i = 0; i <= length; i++) row[i] = i;
+    for (size_t line = 1; *a; a++, line++) {
+        size_t diagonal = row[0];
+        row[0] = line;
+        for (size_t i = 1; i <= length; i++) {
+            size_t replaced = diagonal + (tolower((unsigned char)*a) != tolower((unsigned char)b[i - 1]));
+            diagonal = row[i];
+            row[i] = smaller(replaced, smaller(row[i], row[i - 1]) + 1);
+        }
+    }
+    return row[length];
+}
+
+const char *text_nearest(const char *text, const char *const *candidates, size_t count)
+{
+    size_t length = strlen(text), least = length < 4 ? 2 : smaller(length / 4 + 2, 5);
+    const char *nearest = NULL;
+    for (size_t i = 0; i < count && length <= LONGEST_COMPARED; i++) {
+        size_t size = strlen(candidates[i]), gap = size > length ? size - length : length - size;
+        size_t distance = size <= LONGEST_COMPARED && gap < least ? edit_distance(text, candidates[i], size) : least;
+        if (distance < least && distance < length) least = distance, nearest = candidates[i];
+    }
+    return nearest;
 }

@@ -181,7 +181,7 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     uint32_t rows = program->packing.rows;
     Dataset dataset;
     RowLengths lengths;
-    if (!dataset_open(&dataset, path, program, diagnostics) ||
+    if (!dataset_open(&dataset, path, program, NULL, diagnostics) ||
         !row_lengths_read(&lengths, &dataset.file, path, diagnostics))
         return false;
     PackedBatch batch;

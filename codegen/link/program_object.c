@@ -126,7 +126,8 @@ struct Record {
     X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) \
     X##_STRING(T, in model_hash) \
     X##_STRING(T, in plan_hash) X##_STRING(T, in recipe_hash) X##_STRING(T, in weights_hash) \
-    X##_STRING(T, in settings) X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
+    X##_STRING(T, in settings) X##_STRING(T, in label_names) X##_STRING(T, in tokenizers) \
+    X##_ELEMENT(T, in predicted_step_s, number) OPTIMIZER_FIELDS(X, T, in optimizer.)
 
 #define ROW(kind, type, member, record, count) {kind, offsetof(type, member), record, count},
 #define ROW_PLAIN(type, member)

@@ -1,17 +1,26 @@
 /* skycc export: writes trained weights as ONNX, a Hugging Face folder or an adapter. */
 #include "driver/commands/commands.h"
+#include "driver/compile/model_origin.h"
 #include "driver/export/peft_adapter.h"
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/export_folder.h"
-#include "frontend/text/labels.h"
 
 /* ---- What is written ---- */
+
+static bool read_labels(DataLabels *labels, const Options *options, Arena *arena, Diagnostics *diagnostics)
+{
+    OnnxModel model;
+    if (!onnx_model_open(&model, options->model, true, diagnostics)) return false;
+    const DataOrigin origin = model_origin(&model, options->model, arena);
+    onnx_model_close(&model);
+    return model_labels(labels, options->labels, &origin, arena, diagnostics);
+}
 
 static bool write_folder(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     DataLabels labels = {0};
-    bool ok = !options->labels || data_labels_read(&labels, options->labels, &arena, diagnostics);
+    bool ok = !options->labels || read_labels(&labels, options, &arena, diagnostics);
     FolderExport folder = {.output = options->folder,
                            .source = options->source,
                            .labels = labels.names,

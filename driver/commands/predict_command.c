@@ -6,11 +6,11 @@
 
 #include "base/directory.h"
 #include "driver/commands/commands.h"
+#include "driver/compile/model_origin.h"
 #include "driver/predict/predictions.h"
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
-#include "frontend/text/labels.h"
 
 enum { MOST_BATCH = 32 };
 
@@ -24,6 +24,7 @@ typedef struct Prediction {
     const char *path;
     /* Read from the model: */
     const char *folder; /* it was imported from; NULL: not known */
+    DataOrigin origin;
     const char *const *labels;
     size_t label_count;   /* 0: they have no names */
     int64_t batch, width; /* 0: open */
@@ -89,19 +90,6 @@ static bool is_embedding(const Prediction *prediction)
     return prediction->head == HEAD_MEAN || prediction->head == HEAD_FIRST;
 }
 
-static void read_labels(Prediction *prediction, const json_t *names)
-{
-    size_t count = json_object_size(names);
-    const char **labels = arena_new_array(&prediction->arena, const char *, count);
-    for (size_t i = 0; i < count; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "%zu", i);
-        const char *name = json_string_value(json_object_get(names, key));
-        labels[i] = arena_string(&prediction->arena, name ? name : key);
-    }
-    prediction->labels = labels, prediction->label_count = count;
-}
-
 /* Reads the configuration with which the model was imported. */
 static bool read_config(Prediction *prediction, const char *text, Diagnostics *diagnostics)
 {
@@ -109,7 +97,7 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
     bool ok = config_parse(&config, text, prediction->options->model, &prediction->arena, diagnostics);
     if (ok) {
         prediction->most_width = encoder_most_positions(&config);
-        read_labels(prediction, json_object_get(config.json, "id2label"));
+        prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
         const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
         prediction->several = problem && strcmp(problem, LABELS_SEVERAL) == 0;
     }
@@ -154,6 +142,7 @@ static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
     const char *folder = onnx_model_property(&model, PROPERTY_FOLDER);
     bool ok = check_head(prediction, &model, diagnostics) && read_inputs(prediction, &model, diagnostics) &&
               (!config || read_config(prediction, config, diagnostics));
+    prediction->origin = model_origin(&model, prediction->options->model, &prediction->arena);
     if (folder) prediction->folder = arena_string(&prediction->arena, folder);
     onnx_model_close(&model);
     return ok;
@@ -237,8 +226,12 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
 static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
-    if (options->data && is_data_set(options->data))
-        return text_rows_open(&prediction->rows, options->data, diagnostics);
+    if (options->data && is_data_set(options->data)) {
+        DataOrigin tokens = prediction->origin;
+        tokens.labels = NULL;
+        return text_rows_open(&prediction->rows, options->data, diagnostics) &&
+               data_origin_match(&prediction->rows.data, options->data, &tokens, NULL, diagnostics);
+    }
     prediction->tokenizer =
         options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
                            : text_tokenizer_of_folder(prediction->folder, options->model, options->cased, diagnostics);
@@ -274,7 +267,7 @@ static bool read_labels_of(Prediction *prediction, Diagnostics *diagnostics)
     const char *file = prediction->options->labels;
     if (!file) return true;
     DataLabels labels;
-    if (!data_labels_read(&labels, file, &prediction->arena, diagnostics)) return false;
+    if (!model_labels(&labels, file, &prediction->origin, &prediction->arena, diagnostics)) return false;
     prediction->labels = labels.names, prediction->label_count = labels.count;
     if (labels.problem) prediction->several = strcmp(labels.problem, LABELS_SEVERAL) == 0;
     return true;

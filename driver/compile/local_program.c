@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/compile/model_origin.h"
 #include "graph/ops/operator.h"
 #include "graph/analysis/blocks.h"
 
@@ -67,6 +68,9 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
         program->sequence_length = shape->rank > 1 ? (uint32_t)shape->dim[1] : 1;
     }
     program->packing = graph->packing;
+    const DataOrigin origin = model_origin(&model->imported.onnx, graph->file, arena);
+    program->label_names = origin.labels;
+    program->tokenizers = origin.tokenizers;
     program->optimizer = model->optimizer.numbers;
 }
 

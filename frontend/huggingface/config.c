@@ -352,6 +352,22 @@ void config_free(HuggingFaceConfig *config)
     config->json = NULL;
 }
 
+const char *const *config_labels(const char *source, Arena *arena, size_t *count)
+{
+    json_t *root = json_loads(source, 0, NULL);
+    const json_t *names = json_object_get(root, "id2label");
+    *count = json_object_size(names);
+    const char **labels = arena_new_array(arena, const char *, *count + 1);
+    for (size_t i = 0; i < *count; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%zu", i);
+        const char *name = json_string_value(json_object_get(names, key));
+        labels[i] = arena_string(arena, name ? name : key);
+    }
+    json_decref(root);
+    return labels;
+}
+
 /* ---- Writing ---- */
 
 /* If the number of labels differs from that of the names, the library's generic names are used. */

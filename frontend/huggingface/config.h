@@ -75,6 +75,9 @@ void config_free(HuggingFaceConfig *config);
 /* The longest sequence for which the encoder has positions. */
 int64_t encoder_most_positions(const HuggingFaceConfig *config);
 
+/* The names of id2label in the text of a config.json, by number; in the arena. */
+const char *const *config_labels(const char *source, Arena *arena, size_t *count);
+
 /* The configuration of the same encoder with this head, as the library writes it: class, labels, kind of problem, and
  * float32 as the type of the tensors. */
 void config_print(const HuggingFaceConfig *config, const Head *head, Buffer *buffer);

@@ -72,6 +72,8 @@ static void add_properties(Network *network, const HuggingFaceFolder *folder, co
     config_print(network->config, head, &config);
     onnx_builder_property(&network->builder, PROPERTY_CONFIG, buffer_text(&config));
     onnx_builder_property(&network->builder, PROPERTY_FOLDER, folder->path);
+    const char *tokenizers = folder_tokenizers(folder->path, &network->builder.arena);
+    if (*tokenizers) onnx_builder_property(&network->builder, PROPERTY_TOKENIZERS, tokenizers);
     onnx_builder_property(&network->builder, PROPERTY_HEAD, head_text(&network->builder.arena, head));
     onnx_builder_property(&network->builder, PROPERTY_PARAMETERS, PARAMETERS_ARE_INITIALIZERS);
     buffer_free(&config);

@@ -12,9 +12,10 @@
 #include "frontend/huggingface/head.h"
 
 /* Properties of the model. */
-#define PROPERTY_CONFIG "huggingface.config" /* config.json of the model with its head */
-#define PROPERTY_FOLDER "huggingface.folder" /* the folder that it was made from, as the user named it */
-#define PROPERTY_HEAD "huggingface.head"     /* as --head says it, or "none" */
+#define PROPERTY_CONFIG "huggingface.config"         /* config.json of the model with its head */
+#define PROPERTY_FOLDER "huggingface.folder"         /* the folder that it was made from, as the user named it */
+#define PROPERTY_TOKENIZERS "huggingface.tokenizers" /* hashes of the folder's tokenizers */
+#define PROPERTY_HEAD "huggingface.head"             /* as --head says it, or "none" */
 
 /* Writes `output`. HEAD_FROM_FOLDER takes the checkpoint's head, whose tensors must be there; of any other, tensors
  * that the folder lacks, or has in another shape, are drawn from `seed` by name: normal with the configured deviation,

@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 #include "base/safetensors.h"
+#include "base/text.h"
+#include "runtime/program/label_names.h"
 
 enum { MAX_CLASSES = 1 << 20, SHOWN_BYTES = 40 };
 
@@ -43,33 +45,6 @@ static uint32_t enter(LabelColumn *column, const char *text, size_t length, int 
     return number;
 }
 
-void label_names_print(Buffer *list, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        buffer_append(list, i ? "," : "[", 1);
-        json_print_string(list, names[i]);
-    }
-    buffer_append(list, "]", 1);
-}
-
-const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count)
-{
-    *count = 0;
-    json_t *list = metadata ? json_loads(metadata, 0, NULL) : NULL;
-    const char **names = NULL;
-    if (json_is_array(list) && json_array_size(list)) {
-        names = arena_new_array(arena, const char *, json_array_size(list));
-        for (; *count < json_array_size(list); ++*count) {
-            const char *name = json_string_value(json_array_get(list, *count));
-            if (!name) break;
-            names[*count] = arena_string(arena, name);
-        }
-        if (*count < json_array_size(list)) *count = 0, names = NULL;
-    }
-    json_decref(list);
-    return names;
-}
-
 static bool take_labels(LabelColumn *column, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
     const char *metadata = safetensors_metadata(file, "labels");
@@ -100,11 +75,16 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
     return true;
 }
 
-bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics)
+bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagnostics *diagnostics)
 {
     SafeTensors file;
+    char own[33];
     if (!safetensors_open(&file, path, diagnostics)) return false;
-    bool ok = take_labels(column, &file, path, diagnostics);
+    const char *made_by = safetensors_metadata(&file, "vocabulary_hash");
+    bool ok = !made_by || strcmp(made_by, hash_format(tokenizer, own)) == 0 ||
+              diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), "make both with the model's tokenizer",
+                                "--labels-of: this data set was made by another tokenizer than the one given");
+    ok = ok && take_labels(column, &file, path, diagnostics);
     column->fixed = ok;
     safetensors_close(&file);
     return ok;
@@ -113,11 +93,11 @@ bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnost
 static bool refuse_unknown(const LabelColumn *column, TableReader *reader, const char *name)
 {
     Arena arena = {0};
-    const char *known = "";
-    size_t shown = column->count < 12 ? column->count : 12;
-    for (size_t i = 0; i < shown; i++) known = arena_format(&arena, "%s%s%s", known, i ? ", " : "", column->names[i]);
-    const char *hint = arena_format(&arena, "its labels are %s%s", known, shown < column->count ? " and others" : "");
-    table_error(reader, hint, "'%.*s' is not a label of the given data set", SHOWN_BYTES, name);
+    const char *nearest = text_nearest(name, column->names, column->count);
+    const char *hint =
+        arena_format(&arena, "its labels are %s", label_names_some(column->names, column->count, &arena));
+    table_error(reader, hint, "'%.*s' is not a label of the given data set%s%s%s", SHOWN_BYTES, name,
+                nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
     arena_free(&arena);
     return false;
 }

@@ -6,6 +6,7 @@
 #define FRONTEND_TEXT_LABELS_H
 
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "base/string_map.h"
 #include "frontend/text/table.h"
 
@@ -26,8 +27,8 @@ typedef struct LabelColumn {
 
 /* Whether a text is a finite number. */
 bool label_is_number(const char *text, float *number);
-/* The labels of a data set that skycc tokenize wrote: its names or its numbers. */
-bool labels_of_data(LabelColumn *column, const char *path, Diagnostics *diagnostics);
+/* The labels of a data set that skycc tokenize wrote, by the same tokenizer: its names or its numbers. */
+bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagnostics *diagnostics);
 /* Adds the label of a row. Reports and returns false if it is empty, not a number although kind is REALS, or not among
  * the fixed labels. */
 bool labels_add(LabelColumn *column, TableReader *reader, TableField field);
@@ -38,12 +39,6 @@ void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, fl
 /* Describes the labels in words, cut to fit: "0 no (17 rows), 1 yes (20 rows)". After labels_resolve. */
 void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size);
 void labels_free(LabelColumn *column);
-
-/* Names of labels as a JSON list, and back. */
-void label_names_print(Buffer *list, const char *const *names, size_t count);
-/* The names in the metadata of a data set, by number; allocated in the arena. NULL, with *count 0, if there are none or
- * the list is damaged. */
-const char *const *label_names_read(const char *metadata, Arena *arena, size_t *count);
 
 /* problem_type of rows that have any number of labels at once. */
 #define LABELS_SEVERAL "multi_label_classification"

@@ -10,6 +10,7 @@
 #include "frontend/text/examples.h"
 #include "frontend/text/label_set.h"
 #include "frontend/text/labels.h"
+#include "runtime/program/label_names.h"
 
 enum { NO_COLUMN = -1, LAST_COLUMN = -2 };
 
@@ -484,7 +485,8 @@ static bool prepare(Job *job, const char *table)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
                                  "name the columns of CSV and JSON lines: --text NAME, --label NAME");
     if (options->regression) job->labels.kind = LABELS_REALS;
-    return name_columns(job) && (!options->labels_of || labels_of_data(&job->labels, options->labels_of, diagnostics));
+    return name_columns(job) && (!options->labels_of || labels_of_data(&job->labels, options->labels_of,
+                                                                       tokenizer_hash(job->tokenizer), diagnostics));
 }
 
 bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const char *table, const char *output,

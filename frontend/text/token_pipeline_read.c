@@ -397,13 +397,24 @@ static bool read_specials(TokenReader *r, json_t *root)
     return check_direction(r, root, "padding") && check_direction(r, root, "truncation") && read_strategy(r, root);
 }
 
+static int hash_piece(const char *text, size_t size, void *hash)
+{
+    *(Hash *)hash = hash_extend(*(Hash *)hash, text, size);
+    return 0;
+}
+
+/* Lengths, and how the file is written, change no id. */
+static void hash_steps(TokenPipeline *pipeline, json_t *root)
+{
+    static const char *const aside[] = {"version", "truncation", "padding", "decoder"};
+    for (size_t i = 0; i < sizeof aside / sizeof *aside; i++) json_object_del(root, aside[i]);
+    pipeline->hash = hash_bytes("", 0);
+    json_dump_callback(root, hash_piece, &pipeline->hash, JSON_COMPACT);
+}
+
 bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics *diagnostics)
 {
     TokenReader r = {.pipeline = pipeline, .path = path, .diagnostics = diagnostics};
-    MappedFile file;
-    if (!file_map(&file, path, diagnostics)) return false;
-    pipeline->hash = hash_bytes(file.size ? (const void *)file.bytes : "", file.size);
-    file_unmap(&file);
     json_t *root = json_read(path, diagnostics);
     if (!root) return false;
     pipeline->normalizer.steps = memory_allocate(MOST_STEPS * sizeof *pipeline->normalizer.steps);
@@ -417,6 +428,7 @@ bool token_pipeline_read(TokenPipeline *pipeline, const char *path, Diagnostics 
         read_steps(&r, json_object_get(root, "normalizer"), "normalizer", "normalizers", add_normalizer, 0) &&
         read_steps(&r, json_object_get(root, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", add_pretokenizer, 0) &&
         token_model_read(&r, root) && read_added(&r, root) && read_frames(&r, root) && read_specials(&r, root);
+    if (ok) hash_steps(pipeline, root);
     json_decref(root);
     arena_free(&r.arena);
     return ok;

@@ -12,6 +12,7 @@ struct Tokenizer {
     FramePiece pieces[5]; /* of BERT's frame */
     TokenFrame frames[2]; /* of one text, of a pair */
     TokenizerSpecials specials;
+    bool cased;       /* BERT's */
     bool takes_masks; /* of BERT's: a pipeline knows how its mask is written */
 };
 
@@ -25,6 +26,7 @@ Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnos
         {-1, ids->classify, 0}, {0, 0, 0}, {-1, ids->separate, 0}, {1, 0, 1}, {-1, ids->separate, 1}};
     memcpy(tokenizer->pieces, pieces, sizeof pieces);
     tokenizer->bert = bert;
+    tokenizer->cased = !lowercase;
     tokenizer->frames[0] = (TokenFrame){tokenizer->pieces, 3};
     tokenizer->frames[1] = (TokenFrame){tokenizer->pieces, 5};
     tokenizer->specials = (TokenizerSpecials){ids->unknown, ids->pad, ids->mask};
@@ -120,7 +122,7 @@ int32_t tokenizer_size(const Tokenizer *tokenizer)
 Hash tokenizer_hash(const Tokenizer *tokenizer)
 {
     if (tokenizer->pipeline) return tokenizer->pipeline->hash;
-    Hash hash = hash_bytes("", 0);
+    Hash hash = hash_bytes("cased", tokenizer->cased ? strlen("cased") : 0);
     for (int32_t id = 0; id < tokenizer_size(tokenizer); id++) {
         const char *piece = bert_tokenizer_piece(tokenizer->bert, id);
         hash = hash_extend(hash, piece, strlen(piece) + 1);

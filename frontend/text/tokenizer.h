@@ -41,6 +41,6 @@ size_t tokenizer_least_length(const Tokenizer *tokenizer, bool pair); /* of the 
 
 const TokenizerSpecials *tokenizer_specials(const Tokenizer *tokenizer);
 int32_t tokenizer_size(const Tokenizer *tokenizer); /* ids are below this */
-Hash tokenizer_hash(const Tokenizer *tokenizer);    /* of the vocabulary, or of tokenizer.json */
+Hash tokenizer_hash(const Tokenizer *tokenizer);    /* of what decides the ids: vocabulary and case, or steps */
 
 #endif

@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 14, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 15, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -284,7 +284,10 @@ typedef struct SkyProgram {
     const char *model_hash, *plan_hash; /* all ranks must carry the same; so, too: */
     const char *recipe_hash;            /* of what is computed: the training graph, the optimiser, the clipping */
     const char *weights_hash;           /* of the initial values of all parameters of the model */
-    const char *settings;           /* lines "--dropout 0.1": to name what made these hashes differ between two ranks */
+    const char *settings; /* lines "--dropout 0.1": to name what made these hashes differ between two ranks */
+    const char
+        *label_names; /* of the model, as a JSON list: data sets are brought into this numbering. NULL or "" and: */
+    const char *tokenizers;         /* hashes of the model's, with spaces between: not known */
     const double *predicted_step_s; /* one element: the plan's step time */
     SkyOptimizer optimizer;
 } SkyProgram;

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/storage/data_origin.h"
+
 /* Reports an error in a tensor of the file, or in the file (NULL). Returns false. */
 static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
                          const char *format, ...) __attribute__((format(printf, 5, 6)));
@@ -293,7 +295,17 @@ static DatasetStamp make_stamp(const Dataset *dataset)
     return stamp;
 }
 
-bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics)
+static bool match(Dataset *dataset, const SkyProgram *program, const Dataset *like, Diagnostics *diagnostics)
+{
+    const DataOrigin model = {"the model", program->label_names, program->tokenizers, true};
+    DataOrigin known = like && !like->as_model ? data_origin(&like->file, like->path) : model;
+    if (model.tokenizers && *model.tokenizers) known.tokenizers = model.tokenizers;
+    if (!labels_of_input(program, "labels", NULL)) known.labels = NULL, known.is_model = true;
+    return data_origin_match(&dataset->file, dataset->path, &known, &dataset->as_model, diagnostics);
+}
+
+bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, const Dataset *like,
+                  Diagnostics *diagnostics)
 {
     *dataset = (Dataset){.rows = -1, .path = path};
     uint32_t inputs = 0;
@@ -301,7 +313,8 @@ bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program,
         for (uint32_t i = 0; i < program->stages[s].input_count; i++)
             inputs += dataset_holds(&program->stages[s].inputs[i]);
     dataset->read = memory_allocate((inputs + 1) * sizeof *dataset->read);
-    bool ok = inputs == 0 || safetensors_open(&dataset->file, path, diagnostics);
+    bool ok = inputs == 0 ||
+              (safetensors_open(&dataset->file, path, diagnostics) && match(dataset, program, like, diagnostics));
     for (uint32_t s = 0; s < program->stage_count && ok; s++)
         for (uint32_t i = 0; i < program->stages[s].input_count && ok; i++)
             ok = check_input(dataset, path, program, &program->stages[s].inputs[i], diagnostics);

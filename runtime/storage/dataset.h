@@ -31,6 +31,7 @@ typedef struct Dataset {
     DatasetTensor *read;                       /* every one once */
     uint32_t read_count;
     DatasetStamp stamp;
+    bool as_model; /* its labels are numbered as the model says */
 } Dataset;
 
 /* In place of a row number: a row that pads the last evaluation batch. Its labels weigh nothing. */
@@ -41,8 +42,10 @@ static inline bool dataset_holds(const SkyTensor *input) { return input->fill <=
 
 /* Opens `path`, which must live as long, and checks every tensor that the program's stages read: present, one element
  * type for another without loss, the same number of rows, the shape the program was compiled for, ids and labels inside
- * their range. */
-bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, Diagnostics *diagnostics);
+ * their range. Labels are brought into the numbering of the model, or of the data set `like` (NULL: none), which is open,
+ * as data_origin.h says. */
+bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, const Dataset *like,
+                  Diagnostics *diagnostics);
 void dataset_close(Dataset *dataset);
 
 /* Copies rows `rows[0 ... input->dim[0] - 1]` of the tensor that `input` is named after to `destination`, converted. */

@@ -48,8 +48,9 @@ static bool open_rows(Training *t, Dataset *dataset, const char *path, int64_t *
 static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;
-    bool ok = dataset_open(&t->data, options->data, t->program, diagnostics);
-    if (ok && options->eval_data) dataset_open(&t->evaluation_data, options->eval_data, t->program, diagnostics);
+    bool ok = dataset_open(&t->data, options->data, t->program, NULL, diagnostics);
+    if (ok && options->eval_data)
+        dataset_open(&t->evaluation_data, options->eval_data, t->program, &t->data, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
     if (ok && t->rows < t->batch)

@@ -119,7 +119,8 @@ static const Option rows[] = {
      .help = "evaluate on this data after every epoch and at the end",
      .detail =
          "Evaluate on this data after every epoch and at the end. If an evaluation is not finite, the run ends with "
-         "exit code 7 after it has saved."},
+         "exit code 7 after it has saved. Its labels are compared with those of *--data* by their names; if they "
+         "are numbered otherwise, skycc takes the numbers of *--data*."},
     {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every), .agreed = true,
      .help = "evaluate after every N steps instead, and at the end"},
     {"metric", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(metrics), .agreed = true, .read = read_metrics, .choices = METRICS,

@@ -89,12 +89,25 @@ static void names_do_not_forge_lines(void **state)
     diagnostics_free(&diagnostics);
 }
 
+static void misspellings_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"positive", "negative", "maybe", "no", ""};
+    static const char *const found[][2] = {
+        {"positve", "positive"}, {"NEGATIVE", "negative"}, {"mabye", "maybe"}, {"yes", NULL}, {"x", NULL}, {"", NULL}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        const char *nearest = text_nearest(found[i][0], names, sizeof names / sizeof *names);
+        assert_true(found[i][1] ? nearest && strcmp(nearest, found[i][1]) == 0 : !nearest);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_steers_a_terminal_is_escaped),
         cmocka_unit_test(formats_are_those_of_printf),
         cmocka_unit_test(names_do_not_forge_lines),
+        cmocka_unit_test(misspellings_are_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

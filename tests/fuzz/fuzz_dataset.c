@@ -16,13 +16,18 @@ enum { INPUTS = sizeof inputs / sizeof *inputs };
 
 static const SkyLabels labels[] = {{.name = "labels", .ignore_index = -100, .classes = 3}};
 static const SkyStage stage = {.inputs = inputs, .input_count = INPUTS};
-static const SkyProgram program = {
-    .stages = &stage, .stage_count = 1, .microbatch_size = ROWS, .labels = labels, .label_count = 1};
+static const SkyProgram program = {.stages = &stage,
+                                   .stage_count = 1,
+                                   .microbatch_size = ROWS,
+                                   .labels = labels,
+                                   .label_count = 1,
+                                   .label_names = "[\"A\",\"b\",\"c\"]",
+                                   .tokenizers = "0123 4567"};
 
 static bool read_dataset(Diagnostics *diagnostics)
 {
     Dataset dataset;
-    if (!dataset_open(&dataset, "data.safetensors", &program, diagnostics)) return false;
+    if (!dataset_open(&dataset, "data.safetensors", &program, NULL, diagnostics)) return false;
     const uint32_t rows[ROWS] = {(uint32_t)dataset.rows - 1, DATASET_NO_ROW};
     for (int i = 0; i < INPUTS; i++) {
         Shape shape = {.rank = (int)inputs[i].rank, .dim = {inputs[i].dim[0], inputs[i].dim[1]}};

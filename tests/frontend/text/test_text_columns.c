@@ -8,6 +8,7 @@
 #include "base/safetensors.h"
 #include "frontend/text/labels.h"
 #include "frontend/text/text_dataset.h"
+#include "runtime/program/label_names.h"
 #include "tests/common/scratch.h"
 
 #define MODELS SKY_TEST_DATA "/../../models/glue"

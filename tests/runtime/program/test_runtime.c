@@ -148,7 +148,7 @@ static void rows_are_converted(void **state)
         SkyProgram *program = reading_program(types[t], DTYPE_I64);
         Diagnostics diagnostics = {0};
         Dataset data;
-        assert_true(dataset_open(&data, data_path, program, &diagnostics));
+        assert_true(dataset_open(&data, data_path, program, NULL, &diagnostics));
         assert_int_equal(data.rows, 4);
         const uint32_t rows[] = {3, 1}, padded[] = {2, DATASET_NO_ROW};
         int64_t ids[6], labels[2];
@@ -174,7 +174,7 @@ static void refuse_data(SkyProgram *program, const char *expected)
 {
     Diagnostics diagnostics = {0};
     Dataset data;
-    assert_false(dataset_open(&data, data_path, program, &diagnostics));
+    assert_false(dataset_open(&data, data_path, program, NULL, &diagnostics));
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, expected);
 }
 
@@ -241,7 +241,7 @@ static void numbers_as_labels_are_checked_and_padded(void **state)
     LabelCount count[SKY_MOST_LABELS];
     float filled[2];
     const uint32_t rows[] = {0, 2, 1, 3}, padded[] = {3, DATASET_NO_ROW};
-    assert_true(dataset_open(&data, data_path, program, &diagnostics));
+    assert_true(dataset_open(&data, data_path, program, NULL, &diagnostics));
     dataset_count_labels(&data, program, rows, 4, count);
     assert_int_equal(count[0].count, 2);
     dataset_fill(&data, program, &program->stages->inputs[1], padded, filled);

@@ -1,0 +1,48 @@
+#include "driver/compile/model_origin.h"
+
+#include <string.h>
+
+#include "frontend/huggingface/import_folder.h"
+#include "frontend/huggingface/config.h"
+#include "runtime/program/label_names.h"
+
+/* As a JSON list; "": generic names, or none. */
+static const char *label_list(const char *config, Arena *arena)
+{
+    size_t count, generic = 0;
+    const char *const *names = config_labels(config, arena, &count);
+    for (size_t i = 0; i < count; i++) generic += strncmp(names[i], "LABEL_", strlen("LABEL_")) == 0;
+    if (generic == count) return "";
+    Buffer list = {0};
+    label_names_print(&list, names, count);
+    const char *text = arena_string(arena, buffer_text(&list));
+    buffer_free(&list);
+    return text;
+}
+
+DataOrigin model_origin(const OnnxModel *model, const char *called, Arena *arena)
+{
+    const char *config = onnx_model_property(model, PROPERTY_CONFIG), *text = onnx_model_property(model, PROPERTY_HEAD),
+               *tokenizers = onnx_model_property(model, PROPERTY_TOKENIZERS);
+    Head head = {0};
+    bool named = config && text && head_parse(text, &head) && head.labels;
+    return (DataOrigin){.called = called,
+                        .labels = named ? label_list(config, arena) : "",
+                        .tokenizers = tokenizers ? arena_string(arena, tokenizers) : "",
+                        .is_model = true};
+}
+
+bool model_labels(DataLabels *labels, const char *path, const DataOrigin *model, Arena *arena, Diagnostics *diagnostics)
+{
+    SafeTensors data;
+    bool adopted;
+    if (!data_labels_read(labels, path, arena, diagnostics) || !safetensors_open(&data, path, diagnostics))
+        return false;
+    Diagnostics found = {0}; /* in other numbers, the same names are no news here */
+    bool ok = data_origin_match(&data, path, model, &adopted, &found);
+    if (!ok) diagnostics_append(diagnostics, &found);
+    if (ok && adopted) labels->names = label_names_read(model->labels, arena, &labels->count);
+    diagnostics_free(&found);
+    safetensors_close(&data);
+    return ok;
+}
