@@ -176,8 +176,9 @@ typedef struct Plan {
     PlanSchedule schedule;
     bool schedule_forced; /* it was asked for, not chosen */
     PlanRecompute recompute;
-    int microbatches; /* of a step, at most */
-    RowSamples rows;  /* how many steps have; no samples: all as many */
+    int microbatches;  /* of a step, at most */
+    RowSamples rows;   /* how many steps have; no samples: all as many */
+    BatchChoice batch; /* how the rows of a step were cut; that of the costs */
     /* Where the number, or that of the rows to pack, was chosen: the fraction by which twice as many would raise the
      * rows trained per second; -1: no plan was found for twice as many. 0 where the number was given. */
     double microbatches_gain;

@@ -156,6 +156,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
     plan_add_times(json, plan);
     if (plan->infeasible) json_add_bool(json, "infeasible", true);
     row_samples_add(&plan->rows, json);
+    batch_choice_add(&plan->batch, json);
 }
 
 static void add_requests(JsonWriter *json, const Plan *plan)

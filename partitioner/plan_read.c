@@ -355,7 +355,9 @@ static bool get_truth(const PlanReading *r, const json_t *root, const char *key,
 static bool read_rows(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
-    if (!row_samples_read(&plan->rows, r->json, root, plan->microbatches, r->arena)) return false;
+    if (!row_samples_read(&plan->rows, r->json, root, plan->microbatches, r->arena) ||
+        !batch_choice_read(&plan->batch, r->json, root, plan->rows.microbatch_kinds > 0, r->arena))
+        return false;
     return !plan->rows.microbatch_kinds || (get_time(r, root, "", "worst_step_s", &plan->worst_step_ns) &&
                                             get_time(r, root, "", "padded_step_s", &plan->padded_step_ns));
 }

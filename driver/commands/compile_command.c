@@ -10,7 +10,7 @@
 #include "driver/compile/emit_programs.h"
 #include "driver/compile/launch_files.h"
 #include "driver/compile/packed_check.h"
-#include "driver/compile/plan_model.h"
+#include "driver/compile/plan_load.h"
 #include "driver/compile/stage_programs.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"

@@ -4,11 +4,14 @@
 
 #include "base/file.h"
 #include "driver/commands/commands.h"
-#include "driver/compile/plan_model.h"
+#include "driver/compile/plan_load.h"
 #include "partitioner/report/report.h"
 
 static bool check(const Options *options, Diagnostics *diagnostics)
 {
+    if (options->costs && options->plan.batch)
+        return usage_error(diagnostics, "use --microbatches N, or plan from the model",
+                           "--batch does not go with --costs, which are of micro-batches of one size");
     if (options->costs ? !options->model && !options->plan.cluster : options->model && options->plan.cluster)
         return true;
     return usage_error(diagnostics, "skycc plan --help lists the options",
@@ -68,6 +71,7 @@ static bool check_federation(const Options *options, Diagnostics *diagnostics)
         const char *name;
     } refused[] = {{options->plan.cluster, "--cluster"},
                    {options->costs, "--costs"},
+                   {options->plan.batch, "--batch"},
                    {options->plan.without.count, "--without"},
                    {options->plan.pins.count, "--pin"},
                    {options->plan.added.count, "--add"},

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/local_program.h"
-#include "driver/compile/plan_model.h"
+#include "driver/compile/plan_load.h"
 #include "profiler/probe/measure.h"
 #include "profiler/probe/probe_world.h"
 #include "runtime/program/parallel.h"
@@ -141,6 +141,8 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
     ModelOptions load = options->load;
     load.train = true;
     load.import.no_weights = true; /* their values do not matter here */
+    if (!options->model && options->plan.batch)
+        return usage_error(diagnostics, "add a model, whose kernels are measured", "--batch needs a model");
     if (!options->model) return cluster_read(&probe->planned.cluster, options->plan.cluster, diagnostics);
     return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics);
 }

@@ -2,123 +2,22 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "codegen/stage/stage.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
 #include "graph/analysis/layer_work.h"
-#include "graph/passes/loss.h"
-#include "partitioner/planner/microbatches.h"
-#include "partitioner/planner/packing.h"
 #include "partitioner/problem.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/added_devices.h"
-#include "runtime/program/row_packer.h"
-
-enum { DEFAULT_MICROBATCHES = 8 };
 
 bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
                               Diagnostics *diagnostics)
 {
     return costs_read(&planned->costs, path, diagnostics) &&
            costs_add_devices(&planned->costs, options->added.items, (int)options->added.count, diagnostics);
-}
-
-/* ---- Rows of several lengths ---- */
-
-/* Whether the last micro-batch of a step may have fewer lines than the others. */
-static bool lines_vary(TrainingModel *model)
-{
-    Graph *graph = &model->graph;
-    StageIndex *index = stage_index_create(graph, model->bf16_products);
-    bool vary = true;
-    for (int layer = 0; layer < graph->layer_count && vary; layer++) {
-        StageCode code;
-        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
-        vary = code.lines_vary;
-        stage_free(&code);
-    }
-    stage_index_free(index);
-    return vary;
-}
-
-/* What packing a model needs: the model is imported once, its graph is made for every form that is tried. */
-typedef struct Packing {
-    PlannedModel *planned;
-    const PlanModelOptions *options;
-    PackingWish wish;
-} Packing;
-
-/* Makes the graph for the form that packing_choose chooses. */
-static bool make_form(Packing *packing, int microbatches, bool whole, Diagnostics *diagnostics)
-{
-    PlannedModel *planned = packing->planned;
-    planned->rows = packing_choose(&packing->wish, microbatches, whole, &planned->arena);
-    planned->packed.packing = planned->rows.packing;
-    planned->most_microbatches = (int)packing_most_microbatches(&planned->packed.packing);
-    if (planned->most_microbatches > COSTS_MAX_MICROBATCHES)
-        return usage_error(diagnostics, "lower --microbatches",
-                           "%d micro-batches may be needed for a batch, more than %d", planned->most_microbatches,
-                           COSTS_MAX_MICROBATCHES);
-    return training_model_make(&planned->model, &planned->packed, diagnostics);
-}
-
-/* If all lines of a micro-batch must be computed, another form is cheaper. Its errors were reported for the first. */
-static bool pack(Packing *packing, int microbatches, Diagnostics *diagnostics)
-{
-    const ModelOptions *load = &packing->planned->packed;
-    if (!make_form(packing, microbatches, false, diagnostics)) return false;
-    if (load->packing.lines < 2 || !load->train || load->last_pass || lines_vary(&packing->planned->model)) return true;
-    Diagnostics ignored = {0};
-    bool ok = make_form(packing, microbatches, true, &ignored);
-    diagnostics_free(&ignored);
-    return ok;
-}
-
-/* A MicrobatchRate, of the heuristic allocation as for rows of one length. Errors of the model are reported later. */
-static double train_rows(void *context, int microbatches)
-{
-    Packing *packing = context;
-    PlannedModel *planned = packing->planned;
-    PlanModelOptions trying = *packing->options;
-    Diagnostics ignored = {0};
-    trying.request.microbatches = microbatches;
-    trying.request.allocate = PLAN_HEURISTIC;
-    trying.request.watch = NULL;
-    bool ok = pack(packing, microbatches, &ignored) && planned_model_costs(planned, &trying, &ignored) &&
-              planned_model_plan(planned, &trying, &ignored);
-    double rows = ok ? (double)planned->costs.rows.packing.rows / (double)planned->plan.step_ns : 0;
-    plan_free(&planned->plan);
-    costs_free(&planned->costs);
-    profile_free(&planned->profile);
-    diagnostics_free(&ignored);
-    return rows;
-}
-
-static bool load_packed(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
-{
-    const LengthOptions *lengths = &planned->packed.lengths;
-    Packing packing = {.planned = planned, .options = options};
-    RowLengths rows = {0};
-    int microbatches = options->request.microbatches ? options->request.microbatches : DEFAULT_MICROBATCHES;
-    if (strcmp(planned->path, "-") == 0)
-        return usage_error(diagnostics, "write the model to a file",
-                           "with several lengths the model is read twice, which standard input cannot be");
-    bool ok = packed_model_import(&planned->model, planned->path, &planned->packed, diagnostics) &&
-              packed_lengths_read(&rows, lengths, diagnostics);
-    packing.wish = (PackingWish){.lengths = rows.lengths,
-                                 .count = rows.rows,
-                                 .longest = (uint32_t)lengths->list[lengths->count - 1],
-                                 .rows = planned->model.imported.batch_size};
-    if (ok && microbatches == PLAN_MICROBATCHES_AUTO)
-        microbatches = microbatches_choose_by_rate(train_rows, &packing, &planned->rows_gain);
-    ok = ok && pack(&packing, microbatches, diagnostics);
-    row_lengths_free(&rows);
-    return ok;
 }
 
 void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
@@ -132,27 +31,8 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
         "rows takes %.1f micro-batches on average (%d-%d in 64 sampled steps, never more than %d).\n"
         "Padding: %.1f%% of the tokens computed (%.1f%% without packing).\n",
         packing->lines, packing->lines > 1 ? "s" : "", packing->length, packing->slots, packing->rows,
-        row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->most_microbatches,
+        row_samples_mean(rows), rows->microbatches[0].value, row_samples_worst(rows), planned->microbatches,
         100 * row_samples_padding(rows), 100 * row_samples_padded(rows));
-}
-
-bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
-                        const ModelOptions *load, Diagnostics *diagnostics)
-{
-    planned->path = path;
-    planned->packed = *load;
-    planned->packed.want_loss = true;
-    if (!cluster_read_with(&planned->cluster, options->cluster, options->added.items, (int)options->added.count,
-                           diagnostics))
-        return false;
-    if (!load->lengths.dimension && load->lengths.data)
-        return usage_error(diagnostics, "add, for example, --dim seq=auto:128",
-                           "--lengths needs a --dim with several lengths");
-    bool ok = load->lengths.dimension ? load_packed(planned, options, diagnostics)
-                                      : training_model_load(&planned->model, path, &planned->packed, diagnostics);
-    return ok && (!loss_compares_rows(load->loss) || options->request.microbatches == 1 ||
-                  usage_error(diagnostics, "use --microbatches 1",
-                              "--loss %s compares all rows of a batch, so it needs a single micro-batch", load->loss));
 }
 
 const char *planned_model_name(Arena *arena, const char *path)
@@ -164,18 +44,19 @@ const char *planned_model_name(Arena *arena, const char *path)
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     char hash[33];
-    if (options->profile && !profile_read(&planned->profile, options->profile, diagnostics)) return false;
+    if (options->profile && !planned->profiled && !profile_read(&planned->profile, options->profile, diagnostics))
+        return false;
+    planned->profiled = true;
     if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
     if (!model_costs(&planned->costs, &planned->model.graph, planned->model.bf16_products, &planned->cluster,
                      options->profile ? &planned->profile : NULL,
                      planned_model_name(&planned->model.graph.arena, planned->path),
                      hash_format(planned->model.imported.onnx.hash, hash),
-                     planned->most_microbatches          ? planned->most_microbatches
-                     : options->request.microbatches > 0 ? options->request.microbatches
-                                                         : DEFAULT_MICROBATCHES,
+                     planned->microbatches > 0 ? planned->microbatches : PLAN_MICROBATCHES_DEFAULT,
                      options->request.codecs, diagnostics))
         return false;
     model_costs_expect_rows(&planned->costs, &planned->rows);
+    planned->costs.batch = batch_choice_copy(&planned->batch, &planned->costs.arena);
     if (options->clip > 0) planned->costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     return true;
 }
@@ -204,8 +85,7 @@ static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnost
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     PlanRequest request = options->request;
-    if (planned->most_microbatches) request.microbatches = planned->most_microbatches;
-    if (planned->path && !request.microbatches) request.microbatches = DEFAULT_MICROBATCHES; /* costs bring their own */
+    if (planned->path) request.microbatches = planned->microbatches; /* costs bring their own */
     planned->advice_deadline = isinf(request.time_limit_s) ? 0 : monotonic_seconds() + request.time_limit_s + 0.5;
     request.without = options->without.items;
     request.without_count = (int)options->without.count;

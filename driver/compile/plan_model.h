@@ -9,8 +9,12 @@
 #include "partitioner/planner/planner.h"
 #include "profiler/costs/model_costs.h"
 
+/* The model and --microbatches say how many rows a step has, and no default does. */
+enum { BATCH_BOUND = -1 };
+
 typedef struct PlanModelOptions {
     const char *cluster, *profile; /* files; profile NULL: times are estimated */
+    int64_t batch;                 /* --batch: rows of a step; 0: not given; BATCH_BOUND */
     PlanRequest request;           /* without and pins are filled in by planned_model_plan */
     double clip;                   /* default of the stage programs; 0: no clipping, and no message for the norm */
     TextList without, pins, added; /* --without DEVICE, --pin LAYERS=DEVICE, --add SPEC */
@@ -21,23 +25,24 @@ typedef struct PlannedModel {
     Cluster cluster;
     const char *path; /* of the model; NULL: costs came from a file */
     TrainingModel model;
-    ModelOptions packed;   /* what the model was loaded with: for packed_model_check */
-    RowSamples rows;       /* where rows share lines (model.graph.packing) */
-    int most_microbatches; /* then: what plans are laid out for; else 0 */
-    double rows_gain; /* then: what twice the rows of a step would bring (plan.microbatches_gain); 0: was not asked */
+    ModelOptions packed; /* what the model was loaded with: for packed_model_check */
+    RowSamples rows;     /* where rows share lines (model.graph.packing) */
+    BatchChoice batch;   /* how the rows of a step were cut, where that was chosen */
+    int microbatches;    /* what plans are laid out for, or PLAN_MICROBATCHES_AUTO */
+    double
+        rows_gain; /* where rows share lines: what twice the rows of a step would bring (plan.microbatches_gain); 0: was not asked */
     Profile profile;
+    bool profiled; /* it was read */
     Costs costs;
     Plan plan;
     double advice_deadline; /* on the monotonic clock: half a second after the time limit; 0: no limit */
 } PlannedModel;
 
-/* Replaces the first two steps: costs from a file, with --add. */
+/* Instead of planned_model_load (driver/compile/plan_load.h) and planned_model_costs: costs from a file, with --add. */
 bool planned_model_read_costs(PlannedModel *planned, const PlanModelOptions *options, const char *path,
                               Diagnostics *diagnostics);
 
-/* Three steps, in this order. Free with planned_model_free in any case. */
-bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,
-                        const ModelOptions *load, Diagnostics *diagnostics);
+/* In this order, after planned_model_load. Free with planned_model_free in any case. */
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 /* The model's name in reports: its file name without folders and suffix. */

@@ -6,6 +6,7 @@
 
 #include "cluster/join.h"
 #include "driver/compile/local_program.h"
+#include "driver/compile/plan_load.h"
 #include "driver/federate/federation_steps.h"
 #include "federation/planning/probed_links.h"
 
@@ -287,6 +288,7 @@ static bool load_model(const Making *making, const char *model, const ModelOptio
     Arena scratch = {0};
     SkyProgram program = {0};
     options.cluster = federation_cluster(arena_of(making), making->file, plans->federation.sites[0].cluster);
+    options.batch = BATCH_BOUND;
     if (load->lengths.dimension)
         return usage_error(making->diagnostics, "give one length with --dim seq=N",
                            "federations cannot train rows of several lengths yet");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "driver/compile/local_program.h"
+#include "driver/compile/plan_load.h"
 #include "driver/compile/recipe.h"
 #include "runtime/storage/parameters.h"
 
@@ -161,8 +162,10 @@ bool federation_start_make(FederationStart *start, Federation *federation, const
                            Diagnostics *diagnostics)
 {
     Making making = {.federation = federation, .start = start, .init = init, .seed = load->seed, .clip = plan->clip};
+    PlanModelOptions bound = *plan;
+    bound.batch = BATCH_BOUND;
     *start = (FederationStart){0};
-    bool ok = planned_model_load(&making.planned, plan, path, load, diagnostics);
+    bool ok = planned_model_load(&making.planned, &bound, path, load, diagnostics);
     if (ok && making.planned.model.graph.packing.slots)
         ok = input_error(diagnostics, path, "give one length with --dim seq=N",
                          "federations cannot train rows of several lengths yet");

@@ -335,10 +335,21 @@ static const Option rows[] = {
      .help = "generate code for this CPU on native targets (default: this machine's)"},
 
     {.help = "Plans"},
+    {"batch", 0, "ROWS", COMPILE | PLAN | PROBE, OPTION_INTEGER, 1, 1 << 20, FIELD(plan.batch),
+     .common = COMPILE | PLAN | PROBE,
+     .help = "rows of an optimiser step (default: 32); skycc chooses how many micro-batches they are cut into",
+     .detail = "Rows of an optimiser step, the global batch (default: 32). skycc tries every micro-batch size that "
+               "divides it, and takes the one with the quickest step that fits into memory; the report says what was "
+               "tried. *--microbatches* _N_ or *--dim* with the batch dimension sets the size instead: _ROWS_ / _N_ "
+               "rows, or _ROWS_ / *batch* micro-batches. A model with a fixed batch dimension keeps its own "
+               "micro-batch. If *--microbatches* or *--dim* for the batch dimension is given without *--batch*, the "
+               "global batch is their product. Another micro-batch size changes the rounding of sums, nothing else."},
     {"microbatches", 0, "N|auto", PLANNING, OPTION_INTEGER, 1, COSTS_MAX_MICROBATCHES, FIELD(plan.request.microbatches),
      .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = PLANNING,
-     .help = "micro-batches per step (default: 8); auto: as many as pay",
-     .detail = "Micro-batches per step (default: 8); the global batch is the micro-batch size times _N_. *auto* takes "
+     .help = "micro-batches per step (default: chosen, see --batch; 8 with --dim batch=); auto: as many as pay",
+     .detail = "Micro-batches per step. With *--batch*, they have equally many rows; without it, the global batch is "
+               "the micro-batch size times _N_. The default is chosen as *--batch* says, and 8 where *--dim* gives the "
+               "batch dimension without *--batch*, or for a federation. Without *--batch*, *auto* takes "
                "the smallest power of two after which doubling would train less than 10% more rows per second (about "
                "4.5 micro-batches per equal stage), at most 256 and at most what fits into memory; the report says "
                "what doubling would bring. With *--lengths* it chooses how many rows are packed into a step. The "

@@ -40,7 +40,8 @@ typedef struct ImportOptions {
     size_t dimension_count;
     const InputShape *input_shapes; /* shapes of given input tensors, which bind what no --dim bound */
     size_t input_shape_count;
-    int64_t batch_rows; /* what the batch dimension is bound to, whatever else binds it; 0: it is as others are */
+    int64_t batch_rows;   /* what the batch dimension is bound to, whatever else binds it; 0: it is as others are */
+    int64_t unbound_rows; /* the same where nothing else binds it */
     int64_t default_dimension; /* for what is still unbound, with a warning; 0: unbound dimensions are errors */
     const TrainingRule *rules; /* in the order given: the last one that matches a name wins */
     size_t rule_count;
@@ -89,7 +90,7 @@ typedef struct ImportedModel {
     DimensionBinding *dimensions; /* every symbolic dimension with the value it got */
     size_t dimension_count, dimension_capacity;
     const char *batch_dimension; /* the symbolic first dimension of the first input, among these; NULL: it is fixed */
-    int64_t batch_size;          /* what --dim, or what else binds it, says of that dimension */
+    int64_t batch_size;          /* what --dim, or what else binds it, says of that dimension; -1: nothing does */
     int64_t opset;               /* of the default domain */
     Folding folding;             /* of the graph so far: passes on it go on from there */
 } ImportedModel;

@@ -54,16 +54,17 @@ static int64_t bind_dimension(InputBinder *binder, const char *name, const char 
     if (bound) return bound->value;
     const DimensionBinding *option = find_binding(options->dimensions, options->dimension_count, name);
     int64_t value = option ? option->value : given_extent(importer, input, rank, axis);
+    if (axis == 0 && importer->graph->input_count == 0) {
+        model->batch_dimension = arena_string(&model->arena, name);
+        model->batch_size = value;
+        if (value < 0 && options->unbound_rows) value = options->unbound_rows;
+        if (value >= 0 && options->batch_rows) value = options->batch_rows;
+    }
     if (value < 0 && options->default_dimension) {
         value = options->default_dimension;
         buffer_print(&binder->assumed, "%s%s=%lld", binder->assumed.size ? ", " : "", name, (long long)value);
     }
     if (value < 0) buffer_print(&binder->unbound, " --dim %s=8", name);
-    if (axis == 0 && importer->graph->input_count == 0) {
-        model->batch_dimension = arena_string(&model->arena, name);
-        model->batch_size = value;
-        if (value >= 0 && options->batch_rows) value = options->batch_rows;
-    }
     DimensionBinding binding = {arena_string(&model->arena, name), value};
     array_push(model->dimensions, model->dimension_count, model->dimension_capacity, binding);
     return value;

@@ -155,7 +155,7 @@ static void count_samples(RowSamples *counted, const Samples *samples, bool whol
 
 RowSamples packing_choose(const PackingWish *wish, int microbatches, bool whole, Arena *arena)
 {
-    Samples samples = draw_samples(wish->lengths, wish->count, wish->rows * microbatches);
+    Samples samples = draw_samples(wish->lengths, wish->count, wish->rows);
     SkyPacking form = {.lines = 1, .rows = (uint32_t)samples.rows, .longest = wish->longest};
     RowSamples counted = {.packing = choose_form(&samples, form, microbatches, whole)};
     count_samples(&counted, &samples, whole, arena);

@@ -161,6 +161,7 @@ static void run_allocators(const Planner *planner, Problem *problem, Arena *aren
     }
     baselines_run(problem, -1, c->allocation, c->known);
     const Allocation *asked = &c->allocation[planner->request->allocate];
+    if (planner->request->quick) return;
     if (!wants_bound(planner) && asked->stage_count > 0 && allocation_evaluate(problem, asked).fits) return;
     const Allocation *start = c->known[PLAN_HEURISTIC] ? &c->allocation[PLAN_HEURISTIC] : NULL;
     double seconds = deadline - watch_seconds(planner->watch);
@@ -283,6 +284,7 @@ static void fill_infeasible(const Planner *planner, Plan *plan, const Problem *p
     plan->recompute = planner->request->recompute;
     plan->microbatches = problem->microbatches;
     plan->rows = row_samples_copy(&planner->asked->rows, &plan->arena);
+    plan->batch = batch_choice_copy(&planner->asked->batch, &plan->arena);
     plan->in_flight_limit = problem->in_flight_limit;
     plan->layer_count = problem->layer_count;
     fill_wishes(planner, plan);

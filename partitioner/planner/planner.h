@@ -7,13 +7,14 @@
 #include "partitioner/plan.h"
 #include "partitioner/watch.h"
 
-enum { PLAN_MICROBATCHES_AUTO = -1 };
+enum { PLAN_MICROBATCHES_AUTO = -1, PLAN_MICROBATCHES_DEFAULT = 8 };
 
 typedef struct PlanRequest {
     PlanAllocator allocate;
     PlanObjective objective;
     PlanSchedule schedule;
     PlanRecompute recompute;
+    bool quick;       /* an allocator that finds nothing that fits ends planning: nothing is searched for or proven */
     int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
     /* For all of planning; what is found then depends on the machine, and plan->timed_out says whether it did.
      * INFINITY: no limit. A fixed amount of work decides (partitioner/watch.h), and the same request gives the same

@@ -149,6 +149,7 @@ void report_json(const Report *report, Buffer *buffer)
     json_add_integer(&json, "microbatches", plan->microbatches);
     plan_add_times(&json, plan);
     add_rows(&json, &plan->rows);
+    batch_choice_add(&plan->batch, &json);
     add_sentences(&json, report);
     add_compared(&json, plan);
     json_break(&json, "\n ");

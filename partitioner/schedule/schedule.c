@@ -284,6 +284,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->recompute = problem->recompute;
     plan->microbatches = problem->microbatches;
     plan->rows = row_samples_copy(&problem->costs->rows, &plan->arena);
+    plan->batch = batch_choice_copy(&problem->costs->batch, &plan->arena);
     plan->in_flight_limit = problem->in_flight_limit;
     plan->layer_count = problem->layer_count;
     plan->stage_count = allocation->stage_count;

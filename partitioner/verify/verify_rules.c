@@ -67,6 +67,8 @@ bool rules_create(Rules *r, const Plan *plan, const Costs *costs, Diagnostics *d
     if (plan->layer_count != r->layers) return rules_refuse(r, "layers", "the costs have %d layers", r->layers);
     if (!row_samples_equal(&plan->rows, &costs->rows))
         return rules_refuse(r, "rows", "are not the samples of the costs");
+    if (!batch_choice_equal(&plan->batch, &costs->batch))
+        return rules_refuse(r, "batch", "is not the choice of the costs");
     if (plan->rows.microbatch_kinds && plan->microbatches != costs->microbatches)
         return rules_refuse(r, "microbatches", "a step of such rows has %d at most", costs->microbatches);
     if (plan->in_flight_limit > 0 && !plan_schedule_traits(plan->schedule).is_searched)

@@ -13,6 +13,7 @@
 #include "base/codec.h"
 #include "base/diagnostics.h"
 #include "base/hash.h"
+#include "profiler/costs/batch_choice.h"
 #include "profiler/costs/row_samples.h"
 #include "profiler/costs/site_costs.h"
 
@@ -83,6 +84,7 @@ typedef struct Costs {
     const char *model_hash; /* 32 hexadecimal digits, or "" if the model is unknown */
     int microbatches;       /* of a step, at most */
     RowSamples rows;        /* how many steps really have, where that depends on their rows */
+    BatchChoice batch;      /* how their number was chosen */
     bool lines_vary;        /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
     LayerCost *layers;
     int layer_count;

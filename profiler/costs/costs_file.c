@@ -246,7 +246,9 @@ static bool read_root(const CostsReading *r, const json_t *root)
     if (json_array_size(layers) > COSTS_MAX_LAYERS) return json_refuse(r->json, "layers", "too many layers");
     if (json_array_size(devices) > COSTS_MAX_DEVICES) return json_refuse(r->json, "devices", "too many devices");
     costs->microbatches = (int)microbatches;
-    if (!row_samples_read(&costs->rows, r->json, root, costs->microbatches, r->arena)) return false;
+    if (!row_samples_read(&costs->rows, r->json, root, costs->microbatches, r->arena) ||
+        !batch_choice_read(&costs->batch, r->json, root, costs->rows.microbatch_kinds > 0, r->arena))
+        return false;
     costs->layer_count = (int)json_array_size(layers);
     costs->device_count = (int)json_array_size(devices);
     costs->layers = arena_new_array(r->arena, LayerCost, (size_t)costs->layer_count);
@@ -418,6 +420,7 @@ void costs_print(const Costs *costs, Buffer *buffer)
     add_keep(json, costs);
     add_sites(json, costs);
     row_samples_add(&costs->rows, json);
+    batch_choice_add(&costs->batch, json);
     json_close(json, '}');
     buffer_print(buffer, "\n");
 }

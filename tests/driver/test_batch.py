@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+"""--batch ROWS: the user says how many rows a step has, skycc how many micro-batches they are cut into. What it chooses
+is at least as good as every size that can be forced, by the allocation it searched with."""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, printed, require, run  # noqa: E402
+
+SKYCC, DATA = sys.argv[1], sys.argv[2]
+NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
+FIXED = f"{DATA}/bert/bert-nano-seqcls-opset17-fix.onnx"
+
+
+def write_cluster(devices, links=""):
+    with open("cluster.yaml", "w") as file:
+        file.write("devices:\n" + "".join(f"  - {{{device}}}\n" for device in devices) + links)
+
+
+def plan(*options, model=NANO, sequence=("--dim", "seq=16")):
+    text = printed(SKYCC, "plan", model, "-d", "cluster.yaml", "-o", "plan.json", *sequence, *options)
+    with open("plan.json") as file:
+        return json.load(file), text
+
+
+def refused(*options, model=NANO, sequence=("--dim", "seq=16")):
+    return run(SKYCC, "plan", model, "-d", "cluster.yaml", "-o", "no.json", *sequence, *options, code=2).stderr
+
+
+def bytes_of(*options):
+    plan(*options)
+    with open("plan.json", "rb") as file:
+        return file.read()
+
+
+def test_forced():
+    """The same plan, byte for byte, whichever two of the three numbers say it; and what cannot be."""
+    wanted = bytes_of("--dim", "batch=3", "--microbatches", "4")
+    require(bytes_of("--batch", "12", "--microbatches", "4") == wanted, "--batch 12 --microbatches 4 is another plan")
+    require(bytes_of("--batch", "12", "--dim", "batch=3") == wanted, "--batch 12 --dim batch=3 is another plan")
+    require(bytes_of("--dim", "batch=3") == bytes_of("--dim", "batch=3", "--microbatches", "8"), "8 is no default")
+    for options, said in (
+        (("--batch", "30", "--microbatches", "4"), "give --batch 28 or 32, or leave out --microbatches"),
+        (("--batch", "3", "--microbatches", "4"), "give --batch 4, or leave out --microbatches"),
+        (("--batch", "30", "--dim", "batch=8"), "give --batch 24 or 32, or leave out --dim"),
+        (("--batch", "32", "--dim", "batch=8", "--microbatches", "2"), "16 rows, not --batch 32"),
+        (("--batch", "0"), "--batch takes an integer"),
+    ):
+        require(said in refused(*options), f"{options} does not say: {said}")
+    printed(SKYCC, "plan", NANO, "-d", "cluster.yaml", "--batch", "4", "--dim", "seq=16", "-o", "plan.json")
+    printed(SKYCC, "compile", NANO, "-d", "cluster.yaml", "--batch", "4", "--dim", "seq=16", "--emit=costs", "-o",
+            "costs.json")
+    require("--batch does not go with --costs" in
+            run(SKYCC, "plan", "--costs", "costs.json", "--batch", "32", code=2).stderr, "--batch went with --costs")
+    printed(SKYCC, "plan", "--costs", "costs.json", "-o", "again.json")
+    with open("plan.json") as a, open("again.json") as b:
+        require(a.read() == b.read(), "the costs give another plan than the model")
+    printed(SKYCC, "verify", "plan.json", "--costs", "costs.json")
+
+
+def test_default():
+    """32 rows where nothing is said; the report says what was tried."""
+    default, text = plan()
+    require(default["batch"]["rows"] == 32, f"the default is {default['batch']}")
+    require(default == plan("--batch", "32")[0], "the default differs from --batch 32")
+    rows = 32 // default["microbatches"]
+    line = f"Micro-batches: {default['microbatches']} of {rows} row{'s' * (rows > 1)} (tried 1, 2, 4, 8, 16, 32)"
+    require(line in text, f"the report does not say '{line}'")
+    require("batch" not in plan("--dim", "batch=4")[0], "a forced micro-batch was chosen")
+    contrastive = plan("--loss", "contrastive:logits:logits")[0]
+    require(contrastive["microbatches"] == 1, "a loss that compares rows was cut")
+
+
+def test_fixed(own):
+    """A fixed-shape export keeps its micro-batch."""
+    chosen, text = plan("--batch", str(own * 5), model=FIXED, sequence=())
+    require(chosen["microbatches"] == 5 and f"Micro-batches: 5 of {own} rows." in text, text)
+    require("fixed in the model" in refused("--batch", str(own * 5 + 1), model=FIXED, sequence=()), "no reason")
+    require("leave one of them out" in refused("--batch", str(own * 5), "--microbatches", "2", model=FIXED,
+                                               sequence=()), "two numbers contradict")
+    require(plan("--microbatches", "3", model=FIXED, sequence=())[0]["microbatches"] == 3, "--microbatches is ignored")
+
+
+def random_cluster(generator):
+    devices = [
+        f"name: d{d}, threads: {generator.choice([1, 2])}, slowdown: {generator.uniform(1, 4):.2f}, "
+        f"memory: {generator.choice([1, 2, 4, 64])}MiB, region: r{d % 2}" for d in range(generator.randint(1, 4))
+    ]
+    links = (f"links:\n  - {{between: [r0, r1], latency: {generator.uniform(0, 3):.3f}ms, bandwidth: 100Mbit}}\n"
+             if len(devices) > 1 else "")
+    write_cluster(devices, links)
+
+
+def test_search(cases=8):
+    """The chosen number beats every divisor, by the same allocation and objective."""
+    generator = random.Random(7)
+    for case in range(cases):
+        random_cluster(generator)
+        rows, objective = generator.choice([12, 16]), generator.choice(["step", "period"])
+        options = ("--allocate", "heuristic", "--objective", objective)
+        forced = {}
+        for count in (n for n in range(1, rows + 1) if rows % n == 0):
+            command = (SKYCC, "plan", NANO, "-d", "cluster.yaml", "-o", "-", "--dim", "seq=16", "--batch", str(rows),
+                       "--microbatches", str(count), *options)
+            one = subprocess.run(command, capture_output=True, text=True)
+            if one.returncode == 0:
+                one = json.loads(one.stdout)
+                forced[count] = one["step_s"] if objective == "step" else one["period_s"] * count
+        if not forced:
+            continue
+        chosen = plan("--batch", str(rows), *options)[0]
+        best = min(forced.values())
+        require(forced[chosen["microbatches"]] <= best * (1 + 1e-9),
+                f"case {case}: chose {chosen['microbatches']} of {forced}")
+        tried = {trial["microbatches"]: trial.get("step_s", 0) for trial in chosen["batch"]["tried"]}
+        require(set(tried) == {n for n in range(1, rows + 1) if rows % n == 0}, f"case {case}: tried {tried}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        write_cluster(["name: a, memory: 1GiB", "name: b, memory: 1GiB, slowdown: 2"])
+        test_forced()
+        test_default()
+        test_fixed(4)
+        test_search()
+    sys.exit(failed())
+
+
+main()
