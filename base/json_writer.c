@@ -110,7 +110,11 @@ void json_close(JsonWriter *json, char bracket)
     buffer_append(json->buffer, &bracket, 1);
 }
 
-void json_break(JsonWriter *json, const char *gap) { json->gap = gap; }
+JsonWriter *json_break(JsonWriter *json, const char *gap)
+{
+    json->gap = gap;
+    return json;
+}
 
 /* ---- Values ---- */
 

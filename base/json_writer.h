@@ -3,8 +3,7 @@
  *     JsonWriter json = {.buffer = &text};
  *     json_open(&json, NULL, '{');
  *     json_add_string(&json, "format", "skycc.costs/1");
- *     json_break(&json, "\n ");              the next member begins a line of its own
- *     json_open(&json, "layers", '[');
+ *     json_open(json_break(&json, "\n "), "layers", '[');     begins a line of its own
  *     json_add_integer(&json, NULL, 3);      items have no key
  *     json_close(&json, ']');
  *     json_close(&json, '}');                {"format":"skycc.costs/1",
@@ -34,8 +33,8 @@ typedef struct JsonWriter {
 void json_open(JsonWriter *json, const char *key, char bracket);
 void json_close(JsonWriter *json, char bracket);
 
-/* Sets the white space before the next member, item or closing bracket; it is not copied. */
-void json_break(JsonWriter *json, const char *gap);
+/* Sets the white space before the next member, item or closing bracket, which is not copied; returns the writer. */
+JsonWriter *json_break(JsonWriter *json, const char *gap);
 
 /* Quoted and escaped, also what text_is_control names; bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
 void json_add_string(JsonWriter *json, const char *key, const char *text);

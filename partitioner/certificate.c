@@ -28,11 +28,7 @@ static void add_node(JsonWriter *json, const CertificateNode *node, int price_co
     json_close(json, '}');
 }
 
-static void open_list(JsonWriter *json, const char *key)
-{
-    json_break(json, "\n  ");
-    json_open(json, key, '[');
-}
+static void open_list(JsonWriter *json, const char *key) { json_open(json_break(json, "\n  "), key, '['); }
 
 void certificate_print(const Certificate *c, JsonWriter *json)
 {
@@ -59,8 +55,7 @@ void certificate_print(const Certificate *c, JsonWriter *json)
     json_close(json, ']');
     open_list(json, "nodes");
     for (int i = 0; i < c->node_count; i++) {
-        json_break(json, "\n   ");
-        add_node(json, &c->nodes[i], c->price_count);
+        add_node(json_break(json, "\n   "), &c->nodes[i], c->price_count);
     }
     json_close(json, ']');
     json_close(json, '}');

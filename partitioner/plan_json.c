@@ -115,8 +115,7 @@ static void add_schedule(JsonWriter *json, const PlanRank *rank)
 
 static void add_compared(JsonWriter *json, const Plan *plan)
 {
-    json_break(json, "\n ");
-    json_open(json, "compared", '{');
+    json_open(json_break(json, "\n "), "compared", '{');
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
         const char *key = plan_allocator_name((PlanAllocator)a);
@@ -137,13 +136,10 @@ static void add_head(JsonWriter *json, const Plan *plan)
 {
     char codecs[16];
     json_add_string(json, "format", "skycc.plan/1");
-    json_break(json, " ");
-    json_add_string(json, "name", plan->name);
-    json_break(json, "\n ");
-    json_add_string(json, "model_hash", plan->model_hash);
+    json_add_string(json_break(json, " "), "name", plan->name);
+    json_add_string(json_break(json, "\n "), "model_hash", plan->model_hash);
     json_add_string(json, "costs_hash", plan->costs_hash);
-    json_break(json, "\n ");
-    json_add_string(json, "allocate", plan_allocator_name(plan->allocator));
+    json_add_string(json_break(json, "\n "), "allocate", plan_allocator_name(plan->allocator));
     json_add_string(json, "objective", plan_objective_name(plan->objective));
     json_add_string(json, "schedule_kind", plan_schedule_name(plan->schedule));
     json_add_string(json, "recompute", plan_recompute_name(plan->recompute));
@@ -161,8 +157,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
 
 static void add_requests(JsonWriter *json, const Plan *plan)
 {
-    json_break(json, "\n ");
-    json_add_strings(json, "without", plan->without, (size_t)plan->without_count);
+    json_add_strings(json_break(json, "\n "), "without", plan->without, (size_t)plan->without_count);
     json_open(json, "pins", '[');
     for (int i = 0; i < plan->pin_count; i++) {
         json_open(json, NULL, '{');
@@ -174,19 +169,14 @@ static void add_requests(JsonWriter *json, const Plan *plan)
     json_close(json, ']');
 }
 
-static void open_list(JsonWriter *json, const char *key)
-{
-    json_break(json, "\n ");
-    json_open(json, key, '[');
-}
+static void open_list(JsonWriter *json, const char *key) { json_open(json_break(json, "\n "), key, '['); }
 
 /* A list whose items have lines of their own. */
 #define ADD_LIST(json, key, add, items, count)                                                                         \
     do {                                                                                                               \
         open_list(json, key);                                                                                          \
         for (int item = 0; item < (count); item++) {                                                                   \
-            json_break(json, "\n  ");                                                                                  \
-            add(json, &(items)[item]);                                                                                 \
+            add(json_break(json, "\n  "), &(items)[item]);                                                             \
         }                                                                                                              \
         json_close(json, ']');                                                                                         \
     } while (0)
@@ -205,8 +195,7 @@ void plan_print(const Plan *plan, Buffer *buffer)
     plan_norm_print(plan, &json);
     ADD_LIST(&json, "ranks", add_rank, plan->ranks, plan->rank_count);
     ADD_LIST(&json, "schedule", add_schedule, plan->ranks, plan->rank_count);
-    json_break(&json, "\n ");
-    certificate_print(plan->certificate, &json);
+    certificate_print(plan->certificate, json_break(&json, "\n "));
     json_close(&json, '}');
     buffer_print(buffer, "\n");
 }

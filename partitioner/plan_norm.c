@@ -86,8 +86,7 @@ void plan_norm_print(const Plan *plan, JsonWriter *json)
 {
     const SkyNormRound *norm = plan->norm;
     if (!norm) return;
-    json_break(json, "\n ");
-    json_open(json, "norm", '{');
+    json_open(json_break(json, "\n "), "norm", '{');
     json_add_integer(json, "bytes", plan->norm_bytes);
     plan_add_seconds(json, "seconds", plan->norm_ns);
     add_numbers(json, "zones", norm->zones, norm->rank_count);

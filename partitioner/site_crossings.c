@@ -161,11 +161,9 @@ static void add_one(JsonWriter *json, const PlanSiteCrossing *crossing)
 void site_crossings_print(const Plan *plan, JsonWriter *json)
 {
     if (!plan->has_sites) return;
-    json_break(json, "\n ");
-    json_open(json, "crossings_between_sites", '[');
+    json_open(json_break(json, "\n "), "crossings_between_sites", '[');
     for (int i = 0; i < plan->site_crossing_count; i++) {
-        json_break(json, "\n  ");
-        add_one(json, &plan->site_crossings[i]);
+        add_one(json_break(json, "\n  "), &plan->site_crossings[i]);
     }
     json_close(json, ']');
 }

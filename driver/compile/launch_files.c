@@ -50,27 +50,21 @@ static void print_site_file(const StagePrograms *pipeline, const Plan *plan, siz
     JsonWriter json = {.buffer = text};
     json_open(&json, NULL, '{');
     json_add_string(&json, "format", "skycc.site/1");
-    json_break(&json, "\n ");
-    add_run(pipeline, &json);
-    json_break(&json, "\n ");
-    json_add_string(&json, "site", pipeline->sites[site]->name);
-    json_break(&json, "\n ");
-    json_open(&json, "sites", '[');
+    add_run(pipeline, json_break(&json, "\n "));
+    json_add_string(json_break(&json, "\n "), "site", pipeline->sites[site]->name);
+    json_open(json_break(&json, "\n "), "sites", '[');
     for (size_t s = 0; s < pipeline->site_count; s++) {
-        json_break(&json, "\n  ");
-        json_open(&json, NULL, '{');
+        json_open(json_break(&json, "\n  "), NULL, '{');
         json_add_string(&json, "name", pipeline->sites[s]->name);
         json_add_string(&json, "address", pipeline->sites[s]->address);
         json_add_string(&json, "key", pipeline->sites[s]->key);
         json_close(&json, '}');
     }
     json_close(&json, ']');
-    json_break(&json, "\n ");
-    json_open(&json, "rank_sites", '[');
+    json_open(json_break(&json, "\n "), "rank_sites", '[');
     for (size_t r = 0; r < pipeline->rank_count; r++) json_add_integer(&json, NULL, pipeline->rank_sites[r]);
     json_close(&json, ']');
-    json_break(&json, "\n ");
-    json_add_integer(&json, "largest_message_bytes", (int64_t)largest_message(pipeline));
+    json_add_integer(json_break(&json, "\n "), "largest_message_bytes", (int64_t)largest_message(pipeline));
     site_tensors_add(pipeline, plan, &json);
     json_close(&json, '}');
     buffer_print(text, "\n");

@@ -18,8 +18,7 @@ typedef struct Listing {
 static void list(Listing *x, const PlanSiteCrossing *crossing, int from, int to, int64_t tag, int64_t tags)
 {
     JsonWriter *json = x->json;
-    json_break(json, "\n  ");
-    json_open(json, NULL, '{');
+    json_open(json_break(json, "\n  "), NULL, '{');
     json_add_string(json, "tensor", crossing->tensor.name);
     json_add_string(json, "kind", site_crossing_kind_name(crossing->kind));
     if (crossing->from_stage >= 0) json_add_integer(json, "from_stage", crossing->from_stage);
@@ -103,10 +102,8 @@ void site_tensors_add(const StagePrograms *pipeline, const Plan *plan, JsonWrite
                  .tags = message_tags(&pipeline->programs[0], most),
                  .json = json,
                  .taken = memory_allocate((size_t)plan->site_crossing_count + 1)};
-    json_break(json, "\n ");
-    json_add_string(json, "plan", pipeline->programs[0].plan_hash);
-    json_break(json, "\n ");
-    json_open(json, "tensors", '[');
+    json_add_string(json_break(json, "\n "), "plan", pipeline->programs[0].plan_hash);
+    json_open(json_break(json, "\n "), "tensors", '[');
     for (int k = 0; k + 1 < plan->stage_count; k++)
         for (int backward = 0; backward < 2; backward++)
             if (pipeline->rank_sites[plan->stages[k].rank] != pipeline->rank_sites[plan->stages[k + 1].rank])

@@ -11,14 +11,12 @@ static const char format_name[] = "skycc.deploy/1";
 
 static void print_host(const DeployList *list, const DeployHost *host, JsonWriter *json)
 {
-    json_break(json, "\n  ");
-    json_open(json, NULL, '{');
+    json_open(json_break(json, "\n  "), NULL, '{');
     json_add_string(json, "host", host->name);
     json_open(json, "ranks", '[');
     for (int r = 0; r < host->rank_count; r++) {
         const DeployRank *rank = &host->ranks[r];
-        json_break(json, "\n    ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n    "), NULL, '{');
         json_add_integer(json, "rank", rank->rank);
         json_add_string(json, "device", rank->device);
         json_add_string(json, "program", rank->program);
@@ -27,22 +25,18 @@ static void print_host(const DeployList *list, const DeployHost *host, JsonWrite
         json_close(json, '}');
     }
     json_close(json, ']');
-    json_break(json, "\n   ");
-    json_open(json, "files", '[');
+    json_open(json_break(json, "\n   "), "files", '[');
     for (int f = 0; f < host->file_count; f++) json_add_string(json, NULL, list->files[host->files[f]].name);
     json_close(json, ']');
-    json_break(json, "\n   ");
-    json_add_strings(json, "outside", host->outside, (size_t)host->outside_count);
+    json_add_strings(json_break(json, "\n   "), "outside", host->outside, (size_t)host->outside_count);
     json_close(json, '}');
 }
 
 static void print_tables(const DeployList *list, JsonWriter *json)
 {
-    json_break(json, "\n ");
-    json_open(json, "files", '[');
+    json_open(json_break(json, "\n "), "files", '[');
     for (const DeployFile *file = list->files; file < list->files + list->file_count; file++) {
-        json_break(json, "\n  ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n  "), NULL, '{');
         json_add_string(json, "name", file->name);
         json_add_integer(json, "bytes", (int64_t)file->bytes);
         json_add_string(json, "sha256", file->sha256.digits);
@@ -50,11 +44,9 @@ static void print_tables(const DeployList *list, JsonWriter *json)
         json_close(json, '}');
     }
     json_close(json, ']');
-    json_break(json, "\n ");
-    json_open(json, "processors", '[');
+    json_open(json_break(json, "\n "), "processors", '[');
     for (const DeployProcessor *p = list->processors; p < list->processors + list->processor_count; p++) {
-        json_break(json, "\n  ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n  "), NULL, '{');
         json_add_string(json, "architecture", p->architecture);
         json_add_string(json, "cpu", p->cpu);
         json_add_string(json, "flags", p->flags);
@@ -69,13 +61,11 @@ void deploy_list_print(const DeployList *list, Buffer *text)
     JsonWriter json = {.buffer = text};
     json_open(&json, NULL, '{');
     json_add_string(&json, "format", format_name);
-    json_break(&json, "\n ");
-    json_add_integer(&json, "first_port", list->first_port);
+    json_add_integer(json_break(&json, "\n "), "first_port", list->first_port);
     json_add_integer(&json, "last_port", list->last_port);
     json_add_integer(&json, "gateway_port", list->gateway_port);
     print_tables(list, &json);
-    json_break(&json, "\n ");
-    json_open(&json, "hosts", '[');
+    json_open(json_break(&json, "\n "), "hosts", '[');
     for (int h = 0; h < list->host_count; h++) print_host(list, &list->hosts[h], &json);
     json_close(&json, ']');
     json_close(&json, '}');

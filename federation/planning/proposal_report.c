@@ -211,23 +211,17 @@ static void proposal_json(const Proposal *proposal, Buffer *buffer)
     JsonWriter json = {.buffer = buffer};
     json_open(&json, NULL, '{');
     json_add_string(&json, "format", "skycc.federation-plan/1");
-    json_break(&json, "\n ");
-    json_add_string(&json, "model", proposal->model);
-    json_break(&json, "\n ");
-    json_add_integer(&json, "elements", proposal->elements);
+    json_add_string(json_break(&json, "\n "), "model", proposal->model);
+    json_add_integer(json_break(&json, "\n "), "elements", proposal->elements);
     json_add_integer(&json, "microbatch_rows", proposal->microbatch_rows);
     json_add_string(&json, "aggregate", proposal->rules.secure ? "secure" : "plain");
     json_add_integer(&json, "fragments", proposal->rules.fragments);
-    json_break(&json, "\n ");
-    json_add_bool(&json, "all_tried", proposal->all_tried);
+    json_add_bool(json_break(&json, "\n "), "all_tried", proposal->all_tried);
     json_add_integer(&json, "speeds_left_out", proposal->left_out);
-    json_break(&json, "\n ");
-    json_assumed(&json, &proposal->rules.costs);
-    json_break(&json, "\n ");
-    json_open(&json, "candidates", '[');
+    json_assumed(json_break(&json, "\n "), &proposal->rules.costs);
+    json_open(json_break(&json, "\n "), "candidates", '[');
     for (int c = 0; c < proposal->count; c++) {
-        json_break(&json, "\n  ");
-        json_candidate(&json, proposal, &proposal->candidates[c]);
+        json_candidate(json_break(&json, "\n  "), proposal, &proposal->candidates[c]);
     }
     json_close(&json, ']');
     json_place(&json, "proposed", proposal->proposed);

@@ -56,8 +56,7 @@ static void add_link(JsonWriter *json, const Plan *plan, const PlanLink *link)
 
 static void add_compared(JsonWriter *json, const Plan *plan)
 {
-    json_break(json, "\n ");
-    json_open(json, "compared", '{');
+    json_open(json_break(json, "\n "), "compared", '{');
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
         json_open(json, plan_allocator_name((PlanAllocator)a), '{');
@@ -86,23 +85,19 @@ static void add_advice(JsonWriter *json, const Report *report)
     const Advice *advice = report->advice;
     char text[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
-    json_break(json, "\n ");
-    json_open(json, "without_one_device", '[');
+    json_open(json_break(json, "\n "), "without_one_device", '[');
     for (int i = 0; i < advice->without_count; i++) {
-        json_break(json, "\n  ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n  "), NULL, '{');
         json_add_integer(json, "alike", advice->without[i].alike);
         json_add_string(json, "device", advice->without[i].device);
         add_replanned(json, report->plan, &advice->without[i].plan);
         json_close(json, '}');
     }
     json_close(json, ']');
-    json_break(json, "\n ");
-    json_open(json, "changes_that_help", '[');
+    json_open(json_break(json, "\n "), "changes_that_help", '[');
     for (int i = 0; i < advice->change_count; i++) {
         const AdviceChange *change = &advice->changes[i];
-        json_break(json, "\n  ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n  "), NULL, '{');
         json_add_string(json, "kind", kinds[change->kind]);
         json_add_string(json, "change", report_change(change, text));
         if (change->device) json_add_string(json, "device", change->device);
@@ -142,8 +137,7 @@ void report_json(const Report *report, Buffer *buffer)
     json_open(&json, NULL, '{');
     json_add_string(&json, "format", "skycc.report/1");
     json_add_string(&json, "name", plan->name);
-    json_break(&json, "\n ");
-    json_add_string(&json, "allocate", plan_allocator_name(plan->allocator));
+    json_add_string(json_break(&json, "\n "), "allocate", plan_allocator_name(plan->allocator));
     json_add_string(&json, "objective", plan_objective_name(plan->objective));
     json_add_string(&json, "schedule", plan_schedule_name(plan->schedule));
     json_add_integer(&json, "microbatches", plan->microbatches);
@@ -152,18 +146,14 @@ void report_json(const Report *report, Buffer *buffer)
     batch_choice_add(&plan->batch, &json);
     add_sentences(&json, report);
     add_compared(&json, plan);
-    json_break(&json, "\n ");
-    json_open(&json, "devices", '[');
+    json_open(json_break(&json, "\n "), "devices", '[');
     for (int d = 0; d < costs->device_count; d++) {
-        json_break(&json, "\n  ");
-        add_device(&json, plan, &costs->devices[d]);
+        add_device(json_break(&json, "\n  "), plan, &costs->devices[d]);
     }
     json_close(&json, ']');
-    json_break(&json, "\n ");
-    json_open(&json, "links", '[');
+    json_open(json_break(&json, "\n "), "links", '[');
     for (int k = 0; k < plan->link_count; k++) {
-        json_break(&json, "\n  ");
-        add_link(&json, plan, &plan->links[k]);
+        add_link(json_break(&json, "\n  "), plan, &plan->links[k]);
     }
     json_close(&json, ']');
     add_advice(&json, report);

@@ -338,11 +338,9 @@ static void add_device(JsonWriter *json, const Costs *costs, const DeviceCost *d
 
 static void add_matrix(JsonWriter *json, const char *key, const double *matrix, size_t n)
 {
-    json_break(json, "\n  ");
-    json_open(json, key, '[');
+    json_open(json_break(json, "\n  "), key, '[');
     for (size_t i = 0; i < n; i++) {
-        json_break(json, "\n    ");
-        json_add_numbers(json, NULL, matrix + i * n, n);
+        json_add_numbers(json_break(json, "\n    "), NULL, matrix + i * n, n);
     }
     json_close(json, ']');
 }
@@ -350,8 +348,7 @@ static void add_matrix(JsonWriter *json, const char *key, const double *matrix, 
 static void add_links(JsonWriter *json, const Costs *costs)
 {
     size_t n = (size_t)costs->region_count;
-    json_break(json, "\n ");
-    json_open(json, "links", '{');
+    json_open(json_break(json, "\n "), "links", '{');
     json_add_strings(json, "regions", costs->region_names, n);
     add_matrix(json, "latency_s", costs->latency_s, n);
     add_matrix(json, "bandwidth_Bps", costs->bandwidth_Bps, n);
@@ -367,8 +364,7 @@ static void add_links(JsonWriter *json, const Costs *costs)
 static void add_keep(JsonWriter *json, const Costs *costs)
 {
     if (!costs->keep_inputs && !costs->keep_labels) return;
-    json_break(json, "\n ");
-    json_open(json, "keep", '{');
+    json_open(json_break(json, "\n "), "keep", '{');
     if (costs->keep_inputs) json_add_string(json, "inputs", costs->keep_inputs);
     if (costs->keep_labels) json_add_string(json, "labels", costs->keep_labels);
     json_close(json, '}');
@@ -389,33 +385,25 @@ void costs_print(const Costs *costs, Buffer *buffer)
     JsonWriter writer = {.buffer = buffer}, *json = &writer;
     json_open(json, NULL, '{');
     json_add_string(json, "format", "skycc.costs/1");
-    json_break(json, " ");
-    json_add_string(json, "name", costs->name);
+    json_add_string(json_break(json, " "), "name", costs->name);
     if (costs->model_hash && costs->model_hash[0]) {
-        json_break(json, " ");
-        json_add_string(json, "model_hash", costs->model_hash);
+        json_add_string(json_break(json, " "), "model_hash", costs->model_hash);
     }
-    json_break(json, " ");
-    json_add_integer(json, "microbatches", costs->microbatches);
-    json_break(json, "\n ");
-    json_open(json, "layers", '[');
+    json_add_integer(json_break(json, " "), "microbatches", costs->microbatches);
+    json_open(json_break(json, "\n "), "layers", '[');
     for (int i = 0; i < costs->layer_count; i++) {
-        json_break(json, "\n  ");
-        add_layer(json, &costs->layers[i]);
+        add_layer(json_break(json, "\n  "), &costs->layers[i]);
     }
     json_close(json, ']');
-    json_break(json, "\n ");
-    json_open(json, "devices", '[');
+    json_open(json_break(json, "\n "), "devices", '[');
     for (int i = 0; i < costs->device_count; i++) {
-        json_break(json, "\n  ");
-        add_device(json, costs, &costs->devices[i]);
+        add_device(json_break(json, "\n  "), costs, &costs->devices[i]);
     }
     json_close(json, ']');
     if (costs->region_count > 0) add_links(json, costs);
     add_codec_pairs(json, "coding_s", costs->coding_s);
     if (costs->norm_bytes > 0) {
-        json_break(json, "\n ");
-        json_add_integer(json, "norm_bytes", costs->norm_bytes);
+        json_add_integer(json_break(json, "\n "), "norm_bytes", costs->norm_bytes);
     }
     add_keep(json, costs);
     add_sites(json, costs);

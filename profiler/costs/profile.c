@@ -11,28 +11,22 @@
 /* `margin` and `inner` are the white space before its members, and before its kernels. */
 static void add_machine(JsonWriter *json, const MachineProfile *machine, const char *margin, const char *inner)
 {
-    json_break(json, margin);
-    json_add_string(json, "target", machine->target);
-    json_break(json, margin);
-    json_add_integer(json, "threads", machine->threads);
-    json_break(json, margin);
-    json_add_number(json, "gflops", machine->gflops);
-    json_break(json, margin);
-    json_add_number(json, "bandwidth_Bps", machine->bandwidth_Bps);
-    json_break(json, margin);
-    json_open(json, "kernels", '{');
+    json_add_string(json_break(json, margin), "target", machine->target);
+    json_add_integer(json_break(json, margin), "threads", machine->threads);
+    json_add_number(json_break(json, margin), "gflops", machine->gflops);
+    json_add_number(json_break(json, margin), "bandwidth_Bps", machine->bandwidth_Bps);
+    json_open(json_break(json, margin), "kernels", '{');
     for (size_t i = 0; i < machine->kernel_count; i++) {
         char hash[33];
-        json_break(json, inner);
-        json_add_number(json, hash_format(machine->kernels[i].kernel, hash), machine->kernels[i].seconds);
+        json_add_number(json_break(json, inner), hash_format(machine->kernels[i].kernel, hash),
+                        machine->kernels[i].seconds);
     }
     json_close(json, '}');
 }
 
 static void add_link(JsonWriter *json, const LinkProfile *link)
 {
-    json_break(json, "\n    ");
-    json_open(json, NULL, '{');
+    json_open(json_break(json, "\n    "), NULL, '{');
     json_add_strings(json, "between", link->between, 2);
     json_add_number(json, "latency_s", link->latency_s);
     json_add_number(json, "bandwidth_Bps", link->bandwidth_Bps);
@@ -45,25 +39,20 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
     Buffer text = {0};
     JsonWriter writer = {.buffer = &text, .spaced = true}, *json = &writer;
     json_open(json, NULL, '{');
-    json_break(json, margin);
-    json_add_string(json, "format", "skycc.profile/1");
+    json_add_string(json_break(json, margin), "format", "skycc.profile/1");
     add_machine(json, &profile->reference, margin, "\n    ");
-    json_break(json, margin);
-    json_open(json, "devices", '[');
+    json_open(json_break(json, margin), "devices", '[');
     for (size_t i = 0; i < profile->device_count; i++) {
-        json_break(json, "\n    ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n    "), NULL, '{');
         json_add_string(json, "device", profile->devices[i].device);
         add_machine(json, &profile->devices[i], "\n     ", "\n       ");
         json_close(json, '}');
     }
     json_close(json, ']');
-    json_break(json, margin);
-    json_open(json, "links", '[');
+    json_open(json_break(json, margin), "links", '[');
     for (size_t i = 0; i < profile->link_count; i++) add_link(json, &profile->links[i]);
     json_close(json, ']');
-    json_break(json, "\n");
-    json_close(json, '}');
+    json_close(json_break(json, "\n"), '}');
     buffer_print(&text, "\n");
     bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
     buffer_free(&text);

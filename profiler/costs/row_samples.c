@@ -167,8 +167,7 @@ void row_samples_add(const RowSamples *samples, JsonWriter *json)
 {
     const SkyPacking *packing = &samples->packing;
     if (!samples->microbatch_kinds) return;
-    json_break(json, "\n ");
-    json_open(json, "rows", '{');
+    json_open(json_break(json, "\n "), "rows", '{');
     json_add_integer(json, "batch", packing->rows);
     json_add_integer(json, "lines", packing->lines);
     json_add_integer(json, "length", packing->length);

@@ -190,8 +190,7 @@ static void add_tensors(JsonWriter *json, const char *key, const CostTensor *ten
 static void add_keep(JsonWriter *json, const SiteCosts *sites)
 {
     if (sites->keep_inputs < 0 && sites->keep_labels < 0) return;
-    json_break(json, "\n  ");
-    json_open(json, "keep", '{');
+    json_open(json_break(json, "\n  "), "keep", '{');
     if (sites->keep_inputs >= 0) json_add_string(json, "inputs", sites->names[sites->keep_inputs]);
     if (sites->keep_labels >= 0) json_add_string(json, "labels", sites->names[sites->keep_labels]);
     json_close(json, '}');
@@ -207,11 +206,9 @@ static void add_integers(JsonWriter *json, const char *key, const int *numbers, 
 static void add_shared(JsonWriter *json, const SiteCosts *sites)
 {
     if (!sites->shared_count) return;
-    json_break(json, "\n  ");
-    json_open(json, "shared", '[');
+    json_open(json_break(json, "\n  "), "shared", '[');
     for (int i = 0; i < sites->shared_count; i++) {
-        json_break(json, "\n   ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n   "), NULL, '{');
         json_open(json, "tensor", '{');
         cost_tensor_add(&sites->shared[i].tensor, json);
         json_close(json, '}');
@@ -224,16 +221,13 @@ static void add_shared(JsonWriter *json, const SiteCosts *sites)
 void site_costs_add(const SiteCosts *sites, const SitePlaces *places, JsonWriter *json)
 {
     if (!sites->count) return;
-    json_break(json, "\n ");
-    json_open(json, "sites", '{');
+    json_open(json_break(json, "\n "), "sites", '{');
     json_add_strings(json, "names", sites->names, (size_t)sites->count);
     add_integers(json, "devices", places->site, places->device_count);
     add_keep(json, sites);
-    json_break(json, "\n  ");
-    json_open(json, "cuts", '[');
+    json_open(json_break(json, "\n  "), "cuts", '[');
     for (int l = 0; l < places->layer_count; l++) {
-        json_break(json, "\n   ");
-        json_open(json, NULL, '{');
+        json_open(json_break(json, "\n   "), NULL, '{');
         add_tensors(json, "forward", sites->cuts[l].tensors[0], sites->cuts[l].count[0]);
         add_tensors(json, "backward", sites->cuts[l].tensors[1], sites->cuts[l].count[1]);
         json_close(json, '}');
