@@ -4,7 +4,7 @@
 
 #include "frontend/onnx/import.h"
 #include "graph/analysis/parameters.h"
-#include "graph/passes/low_rank.h"
+#include "graph/passes/passes.h"
 
 typedef struct LowRankSpec {
     int rank; /* 0: no branches are wanted */

@@ -30,7 +30,7 @@ typedef struct ModelOptions {
     bool train;                /* optimiser updates too */
     bool bf16;                 /* factors of matrix products are rounded to bf16 */
     const char *last_pass;     /* stop after this pass (graph/passes/passes.h); NULL: run all */
-    bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.h) */
+    bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.c) */
 } ModelOptions;
 
 typedef struct TrainingModel {

@@ -1,5 +1,5 @@
 /* Reverse-mode differentiation: appends, to the same graph, the nodes that compute the gradient of the loss with
- * respect to every parameter, and then the optimiser's updates. Nothing in the forward part changes, though it may be
+ * respect to every parameter. Nothing in the forward part changes, though it may be
  * added to: a derivative that shares work with its function is computed next to it.
  *
  * Gradients are built from the loss backwards, one forward node at a time; each backward node remembers the node it
@@ -23,9 +23,5 @@ typedef struct OptimizerSpec {
 /* Parses NAME[:key=value,...], for instance "adamw:lr=1e-3,weight_decay=0.01"; EXIT_USAGE if it is malformed. Defaults
  * are PyTorch's. */
 bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnostics);
-
-/* Appends one update node per parameter that has a gradient, with its states ("adam.m/NAME", "adam.v/NAME",
- * "momentum/NAME"). */
-bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diagnostics);
 
 #endif

@@ -1,11 +1,12 @@
-/* The optimiser's specification, and the update nodes it appends to the training graph. */
+/* The optimiser's specification, and the updates: one node per parameter that has a gradient, with its states
+ * ("adam.m/NAME", "adam.v/NAME", "momentum/NAME"). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/ops/autodiff.h"
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 
 static const struct {
     const char *name;
@@ -71,8 +72,9 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
     return true;
 }
 
-bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diagnostics)
+bool append_updates(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    const OptimizerSpec *spec = options->optimizer;
     static const struct {
         Opcode op;
         int states;
@@ -84,6 +86,7 @@ bool optimizer_attach(Graph *graph, const OptimizerSpec *spec, Diagnostics *diag
         [SKY_ADAMW] = {OP_AdamUpdate, 2, {"adam.m", "adam.v"}},
         [SKY_LAMB] = {OP_LambUpdate, 2, {"adam.m", "adam.v"}},
     };
+    if (!spec) return true;
     ValueId scalars = graph_step_scalars(graph);
     for (ValueId p = 1; p < graph->gradient_count; p++) {
         ValueId gradient = graph_gradient(graph, p);

@@ -1,11 +1,12 @@
-#include "graph/passes/fusion.h"
-
+/* Recognises composite operators in the forward graph, before differentiation, so that each gets its own kernel and
+ * gradient: LayerNormalization spelled out in primitive operators (opsets before 17), Gelu with erf. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 
 typedef struct Matcher {
     Graph *graph;
@@ -185,8 +186,9 @@ static void become(Graph *graph, NodeId id, Opcode op, const ValueId *inputs, in
     *graph_node(graph, id) = node;
 }
 
-void fuse_composites(Graph *graph, Diagnostics *diagnostics)
+bool fuse_composites(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    (void)options;
     Matcher matcher = {graph, memory_allocate(graph->value_count * sizeof(int))};
     for (NodeId n = 1; n < graph->node_count; n++)
         if (graph_node(graph, n)->op != OP_NONE)
@@ -209,4 +211,5 @@ void fuse_composites(Graph *graph, Diagnostics *diagnostics)
     }
     free(matcher.uses);
     graph_remove_dead(graph);
+    return true;
 }

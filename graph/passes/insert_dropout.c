@@ -1,9 +1,11 @@
-#include "graph/passes/insert_dropout.h"
-
+/* Puts dropout where BERT has it (Devlin et al., NAACL 2019, and its released code): after the embeddings'
+ * normalisation, on attention probabilities, on what a block's two parts add to their input, and before a classifier.
+ * Warns about kinds of places that were not found. A graph that has Dropout already is left as it is. */
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 
 typedef struct Site {
     bool chosen;
@@ -182,15 +184,16 @@ static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diag
     return ok;
 }
 
-bool dropout_insert(Graph *graph, double ratio, Diagnostics *diagnostics)
+bool insert_dropout(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    if (options->dropout <= 0) return true;
     for (NodeId n = 1; n < graph->node_count; n++)
         if (graph_node(graph, n)->op == OP_Dropout) return true;
     Places places = {.graph = graph};
     places.site = memory_allocate(graph->value_count * sizeof *places.site);
     find_places(&places);
     warn(&places, diagnostics);
-    bool ok = insert(graph, &places, ratio, diagnostics);
+    bool ok = insert(graph, &places, options->dropout, diagnostics);
     free(places.site);
     return ok;
 }

@@ -1,10 +1,20 @@
-#include "graph/passes/layers.h"
-
+/* Layers: the forward graph cut into the atoms that a stage is made of.
+ *
+ * A cut is a place in the node order that one tensor crosses, besides a few side tensors: those that reach further than
+ * any tensor inside a block, as what all blocks read does. Of these places, those before a matrix product (and after
+ * the embeddings) are taken, so that an atom is the embeddings, the attention or the feed-forward part of an encoder
+ * block, the pooler, or the head. What depends on inputs and constants alone (the attention mask) belongs to no layer
+ * and is computed again in every stage that needs it; a side tensor that is cheaply made of small parameters (a bias of
+ * relative positions) is made again by every layer that reads it, which then share those parameters.
+ *
+ * Sets Node.layer of every forward node, graph->layer_names and layer_count. The forward graph (loss included) must be
+ * final; differentiation passes layers on to backward nodes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/analysis/parameters.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 #include "graph/passes/sharing.h"
 
 /* Marks (true) every value that depends on a parameter; free with free(). */
@@ -297,8 +307,9 @@ static bool *find_views(const Graph *graph)
     return views;
 }
 
-void layers_assign(Graph *graph, Diagnostics *diagnostics)
+bool assign_layers(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    (void)options;
     bool *depends = values_depending_on_parameters(graph);
     Cutter cutter = {.graph = graph,
                      .depends = depends,
@@ -331,4 +342,5 @@ void layers_assign(Graph *graph, Diagnostics *diagnostics)
     free(cutter.carried);
     free(cutter.nodes);
     free(depends);
+    return true;
 }

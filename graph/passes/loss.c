@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/passes/loss_internal.h"
+#include "graph/passes/passes.h"
 
 /* Whether `value` is computed from a cross-entropy. */
 static bool has_cross_entropy_behind(const Graph *graph, ValueId value)
@@ -155,8 +156,10 @@ bool loss_compares_rows(const char *spec)
     return spec != NULL;
 }
 
-bool loss_attach(Graph *graph, const char *spec, Diagnostics *diagnostics)
+bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    const char *spec = options->loss;
+    if (!options->want_loss) return true;
     if (!spec || !*spec) spec = default_loss(graph, diagnostics);
     if (!spec) return false;
     char *rest = arena_string(&graph->arena, spec);

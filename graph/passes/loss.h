@@ -1,10 +1,4 @@
-/* The loss: what the user names is appended to the forward graph. */
-#ifndef GRAPH_PASSES_LOSS_H
-#define GRAPH_PASSES_LOSS_H
-
-#include "graph/graph.h"
-
-/* `spec` is one of these, or several joined by '+', whose sum is the loss:
+/* The loss (PassOptions.loss) is one of these, or several joined by '+', whose sum is the loss:
  *
  *   cross-entropy[:OUTPUT[:LABELS]][,smoothing=X][,weights=A/B/...][,shift]
  *       Softmax cross-entropy of the output OUTPUT [..., classes] and the integer input LABELS [...], as
@@ -32,7 +26,10 @@
  * Sets graph->loss, labels and loss_is_summed. Errors: a malformed specification, and none where it is not clear what
  * the loss is (EXIT_USAGE); an output that does not exist or has another type or shape (EXIT_BAD_INPUT, with the
  * outputs that there are and what fits them). */
-bool loss_attach(Graph *graph, const char *spec, Diagnostics *diagnostics);
+#ifndef GRAPH_PASSES_LOSS_H
+#define GRAPH_PASSES_LOSS_H
+
+#include "graph/graph.h"
 
 /* Whether the specification (NULL: none) has a term whose rows are compared with each other, so that micro-batches
  * change what it means. */

@@ -1,11 +1,14 @@
-#include "graph/passes/low_rank.h"
-
+/* Low-rank branches next to matrix products (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR
+ * 2022): y = x W becomes y = x W + ((alpha / rank) drop(x) A^T) B^T, with A [rank, in] and B [out, rank] as the PEFT
+ * library keeps them. B starts as zeros, so that nothing changes at first, and A uniform in +-1/sqrt(in), as that
+ * library draws it, from a seed by name. Every weight must be in products and have no problem. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/random.h"
 #include "graph/analysis/parameters.h"
 #include "graph/ops/add_node.h"
+#include "graph/passes/passes.h"
 
 /* ---- Parameters ---- */
 
@@ -129,9 +132,10 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
     return ok;
 }
 
-bool low_rank_insert(Graph *graph, LowRank *low_rank, Diagnostics *diagnostics)
+bool insert_low_rank(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
-    for (size_t i = 0; i < low_rank->count; i++)
+    LowRank *low_rank = options->low_rank;
+    for (size_t i = 0; low_rank && i < low_rank->count; i++)
         if (!add_parameters(graph, low_rank, &low_rank->branches[i], diagnostics)) return false;
-    return rebuild(graph, low_rank, diagnostics);
+    return !low_rank || rebuild(graph, low_rank, diagnostics);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "graph/passes/pack_internal.h"
+#include "graph/passes/passes.h"
 
 /* [rows, longest, ...] are tokens, [rows, ...] rows. */
 static bool pack_graph_input(Packer *packer, ValueId id)
@@ -64,14 +65,15 @@ static bool prepare(Packer *packer)
     return ok;
 }
 
-bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics)
+bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    if (!options->packing.slots) return true;
     Packer packer = {.graph = graph,
                      .diagnostics = diagnostics,
-                     .form = *packing,
+                     .form = options->packing,
                      .before.values = memory_allocate(graph->value_count * sizeof(Value)),
                      .layouts = memory_allocate(graph->value_count * sizeof(Layout))};
-    graph->packing = *packing;
+    graph->packing = options->packing;
     bool ok = prepare(&packer);
     size_t count = 0;
     Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;

@@ -14,7 +14,9 @@
  * That padding has no influence on the result cannot be seen from the graph alone: sums over the sequence are taken to
  * be masked. driver/compile/packed_check.h compares packed and padded rows.
  *
- * For the forward graph with its loss, after dropout and pruning, before layers. Nodes are renumbered. */
+ * Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
+ * does what is computed of them. Sets graph->packing, what fills each input, and which dimension of each value counts
+ * lines. Nodes are renumbered. */
 #ifndef GRAPH_PASSES_PACK_ROWS_H
 #define GRAPH_PASSES_PACK_ROWS_H
 
@@ -23,10 +25,5 @@
 /* Rows of the graph that is to be packed, whatever the packing: a dimension of one could not be told from those that
  * broadcast. */
 enum { PACKING_GRAPH_ROWS = 2 };
-
-/* Inputs of shape [rows, longest, ...] are taken for tokens, others for rows: they become [lines * slots, ...], and so
- * does what is computed of them. Sets graph->packing, what fills each input, and which dimension of each value counts
- * lines. */
-bool rows_pack(Graph *graph, const SkyPacking *packing, Diagnostics *diagnostics);
 
 #endif

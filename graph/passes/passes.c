@@ -3,18 +3,6 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "graph/passes/fusion.h"
-#include "graph/passes/insert_dropout.h"
-#include "graph/passes/layers.h"
-#include "graph/passes/loss.h"
-#include "graph/passes/pack_rows.h"
-#include "graph/passes/prune.h"
-#include "graph/passes/recompute_attention.h"
-
-static bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return !options->want_loss || loss_attach(graph, options->loss, diagnostics);
-}
 
 static bool remove_dead(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
@@ -23,64 +11,19 @@ static bool remove_dead(Graph *graph, const PassOptions *options, Diagnostics *d
     return true;
 }
 
-static bool fuse(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    (void)options;
-    fuse_composites(graph, diagnostics);
-    return true;
-}
-
-static bool insert_dropout(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return options->dropout <= 0 || dropout_insert(graph, options->dropout, diagnostics);
-}
-
-static bool insert_low_rank(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return !options->low_rank || low_rank_insert(graph, options->low_rank, diagnostics);
-}
-
-static bool prune(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    if (!options->no_pruning) prune_unread(graph, diagnostics);
-    return true;
-}
-
-static bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return !options->packing.slots || rows_pack(graph, &options->packing, diagnostics);
-}
-
-static bool assign_layers(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    (void)options;
-    layers_assign(graph, diagnostics);
-    return true;
-}
-
 static bool add_gradients(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
     return !options->differentiate || differentiate(graph, diagnostics);
-}
-
-static bool recompute_attention(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return !options->differentiate || attention_recompute(graph, diagnostics);
-}
-
-static bool append_updates(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
-{
-    return !options->optimizer || optimizer_attach(graph, options->optimizer, diagnostics);
 }
 
 const Pass passes[] = {
     {"fold", NULL}, /* what follows every pass; the importer leaves nothing for it */
     {"loss", attach_loss},
     {"unread", remove_dead}, /* a loss reads less than all outputs need, and fusion asks who reads what */
-    {"fusion", fuse},
+    {"fusion", fuse_composites},
     {"dropout", insert_dropout},
     {"low-rank", insert_low_rank},
-    {"prune", prune},
+    {"prune", prune_unread},
     {"pack", pack_rows},
     {"layers", assign_layers},
     {"autodiff", add_gradients},

@@ -8,7 +8,22 @@
 #include "graph/graph.h"
 #include "graph/ops/autodiff.h"
 #include "graph/passes/fold.h"
-#include "graph/passes/low_rank.h"
+
+/* A weight that gets a branch in every product that it is a factor of; all of them share A and B. */
+typedef struct LowRankBranch {
+    ValueId weight;     /* ROLE_PARAMETER */
+    const char *module; /* A and B are called MODULE.lora_A.weight and MODULE.lora_B.weight */
+    /* Filled by the pass; 0 before. */
+    ValueId a, b;
+} LowRankBranch;
+
+typedef struct LowRank {
+    int rank;
+    double alpha, dropout; /* the share of x's elements that the branch does not see in training; 0: none */
+    uint64_t seed;
+    LowRankBranch *branches;
+    size_t count;
+} LowRank;
 
 typedef struct PassOptions {
     bool want_loss;                 /* attach the loss */
@@ -16,7 +31,7 @@ typedef struct PassOptions {
     double dropout;                 /* the share of elements to drop where BERT does; 0: none */
     LowRank *low_rank;              /* branches next to products with these weights, which it fills in; NULL: none */
     SkyPacking packing;             /* rows share lines (pack_rows.h); slots 0: they do not */
-    bool no_pruning;                /* compute every token, also where only one is read (prune.h) */
+    bool no_pruning;                /* compute every token, also where only one is read */
     bool differentiate;             /* gradients of all parameters; needs the loss */
     const OptimizerSpec *optimizer; /* its updates; needs the gradients. NULL: none */
 } PassOptions;
@@ -29,6 +44,10 @@ typedef struct Pass {
 } Pass;
 
 extern const Pass passes[]; /* the last one has no name */
+
+/* The rows of the list, each in the file of its name or in that of its object (attach_loss: loss.c). */
+PassRule attach_loss, fuse_composites, insert_dropout, insert_low_rank, prune_unread, pack_rows, assign_layers,
+    recompute_attention, append_updates;
 
 /* NULL after reporting the names that there are (EXIT_USAGE). */
 const Pass *pass_find(const char *name, Diagnostics *diagnostics);

@@ -1,9 +1,13 @@
-#include "graph/passes/prune.h"
-
+/* Computes only what is read. A classifier reads one token of the last encoder block, so everything in that block but
+ * keys and values need be computed for that token only: a selection (Gather of one known index, Slice along one axis)
+ * is moved up through the operators that treat the positions of its axis independently, until it meets a value that
+ * somebody reads as a whole. The results are the same. Nodes are renumbered; dead ones
+ * disappear. */
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 
 typedef enum Need { UNREAD, PART, WHOLE } Need;
 
@@ -153,8 +157,9 @@ static void rebuild_node(Pruner *pruner, Node node)
     graph_push_node(graph, node);
 }
 
-void prune_unread(Graph *graph, Diagnostics *diagnostics)
+bool prune_unread(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    if (options->no_pruning) return true;
     Pruner pruner = {.graph = graph, .diagnostics = diagnostics};
     pruner.demand = memory_allocate(graph->value_count * sizeof *pruner.demand);
     for (size_t i = 0; i < graph->output_count; i++)
@@ -170,4 +175,5 @@ void prune_unread(Graph *graph, Diagnostics *diagnostics)
     free(nodes);
     free(pruner.cuts);
     free(pruner.demand);
+    return true;
 }

@@ -1,9 +1,12 @@
-#include "graph/passes/recompute_attention.h"
-
+/* Has backward compute again what it reads of a softmax over a matrix product, dropout included, from the factors of
+ * the product, where these take less than half the room: in attention, where the sequence is at least four times as
+ * long as a head is wide. Otherwise the probabilities are kept, which is faster, and only what dropout leaves of them
+ * is drawn again. The bits are the same. */
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
+#include "graph/passes/passes.h"
 
 enum { WORTHWHILE = 2 }; /* least number of elements made of each that would be kept in their place */
 
@@ -119,8 +122,9 @@ static bool insert(Recomputation *recomputation)
     return ok;
 }
 
-bool attention_recompute(Graph *graph, Diagnostics *diagnostics)
+bool recompute_attention(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    if (!options->differentiate) return true;
     Recomputation recomputation = {.graph = graph,
                                    .diagnostics = diagnostics,
                                    .values = graph->value_count,

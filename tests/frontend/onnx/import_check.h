@@ -3,8 +3,7 @@
 #define TESTS_FRONTEND_ONNX_IMPORT_CHECK_H
 
 #include "frontend/onnx/import.h"
-#include "graph/passes/fusion.h"
-#include "graph/passes/layers.h"
+#include "graph/passes/passes.h"
 #include "tests/common/scratch.h"
 
 /* The exit code; *report, if wanted, is what would be printed: free it. */
@@ -18,8 +17,8 @@ static inline int check_model(const char *path, char **report)
     if (import_onnx(&graph, &model, path, &options, &diagnostics)) {
         graph_verify(&graph);
         graph_remove_dead(&graph);
-        fuse_composites(&graph, &diagnostics);
-        layers_assign(&graph, &diagnostics);
+        fuse_composites(&graph, &(PassOptions){0}, &diagnostics);
+        assign_layers(&graph, &(PassOptions){0}, &diagnostics);
         graph_verify(&graph);
     }
     int code = diagnostics.exit_code;

@@ -13,9 +13,7 @@
 #include "frontend/onnx/import.h"
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
-#include "graph/passes/fusion.h"
-#include "graph/passes/insert_dropout.h"
-#include "graph/passes/prune.h"
+#include "graph/passes/passes.h"
 #include "runtime/program/step.h"
 #include "tests/common/graph_evaluator.h"
 #include "tests/common/scratch.h"
@@ -159,9 +157,10 @@ static void load(Loaded *loaded, const char *name, ImportOptions import)
     if (!import_onnx(&loaded->graph, &loaded->model, path, &import, &loaded->diagnostics))
         fail_msg("%s", diagnostics_text(&loaded->diagnostics));
     graph_remove_dead(&loaded->graph);
-    fuse_composites(&loaded->graph, &loaded->diagnostics);
-    if (import.dropout_given) assert_true(dropout_insert(&loaded->graph, import.dropout, &loaded->diagnostics));
-    prune_unread(&loaded->graph, &loaded->diagnostics);
+    fuse_composites(&loaded->graph, &(PassOptions){0}, &loaded->diagnostics);
+    if (import.dropout_given)
+        assert_true(insert_dropout(&loaded->graph, &(PassOptions){.dropout = import.dropout}, &loaded->diagnostics));
+    prune_unread(&loaded->graph, &(PassOptions){0}, &loaded->diagnostics);
     graph_verify(&loaded->graph);
 }
 

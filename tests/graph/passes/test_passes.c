@@ -16,10 +16,8 @@
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
 #include "graph/analysis/parameters.h"
-#include "graph/passes/fusion.h"
-#include "graph/passes/layers.h"
+#include "graph/passes/passes.h"
 #include "graph/passes/loss.h"
-#include "graph/passes/prune.h"
 #include "graph/passes/sharing.h"
 #include "tests/common/scratch.h"
 
@@ -39,7 +37,7 @@ static void load_with(Model *model, const char *name, ImportOptions options)
     snprintf(model->path, sizeof model->path, "%s/bert/%s.onnx", SKY_TEST_DATA, name);
     graph_init(&model->graph, "model");
     assert_true(import_onnx(&model->graph, &model->imported, model->path, &options, &model->diagnostics));
-    assert_true(loss_attach(&model->graph, NULL, &model->diagnostics));
+    assert_true(attach_loss(&model->graph, &(PassOptions){.want_loss = true, .loss = NULL}, &model->diagnostics));
     graph_remove_dead(&model->graph);
 }
 
@@ -67,7 +65,7 @@ static void spelled_out_composites_are_recognised(void **state)
     for (size_t i = 0; i < 3; i++) {
         Model model;
         load(&model, names[i]);
-        fuse_composites(&model.graph, &model.diagnostics);
+        fuse_composites(&model.graph, &(PassOptions){0}, &model.diagnostics);
         graph_verify(&model.graph);
         assert_int_equal(count_nodes(&model.graph, OP_LayerNormalization), 5);
         assert_int_equal(count_nodes(&model.graph, OP_Gelu), 2);
@@ -93,9 +91,9 @@ static void layers_are_the_parts_of_a_bert(void **state)
     for (int m = 0; m < 2; m++) {
         Model model;
         load(&model, names[m]);
-        fuse_composites(&model.graph, &model.diagnostics);
-        prune_unread(&model.graph, &model.diagnostics);
-        layers_assign(&model.graph, &model.diagnostics);
+        fuse_composites(&model.graph, &(PassOptions){0}, &model.diagnostics);
+        prune_unread(&model.graph, &(PassOptions){0}, &model.diagnostics);
+        assign_layers(&model.graph, &(PassOptions){0}, &model.diagnostics);
         assert_int_equal(model.graph.layer_count, 7);
         for (int i = 0; i < 7; i++) assert_string_equal(model.graph.layer_names[i], expected[i]);
         unload(&model);
@@ -107,12 +105,12 @@ static void load_training(Model *model, const char *name)
     OptimizerSpec optimizer;
     load(model, name);
     Graph *graph = &model->graph;
-    fuse_composites(graph, &model->diagnostics);
-    prune_unread(graph, &model->diagnostics);
-    layers_assign(graph, &model->diagnostics);
+    fuse_composites(graph, &(PassOptions){0}, &model->diagnostics);
+    prune_unread(graph, &(PassOptions){0}, &model->diagnostics);
+    assign_layers(graph, &(PassOptions){0}, &model->diagnostics);
     assert_true(differentiate(graph, &model->diagnostics));
     assert_true(optimizer_parse(&optimizer, "adamw:lr=1e-3", &model->diagnostics));
-    assert_true(optimizer_attach(graph, &optimizer, &model->diagnostics));
+    assert_true(append_updates(graph, &(PassOptions){.optimizer = &optimizer}, &model->diagnostics));
     graph_remove_dead(graph);
     graph_verify(graph);
 }
@@ -299,7 +297,8 @@ static void malformed_losses_and_optimizers_are_usage_errors(void **state)
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         Model model;
         load(&model, "bert-nano-seqcls-opset17-fix");
-        assert_false(loss_attach(&model.graph, losses[i].spec, &model.diagnostics));
+        assert_false(
+            attach_loss(&model.graph, &(PassOptions){.want_loss = true, .loss = losses[i].spec}, &model.diagnostics));
         assert_int_equal(model.diagnostics.exit_code, losses[i].code);
         unload(&model);
     }

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "graph/ops/autodiff.h"
-#include "graph/passes/prune.h"
+#include "graph/passes/passes.h"
 #include "tests/common/graph_evaluator.h"
 #include "tests/graph/ops/operator_cases.h"
 
@@ -141,7 +141,7 @@ static void a_block_of_which_one_token_is_read(void **state)
             build_block(&model);
             select_token(&model, slice);
             if (pruned) {
-                prune_unread(&model.graph, &model.diagnostics);
+                prune_unread(&model.graph, &(PassOptions){0}, &model.diagnostics);
                 assert_int_equal(graph_value(&model.graph, model.hidden)->shape.dim[1], 1);
             }
             evaluate(&model, &results[pruned]);
@@ -204,7 +204,7 @@ static int64_t run_passage(size_t c, bool pruned, double *results, int64_t *coun
     assert_true(graph_value(&model.graph, middle)->shape.dim[passages[c].axis] >= 2);
     model.result = add(&model, OP_Gather, (ValueId[]){middle, index}, 2, &axis, 1);
     graph_add_output(&model.graph, "result", model.result);
-    if (pruned) prune_unread(&model.graph, &model.diagnostics);
+    if (pruned) prune_unread(&model.graph, &(PassOptions){0}, &model.diagnostics);
     graph_verify(&model.graph);
 
     Evaluator evaluator;

@@ -13,7 +13,7 @@
 #include "graph/ops/add_node.h"
 #include "graph/ops/autodiff.h"
 #include "graph/ops/operator.h"
-#include "graph/passes/prune.h"
+#include "graph/passes/passes.h"
 #include "tests/common/graph_evaluator.h"
 
 enum { GRAPHS = 400, NODES = 14, MOST_VALUES = 64, MOST_ELEMENTS = 400 };
@@ -353,7 +353,7 @@ static void check_pruning(uint64_t seed, double *before, double *after)
     generate(&whole, seed);
     generate(&pruned, seed);
     graph_remove_dead(&whole.graph);
-    prune_unread(&pruned.graph, &pruned.diagnostics);
+    prune_unread(&pruned.graph, &(PassOptions){0}, &pruned.diagnostics);
     graph_verify(&pruned.graph);
     *before += total_elements(&whole.graph);
     *after += total_elements(&pruned.graph);
@@ -425,7 +425,7 @@ static bool check_gradients(uint64_t seed)
     generate(&generator, seed);
     add_loss(&generator);
     Graph *graph = &generator.graph;
-    prune_unread(graph, &generator.diagnostics);
+    prune_unread(graph, &(PassOptions){0}, &generator.diagnostics);
     Evaluator forward, evaluator;
     evaluator_init(&forward, graph);
     fill_inputs(&generator, &forward);
