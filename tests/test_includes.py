@@ -18,12 +18,7 @@ OBJECT = re.compile(r"(?:.*/)?CMakeFiles/[^/]+\.dir/([^/]+)\.c\.o$")
 # turn: so a new operator changes no other file.
 CALLED_BACK = {"operators"}
 # Files that still use each other in circles. A file goes from this list when its circle is cut; none is added.
-STILL_IN_CIRCLES = set("""
-    normalize normalize_activation normalize_attention normalize_constant normalize_conv normalize_einsum
-    normalize_elementwise normalize_helpers normalize_index normalize_legacy normalize_linear normalize_loss
-    normalize_microsoft normalize_movement normalize_pad normalize_quantized normalize_reduce normalize_rotary
-    normalize_rounding normalize_scatter resolve world_collectives world_messages
-""".split())
+STILL_IN_CIRCLES = set("""world_collectives world_messages""".split())
 
 
 def folders_of(page):

@@ -73,8 +73,8 @@ static const Normalization table[] = {
     {"", "Split", normalize_split, OP_NONE, 1, 2, PASSES_GRADIENTS},
     {"", "Concat", normalize_concat, OP_NONE, 1, -1, PASSES_GRADIENTS},
     {"", "Pad", normalize_pad, OP_NONE, 1, 4, PASSES_GRADIENTS},
-    {"", "Gather", normalize_gather, OP_NONE, 2, 2, PASSES_GRADIENTS},
-    {"", "GatherElements", normalize_gather_elements, OP_NONE, 2, 2, PASSES_GRADIENTS},
+    {"", "Gather", normalize_gather, OP_Gather, 2, 2, PASSES_GRADIENTS},
+    {"", "GatherElements", normalize_gather_elements, OP_GatherElements, 2, 2, PASSES_GRADIENTS},
     {"", "GatherND", normalize_gather_nd, OP_NONE, 2, 2, PASSES_GRADIENTS},
     {"", "Scatter", normalize_scatter_elements, OP_NONE, 3, 3, PASSES_GRADIENTS},
     {"", "ScatterElements", normalize_scatter_elements, OP_NONE, 3, 3, PASSES_GRADIENTS},
@@ -146,6 +146,7 @@ static bool check_attributes(const OnnxNode *node)
 bool normalize_node(OnnxNode *node)
 {
     const Normalization *rule = node->rule;
+    node->errors = node->importer->diagnostics->errors;
     if (node->source->proto->n_attribute > 64) return node_error(node, NULL, "has more than 64 attributes");
     if (node->input_count < rule->least_inputs || (rule->most_inputs >= 0 && node->input_count > rule->most_inputs))
         return node_error(node, NULL, "has %d inputs, which is not what %s takes", node->input_count, rule->op);
@@ -154,20 +155,11 @@ bool normalize_node(OnnxNode *node)
     if (node->output_count < 1) return node_error(node, NULL, "has no output");
     if (node->opset < 7 && !*rule->domain && !modernize_node(node)) return false;
     if (!check_narrow_inputs(node)) return false;
-    int errors = node->importer->diagnostics->errors;
-    if (rule->apply(node)) return check_attributes(node);
+    if (rule->apply(node)) return !node_failed(node) && check_attributes(node);
     /* An emitter with a 0 operand returns 0 and reports nothing, because the cause was reported before. If nothing was
      * reported, the cause is an absent optional input that the rule needs. */
-    if (node->importer->diagnostics->errors == errors) node_error(node, NULL, "an input that it needs is absent");
-    return false;
+    return node_error(node, NULL, "an input that it needs is absent");
 }
-
-bool normalize_direct(OnnxNode *node)
-{
-    return set_output(node, 0, emit_with(node, node->rule->opcode, node->inputs, node->input_count, NULL, 0));
-}
-
-bool normalize_alias(OnnxNode *node) { return set_output(node, 0, node->inputs[0]); }
 
 bool normalize_if(OnnxNode *node)
 {

@@ -19,6 +19,7 @@ typedef struct OnnxNode {
     int input_count;
     ValueId *outputs; /* to be filled; every output that somebody reads */
     int output_count;
+    int errors;               /* of the import before this node */
     uint64_t attributes_used; /* a bit per attribute that the rule asked for */
 } OnnxNode;
 
@@ -39,40 +40,49 @@ const Normalization *normalization_find(const char *domain, const char *op);
 /* Imports the node; false after reporting. */
 bool normalize_node(OnnxNode *node);
 
-/* ---- Errors: return false ---- */
+/* ---- Errors: return false. A node reports its first one only; after it emitters do nothing, and the rule fails ---- */
+
+static inline Place onnx_place(const OnnxNode *node)
+{
+    return (Place){.file = node->graph->file, .object = node->place};
+}
+static inline bool node_failed(const OnnxNode *node) { return node->importer->diagnostics->errors > node->errors; }
 
 bool node_error(const OnnxNode *node, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool node_unsupported(const OnnxNode *node, const char *hint, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- Attributes: false or the given default if absent; one of another type is reported ---- */
+/* ---- Attributes: the given default if absent, or after reporting one of another type ---- */
 
 bool attribute_present(const OnnxNode *node, const char *name);
-bool read_integer(OnnxNode *node, const char *name, int64_t absent, int64_t *value);
-bool read_float(OnnxNode *node, const char *name, double absent, double *value);
-bool read_string(OnnxNode *node, const char *name, const char *absent, const char **value);
-/* *count is -1 if the attribute is absent. */
-bool read_integers(OnnxNode *node, const char *name, const int64_t **values, int *count);
-bool read_floats(OnnxNode *node, const char *name, const float **values, int *count);
-bool read_tensor(OnnxNode *node, const char *name, const Onnx__TensorProto **tensor); /* NULL if absent */
+int64_t integer_attribute(OnnxNode *node, const char *name, int64_t absent);
+double float_attribute(OnnxNode *node, const char *name, double absent);
+const char *string_attribute(OnnxNode *node, const char *name, const char *absent);
+/* Return how many there are, -1 where the attribute is absent or wrong. */
+int integers_attribute(OnnxNode *node, const char *name, const int64_t **values);
+int floats_attribute(OnnxNode *node, const char *name, const float **values);
+const Onnx__TensorProto *tensor_attribute(OnnxNode *node, const char *name);
 void ignore_attribute(OnnxNode *node, const char *name); /* one that changes nothing here */
 
 /* ---- Inputs ---- */
 
-static inline bool has_input(const OnnxNode *node, int i) { return i < node->input_count && node->inputs[i]; }
+static inline ValueId optional_input(const OnnxNode *node, int i)
+{
+    return i < node->input_count ? node->inputs[i] : 0;
+}
+static inline bool has_input(const OnnxNode *node, int i) { return optional_input(node, i) != 0; }
 /* Copies: values move when nodes are added. */
 static inline Shape shape_of(const OnnxNode *node, ValueId value) { return graph_value(node->graph, value)->shape; }
 static inline DType dtype_of(const OnnxNode *node, ValueId value) { return graph_value(node->graph, value)->dtype; }
 /* A copy of an input whose elements are known now: a constant, or a graph input whose tensor was given. Reports others
  * as unsupported. */
 bool constant_input(const OnnxNode *node, int input, Value *value);
-/* The elements of a constant integer input of rank 0 or 1; *count is -1 if the input is absent. Data-dependent ones are
- * reported as unsupported. */
-bool constant_integers(OnnxNode *node, int input, const int64_t **values, int *count);
+/* How many integers a constant input of rank 0 or 1 has, -1 where it is absent or, which is reported, no such list or
+ * depends on data. */
+int constant_integers(OnnxNode *node, int input, const int64_t **values);
 /* The same from an attribute (before opset `since`) or an input (from then on). */
-bool integers_since(OnnxNode *node, int64_t since, const char *attribute, int input, const int64_t **values,
-                    int *count);
-bool constant_scalar(OnnxNode *node, int input, double absent, double *value);
+int integers_since(OnnxNode *node, int64_t since, const char *attribute, int input, const int64_t **values);
+double constant_scalar(OnnxNode *node, int input, double absent);
 /* False after reporting a node that computes with integers of 8 bits, rather than moves or dequantises them. */
 bool check_narrow_inputs(const OnnxNode *node);
 /* False after reporting former keys or values in inputs `input` and `input` + 1: a cache that is not empty. */
@@ -93,19 +103,25 @@ ValueId emit_with(OnnxNode *node, Opcode op, const ValueId *inputs, int input_co
 /* For operators with several outputs; false after reporting. */
 bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
                   int attribute_count, ValueId *outputs, int output_count);
+ValueId emit_along(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const char *name,
+                   int64_t value); /* with one attribute */
 ValueId emit_unary(OnnxNode *node, Opcode op, ValueId a);
 ValueId emit_binary(OnnxNode *node, Opcode op, ValueId a, ValueId b);
 ValueId emit_where(OnnxNode *node, ValueId condition, ValueId a, ValueId b);
 ValueId emit_cast(OnnxNode *node, ValueId a, DType dtype);
+ValueId emit_concat(OnnxNode *node, ValueId a, ValueId b, int64_t axis);
+ValueId emit_lookup(OnnxNode *node, ValueId table, ValueId indices, int64_t axis);
 ValueId emit_reshape(OnnxNode *node, ValueId a, const Shape *shape);
 ValueId emit_expand(OnnxNode *node, ValueId a, const Shape *shape);
 ValueId emit_transpose(OnnxNode *node, ValueId a, const int64_t *perm);
 ValueId emit_swap_axes(OnnxNode *node, ValueId a, int first, int second);
 ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64_t *steps, const Shape *shape);
-ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats); /* one number for each axis */
+ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count); /* a slice along one axis */
+ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats);                 /* one number for each axis */
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims);
 ValueId emit_scalar(OnnxNode *node, DType dtype, double value);
 
+ValueId emit_scaled(OnnxNode *node, ValueId value, double factor); /* itself where the factor is 1 */
 /* A matrix product as numpy has it: vectors are a row on the left, a column on the right. */
 ValueId emit_matmul(OnnxNode *node, ValueId a, ValueId b);
 
@@ -141,7 +157,6 @@ NormalizeRule normalize_alias;  /* the first input itself */
 /* Before opset 7 the second operand of a binary operator broadcast only if told to, from an axis on: brings it into the
  * shape that broadcasts by itself. Also drops attributes of old opsets. normalize_legacy.c */
 bool modernize_node(OnnxNode *node);
-NormalizeRule normalize_old_tile; /* before opset 6 */
 NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, normalize_variadic, normalize_mean,
     normalize_clip, normalize_leaky_relu, normalize_softplus, normalize_gelu, normalize_cast, normalize_cast_like,
     normalize_is_infinite, normalize_dropout; /* normalize_elementwise.c */

@@ -23,32 +23,12 @@ typedef struct AttentionNode {
     bool masked; /* some score may be minus infinity */
 } AttentionNode;
 
-ValueId emit_split_heads(OnnxNode *node, ValueId value, int64_t heads)
-{
-    if (!value) return 0;
-    Shape shape = shape_of(node, value);
-    if (shape.rank != 3 || heads < 1 || shape.dim[2] % heads)
-        return node_error(node, NULL, "cannot split %lld columns into %lld heads",
-                          (long long)(shape.rank ? shape.dim[shape.rank - 1] : 1), (long long)heads),
-               0;
-    Shape split = {4, {shape.dim[0], shape.dim[1], heads, shape.dim[2] / heads}};
-    return emit_transpose(node, emit_reshape(node, value, &split), (int64_t[]){0, 2, 1, 3});
-}
-
-ValueId emit_join_heads(OnnxNode *node, ValueId value)
-{
-    if (!value) return 0;
-    Shape shape = shape_of(node, value), joined = {3, {shape.dim[0], shape.dim[2], shape.dim[1] * shape.dim[3]}};
-    return emit_reshape(node, emit_transpose(node, value, (int64_t[]){0, 2, 1, 3}), &joined);
-}
-
 static bool read_heads(AttentionNode *attention)
 {
     OnnxNode *node = attention->node;
     ValueId *values[3] = {&attention->query, &attention->key, &attention->value};
-    int64_t query_heads, key_heads;
-    if (!read_integer(node, "q_num_heads", 0, &query_heads) || !read_integer(node, "kv_num_heads", 0, &key_heads))
-        return false;
+    int64_t query_heads = integer_attribute(node, "q_num_heads", 0),
+            key_heads = integer_attribute(node, "kv_num_heads", 0);
     int rank = shape_of(node, node->inputs[INPUT_Q]).rank;
     attention->by_token = rank == 3;
     for (int i = 0; i < 3; i++) {
@@ -64,9 +44,7 @@ static bool read_heads(AttentionNode *attention)
 /* Puts the past before `value` along the sequence. */
 static ValueId with_past(OnnxNode *node, int input, ValueId value)
 {
-    if (!has_input(node, input) || !value) return value;
-    Attribute axis = attribute_integer("axis", 2);
-    return emit_with(node, OP_Concat, (ValueId[]){node->inputs[input], value}, 2, &axis, 1);
+    return has_input(node, input) ? emit_concat(node, node->inputs[input], value, 2) : value;
 }
 
 static bool measure_heads(AttentionNode *attention)
@@ -104,11 +82,12 @@ static bool read_attention(AttentionNode *attention)
     if (has_input(node, INPUT_LENGTHS) && !(attention->lengths = row_lengths(attention, node->inputs[INPUT_LENGTHS])))
         return false;
     attention->ends_together = true;
-    double usual = 1 / sqrt((double)shape_of(node, attention->query).dim[3]);
-    return read_integer(node, "is_causal", 0, &attention->causal) &&
-           read_integer(node, "qk_matmul_output_mode", SCORES_RAW, &attention->mode) &&
-           read_integer(node, "softmax_precision", 0, &attention->precision) &&
-           read_float(node, "scale", usual, &attention->scale) && read_float(node, "softcap", 0, &attention->cap);
+    attention->causal = integer_attribute(node, "is_causal", 0);
+    attention->mode = integer_attribute(node, "qk_matmul_output_mode", SCORES_RAW);
+    attention->precision = integer_attribute(node, "softmax_precision", 0);
+    attention->scale = float_attribute(node, "scale", 1 / sqrt((double)shape_of(node, attention->query).dim[3]));
+    attention->cap = float_attribute(node, "softcap", 0);
+    return !node_failed(node);
 }
 
 /* A product per query head, grouped by the head of keys that it uses: [batch, key heads, sharing, rows, columns]. */
@@ -146,11 +125,10 @@ static ValueId apply_mask(AttentionNode *attention, ValueId scores)
     Shape shape = shape_of(node, mask);
     int last = shape.rank - 1;
     if (last >= 0 && shape.dim[last] < attention->keys && shape.dim[last] != 1) {
-        Attribute axis = attribute_integer("axis", last);
         shape.dim[last] = attention->keys - shape.dim[last];
         if (!check_size(node, &shape, true)) return 0;
         ValueId rest = emit_expand(node, emit_scalar(node, type, type == DTYPE_BOOL ? 0 : -INFINITY), &shape);
-        mask = emit_with(node, OP_Concat, (ValueId[]){mask, rest}, 2, &axis, 1);
+        mask = emit_concat(node, mask, rest, last);
     }
     if (type == DTYPE_BOOL) return restrict_scores(attention, scores, mask);
     attention->masked = true;
@@ -253,8 +231,7 @@ enum {
 static bool read_groups(AttentionNode *attention)
 {
     OnnxNode *node = attention->node;
-    int64_t heads, shared;
-    if (!read_integer(node, "num_heads", 0, &heads) || !read_integer(node, "kv_num_heads", 0, &shared)) return false;
+    int64_t heads = integer_attribute(node, "num_heads", 0), shared = integer_attribute(node, "kv_num_heads", 0);
     if (heads < 1 || shared < 1 || heads > INT32_MAX || shared > INT32_MAX)
         return node_error(node, NULL, "does not say how many heads it has");
     if (has_input(node, GROUPED_K) != has_input(node, GROUPED_V))
@@ -265,15 +242,9 @@ static bool read_groups(AttentionNode *attention)
         attention->value = emit_split_heads(node, node->inputs[GROUPED_V], shared);
     } else {
         ValueId all = emit_split_heads(node, node->inputs[GROUPED_Q], heads + 2 * shared);
-        if (!all) return false;
-        ValueId *parts[] = {&attention->query, &attention->key, &attention->value};
-        int64_t first = 0;
-        for (int i = 0; i < 3; i++) {
-            Shape part = shape_of(node, all);
-            part.dim[1] = i == 0 ? heads : shared;
-            *parts[i] = emit_slice(node, all, (int64_t[]){0, first, 0, 0}, (int64_t[]){1, 1, 1, 1}, &part);
-            first += part.dim[1];
-        }
+        attention->query = emit_part(node, all, 1, 0, heads);
+        attention->key = emit_part(node, all, 1, heads, shared);
+        attention->value = emit_part(node, all, 1, heads + shared, shared);
     }
     return attention->query && attention->key && attention->value && measure_heads(attention);
 }
@@ -281,9 +252,8 @@ static bool read_groups(AttentionNode *attention)
 static bool turn_groups(AttentionNode *attention)
 {
     OnnxNode *node = attention->node;
-    int64_t turns, interleaved;
-    if (!read_integer(node, "do_rotary", 0, &turns) || !read_integer(node, "rotary_interleaved", 0, &interleaved))
-        return false;
+    int64_t turns = integer_attribute(node, "do_rotary", 0),
+            interleaved = integer_attribute(node, "rotary_interleaved", 0);
     if (!turns) return true;
     if (!has_input(node, GROUPED_COSINES) || !has_input(node, GROUPED_SINES))
         return node_error(node, NULL, "turns queries and keys, but has no cosines and sines");
@@ -298,12 +268,9 @@ static bool turn_groups(AttentionNode *attention)
 /* Refuses features for generation and quantisation. */
 static bool check_training_form(OnnxNode *node, int64_t keys)
 {
-    int64_t window, smooth, scores;
-    if (!read_integer(node, "local_window_size", -1, &window) || !read_integer(node, "smooth_softmax", 0, &smooth) ||
-        !read_integer(node, "qk_output", 0, &scores))
-        return false;
+    int64_t window = integer_attribute(node, "local_window_size", -1);
     if (window >= 0 && window < keys) return node_unsupported(node, NULL, "its local window is not supported");
-    if (smooth > 0 || scores)
+    if (integer_attribute(node, "smooth_softmax", 0) > 0 || integer_attribute(node, "qk_output", 0))
         return node_unsupported(node, NULL, "a smooth softmax, or scores as output, is not supported");
     for (int i = GROUPED_OTHERS; i < node->input_count; i++)
         if (node->inputs[i]) return node_unsupported(node, NULL, "input %d is not supported", i);
@@ -314,9 +281,10 @@ bool normalize_grouped_attention(OnnxNode *node)
 {
     AttentionNode attention = {.node = node, .causal = true};
     ValueId stages[4];
-    if (!read_groups(&attention) || !check_training_form(node, attention.keys) || !turn_groups(&attention) ||
-        !read_float(node, "scale", 0, &attention.scale) || !read_float(node, "softcap", 0, &attention.cap))
+    if (!read_groups(&attention) || !check_training_form(node, attention.keys) || !turn_groups(&attention))
         return false;
+    attention.scale = float_attribute(node, "scale", 0);
+    attention.cap = float_attribute(node, "softcap", 0);
     if (attention.scale == 0) attention.scale = 1 / sqrt((double)shape_of(node, attention.query).dim[3]);
     if (has_input(node, GROUPED_BIAS)) attention.mask = node->inputs[GROUPED_BIAS];
     if (has_input(node, GROUPED_LAST_KEYS)) {

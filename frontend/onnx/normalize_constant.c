@@ -4,17 +4,22 @@
 #include "frontend/onnx/normalize.h"
 #include "frontend/onnx/widen.h"
 
+static bool read_elements(OnnxNode *node, const Onnx__TensorProto *proto, OnnxTensor *tensor)
+{
+    if (!onnx_tensor_elements(&node->importer->model->onnx, proto, NULL, node->place, tensor,
+                              node->importer->diagnostics))
+        return false;
+    widen_tensor(node->importer, tensor);
+    return true;
+}
+
 static bool constant_from_tensor(OnnxNode *node, const Onnx__TensorProto *proto)
 {
     OnnxTensor tensor;
-    char place[512];
-    const char *object = source_place(node->importer, node->source, place).object;
-    if (!onnx_tensor_elements(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
-        return false;
-    widen_tensor(node->importer, &tensor);
+    if (!read_elements(node, proto, &tensor)) return false;
     if (!tensor.data && tensor.bytes) return node_error(node, NULL, "the file with the constant's elements is missing");
     if (tensor.shape.rank >= 2 && dtype_is_float(tensor.dtype) && tensor.bytes >= 4096)
-        diagnostics_warning(node->importer->diagnostics, source_place(node->importer, node->source, place),
+        diagnostics_warning(node->importer->diagnostics, onnx_place(node),
                             "to train them, export the model with weights as initializers",
                             "holds a large constant, which is not trained");
     return set_output(node, 0, graph_add_constant(node->graph, NULL, tensor.dtype, &tensor.shape, tensor.data));
@@ -23,32 +28,33 @@ static bool constant_from_tensor(OnnxNode *node, const Onnx__TensorProto *proto)
 static bool constant_from_list(OnnxNode *node, const int64_t *integers, const float *floats, int count)
 {
     Shape shape = {1, {count}};
-    if (!check_size(node, &shape, true)) return false;
+    if (count < 0 || !check_size(node, &shape, true)) return false;
     if (integers) return set_output(node, 0, graph_add_constant(node->graph, NULL, DTYPE_I64, &shape, integers));
     return set_output(node, 0, graph_add_constant(node->graph, NULL, DTYPE_F32, &shape, floats));
 }
 
 bool normalize_constant(OnnxNode *node)
 {
-    const Onnx__TensorProto *tensor;
     const int64_t *integers;
     const float *floats;
-    int64_t integer;
-    double number;
-    int count;
-    if (attribute_present(node, "value"))
-        return read_tensor(node, "value", &tensor) && constant_from_tensor(node, tensor);
+    if (attribute_present(node, "value")) {
+        const Onnx__TensorProto *tensor = tensor_attribute(node, "value");
+        return tensor && constant_from_tensor(node, tensor);
+    }
     if (attribute_present(node, "value_int")) {
-        if (!read_integer(node, "value_int", 0, &integer)) return false;
+        int64_t integer = integer_attribute(node, "value_int", 0);
         return set_output(node, 0, graph_add_constant(node->graph, NULL, DTYPE_I64, &(Shape){0}, &integer));
     }
     if (attribute_present(node, "value_float"))
-        return read_float(node, "value_float", 0, &number) && set_output(node, 0, emit_scalar(node, DTYPE_F32, number));
-    if (attribute_present(node, "value_ints"))
-        return read_integers(node, "value_ints", &integers, &count) &&
-               constant_from_list(node, integers ? integers : (int64_t[1]){0}, NULL, count);
-    if (attribute_present(node, "value_floats"))
-        return read_floats(node, "value_floats", &floats, &count) && constant_from_list(node, NULL, floats, count);
+        return set_output(node, 0, emit_scalar(node, DTYPE_F32, float_attribute(node, "value_float", 0)));
+    if (attribute_present(node, "value_ints")) {
+        int count = integers_attribute(node, "value_ints", &integers);
+        return constant_from_list(node, integers ? integers : (int64_t[1]){0}, NULL, count);
+    }
+    if (attribute_present(node, "value_floats")) {
+        int count = floats_attribute(node, "value_floats", &floats);
+        return constant_from_list(node, NULL, floats, count);
+    }
     return node_unsupported(node, NULL, "has no value that is supported: a tensor, or numbers");
 }
 
@@ -56,26 +62,21 @@ bool normalize_constant(OnnxNode *node)
 static bool shape_input(OnnxNode *node, int input, Shape *shape)
 {
     const int64_t *dims;
-    int count;
-    if (!constant_integers(node, input, &dims, &count)) return false;
-    if (count > MAX_RANK) return node_unsupported(node, NULL, "makes a tensor of %d dimensions", count);
-    shape->rank = count;
-    memcpy(shape->dim, dims, (size_t)count * sizeof *dims);
+    shape->rank = constant_integers(node, input, &dims);
+    if (shape->rank < 0) return false;
+    if (shape->rank > MAX_RANK) return node_unsupported(node, NULL, "makes a tensor of %d dimensions", shape->rank);
+    memcpy(shape->dim, dims, (size_t)shape->rank * sizeof *dims);
     return check_size(node, shape, true);
 }
 
 bool normalize_constant_of_shape(OnnxNode *node)
 {
     Shape shape;
-    const Onnx__TensorProto *proto;
-    if (!shape_input(node, 0, &shape) || !read_tensor(node, "value", &proto)) return false;
+    if (!shape_input(node, 0, &shape)) return false;
+    const Onnx__TensorProto *proto = tensor_attribute(node, "value");
     if (!proto) return set_output(node, 0, emit_expand(node, emit_scalar(node, DTYPE_F32, 0), &shape));
     OnnxTensor tensor;
-    char place[512];
-    const char *object = source_place(node->importer, node->source, place).object;
-    if (!onnx_tensor_elements(&node->importer->model->onnx, proto, NULL, object, &tensor, node->importer->diagnostics))
-        return false;
-    widen_tensor(node->importer, &tensor);
+    if (!read_elements(node, proto, &tensor)) return false;
     if (shape_elements(&tensor.shape) != 1 || !tensor.data)
         return node_error(node, NULL, "its value must be one element");
     ValueId value = graph_add_constant(node->graph, NULL, tensor.dtype, &(Shape){0}, tensor.data);
@@ -137,10 +138,8 @@ static int64_t clamp_position(int64_t position, int rank)
 bool normalize_shape(OnnxNode *node)
 {
     Shape shape = shape_of(node, node->inputs[0]);
-    int64_t first, last;
-    if (!read_integer(node, "start", 0, &first) || !read_integer(node, "end", INT64_MAX, &last)) return false;
-    first = clamp_position(first, shape.rank);
-    last = clamp_position(last, shape.rank);
+    int64_t first = clamp_position(integer_attribute(node, "start", 0), shape.rank);
+    int64_t last = clamp_position(integer_attribute(node, "end", INT64_MAX), shape.rank);
     int count = last > first ? (int)(last - first) : 0;
     return set_output(node, 0, graph_constant_integers(node->graph, shape.dim + (count ? first : 0), count));
 }

@@ -18,8 +18,7 @@ typedef struct Convolution {
 static bool read_list(OnnxNode *node, const char *name, int64_t absent, int wanted, int64_t *list)
 {
     const int64_t *values;
-    int count;
-    if (!read_integers(node, name, &values, &count)) return false;
+    int count = integers_attribute(node, name, &values);
     if (count >= 0 && count != wanted) return node_error(node, NULL, "has %d %s for %d", count, name, wanted);
     for (int i = 0; i < wanted; i++) {
         list[i] = count < 0 ? absent : values[i];
@@ -30,7 +29,7 @@ static bool read_list(OnnxNode *node, const char *name, int64_t absent, int want
 }
 
 /* Padding that keeps extents, for auto_pad. */
-static bool pad_same(Convolution *conv, const char *kind)
+static void pad_same(Convolution *conv, const char *kind)
 {
     for (int i = 0; i < conv->space; i++) {
         int64_t extent = conv->input.dim[2 + i], stride = conv->strides[i];
@@ -40,13 +39,11 @@ static bool pad_same(Convolution *conv, const char *kind)
         conv->before[i] = strcmp(kind, "SAME_LOWER") == 0 ? missing - missing / 2 : missing / 2;
         conv->after[i] = missing - conv->before[i];
     }
-    return true;
 }
 
 static bool read_convolution(Convolution *conv)
 {
     OnnxNode *node = conv->node;
-    const char *kind;
     int64_t pads[2 * MOST_SPACE], taps[MOST_SPACE];
     conv->x = node->inputs[0];
     conv->weight = node->inputs[1];
@@ -55,11 +52,12 @@ static bool read_convolution(Convolution *conv)
     conv->space = conv->input.rank - 2;
     if (conv->space < 1 || conv->space > MOST_SPACE || conv->kernel.rank != conv->input.rank)
         return node_unsupported(node, NULL, "convolves %d dimensions", conv->space);
-    if (!read_integer(node, "group", 1, &conv->groups) || !read_list(node, "strides", 1, conv->space, conv->strides) ||
+    conv->groups = integer_attribute(node, "group", 1);
+    if (!read_list(node, "strides", 1, conv->space, conv->strides) ||
         !read_list(node, "dilations", 1, conv->space, conv->dilations) ||
-        !read_list(node, "pads", 0, 2 * conv->space, pads) || !read_list(node, "kernel_shape", 1, conv->space, taps) ||
-        !read_string(node, "auto_pad", "NOTSET", &kind))
+        !read_list(node, "pads", 0, 2 * conv->space, pads) || !read_list(node, "kernel_shape", 1, conv->space, taps))
         return false;
+    const char *kind = string_attribute(node, "auto_pad", "NOTSET");
     conv->batch = conv->input.dim[0];
     conv->channels = conv->input.dim[1];
     conv->results = conv->kernel.dim[0];
@@ -69,29 +67,24 @@ static bool read_convolution(Convolution *conv)
         conv->before[i] = pads[i];
         conv->after[i] = pads[conv->space + i];
     }
-    return strncmp(kind, "SAME", 4) != 0 || pad_same(conv, kind);
+    if (strncmp(kind, "SAME", 4) == 0) pad_same(conv, kind);
+    return !node_failed(node);
 }
 
 /* Adds zeros before and after the last axis. */
 static ValueId padded(const Convolution *conv)
 {
     OnnxNode *node = conv->node;
-    ValueId parts[3];
-    int count = 0;
+    ValueId x = conv->x;
     Shape zeros = conv->input;
-    int64_t sides[2] = {conv->before[0], conv->after[0]};
-    for (int i = 0; i < 3; i++) {
-        if (i == 1) {
-            parts[count++] = conv->x;
-            continue;
-        }
-        zeros.dim[2] = sides[i / 2];
+    for (int side = 0; side < 2; side++) {
+        zeros.dim[2] = side ? conv->after[0] : conv->before[0];
         if (!zeros.dim[2]) continue;
         if (!check_size(node, &zeros, true)) return 0;
-        parts[count++] = emit_expand(node, emit_scalar(node, dtype_of(node, conv->x), 0), &zeros);
+        ValueId border = emit_expand(node, emit_scalar(node, dtype_of(node, conv->x), 0), &zeros);
+        x = side ? emit_concat(node, x, border, 2) : emit_concat(node, border, x, 2);
     }
-    Attribute axis = attribute_integer("axis", 2);
-    return count == 1 ? conv->x : emit_with(node, OP_Concat, parts, count, &axis, 1);
+    return x;
 }
 
 /* Weights of one tap, [groups, results of a group, channels of a group], times the elements that it meets. */

@@ -232,8 +232,7 @@ static bool join(Equation *equation, Term *left, const Term *right, int number)
 
 bool normalize_einsum(OnnxNode *node)
 {
-    const char *text;
-    if (!read_string(node, "equation", NULL, &text)) return false;
+    const char *text = string_attribute(node, "equation", NULL);
     if (!text) return node_error(node, NULL, "has no equation");
     if (node->input_count > MAX_TERMS) return node_unsupported(node, NULL, "has more than %d inputs", MAX_TERMS);
     Equation equation = {.node = node};

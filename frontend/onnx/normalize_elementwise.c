@@ -28,10 +28,8 @@ bool normalize_integer_division(OnnxNode *node) { return check_division(node) &&
 
 bool normalize_modulo(OnnxNode *node)
 {
-    int64_t fmod;
-    if (!read_integer(node, "fmod", 0, &fmod) || !check_division(node)) return false;
-    Attribute attribute = attribute_integer("fmod", fmod != 0);
-    return set_output(node, 0, emit_with(node, OP_Mod, node->inputs, 2, &attribute, 1));
+    int64_t fmod = integer_attribute(node, "fmod", 0) != 0;
+    return check_division(node) && set_output(node, 0, emit_along(node, OP_Mod, node->inputs, 2, "fmod", fmod));
 }
 
 /* The exponent may be of another type than the base, which is the result's. */
@@ -63,28 +61,23 @@ bool normalize_mean(OnnxNode *node)
 
 bool normalize_clip(OnnxNode *node)
 {
-    ValueId result = node->inputs[0];
-    DType type = dtype_of(node, result);
-    ValueId least = has_input(node, 1) ? node->inputs[1] : 0, most = has_input(node, 2) ? node->inputs[2] : 0;
-    if (node->opset < 11) {
-        double value;
-        if (node->input_count != 1) return node_error(node, NULL, "has bounds as inputs, which need opset 11");
-        bool bounded = attribute_present(node, "min");
-        if (!read_float(node, "min", 0, &value)) return false;
-        if (bounded) least = emit_scalar(node, type, value);
-        bounded = attribute_present(node, "max");
-        if (!read_float(node, "max", 0, &value)) return false;
-        if (bounded) most = emit_scalar(node, type, value);
+    static const char *const names[] = {"min", "max"};
+    ValueId result = node->inputs[0], bounds[2] = {0, 0};
+    if (node->opset < 11 && node->input_count != 1)
+        return node_error(node, NULL, "has bounds as inputs, which need opset 11");
+    for (int i = 0; i < 2; i++) {
+        if (has_input(node, 1 + i)) bounds[i] = node->inputs[1 + i];
+        if (node->opset < 11 && attribute_present(node, names[i]))
+            bounds[i] = emit_scalar(node, dtype_of(node, result), float_attribute(node, names[i], 0));
     }
-    if (least) result = emit_binary(node, OP_Max, result, least);
-    if (most) result = emit_binary(node, OP_Min, result, most);
+    for (int i = 0; i < 2; i++)
+        if (bounds[i]) result = emit_binary(node, i ? OP_Min : OP_Max, result, bounds[i]);
     return set_output(node, 0, result);
 }
 
 bool normalize_leaky_relu(OnnxNode *node)
 {
-    double alpha;
-    if (!read_float(node, "alpha", 0.01f, &alpha)) return false;
+    double alpha = float_attribute(node, "alpha", 0.01f);
     ValueId x = node->inputs[0];
     DType type = dtype_of(node, x);
     ValueId negative = emit_binary(node, OP_Less, x, emit_scalar(node, type, 0));
@@ -104,26 +97,18 @@ bool normalize_softplus(OnnxNode *node)
 
 bool normalize_gelu(OnnxNode *node)
 {
-    const char *approximate;
-    if (!read_string(node, "approximate", "none", &approximate)) return false;
+    const char *approximate = string_attribute(node, "approximate", "none");
     bool tanh_form = strcmp(approximate, "tanh") == 0;
     if (!tanh_form && strcmp(approximate, "none") != 0)
         return node_unsupported(node, NULL, "the approximation '%s' is not supported", approximate);
-    Attribute attribute = attribute_integer("tanh", tanh_form);
-    return set_output(node, 0, emit_with(node, OP_Gelu, node->inputs, 1, &attribute, 1));
+    return set_output(node, 0, emit_along(node, OP_Gelu, node->inputs, 1, "tanh", tanh_form));
 }
 
 bool normalize_cast(OnnxNode *node)
 {
-    int64_t to;
-    const char *word = NULL;
     ignore_attribute(node, "saturate"); /* for 8-bit floats */
-    if (node->opset < 6) {
-        if (!read_string(node, "to", "", &word)) return false;
-        to = onnx_data_type_named(word, strlen(word));
-    } else if (!read_integer(node, "to", 0, &to)) {
-        return false;
-    }
+    const char *word = node->opset < 6 ? string_attribute(node, "to", "") : NULL;
+    int64_t to = word ? onnx_data_type_named(word, strlen(word)) : integer_attribute(node, "to", 0);
     int32_t number = to > 0 && to < INT32_MAX ? (int32_t)to : -1;
     if (onnx_dtype(number) == DTYPE_NONE)
         return node_unsupported(node, NULL, "casts to %s (%lld), which is not supported",
@@ -139,9 +124,8 @@ bool normalize_cast_like(OnnxNode *node)
 
 bool normalize_is_infinite(OnnxNode *node)
 {
-    int64_t negative, positive;
-    if (!read_integer(node, "detect_negative", 1, &negative) || !read_integer(node, "detect_positive", 1, &positive))
-        return false;
+    bool negative = integer_attribute(node, "detect_negative", 1),
+         positive = integer_attribute(node, "detect_positive", 1);
     ValueId x = node->inputs[0];
     DType type = dtype_of(node, x);
     if (negative && positive) x = emit_unary(node, OP_Abs, x);
@@ -169,16 +153,14 @@ static bool emit_dropout(OnnxNode *node, double ratio)
 /* From opset 7 to 11 the operator is the identity; before, an attribute, and since, an input turns it on. */
 bool normalize_dropout(OnnxNode *node)
 {
-    double ratio = 0, training = 0;
-    int64_t seed, is_test = 1;
-    if (!read_integer(node, "seed", 0, &seed)) return false;
-    if (node->opset < 7 && !read_integer(node, "is_test", 0, &is_test)) return false;
-    training = is_test == 0;
+    double ratio = 0;
+    ignore_attribute(node, "seed");
+    bool training = node->opset < 7 && integer_attribute(node, "is_test", 0) == 0;
     if (node->opset >= 12) {
-        if (!constant_scalar(node, 2, 0, &training) || (training != 0 && !constant_scalar(node, 1, 0.5, &ratio)))
-            return false;
-    } else if (!read_float(node, "ratio", 0.5, &ratio)) {
-        return false;
+        training = constant_scalar(node, 2, 0) != 0;
+        if (training) ratio = constant_scalar(node, 1, 0.5);
+    } else {
+        ratio = float_attribute(node, "ratio", 0.5);
     }
     const ImportOptions *options = node->importer->options;
     if (options->dropout_given) {
@@ -186,7 +168,7 @@ bool normalize_dropout(OnnxNode *node)
         training = true;
     }
     if (!(ratio >= 0 && ratio < 1)) return node_error(node, NULL, "has the ratio %g, which is not in [0, 1)", ratio);
-    if (training != 0 && ratio > 0 && !options->dropout_off) return emit_dropout(node, ratio);
+    if (training && ratio > 0 && !options->dropout_off) return emit_dropout(node, ratio);
     if (node->output_count > 1) {
         Shape shape = shape_of(node, node->inputs[0]);
         if (!set_output(node, 1, emit_expand(node, emit_scalar(node, DTYPE_BOOL, 1), &shape))) return false;

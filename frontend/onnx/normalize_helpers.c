@@ -7,10 +7,10 @@
 
 static bool report(const OnnxNode *node, int exit_code, const char *hint, const char *format, va_list arguments)
 {
-    char place[512], message[512];
+    char message[512];
+    if (node_failed(node)) return false;
     vsnprintf(message, sizeof message, format, arguments);
-    return diagnostics_error(node->importer->diagnostics, exit_code, source_place(node->importer, node->source, place),
-                             hint, "%s", message);
+    return diagnostics_error(node->importer->diagnostics, exit_code, onnx_place(node), hint, "%s", message);
 }
 
 bool node_error(const OnnxNode *node, const char *hint, const char *format, ...)
@@ -56,83 +56,66 @@ void ignore_attribute(OnnxNode *node, const char *name)
     if (find(node, name, &position)) node->attributes_used |= (uint64_t)1 << position;
 }
 
-/* Finds the attribute and checks its type; *found is NULL if it is absent. Files of IR version 1 do not state types. */
-static bool take(OnnxNode *node, const char *name, Onnx__AttributeProto__AttributeType type,
-                 const Onnx__AttributeProto **found)
+/* Finds the attribute and checks its type; NULL if it is absent or wrong. Files of IR version 1 do not state types. */
+static const Onnx__AttributeProto *take(OnnxNode *node, const char *name, Onnx__AttributeProto__AttributeType type)
 {
     size_t position;
-    *found = find(node, name, &position);
-    if (!*found) return true;
+    const Onnx__AttributeProto *found = find(node, name, &position);
+    if (!found) return NULL;
     node->attributes_used |= (uint64_t)1 << position;
-    if ((*found)->ref_attr_name && *(*found)->ref_attr_name)
-        return node_error(node, NULL,
-                          "the attribute '%s' refers to a function's attribute, but the node is in no function", name);
-    if ((*found)->has_type && (*found)->type != type)
-        return node_error(node, NULL, "the attribute '%s' is of the wrong type", name);
-    return true;
+    if (found->ref_attr_name && *found->ref_attr_name)
+        node_error(node, NULL, "the attribute '%s' refers to a function's attribute, but the node is in no function",
+                   name);
+    else if (found->has_type && found->type != type)
+        node_error(node, NULL, "the attribute '%s' is of the wrong type", name);
+    return node_failed(node) ? NULL : found;
 }
 
-bool read_integer(OnnxNode *node, const char *name, int64_t absent, int64_t *value)
+int64_t integer_attribute(OnnxNode *node, const char *name, int64_t absent)
 {
-    const Onnx__AttributeProto *attribute;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, &attribute)) return false;
-    *value = attribute ? attribute->i : absent;
-    return true;
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+    return attribute ? attribute->i : absent;
 }
 
-bool read_float(OnnxNode *node, const char *name, double absent, double *value)
+double float_attribute(OnnxNode *node, const char *name, double absent)
 {
-    const Onnx__AttributeProto *attribute;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, &attribute)) return false;
-    *value = attribute ? (double)attribute->f : absent;
-    return true;
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+    return attribute ? (double)attribute->f : absent;
 }
 
-bool read_string(OnnxNode *node, const char *name, const char *absent, const char **value)
+const char *string_attribute(OnnxNode *node, const char *name, const char *absent)
 {
-    const Onnx__AttributeProto *attribute;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING, &attribute)) return false;
-    *value = absent;
-    if (attribute)
-        *value = arena_string_n(&node->importer->arena, attribute->s.len ? (const char *)attribute->s.data : "",
-                                attribute->s.len);
-    return true;
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    if (!attribute) return absent;
+    const char *text = attribute->s.len ? (const char *)attribute->s.data : "";
+    return arena_string_n(&node->importer->arena, text, attribute->s.len);
 }
 
-bool read_integers(OnnxNode *node, const char *name, const int64_t **values, int *count)
+static int list_length(const OnnxNode *node, const char *name, size_t count)
 {
-    const Onnx__AttributeProto *attribute;
-    *values = NULL;
-    *count = -1;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, &attribute)) return false;
-    if (!attribute) return true;
-    if (attribute->n_ints > INT32_MAX) return node_error(node, NULL, "the attribute '%s' is too long", name);
-    *values = attribute->ints;
-    *count = (int)attribute->n_ints;
-    return true;
+    if (count > INT32_MAX) node_error(node, NULL, "the attribute '%s' is too long", name);
+    return count > INT32_MAX ? -1 : (int)count;
 }
 
-bool read_floats(OnnxNode *node, const char *name, const float **values, int *count)
+int integers_attribute(OnnxNode *node, const char *name, const int64_t **values)
 {
-    const Onnx__AttributeProto *attribute;
-    *values = NULL;
-    *count = -1;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, &attribute)) return false;
-    if (!attribute) return true;
-    if (attribute->n_floats > INT32_MAX) return node_error(node, NULL, "the attribute '%s' is too long", name);
-    *values = attribute->floats;
-    *count = (int)attribute->n_floats;
-    return true;
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    *values = attribute ? attribute->ints : NULL;
+    return attribute ? list_length(node, name, attribute->n_ints) : -1;
 }
 
-bool read_tensor(OnnxNode *node, const char *name, const Onnx__TensorProto **tensor)
+int floats_attribute(OnnxNode *node, const char *name, const float **values)
 {
-    const Onnx__AttributeProto *attribute;
-    *tensor = NULL;
-    if (!take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR, &attribute)) return false;
-    if (attribute && !attribute->t) return node_error(node, NULL, "the attribute '%s' has no tensor", name);
-    if (attribute) *tensor = attribute->t;
-    return true;
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
+    *values = attribute ? attribute->floats : NULL;
+    return attribute ? list_length(node, name, attribute->n_floats) : -1;
+}
+
+const Onnx__TensorProto *tensor_attribute(OnnxNode *node, const char *name)
+{
+    const Onnx__AttributeProto *attribute = take(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
+    if (attribute && !attribute->t) node_error(node, NULL, "the attribute '%s' has no tensor", name);
+    return attribute ? attribute->t : NULL;
 }
 
 /* ---- Inputs ---- */
@@ -153,38 +136,32 @@ bool constant_input(const OnnxNode *node, int input, Value *value)
                             "input %d must be known at compile time, but depends on the model's inputs", input);
 }
 
-bool constant_integers(OnnxNode *node, int input, const int64_t **values, int *count)
+int constant_integers(OnnxNode *node, int input, const int64_t **values)
 {
-    *values = NULL;
-    *count = -1;
-    if (!has_input(node, input)) return true;
     Value value;
-    if (!constant_input(node, input, &value)) return false;
+    *values = NULL;
+    if (!has_input(node, input) || !constant_input(node, input, &value)) return -1;
     int64_t elements = shape_elements(&value.shape);
     if (!dtype_is_integer(value.dtype) || value.shape.rank > 1 || elements > INT32_MAX)
-        return node_error(node, NULL, "input %d must be a list of integers", input);
+        return node_error(node, NULL, "input %d must be a list of integers", input) - 1;
     int64_t *list = arena_new_array(&node->importer->arena, int64_t, (size_t)elements);
     for (int64_t i = 0; i < elements; i++) list[i] = element_as_integer(value.dtype, value.data, i);
     *values = list;
-    *count = (int)elements;
-    return true;
+    return (int)elements;
 }
 
-bool integers_since(OnnxNode *node, int64_t since, const char *attribute, int input, const int64_t **values, int *count)
+int integers_since(OnnxNode *node, int64_t since, const char *attribute, int input, const int64_t **values)
 {
-    if (node->opset < since) return read_integers(node, attribute, values, count);
-    return constant_integers(node, input, values, count);
+    return node->opset < since ? integers_attribute(node, attribute, values) : constant_integers(node, input, values);
 }
 
-bool constant_scalar(OnnxNode *node, int input, double absent, double *value)
+double constant_scalar(OnnxNode *node, int input, double absent)
 {
-    *value = absent;
-    if (!has_input(node, input)) return true;
     Value constant;
-    if (!constant_input(node, input, &constant)) return false;
-    if (shape_elements(&constant.shape) != 1) return node_error(node, NULL, "input %d must be a single number", input);
-    *value = element_as_double(constant.dtype, constant.data, 0);
-    return true;
+    if (!has_input(node, input) || !constant_input(node, input, &constant)) return absent;
+    if (shape_elements(&constant.shape) == 1) return element_as_double(constant.dtype, constant.data, 0);
+    node_error(node, NULL, "input %d must be a single number", input);
+    return absent;
 }
 
 bool check_axis(const OnnxNode *node, int64_t *axis, int rank)
@@ -261,6 +238,7 @@ bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_co
                   int attribute_count, ValueId *outputs, int output_count)
 {
     bool constant = input_count > 0;
+    if (node_failed(node)) return false;
     for (int i = 0; i < input_count; i++)
         constant = constant && (!inputs[i] || graph_value(node->graph, inputs[i])->role == ROLE_CONSTANT);
     NodeId made = graph_add_node(node->graph, op, node_origin(node), inputs, input_count, attributes, attribute_count,
@@ -284,6 +262,12 @@ ValueId emit_with(OnnxNode *node, Opcode op, const ValueId *inputs, int input_co
     return emit_outputs(node, op, inputs, input_count, attributes, attribute_count, &output, 1) ? output : 0;
 }
 
+ValueId emit_along(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const char *name, int64_t value)
+{
+    Attribute attribute = attribute_integer(name, value);
+    return emit_with(node, op, inputs, input_count, &attribute, 1);
+}
+
 ValueId emit_unary(OnnxNode *node, Opcode op, ValueId a) { return emit_with(node, op, &a, 1, NULL, 0); }
 
 ValueId emit_binary(OnnxNode *node, Opcode op, ValueId a, ValueId b)
@@ -298,9 +282,17 @@ ValueId emit_where(OnnxNode *node, ValueId condition, ValueId a, ValueId b)
 
 ValueId emit_cast(OnnxNode *node, ValueId a, DType dtype)
 {
-    if (!a || dtype_of(node, a) == dtype) return a;
-    Attribute to = attribute_integer("to", dtype);
-    return emit_with(node, OP_Cast, &a, 1, &to, 1);
+    return !a || dtype_of(node, a) == dtype ? a : emit_along(node, OP_Cast, &a, 1, "to", dtype);
+}
+
+ValueId emit_concat(OnnxNode *node, ValueId a, ValueId b, int64_t axis)
+{
+    return emit_along(node, OP_Concat, (ValueId[]){a, b}, 2, "axis", axis);
+}
+
+ValueId emit_lookup(OnnxNode *node, ValueId table, ValueId indices, int64_t axis)
+{
+    return emit_along(node, OP_Gather, (ValueId[]){table, indices}, 2, "axis", axis);
 }
 
 static ValueId emit_shaped(OnnxNode *node, Opcode op, ValueId a, const Shape *shape)
@@ -347,6 +339,16 @@ ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64
     return emit_with(node, OP_Slice, &a, 1, attributes, 3);
 }
 
+ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count)
+{
+    if (!a) return 0;
+    Shape shape = shape_of(node, a);
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    starts[axis] = start;
+    shape.dim[axis] = count;
+    return emit_slice(node, a, starts, steps, &shape);
+}
+
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims)
 {
     if (count == 0) return a;
@@ -364,3 +366,12 @@ bool set_output(OnnxNode *node, int output, ValueId value)
     if (output < node->output_count) node->outputs[output] = value;
     return value != 0;
 }
+
+/* ---- Rules that other rules build on ---- */
+
+bool normalize_direct(OnnxNode *node)
+{
+    return set_output(node, 0, emit_with(node, node->rule->opcode, node->inputs, node->input_count, NULL, 0));
+}
+
+bool normalize_alias(OnnxNode *node) { return set_output(node, 0, node->inputs[0]); }

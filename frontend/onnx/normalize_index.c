@@ -18,12 +18,10 @@ bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
 
 bool normalize_gather(OnnxNode *node)
 {
-    int64_t axis;
+    int64_t axis = integer_attribute(node, "axis", 0);
     Shape shape = shape_of(node, node->inputs[0]);
-    if (!read_integer(node, "axis", 0, &axis)) return false;
-    if (!check_axis(node, &axis, shape.rank) || !check_indices(node, node->inputs[1], shape.dim[axis])) return false;
-    Attribute attribute = attribute_integer("axis", axis);
-    return set_output(node, 0, emit_with(node, OP_Gather, node->inputs, 2, &attribute, 1));
+    return check_axis(node, &axis, shape.rank) && check_indices(node, node->inputs[1], shape.dim[axis]) &&
+           set_output(node, 0, emit_along(node, node->rule->opcode, node->inputs, 2, "axis", axis));
 }
 
 /* A constant matrix [rows, columns] of booleans: whether column - row lies in low ... high. */
@@ -43,14 +41,12 @@ bool normalize_trilu(OnnxNode *node)
 {
     ValueId x = node->inputs[0];
     Shape shape = shape_of(node, x);
-    int64_t upper;
-    double diagonal;
-    if (!read_integer(node, "upper", 1, &upper) || !constant_scalar(node, 1, 0, &diagonal)) return false;
+    bool upper = integer_attribute(node, "upper", 1);
+    double diagonal = constant_scalar(node, 1, 0);
     if (shape.rank < 2) return node_error(node, NULL, "takes matrices, not a tensor of rank %d", shape.rank);
     int64_t k = diagonal > INT32_MAX ? INT32_MAX : diagonal < INT32_MIN ? INT32_MIN : (int64_t)diagonal;
     ValueId mask = emit_band(node, shape.dim[shape.rank - 2], shape.dim[shape.rank - 1], upper ? k : INT64_MIN,
                              upper ? INT64_MAX : k);
-    if (!mask) return false;
     return set_output(node, 0, emit_where(node, mask, x, emit_scalar(node, dtype_of(node, x), 0)));
 }
 
@@ -62,11 +58,8 @@ bool normalize_cumsum(OnnxNode *node)
     DType type = dtype_of(node, x);
     Shape shape = shape_of(node, x);
     const int64_t *axes;
-    int count;
-    int64_t exclusive, reverse;
-    if (!read_integer(node, "exclusive", 0, &exclusive) || !read_integer(node, "reverse", 0, &reverse)) return false;
-    if (!constant_integers(node, 1, &axes, &count)) return false;
-    if (count != 1) return node_error(node, NULL, "needs one axis");
+    bool exclusive = integer_attribute(node, "exclusive", 0), reverse = integer_attribute(node, "reverse", 0);
+    if (constant_integers(node, 1, &axes) != 1) return node_error(node, NULL, "needs one axis");
     int64_t axis = axes[0];
     if (!check_axis(node, &axis, shape.rank)) return false;
 
@@ -86,9 +79,9 @@ bool normalize_cumsum(OnnxNode *node)
 bool normalize_one_hot(OnnxNode *node)
 {
     ValueId indices = emit_cast(node, node->inputs[0], DTYPE_I64), values = node->inputs[2];
-    double number;
-    int64_t axis;
-    if (!indices || !constant_scalar(node, 1, 0, &number) || !read_integer(node, "axis", -1, &axis)) return false;
+    double number = constant_scalar(node, 1, 0);
+    int64_t axis = integer_attribute(node, "axis", -1);
+    if (!indices) return false;
     if (!(number >= 1 && number <= (double)MAX_CONSTANT_ELEMENTS))
         return node_error(node, NULL, "has an impossible depth");
     int64_t depth = (int64_t)number;
@@ -109,8 +102,6 @@ bool normalize_one_hot(OnnxNode *node)
     ValueId wrapped = emit_binary(node, OP_Add, indices, emit_scalar(node, DTYPE_I64, (double)depth));
     ValueId index = emit_reshape(node, emit_where(node, negative, wrapped, indices), &column);
     ValueId hit = emit_binary(node, OP_Equal, index, emit_reshape(node, range, &along));
-    const int64_t one = 1, first = 0;
-    ValueId off = emit_slice(node, values, &first, &one, &(Shape){1, {1}});
-    ValueId on = emit_slice(node, values, &one, &one, &(Shape){1, {1}});
+    ValueId off = emit_part(node, values, 0, 0, 1), on = emit_part(node, values, 0, 1, 1);
     return set_output(node, 0, emit_where(node, hit, on, off));
 }

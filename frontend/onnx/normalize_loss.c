@@ -16,9 +16,8 @@ static bool read_loss(OnnxNode *node, LossNode *loss)
     loss->score_shape = shape_of(node, loss->scores);
     loss->label_shape = shape_of(node, loss->labels);
     loss->ignores = attribute_present(node, "ignore_index");
-    if (!read_integer(node, "ignore_index", -100, &loss->ignore_index) ||
-        !read_string(node, "reduction", "mean", &loss->reduction))
-        return false;
+    loss->ignore_index = integer_attribute(node, "ignore_index", -100);
+    loss->reduction = string_attribute(node, "reduction", "mean");
     int rank = loss->score_shape.rank;
     bool fits = rank >= 2 && loss->label_shape.rank == rank - 1;
     for (int i = 0; fits && i < rank - 1; i++) fits = loss->label_shape.dim[i] == loss->score_shape.dim[i ? i + 1 : 0];

@@ -3,24 +3,17 @@
 
 #include "frontend/onnx/normalize.h"
 
-static ValueId optional_input(const OnnxNode *node, int i) { return has_input(node, i) ? node->inputs[i] : 0; }
-
-static ValueId emit_gelu(OnnxNode *node, ValueId x, bool tanh_form)
-{
-    Attribute attribute = attribute_integer("tanh", tanh_form);
-    return emit_with(node, OP_Gelu, &x, 1, &attribute, 1);
-}
-
 bool normalize_bias_gelu(OnnxNode *node)
 {
-    return set_output(node, 0, emit_gelu(node, emit_binary(node, OP_Add, node->inputs[0], node->inputs[1]), false));
+    ValueId x = emit_binary(node, OP_Add, node->inputs[0], node->inputs[1]);
+    return set_output(node, 0, emit_along(node, OP_Gelu, &x, 1, "tanh", 0));
 }
 
 bool normalize_fast_gelu(OnnxNode *node)
 {
     ValueId x = node->inputs[0];
     if (has_input(node, 1)) x = emit_binary(node, OP_Add, x, node->inputs[1]);
-    return set_output(node, 0, emit_gelu(node, x, true));
+    return set_output(node, 0, emit_along(node, OP_Gelu, &x, 1, "tanh", 1));
 }
 
 /* An operand of FusedMatMul: `batches` puts its first dimension before its last, and then `exchange` exchanges the last
@@ -38,46 +31,33 @@ static ValueId arrange_operand(OnnxNode *node, ValueId value, bool batches, bool
 /* alpha * A * B */
 bool normalize_fused_matmul(OnnxNode *node)
 {
-    int64_t transpose[2], batches[2];
-    double alpha;
-    if (!read_float(node, "alpha", 1, &alpha) || !read_integer(node, "transA", 0, &transpose[0]) ||
-        !read_integer(node, "transB", 0, &transpose[1]) || !read_integer(node, "transBatchA", 0, &batches[0]) ||
-        !read_integer(node, "transBatchB", 0, &batches[1]))
-        return false;
-    ValueId a = arrange_operand(node, node->inputs[0], batches[0] != 0, transpose[0] != 0);
-    ValueId product = emit_matmul(node, a, arrange_operand(node, node->inputs[1], batches[1] != 0, transpose[1] != 0));
-    if (product && alpha != 1)
-        product = emit_binary(node, OP_Mul, product, emit_scalar(node, dtype_of(node, product), alpha));
-    return set_output(node, 0, product);
+    static const char *const transposes[] = {"transA", "transB"}, *const batches[] = {"transBatchA", "transBatchB"};
+    ValueId factors[2];
+    for (int i = 0; i < 2; i++)
+        factors[i] = arrange_operand(node, node->inputs[i], integer_attribute(node, batches[i], 0),
+                                     integer_attribute(node, transposes[i], 0));
+    double alpha = float_attribute(node, "alpha", 1);
+    return set_output(node, 0, emit_scaled(node, emit_matmul(node, factors[0], factors[1]), alpha));
 }
 
 /* Normalises over the last axis; bias may be 0 and then is none. */
-static bool emit_layer_norm(OnnxNode *node, ValueId x, ValueId gain, ValueId bias, double epsilon, ValueId results[3])
+static bool emit_layer_norm(OnnxNode *node, ValueId x, ValueId gain, ValueId bias, ValueId results[3])
 {
     if (!x) return false;
     ValueId inputs[3] = {x, gain, bias};
-    Attribute attribute = attribute_float("epsilon", epsilon);
+    Attribute attribute = attribute_float("epsilon", float_attribute(node, "epsilon", 1e-12f));
     return emit_outputs(node, OP_LayerNormalization, inputs, bias ? 3 : 2, &attribute, 1, results, 3);
 }
 
 /* Inputs: input, skip, gain, bias of the normalisation, bias of the sum. */
 bool normalize_skip_layer_norm(OnnxNode *node)
 {
-    double epsilon;
-    if (!read_float(node, "epsilon", 1e-12f, &epsilon)) return false;
     ValueId sum = emit_binary(node, OP_Add, node->inputs[0], node->inputs[1]), results[3];
     if (has_input(node, 4)) sum = emit_binary(node, OP_Add, sum, node->inputs[4]);
-    if (!emit_layer_norm(node, sum, node->inputs[2], optional_input(node, 3), epsilon, results)) return false;
+    if (!emit_layer_norm(node, sum, node->inputs[2], optional_input(node, 3), results)) return false;
     for (int i = 0; i < 3; i++)
         if (!set_output(node, i, results[i])) return false;
     return set_output(node, 3, sum);
-}
-
-/* The rows of `table` that `ids` name. */
-static ValueId look_up(OnnxNode *node, ValueId table, ValueId ids)
-{
-    Attribute axis = attribute_integer("axis", 0);
-    return emit_with(node, OP_Gather, (ValueId[]){table, ids}, 2, &axis, 1);
 }
 
 enum {
@@ -94,30 +74,24 @@ enum {
 
 bool normalize_embed_layer_norm(OnnxNode *node)
 {
-    double epsilon;
     static const int required[] = {EMBED_WORDS, EMBED_POSITIONS, EMBED_GAIN, EMBED_BIAS};
     for (int i = 0; i < 4; i++)
         if (!has_input(node, required[i])) return node_error(node, NULL, "input %d is missing", required[i]);
     ignore_attribute(node, "mask_index_type"); /* of the second output, which is int32 in either case */
-    if (!read_float(node, "epsilon", 1e-12f, &epsilon)) return false;
     Shape ids = shape_of(node, node->inputs[EMBED_IDS]), table = shape_of(node, node->inputs[EMBED_POSITIONS]);
     if (ids.rank != 2 || table.rank != 2) return node_error(node, NULL, "takes ids [batch, length] and tables of rows");
     ValueId positions = node->inputs[EMBED_POSITIONS];
-    if (has_input(node, EMBED_POSITION_IDS)) {
-        positions = look_up(node, positions, node->inputs[EMBED_POSITION_IDS]);
-    } else {
-        if (ids.dim[1] > table.dim[0])
-            return node_error(node, NULL, "has %lld tokens, but embeds %lld positions only", (long long)ids.dim[1],
-                              (long long)table.dim[0]);
-        table.dim[0] = ids.dim[1];
-        positions = emit_slice(node, positions, (int64_t[]){0, 0}, (int64_t[]){1, 1}, &table);
-    }
-    ValueId sum = look_up(node, node->inputs[EMBED_WORDS], node->inputs[EMBED_IDS]), results[3];
+    if (!has_input(node, EMBED_POSITION_IDS) && ids.dim[1] > table.dim[0])
+        return node_error(node, NULL, "has %lld tokens, but embeds %lld positions only", (long long)ids.dim[1],
+                          (long long)table.dim[0]);
+    positions = has_input(node, EMBED_POSITION_IDS) ? emit_lookup(node, positions, node->inputs[EMBED_POSITION_IDS], 0)
+                                                    : emit_part(node, positions, 0, 0, ids.dim[1]);
+    ValueId sum = emit_lookup(node, node->inputs[EMBED_WORDS], node->inputs[EMBED_IDS], 0), results[3];
     if (has_input(node, EMBED_SEGMENTS) && has_input(node, EMBED_SEGMENT_TABLE))
         sum = emit_binary(node, OP_Add, sum,
-                          look_up(node, node->inputs[EMBED_SEGMENT_TABLE], node->inputs[EMBED_SEGMENTS]));
+                          emit_lookup(node, node->inputs[EMBED_SEGMENT_TABLE], node->inputs[EMBED_SEGMENTS], 0));
     sum = emit_binary(node, OP_Add, sum, positions);
-    if (!emit_layer_norm(node, sum, node->inputs[EMBED_GAIN], node->inputs[EMBED_BIAS], epsilon, results)) return false;
+    if (!emit_layer_norm(node, sum, node->inputs[EMBED_GAIN], node->inputs[EMBED_BIAS], results)) return false;
     if (!set_output(node, 0, results[0]) || !set_output(node, 2, sum)) return false;
     /* How many tokens each row has. */
     ValueId lengths = emit_expand(node, emit_scalar(node, DTYPE_I32, 0), &(Shape){1, {ids.dim[0]}});
@@ -139,6 +113,15 @@ typedef struct PackedAttention {
     ValueId mask, bias; /* 0: none */
 } PackedAttention;
 
+static void read_scores(PackedAttention *attention)
+{
+    OnnxNode *node = attention->node;
+    attention->heads = integer_attribute(node, "num_heads", 0);
+    attention->causal = integer_attribute(node, "unidirectional", 0);
+    attention->filter = float_attribute(node, "mask_filter_value", -10000);
+    attention->scale = float_attribute(node, "scale", 0);
+}
+
 static bool read_packed_attention(PackedAttention *attention)
 {
     OnnxNode *node = attention->node;
@@ -149,13 +132,8 @@ static bool read_packed_attention(PackedAttention *attention)
     attention->batch = input.dim[0];
     attention->queries = attention->keys = input.dim[1];
     const int64_t *sizes;
-    int size_count;
-    if (!read_integer(node, "num_heads", 0, &attention->heads) ||
-        !read_integer(node, "unidirectional", 0, &attention->causal) ||
-        !read_float(node, "mask_filter_value", -10000, &attention->filter) ||
-        !read_float(node, "scale", 0, &attention->scale) ||
-        !read_integers(node, "qkv_hidden_sizes", &sizes, &size_count))
-        return false;
+    int size_count = integers_attribute(node, "qkv_hidden_sizes", &sizes);
+    read_scores(attention);
     int64_t widths[3] = {weights.dim[1] / 3, weights.dim[1] / 3, weights.dim[1] / 3}, first = 0;
     for (int i = 0; i < 3 && size_count == 3; i++) widths[i] = sizes[i];
     bool fits = attention->heads > 0 && (size_count == 3 || size_count < 0);
@@ -166,11 +144,8 @@ static bool read_packed_attention(PackedAttention *attention)
 
     ValueId packed = emit_binary(node, OP_MatMul, node->inputs[0], node->inputs[1]);
     if (has_input(node, 2)) packed = emit_binary(node, OP_Add, packed, node->inputs[2]);
-    for (int i = 0; i < 3; i++) {
-        Shape part = {3, {attention->batch, attention->queries, widths[i]}};
-        ValueId slice = emit_slice(node, packed, (int64_t[]){0, 0, first}, (int64_t[]){1, 1, 1}, &part);
-        attention->parts[i] = emit_split_heads(node, slice, attention->heads);
-        first += widths[i];
+    for (int i = 0; i < 3; first += widths[i++]) {
+        attention->parts[i] = emit_split_heads(node, emit_part(node, packed, 2, first, widths[i]), attention->heads);
         if (!attention->parts[i]) return false;
     }
     attention->mask = optional_input(node, MASK_INPUT);
@@ -189,21 +164,16 @@ static bool add_past(PackedAttention *attention)
         if (has_input(node, PAST_INPUT)) {
             Shape past = shape_of(node, node->inputs[PAST_INPUT]);
             if (past.rank != 5 || past.dim[0] != 2) return node_error(node, NULL, "has a past of a wrong shape");
-            past.dim[0] = 1;
-            ValueId former = emit_slice(node, node->inputs[PAST_INPUT], (int64_t[]){i, 0, 0, 0, 0},
-                                        (int64_t[]){1, 1, 1, 1, 1}, &past);
+            ValueId former = emit_part(node, node->inputs[PAST_INPUT], 0, i, 1);
             Shape shape = {4, {past.dim[1], past.dim[2], past.dim[3], past.dim[4]}};
-            Attribute axis = attribute_integer("axis", 2);
-            *part = emit_with(node, OP_Concat, (ValueId[]){emit_reshape(node, former, &shape), *part}, 2, &axis, 1);
+            *part = emit_concat(node, emit_reshape(node, former, &shape), *part, 2);
             if (!*part) return false;
         }
         Shape shape = shape_of(node, *part), once = {5, {1, shape.dim[0], shape.dim[1], shape.dim[2], shape.dim[3]}};
         attention->keys = shape.dim[2];
         both[i] = emit_reshape(node, *part, &once);
     }
-    if (node->output_count < 2) return true;
-    Attribute axis = attribute_integer("axis", 0);
-    return set_output(node, 1, emit_with(node, OP_Concat, both, 2, &axis, 1));
+    return node->output_count < 2 || set_output(node, 1, emit_concat(node, both[0], both[1], 0));
 }
 
 /* Which keys the mask allows, broadcasting to the scores: lengths [batch], ends and starts [2 batch], or one number for
@@ -212,16 +182,15 @@ static bool add_past(PackedAttention *attention)
 static ValueId allowed_keys(const PackedAttention *attention)
 {
     OnnxNode *node = attention->node;
+    int64_t batch = attention->batch;
     ValueId mask = emit_cast(node, attention->mask, DTYPE_I64), zero = emit_scalar(node, DTYPE_I64, 0);
-    Shape shape = shape_of(node, mask), rows = {4, {attention->batch, 1, 1, 1}};
+    Shape shape = shape_of(node, mask), rows = {4, {batch, 1, 1, 1}};
     ValueId keys = emit_counting(node, 0, &(Shape){1, {attention->keys}});
     char text[256];
-    if (shape.rank == 1 && shape.dim[0] == attention->batch)
+    if (shape.rank == 1 && shape.dim[0] == batch)
         return emit_binary(node, OP_Less, keys, emit_reshape(node, mask, &rows));
-    if (shape.rank == 1 && shape.dim[0] == 2 * attention->batch) {
-        ValueId ends = emit_slice(node, mask, (int64_t[]){0}, (int64_t[]){1}, &(Shape){1, {attention->batch}});
-        ValueId starts =
-            emit_slice(node, mask, (int64_t[]){attention->batch}, (int64_t[]){1}, &(Shape){1, {attention->batch}});
+    if (shape.rank == 1 && shape.dim[0] == 2 * batch) {
+        ValueId ends = emit_part(node, mask, 0, 0, batch), starts = emit_part(node, mask, 0, batch, batch);
         ValueId before = emit_binary(node, OP_Less, keys, emit_reshape(node, ends, &rows));
         ValueId after = emit_binary(node, OP_LessOrEqual, emit_reshape(node, starts, &rows), keys);
         return emit_binary(node, OP_And, before, after);
@@ -280,25 +249,12 @@ bool normalize_packed_attention(OnnxNode *node)
 
 enum { MULTI_Q, MULTI_K, MULTI_V, MULTI_BIAS, MULTI_MASK, MULTI_SCORE_BIAS, MULTI_PAST_KEY, MULTI_OTHERS = 8 };
 
-bool check_no_past(OnnxNode *node, int input)
-{
-    for (int i = input; i < input + 2; i++) {
-        if (!has_input(node, i)) continue;
-        Shape past = shape_of(node, node->inputs[i]);
-        if (past.rank != 4 || past.dim[2] != 0)
-            return node_unsupported(node, "export the model without a cache of keys and values",
-                                    "has past keys and values, which training does not support");
-    }
-    return true;
-}
-
 /* Part number `which` of [batch, length, heads, parts, width], as [batch, length, heads * width]. */
-static ValueId unpack_heads(OnnxNode *node, ValueId packed, int64_t which)
+static ValueId unpack(OnnxNode *node, ValueId packed, int64_t which)
 {
-    Shape shape = shape_of(node, packed), part = shape;
-    part.dim[3] = 1;
-    ValueId slice = emit_slice(node, packed, (int64_t[]){0, 0, 0, which, 0}, (int64_t[]){1, 1, 1, 1, 1}, &part);
-    return emit_reshape(node, slice, &(Shape){3, {shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[4]}});
+    Shape shape = shape_of(node, packed);
+    return emit_reshape(node, emit_part(node, packed, 3, which, 1),
+                        &(Shape){3, {shape.dim[0], shape.dim[1], shape.dim[2] * shape.dim[4]}});
 }
 
 /* Finds queries, keys and values: three tensors, one for all, or one for keys and values. */
@@ -323,16 +279,14 @@ static bool read_multi_head(PackedAttention *attention)
     Shape sums = {0};
     if (bias) sums = shape_of(node, bias);
     for (int i = 0; i < 3; i++) {
-        if (i >= 3 - packed) parts[i] = unpack_heads(node, source, i - (3 - packed));
+        if (i >= 3 - packed) parts[i] = unpack(node, source, i - (3 - packed));
         if (!parts[i]) return false;
         Shape shape = shape_of(node, parts[i]);
         attention->parts[i] = parts[i];
         if (shape.rank == 4 && !bias) continue; /* heads are apart already */
         if (bias && (shape.rank != 3 || sums.rank != 1 || shape.dim[2] > sums.dim[0] - first))
             return node_error(node, NULL, "has a bias that does not fit queries, keys and values");
-        if (bias)
-            parts[i] = emit_binary(node, OP_Add, parts[i],
-                                   emit_slice(node, bias, &first, (int64_t[]){1}, &(Shape){1, {shape.dim[2]}}));
+        if (bias) parts[i] = emit_binary(node, OP_Add, parts[i], emit_part(node, bias, 0, first, shape.dim[2]));
         attention->parts[i] = emit_split_heads(node, parts[i], attention->heads);
         first += shape.rank == 3 ? shape.dim[2] : 0;
         if (!attention->parts[i]) return false;
@@ -346,12 +300,8 @@ bool normalize_multi_head_attention(OnnxNode *node)
         .node = node, .mask = optional_input(node, MULTI_MASK), .bias = optional_input(node, MULTI_SCORE_BIAS)};
     for (int i = MULTI_OTHERS; i < node->input_count; i++)
         if (node->inputs[i]) return node_unsupported(node, NULL, "input %d is not supported", i);
-    if (!read_integer(node, "num_heads", 0, &attention.heads) ||
-        !read_integer(node, "unidirectional", 0, &attention.causal) ||
-        !read_float(node, "mask_filter_value", -10000, &attention.filter) ||
-        !read_float(node, "scale", 0, &attention.scale) || !check_no_past(node, MULTI_PAST_KEY) ||
-        !read_multi_head(&attention))
-        return false;
+    read_scores(&attention);
+    if (!check_no_past(node, MULTI_PAST_KEY) || !read_multi_head(&attention)) return false;
     Shape query = shape_of(node, attention.parts[0]), key = shape_of(node, attention.parts[1]);
     attention.batch = query.dim[0];
     attention.queries = query.dim[2];

@@ -11,10 +11,8 @@ static bool too_many_dimensions(const OnnxNode *node, int64_t rank)
 bool normalize_reshape(OnnxNode *node)
 {
     const int64_t *dims;
-    int count, unknown = -1;
-    int64_t allow_zero;
-    if (!read_integer(node, "allowzero", 0, &allow_zero) || !integers_since(node, 5, "shape", 1, &dims, &count))
-        return false;
+    int count = integers_since(node, 5, "shape", 1, &dims), unknown = -1;
+    bool allow_zero = integer_attribute(node, "allowzero", 0);
     if (count < 0) return node_error(node, NULL, "has no shape");
     if (count > MAX_RANK) return too_many_dimensions(node, count);
     Shape present = shape_of(node, node->inputs[0]), shape = {.rank = count};
@@ -45,8 +43,7 @@ bool normalize_reshape(OnnxNode *node)
 bool normalize_flatten(OnnxNode *node)
 {
     Shape present = shape_of(node, node->inputs[0]), shape = {2, {1, 1}};
-    int64_t axis;
-    if (!read_integer(node, "axis", 1, &axis)) return false;
+    int64_t axis = integer_attribute(node, "axis", 1);
     if (axis != present.rank && !check_axis(node, &axis, present.rank)) return false;
     for (int i = 0; i < present.rank; i++) shape.dim[i >= axis] *= present.dim[i];
     return set_output(node, 0, emit_reshape(node, node->inputs[0], &shape));
@@ -56,9 +53,8 @@ bool normalize_squeeze(OnnxNode *node)
 {
     Shape present = shape_of(node, node->inputs[0]), shape = {0};
     const int64_t *axes;
-    int count;
+    int count = integers_since(node, 13, "axes", 1, &axes);
     bool marked[MAX_RANK];
-    if (!integers_since(node, 13, "axes", 1, &axes, &count)) return false;
     if (count >= 0 && !mark_axes(node, axes, count, present.rank, marked)) return false;
     for (int i = 0; i < present.rank; i++) {
         bool drop = count < 0 ? present.dim[i] == 1 : marked[i];
@@ -73,9 +69,8 @@ bool normalize_unsqueeze(OnnxNode *node)
 {
     Shape present = shape_of(node, node->inputs[0]), shape = {0};
     const int64_t *axes;
-    int count;
+    int count = integers_since(node, 13, "axes", 1, &axes);
     bool marked[MAX_RANK];
-    if (!integers_since(node, 13, "axes", 1, &axes, &count)) return false;
     if (count < 0) return node_error(node, NULL, "has no axes");
     if (count > MAX_RANK - present.rank) return too_many_dimensions(node, (int64_t)present.rank + count);
     if (!mark_axes(node, axes, count, present.rank + count, marked)) return false;
@@ -86,27 +81,23 @@ bool normalize_unsqueeze(OnnxNode *node)
 
 bool normalize_transpose(OnnxNode *node)
 {
-    int rank = shape_of(node, node->inputs[0]).rank, count;
     const int64_t *perm;
-    int64_t reversed[MAX_RANK];
+    int rank = shape_of(node, node->inputs[0]).rank, count = integers_attribute(node, "perm", &perm);
+    int64_t order[MAX_RANK];
     bool marked[MAX_RANK];
-    if (!read_integers(node, "perm", &perm, &count)) return false;
-    if (count < 0) {
-        for (int i = 0; i < rank; i++) reversed[i] = rank - 1 - i;
-        return set_output(node, 0, emit_transpose(node, node->inputs[0], reversed));
-    }
-    if (count != rank) return node_error(node, NULL, "permutes %d axes of a tensor of rank %d", count, rank);
-    if (!mark_axes(node, perm, count, rank, marked)) return false;
-    for (int i = 0; i < rank; i++) reversed[i] = perm[i] < 0 ? perm[i] + rank : perm[i];
-    return set_output(node, 0, emit_transpose(node, node->inputs[0], reversed));
+    if (count >= 0 && count != rank)
+        return node_error(node, NULL, "permutes %d axes of a tensor of rank %d", count, rank);
+    if (count >= 0 && !mark_axes(node, perm, count, rank, marked)) return false;
+    for (int i = 0; i < rank; i++) order[i] = count < 0 ? rank - 1 - i : perm[i] < 0 ? perm[i] + rank : perm[i];
+    return set_output(node, 0, emit_transpose(node, node->inputs[0], order));
 }
 
 /* ONNX broadcasts input and given shape with each other: where that has extent 1, the input's stays. */
 bool normalize_expand(OnnxNode *node)
 {
     const int64_t *dims;
-    int count;
-    if (!constant_integers(node, 1, &dims, &count)) return false;
+    int count = constant_integers(node, 1, &dims);
+    if (count < 0) return false;
     if (count > MAX_RANK) return too_many_dimensions(node, count);
     Shape present = shape_of(node, node->inputs[0]), shape = {.rank = present.rank > count ? present.rank : count};
     for (int i = 0; i < shape.rank; i++) {
@@ -138,12 +129,24 @@ ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats)
     return value;
 }
 
+/* Before opset 6 inputs say how many copies, and along which axis. */
+static bool normalize_old_tile(OnnxNode *node)
+{
+    if (!has_input(node, 1) || !has_input(node, 2)) return node_error(node, NULL, "lacks the copies or their axis");
+    double tiles = constant_scalar(node, 1, 1), number = constant_scalar(node, 2, 0);
+    bool whole = tiles >= 0 && tiles <= (double)MAX_ELEMENTS && number >= -MAX_RANK && number <= MAX_RANK;
+    int64_t axis = whole ? (int64_t)number : 0, repeats[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (!whole) return node_error(node, NULL, "has an impossible number of copies, or axis");
+    if (!check_axis(node, &axis, shape_of(node, node->inputs[0]).rank)) return false;
+    repeats[axis] = (int64_t)tiles;
+    return set_output(node, 0, emit_tile(node, node->inputs[0], repeats));
+}
+
 bool normalize_tile(OnnxNode *node)
 {
     if (node->opset < 6) return normalize_old_tile(node);
     const int64_t *repeats;
-    int count, rank = shape_of(node, node->inputs[0]).rank;
-    if (!constant_integers(node, 1, &repeats, &count)) return false;
+    int count = constant_integers(node, 1, &repeats), rank = shape_of(node, node->inputs[0]).rank;
     if (count != rank) return node_error(node, NULL, "has %d repeats for a tensor of rank %d", count, rank);
     return set_output(node, 0, emit_tile(node, node->inputs[0], repeats));
 }
@@ -176,11 +179,10 @@ typedef struct SliceArguments {
 static bool read_slice(OnnxNode *node, SliceArguments *slice)
 {
     slice->step_count = -1;
-    if (!integers_since(node, 10, "starts", 1, &slice->starts, &slice->start_count) ||
-        !integers_since(node, 10, "ends", 2, &slice->ends, &slice->end_count) ||
-        !integers_since(node, 10, "axes", 3, &slice->axes, &slice->axis_count))
-        return false;
-    if (node->opset >= 10 && !constant_integers(node, 4, &slice->steps, &slice->step_count)) return false;
+    slice->start_count = integers_since(node, 10, "starts", 1, &slice->starts);
+    slice->end_count = integers_since(node, 10, "ends", 2, &slice->ends);
+    slice->axis_count = integers_since(node, 10, "axes", 3, &slice->axes);
+    if (node->opset >= 10) slice->step_count = constant_integers(node, 4, &slice->steps);
     int count = slice->start_count;
     if (count < 0 || slice->end_count != count || (slice->axis_count >= 0 && slice->axis_count != count) ||
         (slice->step_count >= 0 && slice->step_count != count))
@@ -214,50 +216,42 @@ bool normalize_slice(OnnxNode *node)
 /* The extents of the parts: given, or as equal as possible with the last one smaller. */
 static bool split_sizes(OnnxNode *node, int64_t extent, const int64_t **sizes)
 {
-    int count;
-    int64_t parts = node->output_count;
-    if (!integers_since(node, 13, "split", 1, sizes, &count)) return false;
+    int64_t parts = node->output_count, left = extent;
+    int count = integers_since(node, 13, "split", 1, sizes);
     if (count < 0) {
-        if (node->opset >= 18 && !read_integer(node, "num_outputs", parts, &parts)) return false;
+        if (node->opset >= 18) parts = integer_attribute(node, "num_outputs", parts);
         if (parts != node->output_count)
             return node_error(node, NULL, "has %d outputs for %lld parts", node->output_count, (long long)parts);
-        int64_t *equal = arena_new_array(&node->importer->arena, int64_t, (size_t)parts),
-                size = (extent + parts - 1) / parts;
-        for (int64_t i = 0, left = extent; i < parts; left -= equal[i++]) equal[i] = left < size ? left : size;
         if (node->opset < 18 && extent % parts)
             return node_error(node, NULL, "cannot split %lld into %lld equal parts", (long long)extent,
                               (long long)parts);
+        int64_t *equal = arena_new_array(&node->importer->arena, int64_t, (size_t)parts),
+                size = (extent + parts - 1) / parts;
+        for (int64_t i = 0; i < parts; left -= equal[i++]) equal[i] = left < size ? left : size;
         *sizes = equal;
         return true;
     }
     if (count != node->output_count)
         return node_error(node, NULL, "has %d outputs for %d parts", node->output_count, count);
-    int64_t left = extent;
-    for (int i = 0; i < count; left -= (*sizes)[i++])
-        if ((*sizes)[i] < 0 || (*sizes)[i] > left)
-            return node_error(node, NULL, "the sizes of its parts do not add up to the axis");
-    return left == 0 || node_error(node, NULL, "the sizes of its parts do not add up to the axis");
+    bool fits = true;
+    for (int i = 0; i < count && fits; left -= (*sizes)[i++]) fits = (*sizes)[i] >= 0 && (*sizes)[i] <= left;
+    return (fits && left == 0) || node_error(node, NULL, "the sizes of its parts do not add up to the axis");
 }
 
 bool normalize_split(OnnxNode *node)
 {
     Shape shape = shape_of(node, node->inputs[0]);
-    int64_t axis, starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    int64_t axis = integer_attribute(node, "axis", 0), start = 0;
     const int64_t *sizes;
-    if (!read_integer(node, "axis", 0, &axis) || !check_axis(node, &axis, shape.rank)) return false;
-    if (!split_sizes(node, shape.dim[axis], &sizes)) return false;
-    for (int i = 0; i < node->output_count; i++) {
-        shape.dim[axis] = sizes[i];
-        if (!set_output(node, i, emit_slice(node, node->inputs[0], starts, steps, &shape))) return false;
-        starts[axis] += sizes[i];
-    }
+    if (!check_axis(node, &axis, shape.rank) || !split_sizes(node, shape.dim[axis], &sizes)) return false;
+    for (int i = 0; i < node->output_count; start += sizes[i++])
+        if (!set_output(node, i, emit_part(node, node->inputs[0], axis, start, sizes[i]))) return false;
     return true;
 }
 
 /* Some exporters put scalars among the parts of a shape: they count as lists of one. */
 bool normalize_concat(OnnxNode *node)
 {
-    int64_t axis;
     ValueId *parts = arena_new_array(&node->importer->arena, ValueId, (size_t)node->input_count);
     for (int i = 0; i < node->input_count; i++) {
         if (!node->inputs[i]) return node_error(node, NULL, "input %d is missing", i);
@@ -265,9 +259,8 @@ bool normalize_concat(OnnxNode *node)
         parts[i] = shape.rank ? node->inputs[i] : emit_reshape(node, node->inputs[i], &(Shape){1, {1}});
     }
     if (node->opset >= 4 && !attribute_present(node, "axis")) return node_error(node, NULL, "has no axis");
-    if (!read_integer(node, "axis", 1, &axis)) return false;
+    int64_t axis = integer_attribute(node, "axis", 1);
     if (!parts[0] || !check_axis(node, &axis, shape_of(node, parts[0]).rank)) return false;
     if (node->input_count == 1) return set_output(node, 0, parts[0]);
-    Attribute attribute = attribute_integer("axis", axis);
-    return set_output(node, 0, emit_with(node, OP_Concat, parts, node->input_count, &attribute, 1));
+    return set_output(node, 0, emit_along(node, OP_Concat, parts, node->input_count, "axis", axis));
 }

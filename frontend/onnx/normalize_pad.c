@@ -17,17 +17,13 @@ static bool read_pad(PadNode *pad, DType type)
 {
     static const char *const modes[PAD_MODES] = {"constant", "edge", "reflect", "wrap"};
     OnnxNode *node = pad->node;
-    const char *mode;
-    int count, rank = shape_of(node, node->inputs[0]).rank;
-    double number = 0;
+    int rank = shape_of(node, node->inputs[0]).rank;
+    double number = node->opset < 11 ? float_attribute(node, "value", 0) : 0;
     bool marked[MAX_RANK];
-    pad->axis_count = -1;
-    if (!read_string(node, "mode", "constant", &mode) ||
-        !integers_since(node, 11, node->opset < 2 ? "paddings" : "pads", 1, &pad->pads, &count) ||
-        (node->opset < 11 && !read_float(node, "value", 0, &number)) ||
-        (node->opset >= 18 && !constant_integers(node, 3, &pad->axes, &pad->axis_count)) ||
-        (pad->axis_count >= 0 && !mark_axes(node, pad->axes, pad->axis_count, rank, marked)))
-        return false;
+    const char *mode = string_attribute(node, "mode", "constant");
+    int count = integers_since(node, 11, node->opset < 2 ? "paddings" : "pads", 1, &pad->pads);
+    pad->axis_count = node->opset >= 18 ? constant_integers(node, 3, &pad->axes) : -1;
+    if (pad->axis_count >= 0 && !mark_axes(node, pad->axes, pad->axis_count, rank, marked)) return false;
     for (pad->mode = PAD_CONSTANT; pad->mode < PAD_MODES && strcmp(mode, modes[pad->mode]) != 0;) pad->mode++;
     if (pad->mode == PAD_MODES) return node_error(node, NULL, "the mode '%s' is unknown", mode);
     if (count != 2 * (pad->axis_count < 0 ? rank : pad->axis_count))
@@ -46,9 +42,7 @@ static ValueId pad_side(const PadNode *pad, ValueId value, int axis, int64_t cou
     shape.dim[axis] = count;
     if (!check_size(node, &shape, true)) return 0;
     ValueId border = emit_expand(node, pad->filler, &shape);
-    Attribute attribute = attribute_integer("axis", axis);
-    ValueId parts[] = {before ? border : value, before ? value : border};
-    return emit_with(node, OP_Concat, parts, 2, &attribute, 1);
+    return before ? emit_concat(node, border, value, axis) : emit_concat(node, value, border, axis);
 }
 
 /* Which of `extent` elements stands at `position`, which may lie outside of them. */
@@ -77,21 +71,18 @@ static ValueId pad_by_own(const PadNode *pad, ValueId value, int axis, int64_t b
     if (!sources) return 0;
     for (int64_t i = 0; i < before + extent + after; i++)
         ((int64_t *)data)[i] = padding_source(pad->mode, i - before, extent);
-    Attribute attribute = attribute_integer("axis", axis);
-    return emit_with(node, OP_Gather, (ValueId[]){value, sources}, 2, &attribute, 1);
+    return emit_lookup(node, value, sources, axis);
 }
 
 /* Negative pads drop elements, before anything is padded. */
 static ValueId drop_sides(OnnxNode *node, ValueId value, int axis, int64_t before, int64_t after)
 {
     if (!value || (before >= 0 && after >= 0)) return value;
-    Shape shape = shape_of(node, value);
-    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1}, extent = shape.dim[axis];
+    int64_t extent = shape_of(node, value).dim[axis];
     if (before < -extent || after < -extent || (before < 0 && after < 0 && after < -(extent + before)))
         return node_error(node, NULL, "removes more elements than the axis has"), 0;
-    starts[axis] = before < 0 ? -before : 0;
-    shape.dim[axis] = extent - starts[axis] + (after < 0 ? after : 0);
-    return emit_slice(node, value, starts, steps, &shape);
+    int64_t start = before < 0 ? -before : 0;
+    return emit_part(node, value, axis, start, extent - start + (after < 0 ? after : 0));
 }
 
 bool normalize_pad(OnnxNode *node)

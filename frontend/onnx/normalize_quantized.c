@@ -29,14 +29,13 @@ bool check_narrow_inputs(const OnnxNode *node)
 static bool read_quantized(Quantized *quantized)
 {
     OnnxNode *node = quantized->node;
-    int64_t type;
     Shape shape = quantized->shape = shape_of(node, node->inputs[INPUT_X]);
     Shape scales = quantized->scales = shape_of(node, node->inputs[INPUT_SCALE]);
-    if (!read_integer(node, "axis", 1, &quantized->axis) || !read_integer(node, "block_size", 0, &quantized->block) ||
-        !read_integer(node, "output_dtype", 0, &type))
-        return false;
+    quantized->axis = integer_attribute(node, "axis", 1);
+    quantized->block = integer_attribute(node, "block_size", 0);
+    bool typed = integer_attribute(node, "output_dtype", 0);
     DType dtype = dtype_of(node, node->inputs[INPUT_X]), scale = dtype_of(node, node->inputs[INPUT_SCALE]);
-    if ((!is_narrow(dtype) && dtype != DTYPE_I32) || scale != DTYPE_F32 || type)
+    if ((!is_narrow(dtype) && dtype != DTYPE_I32) || scale != DTYPE_F32 || typed)
         return node_unsupported(node, NULL, "takes integers of 8 bits, or INT32, and scales of FLOAT");
     if (has_input(node, INPUT_ZERO_POINT)) {
         Shape zeros = shape_of(node, node->inputs[INPUT_ZERO_POINT]);

@@ -2,33 +2,18 @@
 
 #include "frontend/onnx/normalize.h"
 
-/* The axes that a reduction runs over, ascending. */
-static bool reduction_axes(OnnxNode *node, int64_t axes[MAX_RANK], int *count, bool *keepdims)
-{
-    int rank = shape_of(node, node->inputs[0]).rank, given;
-    const int64_t *list;
-    bool marked[MAX_RANK];
-    int64_t keep, none_if_empty;
-    int64_t since = strcmp(node->rule->op, "ReduceSum") == 0 ? 13 : 18;
-    if (!read_integer(node, "keepdims", 1, &keep) || !read_integer(node, "noop_with_empty_axes", 0, &none_if_empty) ||
-        !integers_since(node, since, "axes", 1, &list, &given) ||
-        !mark_axes(node, list, given > 0 ? given : 0, rank, marked))
-        return false;
-    *count = 0;
-    *keepdims = keep != 0;
-    if (given <= 0 && none_if_empty) return true;
-    for (int i = 0; i < rank; i++)
-        if (given <= 0 || marked[i]) axes[(*count)++] = i;
-    return true;
-}
-
 static ValueId reduced(OnnxNode *node, ValueId x)
 {
-    int64_t axes[MAX_RANK];
-    int count;
-    bool keepdims;
-    if (!x || !reduction_axes(node, axes, &count, &keepdims)) return 0;
-    return emit_reduce(node, node->rule->opcode, x, axes, count, keepdims);
+    int rank = shape_of(node, node->inputs[0]).rank, count = 0;
+    int64_t axes[MAX_RANK], since = strcmp(node->rule->op, "ReduceSum") == 0 ? 13 : 18;
+    const int64_t *list;
+    bool marked[MAX_RANK], keep = integer_attribute(node, "keepdims", 1),
+                           none_if_empty = integer_attribute(node, "noop_with_empty_axes", 0);
+    int given = integers_since(node, since, "axes", 1, &list);
+    if (!x || !mark_axes(node, list, given > 0 ? given : 0, rank, marked)) return 0;
+    for (int i = 0; i < rank; i++)
+        if (given > 0 ? marked[i] : !none_if_empty) axes[count++] = i;
+    return emit_reduce(node, node->rule->opcode, x, axes, count, keep);
 }
 
 /* Minimum and maximum of truth values are those of the numbers 0 and 1. */
@@ -68,8 +53,7 @@ static ValueId flattened_softmax(OnnxNode *node, Shape shape, int64_t axis)
 bool normalize_softmax(OnnxNode *node)
 {
     Shape shape = shape_of(node, node->inputs[0]);
-    int64_t axis;
-    if (!read_integer(node, "axis", node->opset < 13 ? 1 : -1, &axis)) return false;
+    int64_t axis = integer_attribute(node, "axis", node->opset < 13 ? 1 : -1);
     if (!check_axis(node, &axis, shape.rank)) return false;
     if (node->opset < 13 && axis != shape.rank - 1) return set_output(node, 0, flattened_softmax(node, shape, axis));
     ValueId x = emit_swap_axes(node, node->inputs[0], (int)axis, shape.rank - 1);
@@ -92,15 +76,14 @@ typedef struct NormalizedDims {
 static bool read_normalized_dims(OnnxNode *node, NormalizedDims *dims)
 {
     Shape shape = shape_of(node, node->inputs[0]);
-    int64_t axis, stash_type;
-    if (!read_integer(node, "axis", -1, &axis) || !read_float(node, "epsilon", 1e-5f, &dims->epsilon) ||
-        !read_integer(node, "stash_type", 1, &stash_type) || !check_axis(node, &axis, shape.rank))
-        return false;
+    int64_t axis = integer_attribute(node, "axis", -1);
+    ignore_attribute(node, "stash_type");
+    if (!check_axis(node, &axis, shape.rank)) return false;
     *dims = (NormalizedDims){.whole = shape,
                              .flat = {.rank = (int)axis + 1},
                              .statistics = {.rank = shape.rank},
                              .width = 1,
-                             .epsilon = dims->epsilon};
+                             .epsilon = float_attribute(node, "epsilon", 1e-5f)};
     for (int i = 0; i < shape.rank; i++) {
         dims->statistics.dim[i] = i < axis ? shape.dim[i] : 1;
         if (i < axis) {

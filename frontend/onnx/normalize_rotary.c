@@ -21,13 +21,6 @@ static ValueId take(OnnxNode *node, ValueId x, int64_t first, int64_t step, int6
     return emit_slice(node, x, starts, steps, &shape);
 }
 
-static ValueId join(OnnxNode *node, ValueId a, ValueId b)
-{
-    if (!a || !b) return 0;
-    Attribute axis = attribute_integer("axis", shape_of(node, a).rank - 1);
-    return emit_with(node, OP_Concat, (ValueId[]){a, b}, 2, &axis, 1);
-}
-
 static ValueId rotate(const Rotation *rotation)
 {
     OnnxNode *node = rotation->node;
@@ -44,23 +37,20 @@ static ValueId rotate(const Rotation *rotation)
     if (rotation->interleaved) {
         Shape column = {5, {whole.dim[0], whole.dim[1], whole.dim[2], pairs, 1}};
         Shape turned = {4, {whole.dim[0], whole.dim[1], whole.dim[2], 2 * pairs}};
-        result = join(node, emit_reshape(node, first, &column), emit_reshape(node, second, &column));
+        result = emit_concat(node, emit_reshape(node, first, &column), emit_reshape(node, second, &column), 4);
         result = emit_reshape(node, result, &turned);
     } else {
-        result = join(node, first, second);
+        result = emit_concat(node, first, second, 3);
     }
     if (2 * pairs == whole.dim[3]) return result;
-    return join(node, result, take(node, rotation->x, 2 * pairs, 1, whole.dim[3] - 2 * pairs));
+    return emit_concat(node, result, take(node, rotation->x, 2 * pairs, 1, whole.dim[3] - 2 * pairs), 3);
 }
 
 /* Rows of a table [positions, pairs], or the table itself if there are no positions, as [batch or 1, 1, length, pairs].
  * */
 static ValueId angles(OnnxNode *node, ValueId table, ValueId positions)
 {
-    if (positions) {
-        Attribute axis = attribute_integer("axis", 0);
-        table = emit_with(node, OP_Gather, (ValueId[]){table, positions}, 2, &axis, 1);
-    }
+    if (positions) table = emit_lookup(node, table, positions, 0);
     if (!table) return 0;
     Shape shape = shape_of(node, table);
     if (shape.rank != 2 && shape.rank != 3)
@@ -96,33 +86,25 @@ ValueId emit_rotation(OnnxNode *node, ValueId x, const ValueId tables[2], ValueI
     return shape.rank == 3 ? emit_join_heads(node, result) : result;
 }
 
-bool normalize_rotary(OnnxNode *node)
+static bool emit_rotary(OnnxNode *node, const ValueId tables[2], ValueId positions)
 {
-    int64_t heads, width, interleaved;
-    if (!read_integer(node, "num_heads", 0, &heads) || !read_integer(node, "rotary_embedding_dim", 0, &width) ||
-        !read_integer(node, "interleaved", 0, &interleaved))
-        return false;
-    ValueId positions = has_input(node, 3) ? node->inputs[3] : 0;
-    return set_output(node, 0,
-                      emit_rotation(node, node->inputs[0], &node->inputs[1], positions, heads, width, interleaved));
+    int64_t heads = integer_attribute(node, "num_heads", 0), width = integer_attribute(node, "rotary_embedding_dim", 0),
+            interleaved = integer_attribute(node, "interleaved", 0);
+    return set_output(node, 0, emit_rotation(node, node->inputs[0], tables, positions, heads, width, interleaved));
 }
+
+bool normalize_rotary(OnnxNode *node) { return emit_rotary(node, &node->inputs[1], optional_input(node, 3)); }
 
 /* Of com.microsoft: positions stand before the tables, and may be the first one only. */
 bool normalize_rotary_microsoft(OnnxNode *node)
 {
-    int64_t heads, width, interleaved, packed;
-    double scale;
-    if (!read_integer(node, "num_heads", 0, &heads) || !read_integer(node, "rotary_embedding_dim", 0, &width) ||
-        !read_integer(node, "interleaved", 0, &interleaved) || !read_integer(node, "is_packed_batching", 0, &packed) ||
-        !read_float(node, "scale", 1, &scale))
-        return false;
-    if (packed || scale != 1) return node_unsupported(node, NULL, "is packed or scaled, which is not supported");
+    if (integer_attribute(node, "is_packed_batching", 0) || float_attribute(node, "scale", 1) != 1)
+        return node_unsupported(node, NULL, "is packed or scaled, which is not supported");
     Shape shape = shape_of(node, node->inputs[0]), given = shape_of(node, node->inputs[1]);
     ValueId positions = node->inputs[1];
     if (given.rank < 2) {
         int64_t length = shape.rank < 3 ? 1 : shape.dim[shape.rank == 4 ? 2 : 1];
         positions = emit_binary(node, OP_Add, emit_counting(node, 0, &(Shape){1, {length}}), positions);
     }
-    return set_output(node, 0,
-                      emit_rotation(node, node->inputs[0], &node->inputs[2], positions, heads, width, interleaved));
+    return emit_rotary(node, &node->inputs[2], positions);
 }

@@ -4,41 +4,27 @@
 
 #include "frontend/onnx/normalize.h"
 
-bool normalize_gather_elements(OnnxNode *node)
-{
-    int64_t axis;
-    Shape shape = shape_of(node, node->inputs[0]);
-    if (!read_integer(node, "axis", 0, &axis) || !check_axis(node, &axis, shape.rank) ||
-        !check_indices(node, node->inputs[1], shape.dim[axis]))
-        return false;
-    Attribute attribute = attribute_integer("axis", axis);
-    return set_output(node, 0, emit_with(node, OP_GatherElements, node->inputs, 2, &attribute, 1));
-}
+bool normalize_gather_elements(OnnxNode *node) { return normalize_gather(node); }
 
 bool normalize_gather_nd(OnnxNode *node)
 {
-    int64_t batch;
-    if (!read_integer(node, "batch_dims", 0, &batch)) return false;
-    Attribute attribute = attribute_integer("batch_dims", batch);
-    return set_output(node, 0, emit_with(node, OP_GatherND, node->inputs, 2, &attribute, 1));
+    int64_t batch = integer_attribute(node, "batch_dims", 0);
+    return set_output(node, 0, emit_along(node, OP_GatherND, node->inputs, 2, "batch_dims", batch));
 }
 
 /* The canonical operators take the data, which may be absent there, last. */
 static ValueId emit_scatter(OnnxNode *node, Opcode op, Attribute placement)
 {
-    const char *reduction;
-    if (!read_string(node, "reduction", "none", &reduction)) return 0;
     ValueId inputs[3] = {node->inputs[1], node->inputs[2], node->inputs[0]};
-    Attribute attributes[2] = {placement, attribute_string("reduction", reduction)};
+    Attribute attributes[2] = {placement, attribute_string("reduction", string_attribute(node, "reduction", "none"))};
     return emit_with(node, op, inputs, 3, attributes, 2);
 }
 
 bool normalize_scatter_elements(OnnxNode *node)
 {
-    int64_t axis;
-    if (!read_integer(node, "axis", 0, &axis) || !check_axis(node, &axis, shape_of(node, node->inputs[0]).rank))
-        return false;
-    return set_output(node, 0, emit_scatter(node, OP_ScatterElements, attribute_integer("axis", axis)));
+    int64_t axis = integer_attribute(node, "axis", 0);
+    return check_axis(node, &axis, shape_of(node, node->inputs[0]).rank) &&
+           set_output(node, 0, emit_scatter(node, OP_ScatterElements, attribute_integer("axis", axis)));
 }
 
 bool normalize_scatter_nd(OnnxNode *node)
@@ -48,11 +34,9 @@ bool normalize_scatter_nd(OnnxNode *node)
 
 bool normalize_arg_max(OnnxNode *node)
 {
-    int64_t axis, keep, last;
-    if (!read_integer(node, "axis", 0, &axis) || !read_integer(node, "keepdims", 1, &keep) ||
-        !read_integer(node, "select_last_index", 0, &last) ||
-        !check_axis(node, &axis, shape_of(node, node->inputs[0]).rank))
-        return false;
+    int64_t axis = integer_attribute(node, "axis", 0), keep = integer_attribute(node, "keepdims", 1),
+            last = integer_attribute(node, "select_last_index", 0);
+    if (!check_axis(node, &axis, shape_of(node, node->inputs[0]).rank)) return false;
     Attribute attributes[3] = {attribute_integer("axis", axis), attribute_integer("keepdims", keep),
                                attribute_integer("select_last_index", last)};
     return set_output(node, 0, emit_with(node, OP_ArgMax, node->inputs, 1, attributes, 3));
@@ -104,14 +88,12 @@ static void select_top(const Value *values, int64_t first, int64_t stride, int64
 /* Of constants only: exports pick positions with it. */
 bool normalize_top_k(OnnxNode *node)
 {
-    int64_t axis, largest, sorted, count = 0;
-    double number;
+    int64_t axis = integer_attribute(node, "axis", -1);
+    bool largest = integer_attribute(node, "largest", 1);
     Value values;
-    if (!read_integer(node, "axis", -1, &axis) || !read_integer(node, "largest", 1, &largest) ||
-        !read_integer(node, "sorted", 1, &sorted) || !constant_input(node, 0, &values))
-        return false;
-    if (node->opset >= 10 ? !constant_scalar(node, 1, 0, &number) : !read_integer(node, "k", 0, &count)) return false;
-    if (node->opset >= 10) count = (int64_t)number;
+    ignore_attribute(node, "sorted");
+    if (!constant_input(node, 0, &values)) return false;
+    int64_t count = node->opset >= 10 ? (int64_t)constant_scalar(node, 1, 0) : integer_attribute(node, "k", 0);
     if (!check_axis(node, &axis, values.shape.rank)) return false;
     Shape shape = values.shape;
     int64_t extent = shape.dim[axis], stride = 1, rows = 1;
@@ -127,7 +109,7 @@ bool normalize_top_k(OnnxNode *node)
     for (int64_t r = 0; r < rows; r++)
         for (int64_t s = 0; s < stride; s++) {
             int64_t first = r * extent * stride + s;
-            select_top(&values, first, stride, extent, largest != 0, count, places);
+            select_top(&values, first, stride, extent, largest, count, places);
             for (int64_t k = 0; k < count; k++) {
                 int64_t place = (r * count + k) * stride + s, source = first + places[k] * stride;
                 ((int64_t *)indices)[place] = places[k];
