@@ -154,12 +154,11 @@ ValueId emit_counting(OnnxNode *node, int64_t first, const Shape *shape);
 
 NormalizeRule normalize_direct; /* the canonical operator of the table's row, inputs as they are */
 NormalizeRule normalize_alias;  /* the first input itself */
-/* Before opset 7 the second operand of a binary operator broadcast only if told to, from an axis on: brings it into the
- * shape that broadcasts by itself. Also drops attributes of old opsets. normalize_legacy.c */
-bool modernize_node(OnnxNode *node);
 NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, normalize_variadic, normalize_mean,
     normalize_clip, normalize_leaky_relu, normalize_softplus, normalize_gelu, normalize_cast, normalize_cast_like,
-    normalize_is_infinite, normalize_dropout; /* normalize_elementwise.c */
+    normalize_is_infinite, normalize_dropout, normalize_swish, normalize_quick_gelu, normalize_hard_swish,
+    normalize_hard_sigmoid, normalize_fused_gemm, normalize_ceil, normalize_floor,
+    normalize_round; /* normalize_elementwise.c */
 NormalizeRule normalize_constant, normalize_constant_of_shape, normalize_range, normalize_shape,
     normalize_size; /* normalize_constant.c */
 NormalizeRule normalize_reshape, normalize_flatten, normalize_squeeze, normalize_unsqueeze, normalize_transpose,
@@ -172,15 +171,12 @@ NormalizeRule normalize_packed_attention, normalize_bias_gelu, normalize_fast_ge
     normalize_skip_layer_norm, normalize_embed_layer_norm, normalize_multi_head_attention; /* normalize_microsoft.c */
 NormalizeRule normalize_attention, normalize_grouped_attention;                            /* normalize_attention.c */
 NormalizeRule normalize_rotary, normalize_rotary_microsoft;                                /* normalize_rotary.c */
-NormalizeRule normalize_swish, normalize_quick_gelu, normalize_hard_swish, normalize_hard_sigmoid,
-    normalize_fused_gemm;                                       /* normalize_activation.c */
-NormalizeRule normalize_ceil, normalize_floor, normalize_round; /* normalize_rounding.c */
-NormalizeRule normalize_dequantize;                             /* normalize_quantized.c */
-NormalizeRule normalize_conv;                                   /* normalize_conv.c */
-NormalizeRule normalize_if;                                     /* the branch that the condition chooses */
-NormalizeRule normalize_top_k;                                  /* normalize_scatter.c */
-NormalizeRule normalize_skip_rms_norm;                          /* normalize_reduce.c */
-NormalizeRule normalize_einsum;                                 /* normalize_einsum.c */
+NormalizeRule normalize_dequantize;                                                        /* normalize_quantized.c */
+NormalizeRule normalize_conv;                                                              /* normalize_conv.c */
+NormalizeRule normalize_if;            /* the branch that the condition chooses */
+NormalizeRule normalize_top_k;         /* normalize_scatter.c */
+NormalizeRule normalize_skip_rms_norm; /* normalize_reduce.c */
+NormalizeRule normalize_einsum;        /* normalize_einsum.c */
 NormalizeRule normalize_reduce, normalize_reduce_l1, normalize_reduce_l2, normalize_reduce_sum_square,
     normalize_softmax, normalize_layer_norm, normalize_rms_norm; /* normalize_reduce.c */
 NormalizeRule normalize_matmul, normalize_gemm;                  /* normalize_linear.c */
