@@ -164,9 +164,9 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
     if (!list_entries(name, &entries)) return file_error(diagnostics, directory->path, "cannot be replaced");
     char *stranger = first_stranger(&entries, name);
     bool ok = !stranger || directory->keep_others ||
-              diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory->path),
-                                "name another directory, or give --force, which keeps these files next to the output",
-                                "exists and holds something that skycc did not write: '%s'", stranger);
+              input_error(diagnostics, directory->path,
+                          "name another directory, or give --force, which keeps these files next to the output",
+                          "exists and holds something that skycc did not write: '%s'", stranger);
     ok = ok && spare_inputs(&entries, name, directory->path, diagnostics);
     free(stranger);
     entries_free(&entries);

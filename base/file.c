@@ -151,7 +151,7 @@ void files_removed_by_interrupts(void)
 
 bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 {
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s: %s", what, strerror(errno));
+    return input_error(diagnostics, path, NULL, "%s: %s", what, strerror(errno));
 }
 
 /* Pipes cannot be mapped: they are read to their end into memory that file_unmap gives back just as a mapping. */
@@ -200,8 +200,8 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     if (fstat(descriptor, &status) != 0) {
         ok = file_error(diagnostics, path, "cannot examine");
     } else if (!S_ISREG(status.st_mode)) {
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "%s",
-                               S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
+        ok = input_error(diagnostics, path, NULL, "%s",
+                         S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
     } else if (!file_map_descriptor(file, descriptor, &status, path)) {
         ok = file_error(diagnostics, path, "cannot map");
     }
@@ -238,7 +238,7 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     }
     struct stat status;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is a directory");
+        return input_error(diagnostics, path, NULL, "is a directory");
     if (!input_files_spare(path, diagnostics)) return false;
     /* Devices and pipes are written to, never replaced by a file. */
     bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);

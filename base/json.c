@@ -27,7 +27,7 @@ static bool map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     if (!file_map(file, path, diagnostics)) return false;
     if (file->size <= MAX_JSON_BYTES) return true;
     file_unmap(file);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(display_name(path)), NULL, "is larger than 1 GiB");
+    return input_error(diagnostics, display_name(path), NULL, "is larger than 1 GiB");
 }
 
 json_t *json_read(const char *path, Diagnostics *diagnostics)

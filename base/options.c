@@ -28,8 +28,8 @@ bool option_refuse(const OptionValue *value, const char *wanted)
 {
     Buffer expected = {0};
     if (!wanted) print_wanted(&expected, value->option);
-    diagnostics_error(value->diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "--%s takes %s, not '%s'", value->option->name,
-                      wanted ? wanted : buffer_text(&expected), value->text);
+    usage_error(value->diagnostics, NULL, "--%s takes %s, not '%s'", value->option->name,
+                wanted ? wanted : buffer_text(&expected), value->text);
     buffer_free(&expected);
     return false;
 }
@@ -121,7 +121,7 @@ typedef struct Parser {
 
 static bool misuse(Parser *parser, const char *format, const char *text)
 {
-    return diagnostics_error(parser->diagnostics, EXIT_USAGE, PLACE_NONE, parser->set->hint, format, text);
+    return usage_error(parser->diagnostics, parser->set->hint, format, text);
 }
 
 static void take(Parser *parser, const Option *option, const char *text)

@@ -20,8 +20,8 @@ static bool syntax_error(const yaml_parser_t *parser, const char *path, Diagnost
     Place place = place_of(path, parser->problem_mark, NULL);
     const char *problem = parser->problem ? parser->problem : "out of memory";
     if (parser->error == YAML_READER_ERROR) /* has an offset instead of a mark */
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(place.file), NULL,
-                                 "not valid YAML: %s at byte %zu", problem, parser->problem_offset);
+        return input_error(diagnostics, place.file, NULL, "not valid YAML: %s at byte %zu", problem,
+                           parser->problem_offset);
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "not valid YAML: %s%s%s", problem,
                              parser->context ? " " : "", parser->context ? parser->context : "");
 }
@@ -48,8 +48,7 @@ static bool check_structure(yaml_parser_t *parser, const char *path, Diagnostics
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL,
                                      "a second document begins here: only one is expected");
     }
-    return documents ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(display_name(path)), NULL, "is empty");
+    return documents || input_error(diagnostics, display_name(path), NULL, "is empty");
 }
 
 static bool load_document(YamlFile *file, yaml_parser_t *parser, Diagnostics *diagnostics)
@@ -80,8 +79,7 @@ bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics)
     if (!file_map(&bytes, path, diagnostics)) return false;
     bool ok = bytes.size <= MAX_YAML_BYTES
                   ? parse(file, &bytes, diagnostics)
-                  : diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(display_name(path)), NULL,
-                                      "is larger than 16 MiB");
+                  : input_error(diagnostics, display_name(path), NULL, "is larger than 16 MiB");
     file_unmap(&bytes);
     return ok;
 }

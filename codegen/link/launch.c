@@ -210,8 +210,7 @@ static bool write_file(const LaunchPlan *plan, const char *directory, const char
     buffer_print(&path, "%s/%s", directory, name);
     bool ok = file_write_all(path.bytes, text.bytes, text.size, diagnostics);
     if (ok && chmod(path.bytes, mode) != 0)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path.bytes), NULL, "cannot set its mode: %s",
-                               strerror(errno));
+        ok = input_error(diagnostics, path.bytes, NULL, "cannot set its mode: %s", strerror(errno));
     buffer_free(&text);
     buffer_free(&path);
     return ok;

@@ -34,7 +34,7 @@ bool onnx_model_is_distinct(const OnnxModel *model)
 
 static bool refuse(const OnnxModel *model, Diagnostics *diagnostics, const char *hint, const char *problem)
 {
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(model->path), hint, "%s", problem);
+    return input_error(diagnostics, model->path, hint, "%s", problem);
 }
 
 /* A file of printable characters is no protobuf message. */

@@ -352,8 +352,8 @@ static bool write_with_data(OnnxBuilder *builder, const char *path, const char *
     const char *slash = strrchr(data_path, '/');
     place_outside(builder, slash ? slash + 1 : data_path);
     if (strcmp(path, "-") == 0)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "name a file, or give --weights none",
-                                 "weights in a file of their own cannot be written to standard output");
+        return usage_error(diagnostics, "name a file, or give --weights none",
+                           "weights in a file of their own cannot be written to standard output");
     if (!file_create(&data, data_path, diagnostics)) return false;
     write_outside(builder, options, data.stream);
     return file_commit(&data, diagnostics) && write_model(builder, model, diagnostics);

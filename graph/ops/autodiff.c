@@ -196,9 +196,8 @@ bool differentiate(Graph *graph, Diagnostics *diagnostics)
 
     bool ok = true;
     if (!differentiation.wanted[graph->loss]) {
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
-                               "the model must hold its weights as float initializers",
-                               "the loss depends on no parameter, so there is nothing to train");
+        ok = input_error(diagnostics, graph->file, "the model must hold its weights as float initializers",
+                         "the loss depends on no parameter, so there is nothing to train");
     } else {
         differentiation.gradient[graph->loss] =
             graph_constant_scalar(graph, graph_value(graph, graph->loss)->dtype, 1.0);

@@ -52,8 +52,8 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
             known = true;
         }
     if (!known)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "use sgd, momentum, adam, adamw or lamb",
-                                 "unknown optimizer '%.*s'", (int)name_length, text);
+        return usage_error(diagnostics, "use sgd, momentum, adam, adamw or lamb", "unknown optimizer '%.*s'",
+                           (int)name_length, text);
     const char *rest = text + name_length + (text[name_length] == ':');
     while (*rest) {
         size_t item = strcspn(rest, ","), key = strcspn(rest, "=,");
@@ -61,10 +61,9 @@ bool optimizer_parse(OptimizerSpec *spec, const char *text, Diagnostics *diagnos
         char *end = NULL;
         double value = key < item ? strtod(rest + key + 1, &end) : 0;
         if (!field || item <= key + 1 || end != rest + item || !(value >= 0 && value < below))
-            return diagnostics_error(
-                diagnostics, EXIT_USAGE, PLACE_NONE,
-                "write for instance adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01",
-                "malformed optimizer option '%.*s'", (int)item, rest);
+            return usage_error(diagnostics,
+                               "write for instance adamw:lr=1e-3,beta1=0.9,beta2=0.999,eps=1e-8,weight_decay=0.01",
+                               "malformed optimizer option '%.*s'", (int)item, rest);
         *field = value;
         spec->rate_given |= field == &spec->numbers.learning_rate;
         rest += item + (rest[item] == ',');

@@ -46,11 +46,11 @@ static ValueId model_loss(Graph *graph, const LossTerm *term, Diagnostics *diagn
 
 static bool malformed(const char *term, const char *what, Diagnostics *diagnostics)
 {
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                             "write cross-entropy, mse or bce, each with [:OUTPUT[:LABELS]], cosine:A:B[:LABELS], "
-                             "contrastive:A:B[:TEMPERATURE], or output:NAME, joined by +; cross-entropy takes "
-                             ",smoothing=X ,weights=A/B/C and ,shift",
-                             "malformed loss '%s': %s", term, what);
+    return usage_error(diagnostics,
+                       "write cross-entropy, mse or bce, each with [:OUTPUT[:LABELS]], cosine:A:B[:LABELS], "
+                       "contrastive:A:B[:TEMPERATURE], or output:NAME, joined by +; cross-entropy takes "
+                       ",smoothing=X ,weights=A/B/C and ,shift",
+                       "malformed loss '%s': %s", term, what);
 }
 
 static ValueId contrastive(Graph *graph, const LossTerm *term, Diagnostics *diagnostics)

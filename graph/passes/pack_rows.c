@@ -48,20 +48,20 @@ static bool prepare(Packer *packer)
         has_tokens |= graph_value(graph, graph->inputs[i])->fill == SKY_FILL_TOKENS;
     }
     if (ok && !has_tokens)
-        return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file), NULL,
-                                 "rows of several lengths cannot be packed: no input has a dimension of %u",
-                                 packer->form.longest);
+        return input_error(packer->diagnostics, graph->file, NULL,
+                           "rows of several lengths cannot be packed: no input has a dimension of %u",
+                           packer->form.longest);
     if (ok && graph->loss && !graph->loss_is_summed)
-        return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
-                                 "name a loss by --loss, or bind the dimension to one length",
-                                 "rows of several lengths cannot be packed: the loss averages or compares the rows of "
-                                 "a micro-batch itself");
+        return input_error(packer->diagnostics, graph->file,
+                           "name a loss by --loss, or bind the dimension to one length",
+                           "rows of several lengths cannot be packed: the loss averages or compares the rows of "
+                           "a micro-batch itself");
     for (int i = 0; i < graph->label_count; i++)
         if (ok && graph->labels[i].shifted)
-            return diagnostics_error(packer->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(graph->file),
-                                     "bind the dimension to one length: all rows are padded to it then",
-                                     "rows of several lengths cannot be packed: the loss compares scores with the "
-                                     "labels of the next token");
+            return input_error(packer->diagnostics, graph->file,
+                               "bind the dimension to one length: all rows are padded to it then",
+                               "rows of several lengths cannot be packed: the loss compares scores with the "
+                               "labels of the next token");
     return ok;
 }
 

@@ -40,7 +40,7 @@ const Pass *pass_find(const char *name, Diagnostics *diagnostics)
         if (strcmp(pass->name, name) == 0) return buffer_free(&names), pass;
         buffer_print(&names, "%s%s", names.size ? ", " : "the passes are ", pass->name);
     }
-    diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&names), "there is no pass '%s'", name);
+    usage_error(diagnostics, buffer_text(&names), "there is no pass '%s'", name);
     buffer_free(&names);
     return NULL;
 }

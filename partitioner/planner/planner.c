@@ -46,8 +46,7 @@ static bool check_device(const Planner *planner, const char *name, const char *w
     for (int d = 0; d < planner->asked->device_count && d < MOST; d++)
         buffer_print(&known, d ? ", %s" : "devices: %s", planner->asked->devices[d].name);
     if (planner->asked->device_count > MOST) buffer_print(&known, " and %d more", planner->asked->device_count - MOST);
-    diagnostics_error(planner->diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&known), "%s: no device is named '%s'",
-                      what, name);
+    usage_error(planner->diagnostics, buffer_text(&known), "%s: no device is named '%s'", what, name);
     buffer_free(&known);
     return false;
 }
@@ -79,14 +78,12 @@ static bool add_pin(Planner *planner, PlanPin pin, const char *what)
 {
     if (!check_device(planner, pin.device, what)) return false;
     if (is_left_out(planner->request, pin.device))
-        return diagnostics_error(planner->diagnostics, EXIT_USAGE, PLACE_NONE, NULL, "%s: '%s' is left out", what,
-                                 pin.device);
+        return usage_error(planner->diagnostics, NULL, "%s: '%s' is left out", what, pin.device);
     for (int i = 0; i < planner->pin_count; i++)
         if (pin.first_layer <= planner->pins[i].last_layer && planner->pins[i].first_layer <= pin.last_layer &&
             strcmp(pin.device, planner->pins[i].device) != 0)
-            return diagnostics_error(planner->diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                     "%s: a layer cannot be both on '%s' and on '%s'", what, pin.device,
-                                     planner->pins[i].device);
+            return usage_error(planner->diagnostics, NULL, "%s: a layer cannot be both on '%s' and on '%s'", what,
+                               pin.device, planner->pins[i].device);
     planner->pins[planner->pin_count++] = pin;
     return true;
 }
@@ -387,10 +384,10 @@ static bool check_microbatches(const Planner *planner)
     const Costs *costs = planner->asked;
     int asked = planner->request->microbatches;
     if (!costs->rows.microbatch_kinds || asked == 0 || asked == costs->microbatches) return true;
-    return diagnostics_error(planner->diagnostics, EXIT_USAGE, PLACE_NONE, "leave out --microbatches",
-                             "the costs are of rows packed into lines: a step has as many micro-batches as its rows "
-                             "need, at most %d",
-                             costs->microbatches);
+    return usage_error(planner->diagnostics, "leave out --microbatches",
+                       "the costs are of rows packed into lines: a step has as many micro-batches as its rows "
+                       "need, at most %d",
+                       costs->microbatches);
 }
 
 /* Replaces PLAN_MICROBATCHES_AUTO in the request by a number. */

@@ -37,9 +37,9 @@ static bool check_plan(const Audited *x)
     hash_format(hash_bytes(text.bytes, text.size), hash);
     buffer_free(&text);
     return strcmp(hash, x->audit->plan) == 0 ||
-           diagnostics_error(x->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(x->path),
-                             "compare it with the plan.json in the directory that holds the folders of its sites",
-                             "is the audit of another plan");
+           input_error(x->diagnostics, x->path,
+                       "compare it with the plan.json in the directory that holds the folders of its sites",
+                       "is the audit of another plan");
 }
 
 /* Steps have as many micro-batches as the plan says; with packed sequences at most. */
@@ -256,8 +256,7 @@ static bool check_ends(const Audited *x, const WireCrossing *crossing)
 bool plan_verify_audit(const Plan *plan, const WireAudit *audit, const char *path, Diagnostics *diagnostics)
 {
     const Audited x = {plan, audit, path, diagnostics};
-    if (!plan->has_sites)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "the plan knows no sites");
+    if (!plan->has_sites) return input_error(diagnostics, path, NULL, "the plan knows no sites");
     if (!check_plan(&x)) return false;
     bool ok = check_steps(&x);
     for (size_t i = 0; i < audit->crossing_count; i++) {

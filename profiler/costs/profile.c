@@ -72,8 +72,7 @@ static bool parse_hash(const char *text, Hash *hash)
 
 static bool refuse_profile(JsonReader reader, const char *path, const char *reason)
 {
-    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), "skycc probe writes profiles",
-                             "%s: %s", path, reason);
+    return input_error(reader.diagnostics, reader.file, "skycc probe writes profiles", "%s: %s", path, reason);
 }
 
 static bool read_kernels(MachineProfile *machine, Arena *arena, json_t *object, const char *path, JsonReader reader)
@@ -178,8 +177,8 @@ static bool read_profile(Profile *profile, json_t *root, JsonReader reader)
     const char *format;
     if (!json_get_string(reader, root, "", "format", &format)) return false;
     if (strcmp(format, "skycc.profile/1") != 0)
-        return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file),
-                                 "skycc probe writes profiles", "is not a profile (format '%s')", format);
+        return input_error(reader.diagnostics, reader.file, "skycc probe writes profiles",
+                           "is not a profile (format '%s')", format);
     return read_machine(&profile->reference, &profile->arena, root, "", reader) &&
            read_devices(profile, root, reader) && read_links(profile, root, reader);
 }

@@ -116,15 +116,14 @@ static bool make_directory(const char *path, Diagnostics *diagnostics)
 {
     struct stat status;
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &status) == 0 && S_ISDIR(status.st_mode))) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot create: %s", strerror(errno));
+    return input_error(diagnostics, path, NULL, "cannot create: %s", strerror(errno));
 }
 
 bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics)
 {
     if (!make_directory(directory, diagnostics)) return false;
     if (access(directory, W_OK | X_OK) == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), NULL, "cannot write into it: %s",
-                             strerror(errno));
+    return input_error(diagnostics, directory, NULL, "cannot write into it: %s", strerror(errno));
 }
 
 CheckpointLock checkpoint_lock(const char *directory, const char *name, int *descriptor, Diagnostics *diagnostics)
@@ -137,8 +136,8 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
     bool ok = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     bool locked = ok && flock(file, LOCK_EX | LOCK_NB) == 0, held = ok && !locked && errno == EWOULDBLOCK;
     if (!ok)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "cannot be made a lock: %s",
-                          file < 0 ? strerror(errno) : "it is no regular file");
+        input_error(diagnostics, path, NULL, "cannot be made a lock: %s",
+                    file < 0 ? strerror(errno) : "it is no regular file");
     else if (!locked && !held)
         diagnostics_warning(diagnostics, PLACE_FILE(path), "see to it that no other run writes there",
                             "cannot be locked: %s", strerror(errno));

@@ -201,8 +201,7 @@ bool checkpoint_verify_file(const SafeTensors *file, const CheckpointFile *entry
 {
     Hash hash = hash_bytes(file->file.bytes, file->file.size);
     if ((int64_t)file->file.size == entry->bytes && memcmp(&hash, &entry->hash, sizeof hash) == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                             "does not have the content that the checkpoint's manifest lists");
+    return input_error(diagnostics, path, NULL, "does not have the content that the checkpoint's manifest lists");
 }
 
 static bool report_missing(const Execution *execution, const bool *loaded, const char *path, Diagnostics *diagnostics)
@@ -210,12 +209,12 @@ static bool report_missing(const Execution *execution, const bool *loaded, const
     for (uint32_t s = 0; s < execution->program->stage_count; s++)
         for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
             if (!*loaded++ && !is_kept_elsewhere(&execution->stages[s].stage->parameters[p]))
-                return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                         execution->program->site_count > 1
-                                             ? "another plan? then copy the other sites' files of this step here, too"
-                                             : "are the files of all ranks visible on this host?",
-                                         "no file of the checkpoint here has parameter '%s'",
-                                         execution->stages[s].stage->parameters[p].value.name);
+                return input_error(diagnostics, path,
+                                   execution->program->site_count > 1
+                                       ? "another plan? then copy the other sites' files of this step here, too"
+                                       : "are the files of all ranks visible on this host?",
+                                   "no file of the checkpoint here has parameter '%s'",
+                                   execution->stages[s].stage->parameters[p].value.name);
     return true;
 }
 

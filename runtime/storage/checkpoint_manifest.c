@@ -48,8 +48,7 @@ static bool check_seal(const char *path, Diagnostics *diagnostics)
         sealed = memcmp(text + file.size - length, seal, length) == 0;
     }
     file_unmap(&file);
-    return sealed || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                       "does not have the content that it was written with");
+    return sealed || input_error(diagnostics, path, NULL, "does not have the content that it was written with");
 }
 
 static void print_best(Buffer *text, const CheckpointBest *best)
@@ -158,8 +157,7 @@ static bool read_best(JsonReader reader, const json_t *root, CheckpointBest *bes
     if (best->step >= 0 && best->step < most && best->waited >= 0 && best->waited < most &&
         copy_text(best->metric, sizeof best->metric, metric))
         return true;
-    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), NULL,
-                             "its \"best\" is no step and value of a metric");
+    return input_error(reader.diagnostics, reader.file, NULL, "its \"best\" is no step and value of a metric");
 }
 
 static bool read_members(JsonReader reader, const json_t *root, int64_t step, CheckpointManifest *manifest)
@@ -199,8 +197,8 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan))
         return read_best(reader, root, &manifest->best) && read_files(reader, root, manifest);
-    return diagnostics_error(reader.diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader.file), NULL,
-                             "is no manifest of a checkpoint that this program can read");
+    return input_error(reader.diagnostics, reader.file, NULL,
+                       "is no manifest of a checkpoint that this program can read");
 }
 
 bool checkpoint_read_manifest(CheckpointManifest *manifest, const char *directory, int64_t step,

@@ -38,10 +38,10 @@ static bool match_tokenizer(const SafeTensors *file, const char *path, const Dat
 {
     const char *own = safetensors_metadata(file, "vocabulary_hash");
     if (!own || !known->tokenizers || !*known->tokenizers || text_has_part(known->tokenizers, own, " ")) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             known->is_model ? "tokenise it again with the tokenizer in the model's folder"
-                                             : "tokenise both with the model's tokenizer",
-                             "was made by another tokenizer than %s: the same numbers are other tokens", known->called);
+    return input_error(diagnostics, path,
+                       known->is_model ? "tokenise it again with the tokenizer in the model's folder"
+                                       : "tokenise both with the model's tokenizer",
+                       "was made by another tokenizer than %s: the same numbers are other tokens", known->called);
 }
 
 static Names read_names(const char *list, Arena *arena)
