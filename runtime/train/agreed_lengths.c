@@ -1,6 +1,7 @@
 #include "runtime/train/agreed_lengths.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 
@@ -38,6 +39,41 @@ static bool check_width(const LengthsCard *card, const SkyProgram *program, cons
                                          "has rows of %lld tokens, but '%s' holds %lld of each",
                                          (long long)card->longest, input->name, (long long)width);
         }
+    return true;
+}
+
+static bool is_per_token(const SkyProgram *program, const char *input)
+{
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t i = 0; i < program->stages[s].input_count; i++)
+            if (strcmp(program->stages[s].inputs[i].name, input) == 0)
+                return program->stages[s].inputs[i].fill == SKY_FILL_TOKENS;
+    return false;
+}
+
+/* Packing leaves padding out, so labels there would be lost. */
+static bool check_padding(const RowLengths *lengths, const SkyProgram *program, const Dataset *dataset,
+                          const char *path, Diagnostics *diagnostics)
+{
+    const Shape one = {1, {1}};
+    for (uint32_t l = 0; l < program->label_count; l++) {
+        const SkyLabels *labels = &program->labels[l];
+        const SafeTensor *tensor = dataset->labels[l];
+        if (!tensor || !is_per_token(program, labels->name)) continue;
+        int64_t width = tensor->shape.dim[1], each = shape_elements(&tensor->shape) / (tensor->shape.dim[0] * width);
+        for (int64_t r = 0; r < lengths->rows; r++)
+            for (int64_t i = lengths->lengths[r] * each; i < width * each; i++) {
+                LabelCount count = {0};
+                labels_count(labels, tensor->dtype, &one, tensor->data, r * width * each + i, 1, &count);
+                if (count.count)
+                    return diagnostics_error(
+                        diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = "tensor 'labels'"},
+                        "set it to the index that is ignored (-100), or compile for rows of one length",
+                        "row %lld has a label on token %lld, but its %d tokens end before: padding is left out where "
+                        "rows are packed",
+                        (long long)r, (long long)(i / each), lengths->lengths[r]);
+            }
+    }
     return true;
 }
 
@@ -99,6 +135,7 @@ bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *pr
         ok = check(&cards[source], program, path, rows, diagnostics) &&
              check_width(&cards[source], program, dataset, path, diagnostics) && ok;
     if (source >= 0) take_from(lengths, world, &cards[source], source);
+    if (needed && ok) ok = check_padding(lengths, program, dataset, path, diagnostics);
     if (ok && needed && world->rank == 0 && cards[source].irregular)
         diagnostics_warning(diagnostics, PLACE_FILE(path), NULL,
                             "the masks of %lld rows are not ones followed by zeros: these rows take their full length",

@@ -191,6 +191,26 @@ def test_refused():
     printed(SKYCC, "check", NANO, "--dim", "batch=4", "--dim", "seq=8,16", code=2)
 
 
+def test_labels_on_padding(data, lengths):
+    """Packing copies no padding: labels there would be counted, but not computed, and the loss too small."""
+    model, labels = f"{DATA}/bert/bert-nano-tokcls-opset17-dyn.onnx", random.integers(0, 3, (ROWS, LONGEST))
+    for name, dimension in (("words-padded", str(LONGEST)), ("words-packed", f"auto:{LONGEST}")):
+        options = ("--lengths", "data.safetensors") if name == "words-packed" else ()
+        printed(SKYCC, "compile", model, "-d", "cluster.yaml", "-o", name, "--dim", "batch=4", "--dim",
+                f"seq={dimension}", "--microbatches", "2", "--allocate", "even", *options)
+    ignored = np.where(np.arange(LONGEST) < lengths[:, None], labels, -100)
+    write("data.safetensors", {**data, "labels": ignored.astype("i4")})
+    losses = [[float(row["loss"]) for row in train(name)] for name in ("words-padded", "words-packed")]
+    require(np.allclose(*losses, rtol=1e-4), "losses of words", losses)
+    row = int(np.argmax(lengths < LONGEST))
+    ignored[row, lengths[row]] = 1
+    write("data.safetensors", {**data, "labels": ignored.astype("i4")})
+    said = printed("words-packed/train", "--data", "data.safetensors", "--steps", "1", code=1)
+    require(f"'labels': row {row} has a label on token {lengths[row]}, but its {lengths[row]} tokens" in said, said)
+    train("words-padded")
+    write("data.safetensors", data)
+
+
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     data, lengths = make_data()
@@ -199,6 +219,7 @@ with tempfile.TemporaryDirectory() as scratch:
     test_any_cut()
     test_rows_chosen()
     test_lengths_of_data(data, lengths)
+    test_labels_on_padding(data, lengths)
     test_refused()
     test_one_long_line()
 sys.exit(failed())
