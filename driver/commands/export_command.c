@@ -1,5 +1,6 @@
 /* skycc export: writes trained weights as ONNX, a Hugging Face folder or an adapter. */
 #include "driver/commands/commands.h"
+#include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
 #include "driver/export/peft_adapter.h"
 #include "driver/export/trained_values.h"
@@ -59,14 +60,21 @@ static bool export_as_asked(const Options *options, TrainedValues *values, Diagn
     return write_models(options, trained_values_find, values, diagnostics);
 }
 
-bool export_command(const Options *options, Diagnostics *diagnostics)
+bool export_command(const Options *given, Diagnostics *diagnostics)
 {
     TrainedValues values = {0};
-    bool ok = options->output || options->folder || options->adapter ||
+    Settings settings = {.arena = {0}};
+    Options options;
+    bool ok = given->output || given->folder || given->adapter ||
               usage_error(diagnostics, "skycc export --help lists the options",
                           "give an output: -o TRAINED.onnx, --folder DIR or --adapter DIR");
-    ok = ok && trained_values_open(&values, options->checkpoint, diagnostics) &&
-         export_as_asked(options, &values, diagnostics);
+    ok = ok && run_options_complete(&options, given, &settings, diagnostics) &&
+         (options.checkpoint ||
+          usage_error(diagnostics, "skycc export --help lists the options",
+                      "give the trained weights: skycc export MODEL.onnx CHECKPOINT, or skycc export RUN")) &&
+         trained_values_open(&values, options.checkpoint, diagnostics) &&
+         export_as_asked(&options, &values, diagnostics);
     trained_values_free(&values);
+    arena_free(&settings.arena);
     return ok;
 }

@@ -6,6 +6,7 @@
 
 #include "base/directory.h"
 #include "driver/commands/commands.h"
+#include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
 #include "driver/predict/predictions.h"
 #include "driver/export/trained_values.h"
@@ -334,8 +335,11 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     arena_free(&arena);
 }
 
-bool predict_command(const Options *options, Diagnostics *diagnostics)
+bool predict_command(const Options *given, Diagnostics *diagnostics)
 {
+    Settings settings = {.arena = {0}};
+    Options completed, *options = &completed;
+    if (!run_options_complete(&completed, given, &settings, diagnostics)) return arena_free(&settings.arena), false;
     Prediction prediction = {.options = options, .most_width = INT64_MAX};
     Diagnostics found = {0};
     bool ok = check_options(options, &found) && import_model(&prediction, &found) && read_model(&prediction, &found) &&
@@ -344,5 +348,6 @@ bool predict_command(const Options *options, Diagnostics *diagnostics)
     report(&prediction, &found, diagnostics);
     diagnostics_free(&found);
     prediction_free(&prediction);
+    arena_free(&settings.arena);
     return ok;
 }

@@ -59,6 +59,34 @@ static bool open_step(TrainedValues *values, const char *directory, int64_t step
     return ok;
 }
 
+/* Whether the checkpoint in PATH/best is what the run with this newest one found best: of the same model, and the step
+ * that its manifest names, or a later one. An earlier run may have left another. */
+static bool belongs(const char *path, int64_t newest, const char *best, int64_t best_step)
+{
+    Diagnostics ignored = {0};
+    CheckpointManifest of_run = {0}, of_best = {0};
+    bool ok = checkpoint_read_manifest(&of_run, path, newest, &ignored) &&
+              checkpoint_read_manifest(&of_best, best, best_step, &ignored) &&
+              strcmp(of_run.model_hash, of_best.model_hash) == 0 && of_run.seed == of_best.seed &&
+              of_run.low_rank.low == of_best.low_rank.low && of_run.low_rank.high == of_best.low_rank.high &&
+              (of_run.best.step == best_step || best_step >= newest);
+    free(of_run.files);
+    free(of_best.files);
+    diagnostics_free(&ignored);
+    return ok;
+}
+
+/* The best checkpoint if training kept it (--keep-best), else the newest. */
+static bool open_directory(TrainedValues *values, const char *path, Diagnostics *diagnostics)
+{
+    const char *best = arena_format(&values->arena, "%s/best", path);
+    int64_t newest = checkpoint_newest(path, INT64_MAX), best_step = checkpoint_newest(best, INT64_MAX);
+    if (newest < 0) return input_error(diagnostics, path, NULL, "holds no complete checkpoint");
+    if (best_step >= 0 && belongs(path, newest, best, best_step))
+        return open_step(values, best, best_step, diagnostics);
+    return open_step(values, path, newest, diagnostics);
+}
+
 bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *diagnostics)
 {
     *values = (TrainedValues){.path = path};
@@ -73,9 +101,7 @@ bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *d
         free(resolved);
         if (step >= 0) return open_step(values, dirname(parent), step, diagnostics);
     }
-    int64_t newest = checkpoint_newest(path, INT64_MAX);
-    if (newest < 0) return input_error(diagnostics, path, NULL, "holds no complete checkpoint");
-    return open_step(values, path, newest, diagnostics);
+    return open_directory(values, path, diagnostics);
 }
 
 /* ---- Low-rank branches ---- */

@@ -1,6 +1,18 @@
 #include "driver/options/options.h"
 
 const CommandText command_texts[COMMAND_COUNT] = {
+    [COMMAND_FINETUNE] =
+        {"finetune",
+         "fine-tune a model on a table, from folder and table to a trained model",
+         {"skycc finetune FOLDER|MODEL.onnx TABLE... [--text COL[,COL]] [--label COL[,COL...]] [options]",
+          "skycc finetune --resume RUN [-d CLUSTER.yaml] [--without DEVICE]"},
+         "Trains a Hugging Face folder or an ONNX model on the rows of a table (CSV, TSV or JSON lines; several files "
+         "are one table). The columns decide the task, the table and the model all else. Every decision is printed "
+         "and kept in RUN/settings.yaml, and an option decides otherwise. RUN/model is the trained model, a Hugging "
+         "Face folder with its tokenizer; skycc predict RUN uses it.",
+         {"skycc finetune minilm reviews.csv --text review --label sentiment",
+          "skycc finetune minilm reviews.csv --text review --label sentiment -d cluster.yaml -o reviews",
+          "skycc finetune minilm reviews.csv --dry-run"}},
     [COMMAND_CHECK] = {"check",
                        "import a model and list what is in it",
                        {"skycc check MODEL.onnx [options]"},
@@ -98,7 +110,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "write trained weights back into ONNX or a Hugging Face folder",
                         {"skycc export MODEL.onnx CHECKPOINT -o TRAINED.onnx",
                          "skycc export MODEL.onnx CHECKPOINT --folder DIR [--source FOLDER] [--labels DATA]",
-                         "skycc export MODEL.onnx CHECKPOINT --adapter DIR"},
+                         "skycc export MODEL.onnx CHECKPOINT --adapter DIR",
+                         "skycc export RUN -o TRAINED.onnx|--folder DIR|--adapter DIR"},
                         "Writes the model with the weights of a checkpoint. Branches that --lora trained are merged "
                         "into the weights, or written as an adapter of their own.",
                         {"skycc export model.onnx checkpoints -o trained.onnx",
@@ -135,15 +148,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
     [COMMAND_PREDICT] =
         {"predict",
          "print what a trained model predicts for texts",
-         {"skycc predict MODEL [CHECKPOINT] --text TEXT [--text2 TEXT] [options]",
+         {"skycc predict RUN (--text TEXT [--text2 TEXT] | --data TABLE) [options]",
+          "skycc predict MODEL [CHECKPOINT] --text TEXT [--text2 TEXT] [options]",
           "skycc predict MODEL [CHECKPOINT] --data DATA.safetensors [options]",
           "skycc predict MODEL [CHECKPOINT] --data TABLE --text COL[,COL] [options]"},
          "Prints, as CSV, what the model predicts for a text, a pair of texts, or many. The output depends on the "
          "head: labels with scores (seqcls), labels of words by their first tokens (tokcls), a number (regression), "
          "the answer to the question --text in --text2 with its place (qa), the five likeliest pieces for each mask in "
-         "a text (mlm), or an embedding. With --text2 the similarity of two embeddings is printed. MODEL is an ONNX "
-         "graph or a Hugging Face folder.",
-         {"skycc predict model.onnx checkpoints --text 'The battery died after a week.'",
+         "a text (mlm), or an embedding. With --text2 the similarity of two embeddings is printed. RUN is what skycc "
+         "finetune made. MODEL is an ONNX graph or a Hugging Face folder.",
+         {"skycc predict run --text 'The battery died after a week.'",
           "skycc predict model.onnx checkpoints --data reviews.csv --text review -o predictions.csv",
           "skycc predict trained --text 'Who wrote it?' --text2 'Ada wrote it in 1843.'"}},
     [COMMAND_KEY] =

@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "driver/options/option_readers.h"
+#include "driver/finetune/task.h"
 #include "driver/options/options.h"
 
 #define FIELD(field) OPTION_FIELD(Options, field)
@@ -24,20 +25,20 @@
 enum {
     SKYCC_COMMANDS(COMMAND_BIT) PLANNING = COMPILE | PLAN | FEDERATE,
     TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
-    SHORT =
-        COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE, /* those with so many that --help shows the common ones */
+    SHORT = COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE |
+            FINETUNE, /* those with so many that --help shows the common ones */
     EVERY = (1 << COMMAND_COUNT) - 1
 };
 
 static const Option rows[] = {
     {.help = "Arguments"},
-    {"model", 0, "MODEL.onnx", CHECK | TRAINING | EXPORT | HEAD, OPTION_FILE, FIELD(model), .positional = true,
-     .required = CHECK | COMPILE | RUN | EXPORT | HEAD | FEDERATE},
-    {"model", 0, "MODEL", PREDICT, OPTION_FILE, FIELD(model), .positional = true, .required = PREDICT},
+    {"model", 0, "MODEL.onnx", CHECK | TRAINING | HEAD, OPTION_FILE, FIELD(model), .positional = true,
+     .required = CHECK | COMPILE | RUN | HEAD | FEDERATE},
+    {"model", 0, "MODEL.onnx|RUN", EXPORT, OPTION_FILE, FIELD(model), .positional = true, .required = EXPORT},
+    {"model", 0, "MODEL|RUN", PREDICT, OPTION_FILE, FIELD(model), .positional = true, .required = PREDICT},
     {"checkpoint", 0, "CHECKPOINT", EXPORT | PREDICT, OPTION_FILE, FIELD(checkpoint), .positional = true,
-     .required = EXPORT,
-     .help = "trained weights: a directory of checkpoints (its newest step), one step of it, or a safetensors file "
-             "with tensors by parameter name, such as skycc run writes after training"},
+     .help = "trained weights: a directory of checkpoints (the best if training kept it, else the newest), one step of "
+             "it, or a safetensors file with tensors by parameter name, such as skycc run writes after training"},
     {"plan", 0, "PLAN.json", EXPLAIN | VERIFY, OPTION_FILE, FIELD(plans[0]), .positional = true,
      .required = EXPLAIN | VERIFY},
     {"old plan", 0, "OLD.json", DIFF, OPTION_FILE, FIELD(plans[0]), .positional = true, .required = DIFF},
@@ -47,6 +48,49 @@ static const Option rows[] = {
     {"inputs", 0, "FILE", RUN, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},
     {"folder", 0, "FOLDER", IMPORT, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = IMPORT},
     {"name", 0, "NAME", KEY, OPTION_TEXT, FIELD(key), .positional = true, .required = KEY},
+    {"model", 0, "FOLDER|MODEL.onnx", FINETUNE, OPTION_FILE, FIELD(finetune.source), .positional = true},
+    {"table", 0, "TABLE...", FINETUNE, OPTION_FILE, FIELD(finetune.tables), .positional = true, .repeated = true},
+
+    {.help = "Fine-tuning"},
+    {"text", 0, "COL[,COL]", FINETUNE, OPTION_TEXT, FIELD(dataset.text_columns), .common = FINETUNE,
+     .help = "the column with the texts, or two columns (default: by their names and contents)"},
+    {"label", 0, "COL[,COL...]", FINETUNE, OPTION_TEXT, FIELD(dataset.label_column), .common = FINETUNE,
+     .help = "the column with the labels; several columns of 0 and 1: several labels per text"},
+    {"task", 0, "TASK", FINETUNE, OPTION_TEXT, FIELD(finetune.task), .choices = OPTION_WORDS(TASK_OPTION_WORDS),
+     .common = FINETUNE,
+     .help = "classes, regression, multi-label, ner, qa, pairs or mlm (default: the columns decide)"},
+    {"eval", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.evaluation), .common = FINETUNE,
+     .help = "a table to evaluate on (default: 10% of the rows, held out)"},
+    {"test", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.test), .common = FINETUNE,
+     .help = "a table that is only measured at the end"},
+    {"output", 'o', "RUN", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.run), .initial = "run", .common = FINETUNE,
+     .help = "the directory to make"},
+    {"cluster", 'd', "FILE", FINETUNE, OPTION_FILE, FIELD(plan.cluster), .common = FINETUNE,
+     .help = "train on the devices of this cluster.yaml (default: this machine)"},
+    {"without", 0, "DEVICE", FINETUNE, OPTION_TEXT, FIELD(plan.without), .repeated = true,
+     .help = "leave a device out (may be repeated)"},
+    {"resume", 0, "RUN", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.resume), .common = FINETUNE,
+     .help = "go on with a run that was interrupted, with -d or --without on other devices"},
+    {"epochs", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1e6, FIELD(finetune.epochs), .common = FINETUNE,
+     .help = "passes over the rows (default 3)"},
+    {"batch", 0, "ROWS", FINETUNE, OPTION_INTEGER, 1, 1 << 20, FIELD(finetune.batch),
+     .help = "rows of an optimiser step (default 32)"},
+    {"lr", 0, "X", FINETUNE, OPTION_TEXT, FIELD(finetune.lr), .help = "learning rate (default 5e-5)"},
+    {"lora", 0, "SPEC", FINETUNE, OPTION_TEXT, FIELD(finetune.lora),
+     .help = "train low-rank branches instead of all weights, such as r=8,alpha=16,targets=query,value"},
+    {"dropout", 0, "P|off", FINETUNE, OPTION_TEXT, FIELD(finetune.dropout),
+     .help = "dropout probability in training (default: as config.json says)"},
+    {"max-length", 0, "N", FINETUNE, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
+     FIELD(finetune.max_length), .help = "tokens per row (default: what 99.5% of the rows need, at most 512)"},
+    {"tokenizer", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(tokenizer),
+     .help = "tokenizer.json or a vocabulary (default: the folder's)"},
+    {"encoding", 0, "NAME", FINETUNE, OPTION_TEXT, FIELD(finetune.encoding),
+     .help = "how the tables are encoded, such as cp1252 (default: UTF-8)"},
+    {"seeds", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1000, FIELD(finetune.seeds),
+     .help = "train N times with different seeds, for mean and standard error of the metrics"},
+    {"dry-run", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(finetune.dry_run), .common = FINETUNE,
+     .help = "only print the decisions, and the single commands that do the same"},
+    {"force", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(force), .help = "replace an earlier run"},
 
     {.help = "Size of the BERT"},
     {"layers", 0, "L", BERT, OPTION_INTEGER, 1, 10000, FIELD(bert.layers), .required = BERT, .help = "encoder layers"},
@@ -323,8 +367,8 @@ static const Option rows[] = {
      .detail = "*normal:*_STD_ draws the initial weights by parameter name; the model's own may then be absent. "
                "Matrices are normal with that standard deviation, vectors 0, and gains of normalisations 1. *none*, "
                "the default, takes the model's weights."},
-    {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD, OPTION_INTEGER, 0, INFINITY,
-     FIELD(seed), .initial = "0", .common = RUN,
+    {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD | FINETUNE, OPTION_INTEGER, 0,
+     INFINITY, FIELD(seed), .initial = "0", .common = RUN,
      .help = "seed of everything random: initial weights, dropout, masks, held-out rows"},
     {"clip", 0, "X", COMPILE | PLAN | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(plan.clip), .initial = "1",
      .help = "gradient norm at which DIR/train clips; 0: no clipping",

@@ -54,14 +54,14 @@ static bool has_word(const char *text, const char *word)
 }
 
 /* The command whose option the hint means: this one if it takes the option or the hint names a command that does;
- * otherwise the first that takes it, preferably `compile`. */
+ * otherwise the first that takes it, preferably `compile`, and one step rather than all (`finetune`). */
 static Command command_meant(Command command, const char *hint, const char *name, size_t length, Arena *arena)
 {
     Command meant = COMMAND_COUNT;
     for (Command c = 0; c < COMMAND_COUNT; c++) {
         if (!takes(c, name, length, arena)) continue;
         if (c == command || has_word(hint, command_texts[c].name)) return command;
-        if (meant == COMMAND_COUNT || c == COMMAND_COMPILE) meant = c;
+        if (meant == COMMAND_COUNT || meant == COMMAND_FINETUNE || c == COMMAND_COMPILE) meant = c;
     }
     return meant == COMMAND_COUNT ? command : meant; /* an option of DIR/train or another program */
 }

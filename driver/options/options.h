@@ -8,12 +8,14 @@
 #include "driver/compile/emit_programs.h"
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
+#include "driver/finetune/decide.h"
 #include "frontend/huggingface/head.h"
 #include "frontend/text/text_dataset.h"
 #include "models/bert.h"
 
 /* Every command once. `name` is that of its function, name_command (driver/commands/commands.h). */
 #define SKYCC_COMMANDS(X)                                                                                              \
+    X(FINETUNE, finetune)                                                                                              \
     X(CHECK, check)                                                                                                    \
     X(BERT, bert)                                                                                                      \
     X(COMPILE, compile)                                                                                                \
@@ -81,11 +83,12 @@ typedef struct Options {
     /* Of deploy, besides `folder` and `data`. */
     bool check;
     const char *destination, *ssh;
+    FinetuneOptions finetune;
 } Options;
 
 typedef struct CommandText {
     const char *name, *summary; /* "plan", one line for skycc --help */
-    const char *synopsis[4];    /* NULL after the last */
+    const char *synopsis[5];    /* NULL after the last */
     const char *description;    /* sentences for --help and the manual page */
     const char *examples[4];    /* command lines; NULL after the last */
 } CommandText;

@@ -1,0 +1,45 @@
+#include "driver/commands/run_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "driver/finetune/single_commands.h"
+
+static const char *there(Settings *settings, const char *run, const char *name)
+{
+    const char *path = run_file(&settings->arena, run, name);
+    return access(path, F_OK) == 0 ? path : NULL;
+}
+
+/* The copy in RUN/model, unless training has not ended yet. */
+static void take_tokenizer(Options *completed, Settings *settings, const char *run)
+{
+    const char *own = settings->of[SETTING_TOKENIZER].value;
+    const char *name = own ? strrchr(own, '/') : NULL;
+    const char *copy = name ? there(settings, run, arena_format(&settings->arena, "model%s", name)) : NULL;
+    completed->tokenizer = copy ? copy : own;
+    completed->cased |= settings->of[SETTING_CASED].value != NULL;
+}
+
+bool run_options_complete(Options *completed, const Options *options, Settings *settings, Diagnostics *diagnostics)
+{
+    const char *run = options->model;
+    *completed = *options;
+    if (!is_run(run)) return true;
+    if (options->checkpoint)
+        return usage_error(diagnostics, NULL, "a run has its own checkpoints: leave out '%s'", options->checkpoint);
+    if (!settings_read(settings, run, diagnostics)) return false;
+    completed->model = run_file(&settings->arena, run, "model.onnx");
+    completed->checkpoint = run_file(&settings->arena, run, "checkpoints");
+    if (access(completed->checkpoint, F_OK) != 0)
+        return input_error(diagnostics, run, "go on with it by skycc finetune --resume",
+                           "has no checkpoint yet: training has not come so far");
+    if (!options->labels && settings_name_labels(settings))
+        completed->labels = there(settings, run, "data/train.safetensors");
+    if (!options->tokenizer) take_tokenizer(completed, settings, run);
+    if (!options->source) completed->source = there(settings, run, "model");
+    if (options->data && !options->texts[0]) completed->texts[0] = settings_joined(settings, SETTING_TEXT, ',');
+    if (settings->of[SETTING_LENGTH].value) completed->dataset.max_length = atoi(settings->of[SETTING_LENGTH].value);
+    return true;
+}

@@ -1,0 +1,222 @@
+#include "driver/finetune/decide.h"
+
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/finetune/source_model.h"
+#include "driver/finetune/task.h"
+
+enum { EPOCHS = 3, BATCH = 32, PATIENCE = 3, MOST_LENGTH = 512 };
+#define HOLDOUT 0.1
+#define KEPT_WHOLE 0.995
+
+typedef struct Decision {
+    const FinetuneOptions *options;
+    Settings *settings;
+    SourceModel model;
+    TableSurvey survey;
+    TaskColumns columns;
+    size_t train_rows;
+} Decision;
+
+static const char *absolute(Settings *settings, const char *path)
+{
+    char *resolved = realpath(path, NULL);
+    const char *copy = arena_string(&settings->arena, resolved ? resolved : path);
+    free(resolved);
+    return copy;
+}
+
+static const char *joined(Settings *settings, const char *const *items, size_t count)
+{
+    const char *text = "";
+    for (size_t i = 0; i < count; i++) text = arena_format(&settings->arena, "%s%s%s", text, i ? "\n" : "", items[i]);
+    return text;
+}
+
+#define set(key, value, ...) settings_set(decision->settings, SETTING_##key, value, __VA_ARGS__)
+#define text_of(...) arena_format(&decision->settings->arena, __VA_ARGS__)
+
+/* ---- Data ---- */
+
+static bool decide_data(Decision *decision, Diagnostics *diagnostics)
+{
+    const FinetuneOptions *options = decision->options;
+    Settings *settings = decision->settings;
+    Task task = options->task ? task_find(options->task) : TASK_COUNT;
+    if (options->task && task == TASK_COUNT)
+        return usage_error(diagnostics, "--task takes classes, regression, multi-label, ner, qa, pairs or mlm",
+                           "there is no task '%s'", options->task);
+    if (!table_survey_read(&decision->survey, &options->tables, TABLE_BY_SUFFIX, diagnostics) ||
+        !task_choose(&decision->columns, &decision->survey, options->text, options->label, task,
+                     options->tables.items[0], diagnostics))
+        return false;
+    const char **tables = arena_new_array(&settings->arena, const char *, options->tables.count);
+    for (size_t i = 0; i < options->tables.count; i++) tables[i] = absolute(settings, options->tables.items[i]);
+    const TaskColumns *columns = &decision->columns;
+    const TaskText *text = &task_texts[columns->task];
+    set(TABLES, joined(settings, tables, options->tables.count), "%zu rows", decision->survey.rows);
+    set(ENCODING, options->encoding, NULL);
+    set(TASK, text->word, "%s: %s", text->does, columns->reason);
+    set(TEXT, joined(settings, columns->texts, columns->text_count), options->text ? NULL : "decide with --text");
+    set(LABEL, joined(settings, columns->labels, columns->label_count), options->label ? NULL : "decide with --label");
+    return true;
+}
+
+static void decide_head(Decision *decision)
+{
+    const TaskColumns *columns = &decision->columns;
+    size_t classes = columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
+    switch (columns->task) {
+    case TASK_CLASSES: set(HEAD, text_of("seqcls:%zu", classes), NULL); break;
+    case TASK_MULTI_LABEL: set(HEAD, text_of("seqcls:%zu", columns->label_count), NULL); break;
+    case TASK_TOKENS: set(HEAD, text_of("tokcls:%zu", classes), NULL); break;
+    case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
+    case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
+    case TASK_PAIRS: set(HEAD, "embedding:mean", NULL); break;
+    default: set(HEAD, "mlm", NULL);
+    }
+    set(LOSS,
+        columns->task == TASK_MULTI_LABEL  ? "bce"
+        : columns->task == TASK_REGRESSION ? "mse"
+                                           : "cross-entropy",
+        NULL);
+}
+
+/* ---- Length ---- */
+
+static Tokenizer *open_tokenizer(const SourceModel *model, Diagnostics *diagnostics)
+{
+    const char *suffix = strrchr(model->tokenizer, '.');
+    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(model->tokenizer, diagnostics)
+                                                  : tokenizer_open(model->tokenizer, !model->cased, diagnostics);
+}
+
+static void take_length(Decision *decision, const uint32_t *lengths, int64_t least)
+{
+    size_t rows = decision->survey.rows, cut = 0;
+    int64_t most = decision->model.positions < MOST_LENGTH ? decision->model.positions : MOST_LENGTH;
+    int64_t wanted = lengths[(size_t)ceil(KEPT_WHOLE * (double)rows) - 1], given = decision->options->max_length;
+    if (given) wanted = given, most = decision->model.positions;
+    int64_t length = wanted < most ? wanted : most;
+    if (length < least) length = least;
+    for (size_t i = 0; i < rows; i++) cut += lengths[i] > length;
+    set(LENGTH, text_of("%lld", (long long)length), "tokens per row; %zu of %zu rows are cut (the longest has %u)%s",
+        cut, rows, lengths[rows - 1], length < wanted ? ": the model has no more positions" : "");
+}
+
+static bool decide_length(Decision *decision, Diagnostics *diagnostics)
+{
+    const SourceModel *model = &decision->model;
+    const TaskColumns *columns = &decision->columns;
+    Tokenizer *tokenizer = open_tokenizer(model, diagnostics);
+    if (!tokenizer) return false;
+    set(TOKENIZER, model->tokenizer, NULL);
+    set(CASED, model->cased ? "true" : NULL, NULL);
+    int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
+    uint32_t *lengths = table_survey_lengths(&decision->survey, &decision->options->tables, TABLE_BY_SUFFIX,
+                                             columns->texts, columns->text_count, tokenizer, diagnostics);
+    if (lengths) take_length(decision, lengths, least > 4 ? least : 4);
+    free(lengths);
+    tokenizer_free(tokenizer);
+    return lengths != NULL;
+}
+
+/* ---- Training ---- */
+
+static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
+{
+    const FinetuneOptions *options = decision->options;
+    size_t rows = decision->survey.rows, held = options->evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
+    if (!options->evaluation && (held < 1 || rows - held < 1))
+        return input_error(diagnostics, options->tables.items[0], "give another table to evaluate on with --eval FILE",
+                           "has only %zu rows, too few to hold out some for evaluation", rows);
+    decision->train_rows = rows - held;
+    set(EVAL, options->evaluation ? absolute(decision->settings, options->evaluation) : NULL, NULL);
+    if (!options->evaluation) set(HOLDOUT, "10%", "%zu rows to evaluate on, %zu to train on", held, rows - held);
+    set(TEST, options->test ? absolute(decision->settings, options->test) : NULL, "measured at the end");
+    return true;
+}
+
+static void decide_batch(Decision *decision)
+{
+    int64_t batch = decision->options->batch ? decision->options->batch : BATCH;
+    if (batch > (int64_t)decision->train_rows) batch = (int64_t)decision->train_rows;
+    set(BATCH, text_of("%lld", (long long)batch), "rows of a step; compile cuts them into micro-batches");
+    const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
+    bool packs = !task_texts[decision->columns.task].pairs_of_tokens;
+    if (name)
+        set(DIMENSIONS, text_of("%s=%s%s", name, packs ? "auto:" : "", length),
+            packs ? "short rows share packed sequences" : "rows are padded");
+}
+
+static void decide_training(Decision *decision)
+{
+    const FinetuneOptions *options = decision->options;
+    const TaskText *task = &task_texts[decision->columns.task];
+    int64_t epochs = options->epochs ? options->epochs : EPOCHS;
+    int64_t batch = atoll(decision->settings->of[SETTING_BATCH].value), steps = (int64_t)decision->train_rows / batch;
+    const double dropout = decision->model.dropout;
+    set(LORA, options->lora, "only low-rank branches and the head are trained");
+    set(DROPOUT,
+        options->dropout ? options->dropout
+        : dropout > 0    ? text_of("%g", dropout)
+                         : "off",
+        options->dropout ? NULL : "as config.json says");
+    set(EPOCHS, text_of("%lld", (long long)epochs), "%lld steps each", (long long)steps);
+    set(OPTIMIZER, "adamw", NULL);
+    set(LR, options->lr ? options->lr : "5e-5", NULL);
+    set(WARMUP, "10%", NULL);
+    set(SCHEDULE, "linear", "to 0 at the last step");
+    set(WEIGHT_DECAY, "0.01", NULL);
+    set(NO_DECAY, "bias,norm", "these have no weight decay");
+    set(CLIP, "1", "the norm of the gradient");
+    set(EVAL_EVERY, text_of("%lld", (long long)((steps + 1) / 2)), "steps: twice an epoch");
+    set(METRIC, task->metric, "the best checkpoint is kept");
+    set(PATIENCE, text_of("%d", PATIENCE), "evaluations without improvement end training");
+    set(SEED, text_of("%llu", (unsigned long long)options->seed), NULL);
+    if (options->seeds > 1) set(SEEDS, text_of("%lld", (long long)options->seeds), "runs, for mean and standard error");
+}
+
+const char *finetune_this_machine(Settings *settings)
+{
+    cpu_set_t set_of_cpus;
+    int threads = sched_getaffinity(0, sizeof set_of_cpus, &set_of_cpus) == 0 ? CPU_COUNT(&set_of_cpus) : 1;
+    long long kilobytes = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[256];
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1) continue;
+    if (file) fclose(file);
+    if (kilobytes < 1024) kilobytes = 4LL << 20;
+    return arena_format(&settings->arena, "devices: [{name: here, threads: %d, memory: %lldMiB}]\n", threads,
+                        kilobytes / 1024 * 9 / 10);
+}
+
+static void decide_devices(Decision *decision)
+{
+    const FinetuneOptions *options = decision->options;
+    const char *cluster = options->cluster ? absolute(decision->settings, options->cluster) : NULL;
+    set(CLUSTER, cluster ? cluster : "this machine", cluster ? NULL : "name other devices with -d CLUSTER.yaml");
+    set(WITHOUT, joined(decision->settings, options->without.items, options->without.count), NULL);
+}
+
+bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics)
+{
+    Decision decided = {.options = options, .settings = settings}, *decision = &decided;
+    set(FORMAT, RUN_FORMAT, NULL);
+    bool ok = source_model_read(&decision->model, options->source, options->tokenizer, &settings->arena, diagnostics);
+    if (ok) set(MODEL, decision->model.path, "%s", decision->model.kind ? decision->model.kind : "an ONNX graph");
+    ok = ok && decide_data(decision, diagnostics);
+    if (ok) decide_head(decision);
+    ok = ok && decide_length(decision, diagnostics) && decide_sets(decision, diagnostics);
+    if (ok) {
+        decide_devices(decision);
+        decide_batch(decision);
+        decide_training(decision);
+    }
+    table_survey_free(&decision->survey);
+    return ok;
+}

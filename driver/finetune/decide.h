@@ -1,0 +1,28 @@
+/* The decisions of skycc finetune: from what the user said, the table and the model to settings. */
+#ifndef DRIVER_FINETUNE_DECIDE_H
+#define DRIVER_FINETUNE_DECIDE_H
+
+#include "base/options.h"
+#include "driver/finetune/settings.h"
+
+/* What the user said. A text is NULL, a number 0, if it was not given. */
+typedef struct FinetuneOptions {
+    const char *source; /* folder or ONNX file */
+    TextList tables;
+    const char *task, *evaluation, *test, *resume, *encoding;
+    const char *lora, *dropout, *lr;
+    int64_t epochs, batch, seeds;
+    int max_length;
+    bool dry_run;
+    /* Fields of other commands' options too, filled in by the command. */
+    const char *run, *text, *label, *tokenizer, *cluster;
+    TextList without;
+    uint64_t seed;
+} FinetuneOptions;
+
+/* Free the settings' arena in any case. */
+bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics);
+/* The cluster file of a run on this machine alone, in the settings' arena. */
+const char *finetune_this_machine(Settings *settings);
+
+#endif

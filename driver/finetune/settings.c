@@ -1,0 +1,149 @@
+#include "driver/finetune/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/input_files.h"
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "base/yaml.h"
+
+static const struct {
+    const char *word;
+    bool is_list;
+} keys[SETTING_COUNT] = {
+#define WORD(NAME, word) [SETTING_##NAME] = {word, false},
+#define LIST(NAME, word) [SETTING_##NAME] = {word, true},
+    SETTING_WORDS(WORD, LIST)};
+
+const char *setting_word(SettingKey key) { return keys[key].word; }
+
+void settings_set(Settings *settings, SettingKey key, const char *value, const char *reason, ...)
+{
+    Setting *setting = &settings->of[key];
+    *setting = (Setting){0};
+    if (!value || !*value) return;
+    setting->value = arena_string(&settings->arena, value);
+    va_list arguments;
+    va_start(arguments, reason);
+    if (reason) setting->reason = arena_format_va(&settings->arena, reason, arguments);
+    va_end(arguments);
+}
+
+const char *settings_joined(Settings *settings, SettingKey key, char separator)
+{
+    if (!settings->of[key].value) return NULL;
+    char *copy = arena_string(&settings->arena, settings->of[key].value);
+    for (char *at = copy; (at = strchr(at, '\n')); at++) *at = separator;
+    return copy;
+}
+
+bool settings_name_labels(const Settings *settings)
+{
+    static const char tasks[] = " classes multi-label ner ";
+    char word[32];
+    snprintf(word, sizeof word, " %.28s ", settings->of[SETTING_TASK].value);
+    return strstr(tasks, word) != NULL;
+}
+
+/* ---- Out ---- */
+
+void settings_print(const Settings *settings, const char *prefix, FILE *stream)
+{
+    for (SettingKey key = SETTING_MODEL; key < SETTING_COUNT; key++) {
+        const Setting *setting = &settings->of[key];
+        if (!setting->value) continue;
+        Buffer line = {0};
+        text_format(&line, "%s%-13s", prefix, keys[key].word);
+        const char *value = setting->value;
+        for (size_t length; *value; value += length + (value[length] == '\n')) {
+            length = strcspn(value, "\n");
+            buffer_print(&line, value == setting->value ? " " : ", ");
+            text_append(&line, value, length);
+        }
+        if (setting->reason) text_format(&line, "   %s", setting->reason);
+        fprintf(stream, "%s\n", buffer_text(&line));
+        buffer_free(&line);
+    }
+    fflush(stream);
+}
+
+bool settings_write(const Settings *settings, const char *run, Diagnostics *diagnostics)
+{
+    Buffer text = {0};
+    char *path = NULL;
+    buffer_print(&text, "# What skycc finetune decided. skycc finetune --resume goes on from this file.\n");
+    for (SettingKey key = 0; key < SETTING_COUNT; key++) {
+        const Setting *setting = &settings->of[key];
+        if (!setting->value) continue;
+        JsonWriter json = {.buffer = &text, .spaced = true};
+        buffer_print(&text, "%s: ", keys[key].word);
+        if (keys[key].is_list) json_open(&json, NULL, '[');
+        for (const char *item = setting->value; *item;) {
+            size_t length = strcspn(item, "\n");
+            char *copy = strndup(item, length);
+            if (!copy) memory_exhausted();
+            json_add_string(&json, NULL, copy);
+            free(copy);
+            item += length + (item[length] == '\n');
+        }
+        if (keys[key].is_list) json_close(&json, ']');
+        if (setting->reason) text_format(&text, "   # %s", setting->reason);
+        buffer_print(&text, "\n");
+    }
+    if (asprintf(&path, "%s/settings.yaml", run) < 0) memory_exhausted();
+    input_files_release_path(path);
+    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
+    buffer_free(&text);
+    free(path);
+    return ok;
+}
+
+/* ---- In ---- */
+
+static bool read_value(Settings *settings, const YamlFile *file, SettingKey key, YamlNode *node)
+{
+    const char *text;
+    if (!keys[key].is_list) {
+        if (!yaml_text(file, node, NULL, keys[key].word, &text)) return false;
+        settings_set(settings, key, text, NULL);
+        return true;
+    }
+    size_t count;
+    Buffer list = {0};
+    bool ok = yaml_sequence(file, node, keys[key].word, &count);
+    for (size_t i = 0; ok && i < count; i++) {
+        ok = yaml_text(file, yaml_item(file, node, i), NULL, keys[key].word, &text);
+        if (ok) buffer_print(&list, "%s%s", i ? "\n" : "", text);
+    }
+    if (ok) settings_set(settings, key, buffer_text(&list), NULL);
+    buffer_free(&list);
+    return ok;
+}
+
+bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics)
+{
+    YamlFile file;
+    YamlMember members[SETTING_COUNT];
+    const char *path = arena_format(&settings->arena, "%s/settings.yaml", run);
+    if (!yaml_read(&file, path, diagnostics)) return false;
+    for (SettingKey key = 0; key < SETTING_COUNT; key++)
+        members[key] = (YamlMember){.key = keys[key].word, .required = key == SETTING_FORMAT || key == SETTING_TASK};
+    bool ok = yaml_members(&file, file.root, NULL, members, SETTING_COUNT);
+    for (SettingKey key = 0; ok && key < SETTING_COUNT; key++)
+        if (members[key].value) ok = read_value(settings, &file, key, members[key].value);
+    if (ok && strcmp(settings->of[SETTING_FORMAT].value, RUN_FORMAT) != 0)
+        ok = yaml_error(&file, members[SETTING_FORMAT].value, NULL, NULL, "is not " RUN_FORMAT);
+    yaml_close(&file);
+    return ok;
+}
+
+bool is_run(const char *path)
+{
+    char *settings = NULL;
+    if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
+    bool there = access(settings, R_OK) == 0;
+    free(settings);
+    return there;
+}

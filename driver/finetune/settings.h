@@ -1,0 +1,79 @@
+/* What a run of skycc finetune decided, one line each: printed, kept in RUN/settings.yaml, and read back by --resume,
+ * predict, evaluate and export. */
+#ifndef DRIVER_FINETUNE_SETTINGS_H
+#define DRIVER_FINETUNE_SETTINGS_H
+
+#include "base/arena.h"
+#include "base/diagnostics.h"
+
+/* In the order in which they are printed. The first list has texts, the second lists of texts. */
+#define SETTING_WORDS(X, LIST)                                                                                         \
+    X(FORMAT, "format")                                                                                                \
+    X(MODEL, "model")                                                                                                  \
+    LIST(TABLES, "tables")                                                                                             \
+    X(ENCODING, "encoding")                                                                                            \
+    X(TASK, "task")                                                                                                    \
+    LIST(TEXT, "text")                                                                                                 \
+    LIST(LABEL, "label")                                                                                               \
+    X(HEAD, "head")                                                                                                    \
+    X(TOKENIZER, "tokenizer")                                                                                          \
+    X(CASED, "cased")                                                                                                  \
+    X(LENGTH, "length")                                                                                                \
+    X(EVAL, "eval")                                                                                                    \
+    X(HOLDOUT, "holdout")                                                                                              \
+    X(TEST, "test")                                                                                                    \
+    X(CLUSTER, "cluster")                                                                                              \
+    LIST(WITHOUT, "without")                                                                                           \
+    X(BATCH, "batch")                                                                                                  \
+    X(DIMENSIONS, "dimensions")                                                                                        \
+    X(LOSS, "loss")                                                                                                    \
+    X(LORA, "lora")                                                                                                    \
+    X(DROPOUT, "dropout")                                                                                              \
+    X(EPOCHS, "epochs")                                                                                                \
+    X(OPTIMIZER, "optimizer")                                                                                          \
+    X(LR, "lr")                                                                                                        \
+    X(WARMUP, "warmup")                                                                                                \
+    X(SCHEDULE, "schedule-lr")                                                                                         \
+    X(WEIGHT_DECAY, "weight-decay")                                                                                    \
+    X(NO_DECAY, "no-decay")                                                                                            \
+    X(CLIP, "clip")                                                                                                    \
+    X(EVAL_EVERY, "eval-every")                                                                                        \
+    X(METRIC, "keep-best")                                                                                             \
+    X(PATIENCE, "patience")                                                                                            \
+    X(SEED, "seed")                                                                                                    \
+    X(SEEDS, "seeds")
+
+#define SETTING_ENUMERATOR(NAME, word) SETTING_##NAME,
+typedef enum SettingKey { SETTING_WORDS(SETTING_ENUMERATOR, SETTING_ENUMERATOR) SETTING_COUNT } SettingKey;
+
+#define RUN_FORMAT "skycc.run/1"
+
+typedef struct Setting {
+    const char *value;  /* NULL: not set. The items of a list have a newline between */
+    const char *reason; /* NULL: none */
+} Setting;
+
+typedef struct Settings {
+    Arena arena;
+    Setting of[SETTING_COUNT];
+} Settings;
+
+const char *setting_word(SettingKey key);
+/* Sets a value, copied; `reason` (NULL: none) and what follows as printf has them. An empty value unsets it. */
+void settings_set(Settings *settings, SettingKey key, const char *value, const char *reason, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The value as it is written in settings.yaml, and in an option: items with commas between. */
+const char *settings_joined(Settings *settings, SettingKey key, char separator);
+
+/* Whether the labels of the task have names, in the training data. */
+bool settings_name_labels(const Settings *settings);
+
+/* A line each, with `prefix` in front. */
+void settings_print(const Settings *settings, const char *prefix, FILE *stream);
+bool settings_write(const Settings *settings, const char *run, Diagnostics *diagnostics);
+/* Reads RUN/settings.yaml. Free the arena in any case. */
+bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics);
+/* Whether `path` is a directory with settings.yaml. */
+bool is_run(const char *path);
+
+#endif

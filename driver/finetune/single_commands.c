@@ -1,0 +1,169 @@
+#include "driver/finetune/single_commands.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MODEL "model.onnx"
+#define TRAIN "data/train.safetensors"
+#define HELD_OUT "data/train.holdout.safetensors"
+#define EVALUATION "data/eval.safetensors"
+
+static void add_words(SingleCommand *command, ...)
+{
+    va_list words;
+    va_start(words, command);
+    for (const char *word; (word = va_arg(words, const char *));) {
+        if (command->count + 1 == SINGLE_COMMAND_WORDS) bug("more than %d words", SINGLE_COMMAND_WORDS);
+        command->words[command->count++] = word;
+    }
+    va_end(words);
+}
+#define add(...) add_words(command, __VA_ARGS__, NULL)
+
+static SingleCommand *begin(SingleCommands *commands, const char *name, const char *makes)
+{
+    if (commands->count == MOST_SINGLE_COMMANDS) bug("more than %d commands", MOST_SINGLE_COMMANDS);
+    SingleCommand *command = &commands->items[commands->count++];
+    *command = (SingleCommand){.makes = makes};
+    add(name);
+    return command;
+}
+
+/* What all commands of a run share. */
+typedef struct Listing {
+    Settings *settings;
+    const char *run;
+    SingleCommands *commands;
+} Listing;
+
+static const char *value(const Listing *listing, SettingKey key) { return listing->settings->of[key].value; }
+
+static const char *file(const Listing *listing, const char *name)
+{
+    return run_file(&listing->settings->arena, listing->run, name);
+}
+
+/* --NAME VALUE, if the setting has one; `option` NULL: as the setting is called. */
+static void add_setting(SingleCommand *command, const Listing *listing, const char *option, SettingKey key)
+{
+    const char *text = settings_joined(listing->settings, key, ',');
+    if (text) add(arena_format(&listing->settings->arena, "--%s", option ? option : setting_word(key)), text);
+}
+
+/* --NAME ITEM for each. */
+static void add_each(SingleCommand *command, const Listing *listing, const char *option, SettingKey key)
+{
+    char *rest = (char *)settings_joined(listing->settings, key, '\n');
+    for (char *item; rest && (item = strsep(&rest, "\n"));) add(option, item);
+}
+
+static void import(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, "import", file(listing, MODEL));
+    add(value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", value(listing, SETTING_SEED),
+        "-o", file(listing, MODEL), "-q");
+}
+
+static SingleCommand *tokenize(const Listing *listing, const char *output)
+{
+    SingleCommand *command = begin(listing->commands, "tokenize", file(listing, output));
+    const char *tokenizer = value(listing, SETTING_TOKENIZER), *suffix = strrchr(tokenizer, '.');
+    bool masked = strcmp(value(listing, SETTING_TASK), "mlm") == 0;
+    add(suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
+    if (value(listing, SETTING_CASED)) add("--cased");
+    if (masked) add("--task", "mlm");
+    add_setting(command, listing, "text", SETTING_TEXT);
+    add_setting(command, listing, "label", SETTING_LABEL);
+    if (strcmp(value(listing, SETTING_TASK), "regression") == 0) add("--regression");
+    add_setting(command, listing, "max-length", SETTING_LENGTH);
+    add_setting(command, listing, "encoding", SETTING_ENCODING);
+    add("--seed", "0", "-q", "-o", file(listing, output));
+    return command;
+}
+
+static void tokenize_sets(const Listing *listing)
+{
+    SingleCommand *command = tokenize(listing, TRAIN);
+    add_setting(command, listing, "holdout", SETTING_HOLDOUT);
+    char *rest = (char *)settings_joined(listing->settings, SETTING_TABLES, '\n');
+    for (char *table; (table = strsep(&rest, "\n"));) add(table);
+    if (!value(listing, SETTING_EVAL)) return;
+    command = tokenize(listing, EVALUATION);
+    add(value(listing, SETTING_EVAL));
+    if (strcmp(value(listing, SETTING_TASK), "classes") == 0) add("--labels-of", file(listing, TRAIN));
+}
+
+static const char *cluster_file(const Listing *listing)
+{
+    const char *cluster = value(listing, SETTING_CLUSTER);
+    return cluster[0] == '/' ? cluster : file(listing, "cluster.yaml");
+}
+
+static void compile(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, "compile", file(listing, "programs/plan.json"));
+    add(file(listing, MODEL), "-d", cluster_file(listing), "-o", file(listing, "programs"), "-q");
+    add_each(command, listing, "--without", SETTING_WITHOUT);
+    add_each(command, listing, "--dim", SETTING_DIMENSIONS);
+    add_setting(command, listing, NULL, SETTING_BATCH);
+    add("--lengths", file(listing, TRAIN));
+    add_setting(command, listing, NULL, SETTING_LOSS);
+    add("--optimizer",
+        arena_format(&listing->settings->arena, "%s:lr=%s,weight_decay=%s", value(listing, SETTING_OPTIMIZER),
+                     value(listing, SETTING_LR), value(listing, SETTING_WEIGHT_DECAY)));
+    add_setting(command, listing, NULL, SETTING_CLIP);
+    add_setting(command, listing, NULL, SETTING_DROPOUT);
+    add_setting(command, listing, NULL, SETTING_LORA);
+    add_setting(command, listing, NULL, SETTING_SEED);
+}
+
+static void train(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, file(listing, "programs/train"), NULL);
+    const char *evaluation = value(listing, SETTING_EVAL) ? EVALUATION : HELD_OUT;
+    add("--data", file(listing, TRAIN), "--eval-data", file(listing, evaluation));
+    static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
+                                      SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
+                                      SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_setting(command, listing, NULL, keys[i]);
+    add("--checkpoint", file(listing, "checkpoints"));
+    add_setting(command, listing, "checkpoint-every", SETTING_EVAL_EVERY);
+    add("--keep", "1", "--log", file(listing, "log.csv"));
+}
+
+static void export(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, "export", NULL);
+    add(file(listing, MODEL), file(listing, "checkpoints"), "--folder", file(listing, "model"));
+    if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
+    if (value(listing, SETTING_LORA)) add("--adapter", file(listing, "adapter"));
+}
+
+void single_commands_list(SingleCommands *commands, Settings *settings, const char *run)
+{
+    const Listing listing = {settings, run, commands};
+    commands->count = 0;
+    import(&listing);
+    tokenize_sets(&listing);
+    compile(&listing);
+    train(&listing);
+    export(&listing);
+}
+
+bool is_training(const SingleCommand *command) { return strchr(command->words[0], '/') != NULL; }
+
+void single_command_print(const SingleCommand *command, FILE *stream)
+{
+    if (!is_training(command)) fputs("skycc ", stream);
+    for (int i = 0; i < command->count; i++) {
+        const char *word = command->words[i];
+        bool plain =
+            *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@")];
+        if (i) fputc(' ', stream);
+        if (!plain) fputc('\'', stream);
+        for (; *word; word++) fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, stream);
+        if (!plain) fputc('\'', stream);
+    }
+    fputc('\n', stream);
+}

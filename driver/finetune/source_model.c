@@ -1,0 +1,129 @@
+#include "driver/finetune/source_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "frontend/huggingface/config.h"
+#include "frontend/huggingface/import_folder.h"
+#include "frontend/onnx/model.h"
+
+static const char *absolute(Arena *arena, const char *path)
+{
+    char *resolved = realpath(path, NULL);
+    const char *copy = resolved ? arena_string(arena, resolved) : path;
+    free(resolved);
+    return copy;
+}
+
+static bool is_there(Arena *arena, const char *folder, const char *name)
+{
+    return access(arena_format(arena, "%s/%s", folder, name), F_OK) == 0;
+}
+
+/* ---- The tokenizer ---- */
+
+static bool find_tokenizer(SourceModel *model, const char *folder, Arena *arena, Diagnostics *diagnostics)
+{
+    const char *config = arena_format(arena, "%s/tokenizer_config.json", folder);
+    if (is_there(arena, folder, "tokenizer.json")) {
+        model->tokenizer = arena_format(arena, "%s/tokenizer.json", folder);
+        return true;
+    }
+    if (!is_there(arena, folder, "vocab.txt"))
+        return input_error(diagnostics, model->path, "give its tokenizer.json or vocabulary with --tokenizer FILE",
+                           "has no tokenizer: there is neither tokenizer.json nor vocab.txt in %s", folder);
+    model->tokenizer = arena_format(arena, "%s/vocab.txt", folder);
+    if (access(config, F_OK) != 0) return true;
+    json_t *root = json_read(config, diagnostics);
+    model->cased = json_is_false(json_object_get(root, "do_lower_case"));
+    json_decref(root);
+    return root != NULL;
+}
+
+/* ---- The model ---- */
+
+static bool take_config(SourceModel *model, const HuggingFaceConfig *config, Arena *arena)
+{
+    const char *const dropouts[] = {"hidden_dropout_prob", "dropout", "mlp_dropout"};
+    model->positions = encoder_most_positions(config);
+    model->kind = arena_format(arena, "%s, %lld layers, hidden size %lld", config->type->name,
+                               (long long)config->layers, (long long)config->hidden);
+    for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts; i++)
+        if (json_is_number(json_object_get(config->json, dropouts[i])))
+            model->dropout = json_number_value(json_object_get(config->json, dropouts[i]));
+    return true;
+}
+
+static bool read_folder(SourceModel *model, Arena *arena, Diagnostics *diagnostics)
+{
+    HuggingFaceConfig config = {0};
+    bool ok = config_read(&config, arena_format(arena, "%s/config.json", model->path), arena, diagnostics) &&
+              take_config(model, &config, arena);
+    config_free(&config);
+    model->batch = "batch", model->length = "seq";
+    return ok;
+}
+
+static const char *dimension_name(const Onnx__ValueInfoProto *input, size_t dimension, Arena *arena)
+{
+    const Onnx__TypeProto *type = input->type;
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type->shape) return NULL;
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    if (shape->n_dim != 2) return NULL;
+    const Onnx__TensorShapeProto__Dimension *found = shape->dim[dimension];
+    return found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
+               ? arena_string(arena, found->dim_param)
+               : NULL;
+}
+
+/* Sets *folder to the one that the model was imported from; NULL: none. */
+static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Diagnostics *diagnostics)
+{
+    OnnxModel onnx;
+    if (!onnx_model_open(&onnx, model->path, true, diagnostics)) return false;
+    const Onnx__GraphProto *graph = onnx.proto->graph;
+    for (size_t i = 0; i < graph->n_input; i++) {
+        if (!graph->input[i]->name || strcmp(graph->input[i]->name, "input_ids") != 0) continue;
+        model->batch = dimension_name(graph->input[i], 0, arena);
+        model->length = dimension_name(graph->input[i], 1, arena);
+    }
+    const char *text = onnx_model_property(&onnx, PROPERTY_CONFIG), *from = onnx_model_property(&onnx, PROPERTY_FOLDER);
+    if (from) *folder = arena_string(arena, from);
+    HuggingFaceConfig config = {0};
+    bool ok =
+        !text || (config_parse(&config, text, model->path, arena, diagnostics) && take_config(model, &config, arena));
+    config_free(&config);
+    onnx_model_close(&onnx);
+    return ok;
+}
+
+/* The most common mistake: a name of the Hugging Face hub. */
+static bool refuse_absent(const char *path, Diagnostics *diagnostics)
+{
+    bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx");
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             hub ? "skycc downloads nothing: fetch the model first, for example with "
+                                   "huggingface-cli download NAME --local-dir FOLDER, and give that folder"
+                                 : NULL,
+                             "there is no such folder or ONNX file");
+}
+
+bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,
+                       Diagnostics *diagnostics)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) return refuse_absent(path, diagnostics);
+    *model = (SourceModel){.path = absolute(arena, path), .is_folder = S_ISDIR(status.st_mode), .positions = INT64_MAX};
+    const char *folder = model->is_folder ? model->path : NULL;
+    if (!(model->is_folder ? read_folder(model, arena, diagnostics) : read_graph(model, &folder, arena, diagnostics)))
+        return false;
+    if (tokenizer) {
+        model->tokenizer = absolute(arena, tokenizer);
+        return access(tokenizer, R_OK) == 0 || file_error(diagnostics, tokenizer, "cannot open");
+    }
+    return folder ? find_tokenizer(model, folder, arena, diagnostics)
+                  : input_error(diagnostics, path, "give its tokenizer.json or vocabulary with --tokenizer FILE",
+                                "has no tokenizer: it was not imported from a folder");
+}

@@ -1,0 +1,24 @@
+/* What skycc finetune has to know of a model before anything is made of it. */
+#ifndef DRIVER_FINETUNE_SOURCE_MODEL_H
+#define DRIVER_FINETUNE_SOURCE_MODEL_H
+
+#include "base/arena.h"
+#include "base/diagnostics.h"
+
+typedef struct SourceModel {
+    const char *path; /* absolute */
+    bool is_folder;
+    const char *kind;           /* "bert, 6 layers, hidden size 384" */
+    const char *tokenizer;      /* absolute path of tokenizer.json or of a vocabulary */
+    bool cased;                 /* the vocabulary is */
+    int64_t positions;          /* INT64_MAX: not known */
+    double dropout;             /* in training, as its configuration says; 0: none */
+    const char *batch, *length; /* names of the dimensions; NULL: fixed */
+} SourceModel;
+
+/* Reads a Hugging Face folder or an ONNX file; `tokenizer` (NULL: the folder's) is a path. Strings are in the arena.
+ */
+bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,
+                       Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,47 @@
+/* The tasks of skycc finetune, and which one a table's columns are for. */
+#ifndef DRIVER_FINETUNE_TASK_H
+#define DRIVER_FINETUNE_TASK_H
+
+#include "driver/finetune/table_survey.h"
+
+typedef enum Task {
+    TASK_CLASSES,
+    TASK_REGRESSION,
+    TASK_MULTI_LABEL,
+    TASK_TOKENS,
+    TASK_ANSWERS,
+    TASK_PAIRS,
+    TASK_MASKED,
+    TASK_COUNT /* the columns decide */
+} Task;
+
+typedef struct TaskText {
+    const char *word;     /* of --task */
+    const char *others;   /* that --task takes too, with blanks around each */
+    const char *does;     /* "classifies texts" */
+    const char *metric;   /* of the best checkpoint */
+    bool pairs_of_tokens; /* rows are compared with each other: they cannot share packed sequences */
+} TaskText;
+
+extern const TaskText task_texts[TASK_COUNT];
+#define TASK_OPTION_WORDS "classes", "regression", "multi-label", "ner", "qa", "pairs", "mlm"
+
+/* TASK_COUNT: there is none of that name. */
+Task task_find(const char *word);
+
+enum { TASK_MOST_COLUMNS = 512 };
+
+/* Columns of texts and of labels, by their names. */
+typedef struct TaskColumns {
+    Task task;
+    const char *texts[TASK_MOST_COLUMNS], *labels[TASK_MOST_COLUMNS];
+    size_t text_count, label_count;
+    const char *reason; /* for the task */
+} TaskColumns;
+
+/* Decides by the columns. Each of `text`, `label` (names, with commas) and `task` (TASK_COUNT: not given) may already
+ * be decided. Reports what is missing or ambiguous, with the columns and the option that decides. */
+bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task,
+                 const char *table, Diagnostics *diagnostics);
+
+#endif
