@@ -136,6 +136,7 @@ typedef struct Graph {
      * micro-batches add up to the loss. Else some part is an average over the micro-batch, scaled by 1 /
      * micro-batches. */
     bool loss_is_summed;
+    bool whole_batches; /* the loss cannot tell a row that lacks from others: every batch must be whole */
     ValueId scalars;    /* ROLE_SCALARS */
     ValueId *gradients; /* per value id up to gradient_count; read with graph_gradient */
     size_t gradient_count;

@@ -443,6 +443,7 @@ static bool read_loss(Parser *parser)
     if (parser->graph->loss) return refuse_text(parser, "a second loss");
     if (!read_value(parser, &parser->graph->loss)) return false;
     parser->graph->loss_is_summed = take(parser, "summed");
+    parser->graph->whole_batches = take(parser, "whole");
     return true;
 }
 

@@ -8,7 +8,7 @@
  *     %9, %10 = Op(%3, f32 1, _) {axis=1, epsilon=1e-05, how="text", perm=[1,0]} : f32[4] : f32[]  @LAYER  ^%7  # NAME
  *   output %9  # NAME
  *   labels %2 ignoring -100 weighted %4 shifted   Labels of graph.h; also: %2 ignoring -100 probabilities, %2 numbers
- *   loss %10 summed                               summed: see Graph.loss_is_summed
+ *   loss %10 summed whole                         see Graph.loss_is_summed and whole_batches
  *   gradient %12 of %3
  *
  * Constants of one element without a name stand where they are read: `f32 1`, `i64[1] 3`. `_` is an absent input, ^%7

@@ -209,7 +209,7 @@ static void print_ends(const Graph *graph, Buffer *buffer)
     if (graph->loss) {
         buffer_print(buffer, "loss ");
         print_value(graph, graph->loss, buffer);
-        buffer_print(buffer, "%s\n", graph->loss_is_summed ? " summed" : "");
+        buffer_print(buffer, "%s%s\n", graph->loss_is_summed ? " summed" : "", graph->whole_batches ? " whole" : "");
     }
     for (ValueId p = 1; p < graph->gradient_count; p++)
         if (graph->gradients[p]) buffer_print(buffer, "gradient %%%u of %%%u\n", graph->gradients[p], p);

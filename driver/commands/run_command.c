@@ -177,7 +177,8 @@ static void set_step(Run *run, int step)
     LabelCount labels[SKY_MOST_LABELS];
     program_count_labels(&run->program.program, &run->execution, labels);
     step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay, step);
-    step_scalars_losses(run->execution.step, &run->program.program, labels);
+    step_scalars_losses(run->execution.step, &run->program.program, labels, run->program.program.microbatch_size);
+    step_scalars_rows(run->execution.step, 0, run->program.program.microbatch_size);
     if (run->options->gradients || run->options->steps >= 0)
         step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
 }

@@ -59,6 +59,7 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
     free(blocks);
     program->total_parameter_count = count_parameters(graph);
     program->loss_is_summed = graph->loss_is_summed;
+    program->whole_batches = graph->whole_batches;
     program->label_count = (uint32_t)graph->label_count;
     program->labels = describe_labels(graph, arena);
     /* Rows and sequence length are those of the first input, by convention [batch, sequence]. */

@@ -213,7 +213,7 @@ static bool run_trial(Check *check, Trial *trial, const PackedBatch *batch, Diag
     LabelCount labels[SKY_MOST_LABELS];
     dataset_count_labels(&check->data, program, check->rows, ROWS, labels);
     step_scalars(trial->execution.step, &program->optimizer, 0, 0, 0);
-    step_scalars_losses(trial->execution.step, program, labels);
+    step_scalars_losses(trial->execution.step, program, labels, ROWS);
     for (uint32_t m = 0; m < trial->microbatches; m++) {
         fill_inputs(check, trial, batch, m);
         if (!execution_run(&trial->execution, 0, SKY_LIST_FORWARD, m, diagnostics)) return false;

@@ -381,7 +381,8 @@ void lower_scale_loss(Lowering *lowering, const Node *node)
 {
     Kernel *kernel = lower_begin_map(lowering, node);
     Register value = lower_load_input(lowering, node, 0);
-    int element = node_attribute(node, "labels") ? scale_element(node) : SKY_STEP_SHARE;
+    int element = (int)node_integer(node, "element", SKY_STEP_SHARE);
+    if (node_attribute(node, "labels")) element = scale_element(node);
     Register scale = load_scale(lowering, node->inputs[1], element, kernel_type(kernel, value));
     lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
 }

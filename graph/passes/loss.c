@@ -8,7 +8,7 @@
 #include "graph/passes/passes.h"
 
 /* Whether `value` is computed from a cross-entropy. */
-static bool has_cross_entropy_behind(const Graph *graph, ValueId value)
+static bool is_from_cross_entropy(const Graph *graph, ValueId value)
 {
     bool *above = memory_allocate(graph->value_count), found = false;
     above[value] = true;
@@ -21,6 +21,22 @@ static bool has_cross_entropy_behind(const Graph *graph, ValueId value)
     }
     free(above);
     return found;
+}
+
+/* Whether `value` is made of nothing but cross-entropies, added up and multiplied by constants: rows whose labels do
+ * not count add nothing to it. */
+static bool is_mean_over_labels(const Graph *graph, ValueId value)
+{
+    const Value *v = graph_value(graph, value);
+    const Node *node = graph_node(graph, v->producer);
+    if (!v->producer) return false;
+    if (node->op == OP_CrossEntropy) return true;
+    bool scaled = node->op == OP_Mul || node->op == OP_Div, moved = node->op == OP_Reshape || node->op == OP_Cast;
+    int of = node->op == OP_Mul && graph_value(graph, node->inputs[0])->role == ROLE_CONSTANT;
+    if (scaled && graph_value(graph, node->inputs[!of])->role != ROLE_CONSTANT) return false;
+    if (scaled || moved) return is_mean_over_labels(graph, node->inputs[of]);
+    return node->op == OP_Add && is_mean_over_labels(graph, node->inputs[0]) &&
+           is_mean_over_labels(graph, node->inputs[1]);
 }
 
 static ValueId model_loss(Graph *graph, const LossTerm *term, Diagnostics *diagnostics)
@@ -37,7 +53,8 @@ static ValueId model_loss(Graph *graph, const LossTerm *term, Diagnostics *diagn
     }
     /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself, also where the
      * loss is computed on from there. */
-    if (has_cross_entropy_behind(graph, value)) return value;
+    if (!is_mean_over_labels(graph, value)) graph->whole_batches = true;
+    if (is_from_cross_entropy(graph, value)) return value;
     graph->loss_is_summed = false;
     return loss_append(graph, OP_ScaleLoss, (ValueId[]){value, graph_step_scalars(graph)}, 2, NULL, 0, diagnostics);
 }
@@ -48,8 +65,8 @@ static bool malformed(const char *term, const char *what, Diagnostics *diagnosti
 {
     return usage_error(diagnostics,
                        "write cross-entropy, mse or bce, each with [:OUTPUT[:LABELS]], cosine:A:B[:LABELS], "
-                       "contrastive:A:B[:TEMPERATURE], or output:NAME, joined by +; cross-entropy takes "
-                       ",smoothing=X ,weights=A/B/C and ,shift",
+                       "contrastive:A:B[:TEMPERATURE], or output:NAME, each perhaps with a factor as in 0.5*mse, "
+                       "joined by +; cross-entropy takes ,smoothing=X ,weights=A/B/C and ,shift",
                        "malformed loss '%s': %s", term, what);
 }
 
@@ -113,11 +130,23 @@ static bool read_option(Arena *arena, LossTerm *term, char *option, Diagnostics 
     return malformed(term->text, arena_format(arena, "there is no option '%s'", name), diagnostics);
 }
 
+/* The factor before '*', 1 without one; negative after reporting. */
+static double read_factor(LossTerm *term, char **text, Diagnostics *diagnostics)
+{
+    char *star = strchr(*text, '*'), *end;
+    if (!star) return 1;
+    double factor = strtod(*text, &end);
+    bool ok = end != *text && end == star && factor >= 0 && isfinite((float)factor);
+    *text = star + 1;
+    return ok ? factor : (malformed(term->text, "a factor is a number of 0 and more, followed by *", diagnostics), -1);
+}
+
 /* Takes `text` apart; NULL after reporting. */
 static const LossKind *read_term(Arena *arena, LossTerm *term, char *text, Diagnostics *diagnostics)
 {
     enum { MOST_NAMES = sizeof term->names / sizeof *term->names - 1 }; /* then NULL */
     *term = (LossTerm){.text = arena_string(arena, text)};
+    if ((term->factor = read_factor(term, &text, diagnostics)) < 0) return NULL;
     char *options = text, *names = strsep(&options, ",");
     const char *name = strsep(&names, ":");
     const LossKind *kind = NULL;
@@ -140,6 +169,8 @@ static const LossKind *read_term(Arena *arena, LossTerm *term, char *text, Diagn
 static const char *default_loss(Graph *graph, Diagnostics *diagnostics)
 {
     if (loss_is_scalar(graph, loss_find_output(graph, "loss"))) return "output:loss";
+    if (loss_find_output(graph, "start_logits") && loss_find_output(graph, "end_logits"))
+        return "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions";
     const Shape *shape = &graph_value(graph, loss_default_output(graph))->shape;
     if (shape->rank > 1 && shape->dim[shape->rank - 1] > 1) return "cross-entropy";
     loss_refuse(graph, diagnostics, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");
@@ -149,11 +180,8 @@ static const char *default_loss(Graph *graph, Diagnostics *diagnostics)
 bool loss_compares_rows(const char *spec)
 {
     static const char kind[] = "contrastive:";
-    while (spec && strncmp(spec, kind, strlen(kind)) != 0) {
-        spec = strchr(spec, '+');
-        if (spec) spec++;
-    }
-    return spec != NULL;
+    const char *found = spec ? strstr(spec, kind) : NULL;
+    return found && (found == spec || found[-1] == '+' || found[-1] == '*');
 }
 
 bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
@@ -170,6 +198,10 @@ bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnost
         const LossKind *kind = read_term(&graph->arena, &term, text, diagnostics);
         ValueId loss = kind ? kind->append(graph, &term, diagnostics) : 0;
         if (!loss) return false;
+        if (term.factor != 1) {
+            ValueId factor = graph_constant_scalar(graph, graph_value(graph, loss)->dtype, term.factor);
+            loss = loss_append(graph, OP_Mul, (ValueId[]){loss, factor}, 2, NULL, 0, diagnostics);
+        }
         total = total ? loss_append(graph, OP_Add, (ValueId[]){total, loss}, 2, NULL, 0, diagnostics) : loss;
     }
     graph->loss = total;

@@ -1,4 +1,5 @@
-/* The loss (PassOptions.loss) is one of these, or several joined by '+', whose sum is the loss:
+/* The loss (PassOptions.loss) is one of these, or several joined by '+', whose sum is the loss; each perhaps with a
+ * factor, as in 0.5*mse:
  *
  *   cross-entropy[:OUTPUT[:LABELS]][,smoothing=X][,weights=A/B/...][,shift]
  *       Softmax cross-entropy of the output OUTPUT [..., classes] and the integer input LABELS [...], as
@@ -14,18 +15,20 @@
  *       Squared error of the cosines between rows of the outputs A and B [rows, elements].
  *   contrastive:A:B[:TEMPERATURE]
  *       Every row of A is to be told from all rows of B by its cosines with them, over the temperature (0.05): its
- *       partner has the same number (Henderson et al. 2017, arXiv 1705.00652). Rows of one micro-batch are compared.
+ *       partner has the same number (Henderson et al. 2017, arXiv 1705.00652). Rows of one micro-batch are
+ *       compared, and the mean is over the rows of the batch.
  *   output:NAME
  *       A float output of one element, which the model computes itself, averaged over micro-batches.
  *
  * All but the last two are summed over all labels and divided by what the labels of the whole batch weigh: by their
  * number, where classes have no weights.
  *
- * NULL or "": output:loss if the graph has such an output, else cross-entropy if there are classes.
+ * NULL or "": output:loss if the graph has such an output; for start_logits and end_logits the mean of their
+ * cross-entropies with start_positions and end_positions; else cross-entropy if there are classes.
  *
- * Sets graph->loss, labels and loss_is_summed. Errors: a malformed specification, and none where it is not clear what
- * the loss is (EXIT_USAGE); an output that does not exist or has another type or shape (EXIT_BAD_INPUT, with the
- * outputs that there are and what fits them). */
+ * Sets graph->loss, labels, loss_is_summed and whole_batches. Errors: a malformed specification, and none where it
+ * is not clear what the loss is (EXIT_USAGE); an output that does not exist or has another type or shape
+ * (EXIT_BAD_INPUT, with the outputs that there are and what fits them). */
 #ifndef GRAPH_PASSES_LOSS_H
 #define GRAPH_PASSES_LOSS_H
 

@@ -11,7 +11,7 @@ typedef struct LossTerm {
     int output_count;     /* how many of them are outputs; labels come next */
     const float *weights; /* of classes, `weight_count` of them; NULL: not given */
     int64_t weight_count;
-    double smoothing, temperature;
+    double smoothing, temperature, factor;
     bool shift;
 } LossTerm;
 

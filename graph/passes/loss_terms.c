@@ -193,6 +193,14 @@ typedef struct Comparison {
     int number;                    /* of the labels */
 } Comparison;
 
+/* Whether labels can say that they do not count: with NaN among numbers, and with -100 among probabilities. */
+static bool can_be_ignored(const Graph *graph, const Labels *labels)
+{
+    DType dtype = graph_value(graph, labels->input)->dtype;
+    bool is_index = dtype == DTYPE_I32 || dtype == DTYPE_I64;
+    return dtype_is_float(dtype) || (is_index && labels->kind == SKY_LABELS_PROBABILITIES);
+}
+
 /* Labels have the shape of the scores, or that without a last dimension of 1. */
 static bool compare(Graph *graph, const LossTerm *term, ValueId scores, SkyLabelKind kind, Comparison *comparison,
                     Diagnostics *diagnostics)
@@ -205,6 +213,7 @@ static bool compare(Graph *graph, const LossTerm *term, ValueId scores, SkyLabel
     Labels labels = {.kind = kind, .ignore_index = kind == SKY_LABELS_PROBABILITIES ? IGNORED : 0};
     labels.input = find_or_add_labels(graph, term, scores, DTYPE_F32, &squeezed, &shape, diagnostics);
     if (!labels.input) return false;
+    if (!can_be_ignored(graph, &labels)) graph->whole_batches = true;
     comparison->number = number_labels(graph, term, &labels, diagnostics);
     if (comparison->number < 0) return false;
     const Shape label_shape = graph_value(graph, labels.input)->shape;
@@ -289,16 +298,28 @@ ValueId loss_cosine(Graph *graph, const LossTerm *term, Diagnostics *diagnostics
     return squared_error(graph, term, cosines, diagnostics);
 }
 
-/* The logarithms of softmax that count, those of each row's own partner, times -1 / rows. */
-static ValueId mean_of_partners(Graph *graph, ValueId logarithms, Diagnostics *diagnostics)
+/* bool [rows]: which rows there are. The last batch of an epoch may have fewer than others. */
+static ValueId rows_there(Graph *graph, int64_t rows, Diagnostics *diagnostics)
 {
-    const Value *value = graph_value(graph, logarithms);
-    int64_t rows = value->shape.dim[0];
+    Attribute element = attribute_integer("element", SKY_STEP_ROWS);
+    ValueId inputs[] = {graph_constant_scalar(graph, DTYPE_F32, 1), graph_step_scalars(graph)};
+    ValueId count = loss_append(graph, OP_ScaleLoss, inputs, 2, &element, 1, diagnostics);
+    ValueId numbers = graph_add_constant(graph, "loss-rows", DTYPE_F32, &(Shape){1, {rows}}, NULL);
+    for (int64_t i = 0; i < rows; i++) ((float *)graph_value(graph, numbers)->data)[i] = (float)i;
+    return append_binary(graph, OP_Less, numbers, count, diagnostics);
+}
+
+/* Minus the sum of the logarithms of softmax that count: those of each row's own partner. */
+static ValueId sum_of_partners(Graph *graph, ValueId logarithms, ValueId there, Diagnostics *diagnostics)
+{
+    const Shape shape = graph_value(graph, logarithms)->shape;
+    int64_t rows = shape.dim[0];
     Attribute whole = attribute_integer("keepdims", 0);
-    ValueId weights = graph_add_constant(graph, "loss-partners", DTYPE_F32, &value->shape, NULL);
-    float *weight = (float *)graph_value(graph, weights)->data;
-    for (int64_t i = 0; i < rows; i++) weight[i * rows + i] = -1 / (float)rows;
+    ValueId weights = graph_add_constant(graph, "loss-partners", DTYPE_F32, &shape, NULL);
+    for (int64_t i = 0; i < rows; i++) ((float *)graph_value(graph, weights)->data)[i * rows + i] = -1;
     ValueId counted = append_binary(graph, OP_Mul, logarithms, weights, diagnostics);
+    counted =
+        append_where(graph, append_reshape(graph, there, &(Shape){2, {rows, 1}}, diagnostics), counted, diagnostics);
     return loss_append(graph, OP_ReduceSum, &counted, 1, &whole, 1, diagnostics);
 }
 
@@ -312,8 +333,12 @@ ValueId loss_contrastive(Graph *graph, const LossTerm *term, Diagnostics *diagno
     ValueId cosines = append_binary(graph, OP_MatMul, directions[0], columns, diagnostics);
     ValueId sharpness = graph_constant_scalar(graph, dtype, 1 / term->temperature);
     ValueId scores = append_binary(graph, OP_Mul, cosines, sharpness, diagnostics);
+    ValueId there = rows_there(graph, graph_value(graph, scores)->shape.dim[0], diagnostics);
+    ValueId compared[] = {there, scores, graph_constant_scalar(graph, dtype, -1e30)};
+    scores = loss_append(graph, OP_Where, compared, 3, NULL, 0, diagnostics);
     ValueId logarithms = loss_append(graph, OP_LogSoftmax, &scores, 1, &last, 1, diagnostics);
-    ValueId loss = mean_of_partners(graph, append_cast(graph, logarithms, DTYPE_F32, diagnostics), diagnostics);
+    ValueId loss = sum_of_partners(graph, append_cast(graph, logarithms, DTYPE_F32, diagnostics), there, diagnostics);
+    Attribute share = attribute_integer("element", SKY_STEP_ROW_SHARE);
     graph->loss_is_summed = false;
-    return loss_append(graph, OP_ScaleLoss, (ValueId[]){loss, graph_step_scalars(graph)}, 2, NULL, 0, diagnostics);
+    return loss_append(graph, OP_ScaleLoss, (ValueId[]){loss, graph_step_scalars(graph)}, 2, &share, 1, diagnostics);
 }

@@ -51,7 +51,7 @@ static bool prepare(Packer *packer)
         return input_error(packer->diagnostics, graph->file, NULL,
                            "rows of several lengths cannot be packed: no input has a dimension of %u",
                            packer->form.longest);
-    if (ok && graph->loss && !graph->loss_is_summed)
+    if (ok && graph->loss && (!graph->loss_is_summed || graph->whole_batches))
         return input_error(packer->diagnostics, graph->file,
                            "name a loss by --loss, or bind the dimension to one length",
                            "rows of several lengths cannot be packed: the loss averages or compares the rows of "

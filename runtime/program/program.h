@@ -261,15 +261,15 @@ typedef struct SkyProgram {
     uint32_t total_parameter_count;
     uint32_t
         label_count; /* label inputs, at most SKY_MOST_LABELS; 0 if the model computes its own loss from its inputs */
-    uint32_t block_count; /* of the model; 0: names do not say */
-    uint32_t site;        /* of this rank, as site_names counts; 0 where there are no sites */
-    uint32_t site_count;  /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
-    uint32_t lines_vary;  /* micro-batches may have fewer lines than packing.lines */
-    uint32_t reserved;
-    SkyPacking packing; /* slots 0: every row has a line of its own */
-    double clip;        /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
-    uint64_t seed;      /* of initial values that are drawn */
-    double slowdown;    /* emulated with --emulate: every piece of work takes this many times as long */
+    uint32_t block_count;   /* of the model; 0: names do not say */
+    uint32_t site;          /* of this rank, as site_names counts; 0 where there are no sites */
+    uint32_t site_count;    /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
+    uint32_t lines_vary;    /* micro-batches may have fewer lines than packing.lines */
+    uint32_t whole_batches; /* no row of a batch may lack: the loss would not know that it does */
+    SkyPacking packing;     /* slots 0: every row has a line of its own */
+    double clip;            /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
+    uint64_t seed;          /* of initial values that are drawn */
+    double slowdown;        /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */

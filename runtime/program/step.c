@@ -13,7 +13,7 @@ const char *schedule_name(ScheduleKind kind)
 
 double learning_rate_at(const LearningRateSchedule *schedule, int64_t step)
 {
-    if (step < schedule->warmup) return schedule->base * (double)(step + 1) / (double)schedule->warmup;
+    if (step < schedule->warmup) return schedule->base * (double)step / (double)schedule->warmup;
     if (schedule->kind == SCHEDULE_CONSTANT) return schedule->base;
     if (step >= schedule->total) return 0;
     double done = (double)(step - schedule->warmup) / (double)(schedule->total - schedule->warmup);
@@ -35,15 +35,17 @@ void step_scalars_drop(float scalars[SKY_STEP_SCALARS], uint64_t seed, int64_t s
     scalars[SKY_STEP_DROPOUT] = 1;
 }
 
-void step_scalars_first_row(float scalars[SKY_STEP_SCALARS], int64_t row)
+void step_scalars_rows(float scalars[SKY_STEP_SCALARS], int64_t first, int64_t rows)
 {
-    memcpy(&scalars[SKY_STEP_FIRST_ROW], &row, sizeof row);
+    memcpy(&scalars[SKY_STEP_FIRST_ROW], &first, sizeof first);
+    scalars[SKY_STEP_ROWS] = (float)rows;
 }
 
 void step_scalars_losses(float scalars[SKY_STEP_SCALARS], const SkyProgram *program,
-                         const LabelCount labels[SKY_MOST_LABELS])
+                         const LabelCount labels[SKY_MOST_LABELS], int64_t rows)
 {
     scalars[SKY_STEP_SHARE] = 1 / (float)program->microbatch_count;
+    scalars[SKY_STEP_ROW_SHARE] = 1 / (float)rows;
     for (uint32_t i = 0; i < program->label_count; i++)
         scalars[loss_scale_element((int)i)] = labels[i].weight > 0 ? (float)(1 / labels[i].weight) : 0;
 }

@@ -36,6 +36,8 @@ enum {
     SKY_STEP_DROPOUT = 9,     /* 1 where elements are dropped: in training; 0: every one is kept */
     SKY_STEP_RANDOM_KEY = 10, /* an int64, in the place of two: of the random numbers of this step */
     SKY_STEP_FIRST_ROW = 12,  /* likewise: which row of the batch the micro-batch that is being computed begins with */
+    SKY_STEP_ROWS = 14,       /* and how many rows it has: the others are padding */
+    SKY_STEP_ROW_SHARE = 15,  /* 1 / rows of the batch */
     SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
     SKY_STEP_SHARE = 25,      /* in its unused part: 1 / micro-batches */
     SKY_STEP_FURTHER_LOSS_SCALES = 26, /* ... and the loss scales of further label inputs */

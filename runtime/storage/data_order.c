@@ -1,10 +1,10 @@
 #include "runtime/storage/data_order.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/arena.h"
 #include "base/random.h"
+#include "runtime/storage/dataset.h"
 
 void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled)
 {
@@ -18,12 +18,11 @@ void data_order_close(DataOrder *order)
     order->permutation = NULL;
 }
 
-bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor)
-{
-    return cursor->offset + order->batch > order->rows;
-}
+bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor) { return cursor->offset >= order->rows; }
 
-void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
+int64_t data_order_batches(int64_t rows, int64_t batch) { return (rows + batch - 1) / batch; }
+
+int64_t data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
 {
     if (data_order_at_epoch_end(order, cursor)) *cursor = (DataCursor){cursor->epoch + 1, 0};
     if (order->permuted_epoch != cursor->epoch) {
@@ -34,6 +33,9 @@ void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
             for (int64_t i = 0; i < order->rows; i++) order->permutation[i] = (uint32_t)i;
         order->permuted_epoch = cursor->epoch;
     }
-    memcpy(rows, order->permutation + cursor->offset, (size_t)order->batch * sizeof *rows);
-    cursor->offset += order->batch;
+    int64_t rest = order->rows - cursor->offset, count = order->whole || rest > order->batch ? order->batch : rest;
+    for (int64_t i = 0; i < order->batch; i++)
+        rows[i] = i < count ? order->permutation[(cursor->offset + i) % order->rows] : DATASET_NO_ROW;
+    cursor->offset += rest < order->batch ? rest : order->batch;
+    return count;
 }

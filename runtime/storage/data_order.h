@@ -1,5 +1,5 @@
-/* The order in which rows of a data set are used. In every epoch each row comes at most once, in an order that depends
- * on (seed, epoch) alone; rows that do not fill a batch are left out of that epoch. */
+/* The order in which rows of a data set are used. In every epoch each row comes once, in an order that depends on
+ * (seed, epoch) alone; the last batch may have fewer rows than the others. */
 #ifndef RUNTIME_STORAGE_DATA_ORDER_H
 #define RUNTIME_STORAGE_DATA_ORDER_H
 
@@ -13,16 +13,19 @@ typedef struct DataCursor {
 typedef struct DataOrder {
     uint64_t seed;
     int64_t rows, batch;
-    bool shuffled;
+    bool shuffled, whole;   /* whole: the last batch is filled up with rows from the epoch's beginning */
     int64_t permuted_epoch; /* -1: none yet */
     uint32_t *permutation;
 } DataOrder;
 
-/* rows >= batch > 0. */
+/* All > 0. Set `whole` afterwards. */
 void data_order_open(DataOrder *order, uint64_t seed, int64_t rows, int64_t batch, bool shuffled);
 void data_order_close(DataOrder *order);
-/* Writes the `batch` rows at the cursor to `rows` and moves the cursor past them. */
-void data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows);
+/* Writes the `batch` rows at the cursor to `rows`, DATASET_NO_ROW after the last, and moves the cursor past them.
+ * Returns how many there are. */
+int64_t data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows);
+/* Batches of an epoch. */
+int64_t data_order_batches(int64_t rows, int64_t batch);
 /* Whether the next batch will start a new epoch. */
 bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor);
 

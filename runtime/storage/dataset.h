@@ -34,7 +34,7 @@ typedef struct Dataset {
     bool as_model; /* its labels are numbered as the model says */
 } Dataset;
 
-/* In place of a row number: a row that pads the last evaluation batch. Its labels weigh nothing. */
+/* In place of a row number: a row that pads the last batch of an epoch. Its labels weigh nothing. */
 #define DATASET_NO_ROW UINT32_MAX
 
 /* Whether the input is found in data; others the runtime makes up. */

@@ -283,12 +283,6 @@ static void measure(Counting *counting, const MetricChoice *choice, double loss,
 
 /* ---- Going through the rows ---- */
 
-int64_t evaluation_rows(const SkyProgram *program, int64_t rows)
-{
-    int64_t batch = sky_batch_rows(program);
-    return program->label_count && program->loss_is_summed ? rows : rows / batch * batch;
-}
-
 static double batch_loss(const Pipeline *pipeline)
 {
     double loss = 0;
@@ -309,7 +303,7 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
               const MetricChoice *choice, EvaluationResult *result, Diagnostics *diagnostics)
 {
     const SkyProgram *program = pipeline->program;
-    int64_t batch = sky_batch_rows(program), used = evaluation_rows(program, rows->count);
+    int64_t batch = sky_batch_rows(program), used = rows->count;
     PackedBatch *packed = program->packing.slots ? rows->packed : NULL;
     uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
     Counting counting = find_counted(pipeline);
@@ -318,20 +312,25 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
     int64_t labels = 0;
     bool ok = true;
     for (int64_t first = 0; first < used && ok; first += batch) {
-        for (int64_t i = 0; i < batch; i++) batch_rows[i] = first + i < used ? (uint32_t)(first + i) : DATASET_NO_ROW;
+        int64_t there = used - first < batch ? used - first : batch;
+        for (int64_t i = 0; i < batch; i++)
+            batch_rows[i] = i < there || program->whole_batches ? (uint32_t)((first + i) % used) : DATASET_NO_ROW;
+        int64_t row_count = program->whole_batches ? batch : there;
         LabelCount counts[SKY_MOST_LABELS];
         dataset_count_labels(dataset, program, batch_rows, batch, counts);
-        LabelCount counted = batch_weight(program, dataset, counts, batch);
-        step_scalars_losses(pipeline->execution->step, program, counts);
+        LabelCount counted = batch_weight(program, dataset, counts, there);
+        step_scalars_losses(pipeline->execution->step, program, counts, row_count);
         step_scalars_set(pipeline->execution->step, SKY_STEP_DROPOUT, 0);
         if (packed) packed_batch_place(packed, rows->lengths, batch_rows);
         PipelineBatch work = {.dataset = dataset,
                               .rows = batch_rows,
+                              .row_count = row_count,
                               .packed = packed,
                               .step = step,
                               .after_forward = count_microbatch,
                               .context = &counting};
-        world_note(pipeline->world, true, (used + batch - 1) / batch, pipeline_microbatches(pipeline, packed));
+        world_note(pipeline->world, true, (used + batch - 1) / batch,
+                   pipeline_microbatches(pipeline, packed, row_count));
         ok = pipeline_evaluate(pipeline, &work, diagnostics);
         weighted += batch_loss(pipeline) * counted.weight;
         weights += counted.weight;

@@ -1,4 +1,5 @@
-/* Evaluation: forward only, over a whole data set; a last partial batch is padded with rows that count for nothing. */
+/* Evaluation: forward only, over a whole data set; a last partial batch is padded with rows that count for nothing, or
+ * filled up with rows from the beginning where the loss needs whole batches. */
 #ifndef RUNTIME_TRAIN_EVALUATE_H
 #define RUNTIME_TRAIN_EVALUATE_H
 
@@ -17,9 +18,6 @@ typedef struct EvaluationResult {
  * ranks do not know. */
 bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
                        Diagnostics *diagnostics);
-
-/* Rows that evaluation would use: all, or only whole batches where there are no labels to mark padding with. */
-int64_t evaluation_rows(const SkyProgram *program, int64_t rows);
 
 /* What evaluation goes through. */
 typedef struct EvaluationRows {

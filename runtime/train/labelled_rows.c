@@ -59,6 +59,6 @@ void labelled_rows_close(LabelledRows *labelled)
 bool labelled_rows_any(const LabelledRows *labelled, const uint32_t *rows, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        if (!labelled->lacking || !labelled->lacking[rows[i]]) return true;
+        if (rows[i] != DATASET_NO_ROW && (!labelled->lacking || !labelled->lacking[rows[i]])) return true;
     return false;
 }

@@ -251,10 +251,10 @@ static SlotSends *sends_of(Pipeline *pipeline, const SkyInstruction *item)
 }
 
 /* Whether the instruction is for a micro-batch that has no rows in this batch. */
-static bool is_left_out(const PipelineBatch *batch, const SkyInstruction *item)
+static bool is_left_out(const Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
 {
-    return batch->packed && item->op != SKY_UPDATE && item->op != SKY_REDUCE &&
-           item->microbatch >= batch->packed->microbatches;
+    return item->op != SKY_UPDATE && item->op != SKY_REDUCE &&
+           item->microbatch >= pipeline_microbatches(pipeline, batch->packed, batch->row_count);
 }
 
 /* Posts the next receives whose buffers are free once `done` instructions are finished. */
@@ -263,7 +263,7 @@ static void post_ahead(Pipeline *pipeline, InstructionList *list, const Pipeline
 {
     for (int r = next_receive; r < list->receive_count && r < next_receive + RECEIVES_AHEAD; r++) {
         const SkyInstruction *item = &list->items[list->receives[r]];
-        if (is_left_out(batch, item)) continue;
+        if (is_left_out(pipeline, batch, item)) continue;
         if (list->posted[r] || list->ready[r] >= done) continue;
         const SlotSends *sends = sends_of(pipeline, item);
         if (item->op == SKY_RECEIVE_FORWARD && (sends->forward || sends->backward)) continue;
@@ -352,10 +352,11 @@ static void stretch(Pipeline *pipeline, Stopwatch start)
     world_sleep_until(pipeline->world, due);
 }
 
-/* For kernels that number the rows of the batch. */
-static void begin_microbatch(Pipeline *pipeline, uint32_t microbatch)
+/* For kernels that number or count the rows of the batch. */
+static void begin_microbatch(Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
 {
-    step_scalars_first_row(pipeline->execution->step, (int64_t)microbatch * pipeline->program->microbatch_size);
+    int64_t size = pipeline->program->microbatch_size, first = microbatch * size, rest = batch->row_count - first;
+    step_scalars_rows(pipeline->execution->step, first, rest < size ? rest : size);
 }
 
 static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input,
@@ -386,7 +387,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
         if (!fill_input(batch, program, &stage->inputs[i], item->microbatch,
                         execution_address(execution, local, item->slot, stage->inputs[i].location), diagnostics))
             return false;
-    begin_microbatch(pipeline, item->microbatch);
+    begin_microbatch(pipeline, batch, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
@@ -404,7 +405,7 @@ static bool backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIn
     const SkyStage *stage = &pipeline->program->stages[local];
     await_sends(pipeline, item, false);
     Stopwatch start = stopwatch_start();
-    begin_microbatch(pipeline, item->microbatch);
+    begin_microbatch(pipeline, batch, item->microbatch);
     if (!execution_run(pipeline->execution, (uint32_t)local, SKY_LIST_BACKWARD, item->slot, diagnostics)) return false;
     stretch(pipeline, start);
     int before = local_stage(pipeline, (int64_t)item->stage - 1); /* copy before our slot is reused */
@@ -414,10 +415,11 @@ static bool backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIn
     return true;
 }
 
-static bool weight_gradient(Pipeline *pipeline, const SkyInstruction *item, Diagnostics *diagnostics)
+static bool weight_gradient(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
+                            Diagnostics *diagnostics)
 {
     Stopwatch start = stopwatch_start();
-    begin_microbatch(pipeline, item->microbatch);
+    begin_microbatch(pipeline, batch, item->microbatch);
     if (!execution_run(pipeline->execution, (uint32_t)pipeline->local[item->stage], SKY_LIST_WEIGHT_GRADIENT,
                        item->slot, diagnostics))
         return false;
@@ -455,7 +457,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
     memset(pipeline->losses, 0, pipeline->program->microbatch_count * sizeof *pipeline->losses);
     for (int i = 0; i < list->count; i++) {
         const SkyInstruction *item = &list->items[i];
-        if (is_left_out(batch, item)) {
+        if (is_left_out(pipeline, batch, item)) {
             next_receive += is_receive(item->op);
             continue;
         }
@@ -469,7 +471,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         case SKY_SEND_BACKWARD: send(pipeline, batch, item); break;
         case SKY_FORWARD: ok = forward(pipeline, batch, item, diagnostics); break;
         case SKY_BACKWARD: ok = backward(pipeline, batch, item, diagnostics); break;
-        case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, item, diagnostics); break;
+        case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, batch, item, diagnostics); break;
         case SKY_UPDATE:
             if (!batch->finish)
                 ok = pipeline_update(pipeline, (uint32_t)pipeline->local[item->stage], batch->step, diagnostics);
@@ -482,14 +484,15 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
     return !batch->finish || batch->finish(batch->context, diagnostics);
 }
 
-uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed)
+uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed, int64_t row_count)
 {
-    return packed ? packed->microbatches : pipeline->program->microbatch_count;
+    int64_t size = pipeline->program->microbatch_size;
+    return packed ? packed->microbatches : (uint32_t)((row_count + size - 1) / size);
 }
 
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
-    world_note(pipeline->world, false, batch->step, pipeline_microbatches(pipeline, batch->packed));
+    world_note(pipeline->world, false, batch->step, pipeline_microbatches(pipeline, batch->packed, batch->row_count));
     return run(pipeline, &pipeline->training, batch, diagnostics);
 }
 

@@ -5,8 +5,8 @@
  * slot's last micro-batch is done and its gradient sent, gradients when the micro-batch's forward is done. A send is
  * waited for only before its buffer is overwritten.
  *
- * With packed sequences a batch may need fewer micro-batches than the list has. All ranks leave out the instructions of
- * the others. */
+ * The last batch of an epoch may need fewer micro-batches than the list has, and so may packed sequences. All ranks
+ * leave out the instructions of the others. */
 #ifndef RUNTIME_TRAIN_PIPELINE_H
 #define RUNTIME_TRAIN_PIPELINE_H
 
@@ -52,7 +52,8 @@ typedef struct Pipeline {
 /* What one batch needs. */
 typedef struct PipelineBatch {
     const Dataset *dataset;
-    const uint32_t *rows;      /* sky_batch_rows */
+    const uint32_t *rows;      /* sky_batch_rows of them, DATASET_NO_ROW after the last */
+    int64_t row_count;         /* that there are */
     const PackedBatch *packed; /* where they stand, if they share lines; else NULL */
     int64_t step;              /* for the trace */
     /* Called after the forward of every stage, before anything overwrites its outputs; may be NULL. */
@@ -68,8 +69,8 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
                    Diagnostics *diagnostics);
 void pipeline_close(Pipeline *pipeline);
 
-/* How many a batch has. `packed` NULL: no rows share lines. */
-uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed);
+/* How many a batch of so many rows has. `packed` NULL: no rows share lines. */
+uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *packed, int64_t row_count);
 
 /* Forward, backward and update. The step scalars are set and gradients are zero. */
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);

@@ -58,16 +58,17 @@ static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
     if (data_order_at_epoch_end(&t->order, &t->cursor)) check_unchanged(t, &t->data);
-    data_order_next(&t->order, &t->cursor, t->batch_rows);
+    t->row_count = data_order_next(&t->order, &t->cursor, t->batch_rows);
     if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return skip_step(t);
     LabelCount labels[SKY_MOST_LABELS];
     dataset_count_labels(&t->data, t->program, t->batch_rows, t->batch, labels);
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step - skipped_steps(t));
-    step_scalars_losses(t->execution.step, t->program, labels);
+    step_scalars_losses(t->execution.step, t->program, labels, t->row_count);
     step_scalars_drop(t->execution.step, t->seed, t->step);
     if (t->packed.lengths) packed_batch_place(&t->packed, t->lengths.lengths, t->batch_rows);
     PipelineBatch batch = {.dataset = &t->data,
                            .rows = t->batch_rows,
+                           .row_count = t->row_count,
                            .packed = t->packed.lengths ? &t->packed : NULL,
                            .step = t->step + 1,
                            .finish = gradients_need_work(&t->gradients) ? finish_step : NULL,
@@ -169,7 +170,7 @@ static StepTokens count_tokens(const Training *t)
     if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return (StepTokens){0, 0};
     const SkyProgram *program = t->program;
     const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;
-    int64_t lines = (int64_t)pipeline_microbatches(&t->pipeline, packed) * program->microbatch_size;
+    int64_t lines = (int64_t)pipeline_microbatches(&t->pipeline, packed, t->row_count) * program->microbatch_size;
     if (packed && program->lines_vary) lines = packed->packer.lines;
     StepTokens tokens = {.computed = lines * program->sequence_length, .valid = -1};
     if (t->lengths.lengths) tokens.valid = agreed_lengths_sum(&t->lengths, t->batch_rows, t->batch);

@@ -53,21 +53,13 @@ static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
         dataset_open(&t->evaluation_data, options->eval_data, t->program, &t->data, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
-    if (ok && t->rows < t->batch)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->data), "compile with fewer micro-batches",
-                          "has %lld rows, which do not fill one batch of %lld", (long long)t->rows,
-                          (long long)t->batch);
     if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);
     if (ok && options->eval_data) {
         Hash unused;
         LabelledRows labelled;
-        ok = open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths, &unused,
-                       &labelled, diagnostics);
+        open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths, &unused,
+                  &labelled, diagnostics);
         labelled_rows_close(&labelled);
-        if (ok && evaluation_rows(t->program, t->evaluation_rows) == 0)
-            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->eval_data), NULL,
-                              "has %lld rows, which do not fill one batch of %lld", (long long)t->evaluation_rows,
-                              (long long)t->batch);
     }
     return world_agree(t->world, diagnostics, exit_code);
 }
@@ -114,7 +106,7 @@ static bool open_evaluation(Training *t, Diagnostics *diagnostics, int *exit_cod
 static void open_schedule(Training *t)
 {
     const TrainingOptions *options = t->options;
-    int64_t batches = t->rows / t->batch, epochs = options->epochs;
+    int64_t batches = data_order_batches(t->rows, t->batch), epochs = options->epochs;
     if (!options->steps && !epochs && isnan(options->until_loss)) epochs = 1;
     t->last_step = options->steps ? options->steps : epochs ? epochs * batches : INT64_MAX;
     t->schedule.total = options->schedule_steps     ? options->schedule_steps
@@ -136,7 +128,8 @@ static void settle_schedule(Training *t, Diagnostics *diagnostics)
     if (schedule->kind == SCHEDULE_COUNT) schedule->kind = endless ? SCHEDULE_CONSTANT : SCHEDULE_LINEAR;
     double share = warmup_given ? options->warmup.share : usual_warmup;
     schedule->warmup = warmup_given ? options->warmup.steps : endless ? WARMUP_WITHOUT_END : 0;
-    if (share > 0 && !(endless && !warmup_given)) schedule->warmup = (int64_t)(share * (double)schedule->total);
+    if (share > 0 && !(endless && !warmup_given)) /* a single step has none: its rate would be 0 */
+        schedule->warmup = schedule->total > 1 ? (int64_t)ceil(share * (double)schedule->total) : 0;
     if (schedule->kind != SCHEDULE_CONSTANT && t->last_step != INT64_MAX && t->last_step > schedule->total &&
         t->world->rank == 0)
         diagnostics_warning(diagnostics, PLACE_NONE, "--schedule-steps makes it longer",
@@ -185,6 +178,7 @@ static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
         continue_from(t, &manifest, diagnostics);
     settle_schedule(t, diagnostics);
     data_order_open(&t->order, t->seed, t->rows, t->batch, t->shuffled);
+    t->order.whole = t->program->whole_batches;
     return world_agree(t->world, diagnostics, exit_code);
 }
 

@@ -53,10 +53,24 @@ static void say_recipe(Training *t)
     buffer_free(&line);
 }
 
+/* The model computes its own loss, or its labels cannot say that they do not count. */
+static void say_filled(Training *t, const char *what, int64_t rows)
+{
+    long long lacking = (long long)((t->batch - rows % t->batch) % t->batch);
+    if (lacking)
+        progress_say(&t->progress,
+                     "The loss needs whole batches: the last %s batch is filled up with %lld rows from the beginning",
+                     what, lacking);
+}
+
 void training_say_begin(Training *t)
 {
     if (t->world->rank != 0) return;
     say_recipe(t);
+    if (t->program->whole_batches) say_filled(t, "training", t->rows);
+    if (t->program->whole_batches && t->options->eval_data) say_filled(t, "evaluation", t->evaluation_rows);
+    if (!t->options->checkpoint)
+        progress_say(&t->progress, "Nothing of this training will be kept: --checkpoint DIR keeps the weights");
     if (t->step > 0) progress_say(&t->progress, "resuming after step %lld", (long long)t->step);
 }
 

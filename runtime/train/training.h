@@ -35,7 +35,7 @@ typedef struct Training {
     uint64_t seed;
     bool shuffled;
     uint32_t *batch_rows;
-    int64_t batch;
+    int64_t batch, row_count; /* rows of a whole batch; of this one */
     LearningRateSchedule schedule;
     double weight_decay;
     int64_t step, last_step;   /* steps that were made; are to be made, INT64_MAX: no limit */

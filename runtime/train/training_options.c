@@ -152,7 +152,8 @@ static const Option rows[] = {
     {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .agreed = true, .help = "train for N steps"},
     {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs), .agreed = true,
      .help = "train for N passes over the data (default 1)",
-     .detail = "Train for _N_ passes over the data (default 1). Rows that do not fill a batch are left out."},
+     .detail = "Train for _N_ passes over the data (default 1). The last batch of a pass may have fewer rows than the "
+               "others."},
     {"until-loss", 0, "X", TRAIN, OPTION_NUMBER, -INFINITY, INFINITY, FIELD(until_loss), .agreed = true,
      .help = "stop after the first step whose loss is at most X"},
     {"lr", 0, "[PATTERN=]X", TRAIN, OPTION_TEXT, FIELD(lr), .agreed = true, .read = read_rate,
@@ -183,8 +184,10 @@ static const Option rows[] = {
          "on: both parts together give the bits of one run."},
     {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup), .agreed = true, .read = read_warmup,
      .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
-     .detail = "Raise the learning rate over the first _N_ steps, or _P_ percent of the schedule's. Default: 10%; with "
-               "*--until-loss* and neither *--steps* nor *--epochs*: 100 steps."},
+     .detail =
+         "Raise the learning rate over the first _N_ steps, or _P_ percent of the schedule's, rounded up. Step 1 has "
+         "rate 0 then, and step _N_ + 1 the full rate, as in the Hugging Face Trainer. Default: 10%; with "
+         "*--until-loss* and neither *--steps* nor *--epochs*: 100 steps."},
     {"weight-decay", 0, "X", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(weight_decay), .agreed = true,
      .help = "weight decay (default: as compiled)"},
     {"no-decay", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(no_decay), .agreed = true, .read = read_no_decay,
@@ -207,7 +210,8 @@ static const Option rows[] = {
     {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .agreed = true,
      .help = "write a checkpoint to DIR at the end",
      .detail =
-         "Write a checkpoint to _DIR_ at the end. The directory is locked during the run: a second run there is "
+         "Write a checkpoint to _DIR_ at the end. Without this option nothing of the training is kept. The directory "
+         "is locked during the run: a second run there is "
          "refused after some seconds. If the two runs have no host in common, this needs a file system that shares "
          "locks, such as NFS."},
     {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every), .agreed = true,

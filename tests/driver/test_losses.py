@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 import numpy as np
-from onnx import load, numpy_helper, save
+from onnx import helper, load, numpy_helper, save, TensorProto
 import torch
 from torch.nn import functional
 
@@ -92,6 +92,10 @@ CASES = [
     (SEQCLS, "logits", "classifier.bias", "bce:logits:targets", integers(2, (BATCH, 3)).astype("f4"), bce),
     (QA, "start_logits", "qa_outputs.bias", "bce:start_logits", integers(2, (BATCH, LENGTH), 0.3), bce),
     (SEQCLS, "logits", "classifier.bias", "mse:logits:scores+cross-entropy,smoothing=0.1", integers(3, BATCH), None),
+    (SEQCLS, "logits", "classifier.bias", "0.25*cross-entropy", integers(3, BATCH),
+     lambda scores, labels: 0.25 * cross_entropy()(scores, labels)),
+    (SEQCLS, "logits", "classifier.bias", "3*mse+1e-1*bce:logits:marks", numbers((BATCH, 3)),
+     lambda scores, labels: 3 * mse(scores, labels) + 0.1 * bce(scores, labels)),
 ]
 
 
@@ -106,7 +110,7 @@ def close(what, found, expected, tolerance):
 def check(number, model, output, bias, spec, labels, loss):
     inputs = {"input_ids": integers(200, (BATCH, LENGTH)), "attention_mask": np.ones((BATCH, LENGTH), "i8"),
               "token_type_ids": integers(2, (BATCH, LENGTH))}
-    names = [term.split(",")[0].split(":") for term in spec.split("+")]
+    names = [term.split(",")[0].split(":") for term in spec.split("+")]  # of the loss, the output, the labels
     for name in names:
         inputs[name[2] if len(name) > 2 else "labels"] = labels
     if loss is None:  # two terms, of labels of their own
@@ -197,6 +201,52 @@ def check_one_microbatch():
     shell(*command, "1")
 
 
+def question_inputs(rows):
+    return {"input_ids": integers(200, (rows, LENGTH)), "attention_mask": np.ones((rows, LENGTH), "i8"),
+            "token_type_ids": integers(2, (rows, LENGTH))}
+
+
+def check_default_of_questions():
+    """Without --loss, a model that finds answers is trained for the mean of both cross-entropies."""
+    places = {name: integers(LENGTH, BATCH) for name in ("start_positions", "end_positions")}
+    write("inputs.safetensors", question_inputs(BATCH) | places)
+    shell(SKYCC, "run", QA, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--grad")
+    results = read("out.safetensors")
+    losses = [cross_entropy()(torch.from_numpy(results[f"out/{name}_logits"]), places[f"{name}_positions"])
+              for name in ("start", "end")]
+    close("the default loss of questions", results["loss"], (losses[0] + losses[1]).numpy() / 2, 1e-5)
+
+
+def with_own_loss():
+    """The token classifier with a scalar output `loss`, the mean square of its logits."""
+    model = load(TOKCLS)
+    model.graph.node.append(helper.make_node("Mul", ["logits", "logits"], ["squares"]))
+    model.graph.node.append(helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0))
+    model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
+    save(model, "own.onnx")
+    return "own.onnx"
+
+
+def check_parts_of_batches():
+    """A batch that the rows of an epoch do not fill trains as one of so many rows does. Where the model computes its
+    own loss, rows from the beginning fill it up."""
+    inputs = question_inputs(FEWER)
+    again = np.arange(ROWS) % FEWER
+    write("fewer.safetensors", inputs)
+    write("filled.safetensors", {name: array[again] for name, array in inputs.items()})
+    fast = ["--lr", "1e-2", "--warmup", "0"]
+    compared = dict(spec="contrastive:start_logits:end_logits", model=QA, data="fewer.safetensors",
+                    evaluated="fewer.safetensors")
+    whole = train(fast, stages=1, microbatches=1, rows=FEWER, **compared)
+    found = train(fast, stages=2, microbatches=1, rows=ROWS, **compared)
+    for part in 0, 1:
+        close("contrastive in part of a batch", np.array(found[part], float), np.array(whole[part], float), 1e-5)
+    own = dict(spec="output:loss", model=with_own_loss(), stages=1, microbatches=4)
+    filled = train(fast, data="filled.safetensors", evaluated="filled.safetensors", **own)
+    found = train(fast, data="fewer.safetensors", evaluated="fewer.safetensors", **own)
+    close("a loss of the model's own", np.array(found[:2], float), np.array(filled[:2], float), 0)
+
+
 def shell(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -236,6 +286,13 @@ def check_training(spec, labels, accuracy):
         close(f"{spec} in {microbatches} micro-batches", np.array(found[0], float), np.array(first[0], float), 1e-5)
     still = train(["--lr", "0"], spec, 1, 2)
     close(f"{spec}, evaluated", np.array(still[1], float), np.array(still[0], float), 1e-6)
+    fast = ["--lr", "1e-2", "--warmup", "0"]
+    whole = train(fast, spec, 1, 1, FEWER, "fewer.safetensors", "fewer.safetensors")
+    part = train(fast, spec, 1, 4, data="fewer.safetensors", evaluated="fewer.safetensors")
+    if (found := train(fast, spec, 4, 4, data="fewer.safetensors", evaluated="fewer.safetensors")) != part:
+        close(f"{spec} in part of a batch, 4 stages", np.array(found[0], float), np.array(part[0], float), 0)
+    for which in 0, 1:
+        close(f"{spec} in part of a batch", np.array(part[which], float), np.array(whole[which], float), 1e-5)
     whole = train(["--lr", "0"], spec, 1, 1, FEWER, "fewer.safetensors", "fewer.safetensors")
     padded = train(["--lr", "0"], spec, 2, 4, evaluated="fewer.safetensors")
     close(f"{spec}, evaluated in part of a batch", float(padded[1][0]), float(whole[0][0]), 1e-6)
@@ -288,6 +345,8 @@ with tempfile.TemporaryDirectory() as folder:
                        {"labels": integers(3, (ROWS, LENGTH), 0.5)}, True)
         check_training("bce+mse:logits:scores", {"labels": integers(2, (ROWS, LENGTH, 3), 0.3),
                                                  "scores": numbers((ROWS, LENGTH, 3), 0.3)}, False)
+        check_parts_of_batches()
+        check_default_of_questions()
     check_left_out_row()
     check_embeddings("contrastive:start_logits:end_logits", contrastive(0.05))
     check_embeddings("contrastive:start_logits:end_logits:0.5", contrastive(0.5))

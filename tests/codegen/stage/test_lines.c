@@ -170,7 +170,7 @@ static Result run(const LocalProgram *program, const StageCode *code, const Grap
                           execution_address(&execution, 0, 0, stage->inputs[i].location));
     dataset_count_labels(&rows->data, &program->program, rows->numbers, ROWS, labels);
     step_scalars(execution.step, &program->program.optimizer, 0, 0, 0);
-    step_scalars_losses(execution.step, &program->program, labels);
+    step_scalars_losses(execution.step, &program->program, labels, 1);
     step_scalars_drop(execution.step, 11, 5);
     execution_set_lines(&execution, 0, 0, lines);
     for (int list = 0; list < SKY_LIST_UPDATE; list++)

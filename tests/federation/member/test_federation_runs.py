@@ -143,11 +143,11 @@ def check_one_round():
 
 
 def check_rates(log, first, last):
-    """Of linear decay to the last of all rounds' steps."""
+    """Of linear decay to the last of all rounds' steps, after one of warm-up."""
     with open(log, encoding="utf-8") as file:
         rates = {int(row.split(",")[0]): float(row.split(",")[2]) for row in file.read().split("\n")[1:-1]}
     for step in range(first, last + 1):
-        expected = 1e-2 * (last - step + 1) / last
+        expected = 1e-2 * (last - step + 1) / (last - 1)
         require(
             abs(rates.get(step, 0) - expected) < 1e-6, f"{log}: step {step} has rate {rates.get(step)}, not {expected}")
 

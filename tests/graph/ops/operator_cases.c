@@ -378,6 +378,11 @@ const Case operator_cases[] = {
      .attributes = {INTEGER("labels", 3)},
      .reference = reference_scale_loss,
      .differentiable = true},
+    {.op = OP_ScaleLoss,
+     .inputs = {{REAL, {0}, -2, 2}, {SCALARS, SHAPE(SKY_STEP_SCALARS), 0, 1}},
+     .attributes = {INTEGER("element", SKY_STEP_ROWS)},
+     .reference = reference_scale_loss,
+     .differentiable = true},
 };
 
 const int operator_case_count = sizeof operator_cases / sizeof operator_cases[0];

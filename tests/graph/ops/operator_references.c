@@ -363,7 +363,8 @@ void reference_dropout(const Case *test, const Tensor *input, Tensor *output)
 void reference_scale_loss(const Case *test, const Tensor *input, Tensor *output)
 {
     int64_t labels = integer_attribute(test, "labels", -1);
-    double scale = input[1].data[labels < 0 ? SKY_STEP_SHARE : loss_scale_element((int)labels)];
+    int64_t element = labels < 0 ? integer_attribute(test, "element", SKY_STEP_SHARE) : loss_scale_element((int)labels);
+    double scale = input[1].data[element];
     FOR_EACH_ELEMENT(i, output) output->data[i] = input->data[i] * scale;
 }
 

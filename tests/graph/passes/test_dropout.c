@@ -38,7 +38,7 @@ static void drop(const char *name, int64_t first, int64_t rows, bool training, i
     float *input = evaluator.buffer[x], *scalars = evaluator.buffer[graph.scalars];
     for (int64_t i = 0; i < rows * WIDTH; i++) input[i] = (float)(1 + first * WIDTH + i);
     if (training) step_scalars_drop(scalars, 11, step);
-    step_scalars_first_row(scalars, first);
+    step_scalars_rows(scalars, first, 1);
     assert_true(evaluator_run(&evaluator));
     memcpy(result, evaluator.buffer[y], (size_t)(rows * WIDTH) * sizeof *result);
     evaluator_free(&evaluator);

@@ -27,7 +27,7 @@ static void learning_rates_rise_and_fall(void **state)
 {
     (void)state;
     LearningRateSchedule s = {.base = 8, .kind = SCHEDULE_LINEAR, .warmup = 4, .total = 12};
-    const double linear[] = {2, 4, 6, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+    const double linear[] = {0, 2, 4, 6, 8, 7, 6, 5, 4, 3, 2, 1, 0};
     for (int i = 0; i <= 12; i++) assert_true(fabs(learning_rate_at(&s, i) - linear[i]) < 1e-12);
     s.kind = SCHEDULE_COSINE;
     assert_true(fabs(learning_rate_at(&s, 4) - 8) < 1e-12);
@@ -61,8 +61,10 @@ static void losses_have_scales_of_their_own(void **state)
     (void)state;
     float scalars[SKY_STEP_SCALARS] = {0};
     const SkyProgram program = {.microbatch_count = 8, .label_count = 3};
-    step_scalars_losses(scalars, &program, (LabelCount[SKY_MOST_LABELS]){{.weight = 4}, {.weight = 0}, {.weight = 2}});
+    step_scalars_losses(scalars, &program, (LabelCount[SKY_MOST_LABELS]){{.weight = 4}, {.weight = 0}, {.weight = 2}},
+                        16);
     assert_true(scalars[SKY_STEP_SHARE] == 0.125f);
+    assert_true(scalars[SKY_STEP_ROW_SHARE] == 0.0625f);
     assert_true(scalars[loss_scale_element(0)] == 0.25f);
     assert_true(scalars[loss_scale_element(1)] == 0);
     assert_true(scalars[loss_scale_element(2)] == 0.5f);
@@ -76,15 +78,17 @@ static void every_epoch_uses_each_row_once(void **state)
     enum { ROWS = 23, BATCH = 5 };
     DataOrder order;
     DataCursor cursor = {0, 0};
-    uint32_t rows[BATCH], first_epoch[4 * BATCH];
+    uint32_t rows[BATCH], first_epoch[5 * BATCH];
     data_order_open(&order, 42, ROWS, BATCH, true);
     for (int epoch = 0; epoch < 3; epoch++) {
         int uses[ROWS] = {0}, differ = 0;
-        for (int batch = 0; batch < ROWS / BATCH; batch++) {
-            data_order_next(&order, &cursor, rows);
+        for (int batch = 0; batch <= ROWS / BATCH; batch++) {
+            int64_t count = data_order_next(&order, &cursor, rows);
+            assert_int_equal(count, batch == ROWS / BATCH ? ROWS % BATCH : BATCH);
             assert_int_equal(cursor.epoch, epoch);
-            assert_int_equal(data_order_at_epoch_end(&order, &cursor), batch == ROWS / BATCH - 1);
-            for (int i = 0; i < BATCH; i++) {
+            assert_int_equal(data_order_at_epoch_end(&order, &cursor), batch == ROWS / BATCH);
+            for (int64_t i = count; i < BATCH; i++) assert_int_equal(rows[i], DATASET_NO_ROW);
+            for (int i = 0; i < count; i++) {
                 assert_int_equal(uses[rows[i]]++, 0);
                 if (epoch == 0) first_epoch[batch * BATCH + i] = rows[i];
                 differ += rows[i] != first_epoch[batch * BATCH + i];
@@ -103,7 +107,15 @@ static void every_epoch_uses_each_row_once(void **state)
     cursor = (DataCursor){7, BATCH};
     data_order_next(&order, &cursor, rows);
     for (uint32_t i = 0; i < BATCH; i++) assert_int_equal(rows[i], BATCH + i);
+    /* Where a loss needs whole batches, the last one is filled up. */
+    order.whole = true;
+    cursor.offset = ROWS - 2;
+    assert_int_equal(data_order_next(&order, &cursor, rows), BATCH);
+    assert_int_equal(cursor.offset, ROWS);
+    for (uint32_t i = 0; i < BATCH; i++) assert_int_equal(rows[i], (ROWS - 2 + i) % ROWS);
     data_order_close(&order);
+    assert_int_equal(data_order_batches(ROWS, BATCH), 5);
+    assert_int_equal(data_order_batches(2, BATCH), 1);
 }
 
 /* A program that reads `ids` [2,3] and `labels` [2] of the given types. */

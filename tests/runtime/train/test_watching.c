@@ -37,7 +37,8 @@ static void metrics_do_not_depend_on_the_cut(void **state)
     assert_non_null(strstr(expected, "step,eval_loss,eval_accuracy,eval_f1,eval_matthews,eval_pearson,eval_spearman,"
                                      "eval_perplexity\n1,,,,,,,\n2,"));
     assert_int_equal(train_aloud("0,1,2", options), 0);
-    assert_printed("AdamW: learning rate 0.01 (linear decay to 0 at step 6), weight decay 0.01 (not on biases and "
+    assert_printed("AdamW: learning rate 0.01 (1 warm-up step, linear decay to 0 at step 6), "
+                   "weight decay 0.01 (not on biases and "
                    "norms), no gradient clipping\n");
     assert_printed("\nStep time 0.");
     assert_printed(" s (planned 0.500 s, -");
