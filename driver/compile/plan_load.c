@@ -10,6 +10,8 @@
 #include "partitioner/planner/packing.h"
 #include "runtime/program/row_packer.h"
 
+enum { MOST_TRIED = 32 };
+
 typedef struct Loading {
     PlannedModel *planned;
     const PlanModelOptions *options;
@@ -129,7 +131,62 @@ static double train_rows(void *context, int microbatches)
     return step ? (double)loading->planned->rows.packing.rows / (double)step : 0;
 }
 
-/* Whether it is the same form of packed rows as before. */
+/* Numbers of micro-batches, ascending, and what a step with so many takes. */
+typedef struct Search {
+    Loading *loading;
+    BatchTrial trials[MOST_TRIED];
+    bool tried[MOST_TRIED];
+    int count, best;     /* -1: nothing fits so far */
+    TrainingModel model; /* of the best, where every size is imported anew */
+} Search;
+
+/* Micro-batches of rows of one length have equally many rows; packed ones have as many as go in, and 1, 2, 3, 4, 6, 8,
+ * 12 ... of them are tried. Of very many numbers those that are half as much again as the one before. */
+static void list_counts(Search *search)
+{
+    enum { MANY = 16 };
+    int64_t rows = search->loading->rows;
+    for (int thin = 0; thin < 2 && (!thin || search->count > MANY); thin++) {
+        search->count = 0;
+        for (int64_t n = 1, last = 0; n <= rows && search->count < MOST_TRIED; n++) {
+            bool fits =
+                search->loading->packed ? !(n & (n - 1)) || (n % 3 == 0 && !(n / 3 & (n / 3 - 1))) : rows % n == 0;
+            if (!fits || (thin && n < last * 3 / 2)) continue;
+            search->trials[search->count++].microbatches = (int)n;
+            last = n;
+        }
+    }
+}
+
+static int64_t try_count(Search *search, int i)
+{
+    PlannedModel *planned = search->loading->planned;
+    BatchTrial *trial = &search->trials[i];
+    if (search->tried[i]) return trial->step_ns;
+    search->tried[i] = true;
+    trial->step_ns = try_step_ns(search->loading, trial->microbatches);
+    if (!trial->step_ns || (search->best >= 0 && trial->step_ns >= search->trials[search->best].step_ns))
+        return trial->step_ns;
+    search->best = i;
+    if (!search->loading->packed) {
+        training_model_free(&search->model);
+        search->model = planned->model;
+        planned->model = (TrainingModel){0};
+    }
+    return trial->step_ns;
+}
+
+/* Large models: from the number that keeps the devices busy, uphill in both directions. */
+static void climb(Search *search)
+{
+    int start = 0, devices = search->loading->planned->cluster.device_count;
+    while (start + 1 < search->count && search->trials[start].microbatches < 2 * devices && devices > 1) start++;
+    while (!try_count(search, start) && start + 1 < search->count) start++;
+    for (int i = start + 1; i < search->count && search->best == i - 1; i++) try_count(search, i);
+    for (int i = start - 1; i >= 0 && search->best == i + 1; i--) try_count(search, i);
+}
+
+/* Whether it is a form of packed rows that a smaller number gave, too. */
 static bool repeats(Loading *loading, int microbatches)
 {
     SkyPacking before = loading->planned->packed.packing;
@@ -139,38 +196,28 @@ static bool repeats(Loading *loading, int microbatches)
     return now->lines == before.lines && now->length == before.length && now->slots == before.slots;
 }
 
-/* Micro-batches of rows of one length have equally many rows; packed ones have as many as go in, and 1, 2, 3, 4, 6, 8,
- * 12 ... of them are tried. */
-static int64_t next_count(const Loading *loading, int64_t n)
-{
-    if (loading->packed) return n < 4 ? n + 1 : n % 3 == 0 ? n / 3 * 4 : n / 2 * 3;
-    do n++;
-    while (n <= loading->rows && loading->rows % n);
-    return n;
-}
-
-/* Tries numbers of micro-batches; of rows that are packed, with which forms that differ. */
+/* Fills planned->batch, and makes what was chosen planned->model, unless rows are packed. */
 static void choose(Loading *loading)
 {
-    enum { MOST_TRIED = 32 };
+    enum { MOST_NODES = 20000 }; /* to be costed in all */
     PlannedModel *planned = loading->planned;
+    Search search = {.loading = loading, .best = -1};
     BatchChoice *choice = &planned->batch;
-    int64_t best = 0, rows = loading->rows;
+    list_counts(&search);
+    if ((size_t)search.count * planned->model.source.node_count > MOST_NODES)
+        climb(&search);
+    else
+        for (int i = 0; i < search.count; i++)
+            if (!repeats(loading, search.trials[i].microbatches)) try_count(&search, i);
     choice->tried = arena_new_array(&planned->arena, BatchTrial, MOST_TRIED);
-    for (int64_t n = 1; n <= rows && choice->tried_count < MOST_TRIED; n = next_count(loading, n)) {
-        if (repeats(loading, (int)n)) continue;
-        int64_t step = try_step_ns(loading, (int)n);
-        choice->tried[choice->tried_count++] = (BatchTrial){(int)n, step};
-        if (!step || (best && step >= best)) continue;
-        best = step;
-        choice->microbatches = (int)n;
-    }
-    if (!best) choice->microbatches = choice->tried[choice->tried_count - 1].microbatches; /* needs the least memory */
-    for (int i = 0, j = choice->tried_count - 1; i < j; i++, j--) {
-        BatchTrial last = choice->tried[j];
-        choice->tried[j] = choice->tried[i];
-        choice->tried[i] = last;
-    }
+    for (int i = search.count - 1; i >= 0; i--)
+        if (search.tried[i]) choice->tried[choice->tried_count++] = search.trials[i];
+    /* Where nothing fits, what needs the least memory may do so with another allocation. */
+    choice->microbatches = search.best >= 0 ? search.trials[search.best].microbatches : choice->tried[0].microbatches;
+    if (search.best < 0 || loading->packed) return;
+    training_model_free(&planned->model);
+    planned->model = search.model;
+    planned->packed.import.unbound_rows = loading->rows / choice->microbatches;
 }
 
 /* ---- What was asked for ---- */

@@ -59,7 +59,8 @@ const char *batch_choice_line(const BatchChoice *choice, double mean, char text[
             (long long)choice->rows / choice->microbatches, choice->rows == choice->microbatches ? "" : "s");
     if (!choice->tried_count) return text;
     int fitting = add_trials(text, choice, packed, true, packed ? " (tried at least " : " (tried ");
-    add_trials(text, choice, packed, false, fitting ? "; nothing fits with " : " (nothing fits with ");
+    add_trials(text, choice, packed, false,
+               fitting ? "; found nothing that fits with " : " (found nothing that fits with ");
     add(text, ")");
     return text;
 }

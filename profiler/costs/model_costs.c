@@ -26,12 +26,30 @@ typedef struct Speed {
     double flops, bytes; /* per second */
 } Speed;
 
+/* What a matrix product takes before it runs at full speed: time for so many more multiply-adds along its shortest
+ * extent (model_costs.h). Of several products in one kernel, as attention has, nothing depends on the micro-batch. */
+static const double startup_rows = 12;
+
+static double startup_flops(const Kernel *kernel, const KernelGemm *gemm)
+{
+    int inner = kernel->axis_count - 1;
+    if (gemm->row_axis < 0 || gemm->column_axis < 0 || kernel->axis_count > 3) return 0;
+    double m = (double)kernel->extent[gemm->row_axis], n = (double)kernel->extent[gemm->column_axis],
+           k = (double)kernel->extent[inner];
+    return 2 * startup_rows * m * n * k / fmin(m, fmin(n, k));
+}
+
 /* Of a kernel that runs so many times in a call, on one line after the other. */
 static double roofline_s(const Kernel *kernel, int times, Speed speed)
 {
     KernelGemm gemm;
-    if (kernel_match_gemm(kernel, &gemm) && gemm.bf16) speed.flops *= bf16_speedup;
-    return seconds_per_call + times * fmax(kernel_flops(kernel) / speed.flops, kernel_bytes(kernel) / speed.bytes);
+    double startup_s = 0;
+    if (kernel_match_gemm(kernel, &gemm)) {
+        startup_s = startup_flops(kernel, &gemm) / speed.flops;
+        if (gemm.bf16) speed.flops *= bf16_speedup;
+    }
+    double flops_s = startup_s + kernel_flops(kernel) / speed.flops;
+    return seconds_per_call + times * fmax(flops_s, kernel_bytes(kernel) / speed.bytes);
 }
 
 /* Of the calls of a wave those that `chosen` says; NULL: all. */

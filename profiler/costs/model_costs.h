@@ -5,7 +5,13 @@
  * takes the longer of its floating-point operations at the machine's speed and its bytes at the machine's memory
  * bandwidth (the roofline model, Williams et al. 2009), plus the time it takes to start one; speeds are those measured,
  * else those of the device's specification. Measured links replace those of the cluster file between the same
- * regions. */
+ * regions.
+ *
+ * Small micro-batches are inefficient: a matrix product packs its operands and fills its registers before it runs at
+ * full speed. By bench_kernels on a Zen 4 core (6 layers of 384; 16, 32, 64, 128, 256, 512 tokens), forward and
+ * backward take 2.17, 1.38, 1.21, 1.08, 1.03 and 1.01 times what many tokens take per token, and with bf16 products
+ * 2.98, 1.78, 1.33, 1.10, 1.04 and 1.01 times. Both follow from the time of 12 more float32 multiply-adds along the
+ * shortest extent of each product. bench/gemm has the same of single products. */
 #ifndef PROFILER_COSTS_MODEL_COSTS_H
 #define PROFILER_COSTS_MODEL_COSTS_H
 
