@@ -1,9 +1,11 @@
 #include "runtime/storage/dataset.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/storage/data_origin.h"
 
@@ -283,16 +285,13 @@ static Hash hash_sample(const Dataset *dataset)
     return hash_extend(hash, file->bytes + last, most);
 }
 
+static int64_t nanoseconds(struct timespec time) { return time.tv_sec * INT64_C(1000000000) + time.tv_nsec; }
+
 static DatasetStamp make_stamp(const Dataset *dataset)
 {
     struct stat status;
-    DatasetStamp stamp = {.sample = hash_sample(dataset)};
-    if (stat(dataset->path, &status) != 0) return stamp;
-    stamp.device = status.st_dev;
-    stamp.inode = status.st_ino;
-    stamp.size = status.st_size;
-    stamp.modified_ns = status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec;
-    return stamp;
+    if (fstat(dataset->descriptor, &status) != 0) return (DatasetStamp){.size = 0};
+    return (DatasetStamp){status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
 }
 
 static bool match(Dataset *dataset, const SkyProgram *program, const Dataset *like, Diagnostics *diagnostics)
@@ -307,7 +306,7 @@ static bool match(Dataset *dataset, const SkyProgram *program, const Dataset *li
 bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, const Dataset *like,
                   Diagnostics *diagnostics)
 {
-    *dataset = (Dataset){.rows = -1, .path = path};
+    *dataset = (Dataset){.rows = -1, .path = path, .descriptor = -1};
     uint32_t inputs = 0;
     for (uint32_t s = 0; s < program->stage_count; s++)
         for (uint32_t i = 0; i < program->stages[s].input_count; i++)
@@ -315,11 +314,13 @@ bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program,
     dataset->read = memory_allocate((inputs + 1) * sizeof *dataset->read);
     bool ok = inputs == 0 ||
               (safetensors_open(&dataset->file, path, diagnostics) && match(dataset, program, like, diagnostics));
+    if (ok && inputs) dataset->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (ok && inputs) dataset->stamp = make_stamp(dataset);
     for (uint32_t s = 0; s < program->stage_count && ok; s++)
         for (uint32_t i = 0; i < program->stages[s].input_count && ok; i++)
             ok = check_input(dataset, path, program, &program->stages[s].inputs[i], diagnostics);
     if (inputs == 0) dataset->rows = 0;
-    if (ok && inputs) dataset->stamp = make_stamp(dataset);
+    if (ok && inputs) dataset->sample = hash_sample(dataset);
     if (!ok) dataset_close(dataset);
     return ok;
 }
@@ -327,21 +328,21 @@ bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program,
 void dataset_close(Dataset *dataset)
 {
     safetensors_close(&dataset->file);
+    if (dataset->read && dataset->descriptor >= 0) close(dataset->descriptor);
     free(dataset->read);
     *dataset = (Dataset){0};
 }
 
-/* A new file with the same name does no harm: the mapped file stays. */
-bool dataset_check_unchanged(Dataset *dataset, Diagnostics *diagnostics)
+bool dataset_check_unchanged(Dataset *dataset, bool samples, Diagnostics *diagnostics)
 {
     if (dataset->read_count == 0) return true;
     const DatasetStamp was = dataset->stamp, now = make_stamp(dataset);
-    bool same_file = now.device == was.device && now.inode == was.inode;
-    bool written = same_file && (now.size != was.size || now.modified_ns != was.modified_ns);
-    bool same = hash_equal(now.sample, was.sample) && (!same_file || now.size >= was.size);
+    bool written = now.size != was.size || now.modified_ns != was.modified_ns || now.changed_ns != was.changed_ns;
+    if (now.size < was.size && !samples) return true; /* who reads what is gone is ended by SIGBUS, which says more */
+    bool same = now.size >= was.size && (!samples || hash_equal(hash_sample(dataset), dataset->sample));
     for (uint32_t i = 0; i < dataset->read_count && same && written; i++)
         same = hash_equal(hash_tensor(dataset, dataset->read[i].input), dataset->read[i].content);
-    if (same_file) dataset->stamp = now;
+    dataset->stamp = now;
     return same || tensor_error(dataset->path, NULL, "write new data to another file; a run that is resumed says so",
                                 diagnostics, "was overwritten while it was in use");
 }

@@ -1,5 +1,5 @@
 /* Training and evaluation data: a safetensors file, mapped, and checked as a whole before training starts. Who
- * overwrites a mapped file changes what is trained on, so batches are checked again, and the file now and then.
+ * overwrites a mapped file changes what is trained on, so batches are checked again, and the file after every step.
  *
  * Every tensor has one row per sample: [N, ...] where the graph input is [micro-batch size, ...]. Packed sequences
  * (runtime/program/packing.h) are filled by packed_batch.h; rows have the data's own length then. */
@@ -16,11 +16,9 @@ typedef struct DatasetTensor {
     Hash content; /* of all its elements, as `input` has them: whatever integers or floats the file holds them in */
 } DatasetTensor;
 
-/* How the file was when it was opened. */
+/* How the file was when it was last looked at. */
 typedef struct DatasetStamp {
-    uint64_t device, inode;
-    int64_t size, modified_ns;
-    Hash sample; /* of a few of its pages */
+    int64_t size, modified_ns, changed_ns;
 } DatasetStamp;
 
 typedef struct Dataset {
@@ -30,8 +28,10 @@ typedef struct Dataset {
     const SafeTensor *labels[SKY_MOST_LABELS]; /* of the program's labels; NULL: no stage of this rank reads them */
     DatasetTensor *read;                       /* every one once */
     uint32_t read_count;
+    int descriptor; /* of the mapped file, whatever has its name by now */
     DatasetStamp stamp;
     bool as_model; /* its labels are numbered as the model says */
+    Hash sample;   /* of a few of its pages */
 } Dataset;
 
 /* In place of a row number: a row that pads the last batch of an epoch. Its labels weigh nothing. */
@@ -55,9 +55,10 @@ void dataset_fill(const Dataset *dataset, const SkyProgram *program, const SkyTe
  * else it was overwritten, which is an error. */
 bool dataset_check_filled(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const void *filled,
                           Diagnostics *diagnostics);
-/* Whether the file still holds what it held when it was opened: an error if not. Reads a few pages, or all of it if the
- * file was written to. */
-bool dataset_check_unchanged(Dataset *dataset, Diagnostics *diagnostics);
+/* Whether the file still holds what it held when it was opened: an error if not. Reads all of it if the file was
+ * written to, as the system says. `samples`: also a few pages in any case, because not every system notes what is
+ * written to a mapped file. */
+bool dataset_check_unchanged(Dataset *dataset, bool samples, Diagnostics *diagnostics);
 /* Elements of a tensor of the data set, converted to the input's type. */
 void dataset_convert(const SafeTensor *tensor, int64_t first, const SkyTensor *input, void *destination, int64_t start,
                      int64_t count);

@@ -12,10 +12,10 @@ static _Noreturn void fail(Training *t, const Diagnostics *diagnostics)
     world_end(t->world, diagnostics->exit_code, "the step cannot be computed");
 }
 
-static void check_unchanged(Training *t, Dataset *dataset)
+static void check_unchanged(Training *t, Dataset *dataset, bool samples)
 {
     Diagnostics diagnostics = {0};
-    if (!dataset_check_unchanged(dataset, &diagnostics)) fail(t, &diagnostics);
+    if (!dataset_check_unchanged(dataset, samples, &diagnostics)) fail(t, &diagnostics);
 }
 
 /* Brings `size` bytes from the rank with the loss to rank 0. */
@@ -57,7 +57,7 @@ static double skip_step(Training *t)
 static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
-    if (data_order_at_epoch_end(&t->order, &t->cursor)) check_unchanged(t, &t->data);
+    bool begins_epoch = data_order_at_epoch_end(&t->order, &t->cursor);
     t->row_count = data_order_next(&t->order, &t->cursor, t->batch_rows);
     if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return skip_step(t);
     LabelCount labels[SKY_MOST_LABELS];
@@ -74,6 +74,7 @@ static double run_step(Training *t, double learning_rate)
                            .finish = gradients_need_work(&t->gradients) ? finish_step : NULL,
                            .context = t};
     if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
+    check_unchanged(t, &t->data, begins_epoch);
     double loss = 0;
     for (uint32_t m = 0; m < t->program->microbatch_count; m++) loss += t->pipeline.losses[m];
     if (t->world->rank == t->loss_rank && !isfinite(loss) && !t->gradients.skipped)
@@ -120,10 +121,10 @@ static void run_evaluation(Training *t)
 {
     Diagnostics diagnostics = {0};
     EvaluationResult result;
-    check_unchanged(t, &t->evaluation_data);
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
     if (!evaluate(&t->pipeline, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
         fail(t, &diagnostics);
+    check_unchanged(t, &t->evaluation_data, true);
     report(t, &result, sizeof result);
     bool finite = isfinite(result.values[METRIC_LOSS]);
     if (!finite && !t->failed_evaluation) t->failed_evaluation = t->step;
