@@ -173,6 +173,24 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
     return ok;
 }
 
+/* Whether a directory can take the place of `name`: not of the working directory, nor where a file system is mounted. */
+static bool check_place(const char *path, const char *name, Diagnostics *diagnostics)
+{
+    static const char hint[] = "name a directory in it";
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    struct stat here, status, parent;
+    if (stat(name, &status) != 0) return true;
+    bool is_dot = !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    if (is_dot || (stat(".", &here) == 0 && here.st_dev == status.st_dev && here.st_ino == status.st_ino))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), hint,
+                                 "is the working directory, or one above it, which cannot be replaced");
+    char *above = directory_join(name, "..");
+    bool mounted = S_ISDIR(status.st_mode) && stat(above, &parent) == 0 && parent.st_dev != status.st_dev;
+    free(above);
+    return !mounted || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), hint,
+                                         "is a mounted file system, which cannot be replaced");
+}
+
 static int create_directory(const char *path) { return mkdir(path, 0777); }
 
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics)
@@ -180,7 +198,7 @@ bool directory_create(OutputDirectory *directory, const char *path, bool keep_ot
     *directory = (OutputDirectory){.path = path, .keep_others = keep_others};
     char *name = without_trailing_slashes(path);
     int made;
-    bool ok = check_replaceable(directory, name, diagnostics);
+    bool ok = check_place(path, name, diagnostics) && check_replaceable(directory, name, diagnostics);
     if (ok) {
         directory->temporary = pending_create(name, create_directory, &made);
         ok = directory->temporary || file_error(diagnostics, path, "cannot create");

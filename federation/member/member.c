@@ -1,5 +1,6 @@
 #include "federation/member/member.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
 #include "runtime/storage/checkpoint_directory.h"
@@ -39,6 +41,20 @@ static bool read_federation(Member *member, Diagnostics *diagnostics)
     if (!federation_read_compiled(&member->federation, path, diagnostics)) return false;
     return member->federation.compiled.site >= 0 ||
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
+}
+
+/* Stage programs write the log, long after the site joined: what they read is no place for it. */
+static bool log_spares_inputs(Member *member, Diagnostics *diagnostics)
+{
+    const MemberOptions *options = member->options;
+    const char *inputs[] = {options->data, arena_format(&member->arena, "%s/start.safetensors", options->directory)};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        int descriptor = inputs[i] ? open(inputs[i], O_RDONLY | O_CLOEXEC) : -1;
+        if (descriptor < 0) continue; /* reported where it is read */
+        input_files_note(descriptor, inputs[i]);
+        close(descriptor);
+    }
+    return !options->log || input_files_spare(options->log, diagnostics);
 }
 
 /* Stage programs hold the lock `steps` while they run. They outlive a killed member, and would then write the
@@ -99,7 +115,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
 {
     *member = (Member){.options = options, .ended = ended, .current = -1};
     if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
-        !checkpoint_check_directory(options->checkpoint, diagnostics))
+        !log_spares_inputs(member, diagnostics) || !checkpoint_check_directory(options->checkpoint, diagnostics))
         return false;
     switch (checkpoint_lock(options->checkpoint, "member", NULL, diagnostics)) {
     case CHECKPOINT_LOCKED: break;

@@ -14,8 +14,6 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
-
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require, run  # noqa: E402
 import safetensors_files  # noqa: E402
@@ -144,9 +142,109 @@ def trains():
     require(content("job/plan.json") == before, "job was replaced")
 
 
+def directories():
+    """-o DIR that holds an input which skycc wrote, under whichever name; and what no directory can replace."""
+    model = ("-d", "c.yaml", *DIMENSIONS, "-q")
+    made = ("compile", "m.onnx", *model, "-o", "inside")
+    run(skycc, *made)
+    for make in (shutil.copy, os.link, lambda old, new: os.symlink(os.path.abspath(old), new)):
+        make("m.onnx", "inside/own.onnx")
+        with open("inside/.skycc-files", "a") as file:
+            file.write("own.onnx\n")
+        os.symlink("inside", "alias")
+        for path in ("inside/own.onnx", "alias/own.onnx"):
+            before = content(path)
+            result = subprocess.run([skycc, "compile", path, *model, "-o", "inside"], capture_output=True, text=True)
+            require(os.path.exists("m.onnx") and content("m.onnx") == before, "the model is lost")
+            linked = os.path.islink("inside/own.onnx")  # which is not skycc's
+            require(result.returncode == (1 if linked else 2), result.returncode, result.stderr)
+            require("own.onnx" in result.stderr and content(path) == before, path, result.stderr)
+        os.remove("inside/own.onnx")
+        os.remove("alias")
+        run(skycc, *made)
+    before = sorted(os.listdir("."))
+    for command in (made[:-2], ("export", "m.onnx", "m.onnx"), ("federate", "m.onnx", "-c", "c.yaml", *DIMENSIONS)):
+        option = "--folder" if command[0] == "export" else "-o"
+        for place in (".", "./", "..", os.getcwd(), f"{os.getcwd()}/", "inside/..", "/"):
+            if command[0] != "compile" and place != ".":
+                continue
+            result = subprocess.run([skycc, *command, option, place], capture_output=True, text=True)
+            require(result.returncode in (1, 2) and "busy" not in result.stderr, command, place, result.stderr)
+            require(command[0] != "compile" or "cannot be replaced\n" in result.stderr, command, place, result.stderr)
+    require(sorted(os.listdir(".")) == before, "something is left in the working directory")
+
+
+def exports():
+    """A folder and an adapter in the place of what they are made from."""
+    shutil.copytree("folder", "source")
+    run(skycc, "import", "source", "-o", "source.onnx")
+    for place in ("source", "source/", "source/config.json"):
+        before = {name: content(f"source/{name}") for name in os.listdir("source")}
+        result = subprocess.run([skycc, "export", "source.onnx", "source.onnx", "--folder", place],
+                                capture_output=True, text=True)
+        require(result.returncode != 0, place, result.stderr)
+        require({name: content(f"source/{name}") for name in os.listdir("source")} == before, place, "is replaced")
+    lora = ("--lora", "r=2,alpha=4,targets=query")
+    run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, *lora, "-o", "low", "-q")
+    run("low/train", "--data", "d.safetensors", "--steps", "1", "--quiet", "--checkpoint", "lower")
+    state = {name: content(f"lower/step-00000001/{name}") for name in os.listdir("lower/step-00000001")}
+    for place in ("lower", "lower/step-00000001", "lower/step-00000001/MANIFEST.json", "m.onnx", "c.yaml"):
+        result = subprocess.run([skycc, "export", "m.onnx", "lower", "--adapter", place], capture_output=True, text=True)
+        require(result.returncode != 0, place, result.stderr)
+    require({name: content(f"lower/step-00000001/{name}") for name in os.listdir("lower/step-00000001")} == state,
+            "the checkpoint is replaced")
+
+
+def federations():
+    """federate -o DIR that holds its rules; --log of coordinator and member; --audit of a gateway."""
+    for name in ("paris", "coordinator"):
+        run(skycc, "key", name)
+    key = {name: open(f"{name}.pub").read().strip() for name in ("paris", "coordinator")}
+    rules = f"""sites: [{{name: paris, cluster: c.yaml, key: "{key['paris']}", rows_per_step: 4}}]
+coordinator: {{address: "127.0.0.1:1", key: "{key['coordinator']}"}}
+rounds: 1
+local_steps: 1
+aggregate: plain
+"""
+    with open("f.yaml", "w") as file:
+        file.write(rules)
+    federate = ("federate", "m.onnx", "-c", "f.yaml", "--dim", "batch=2", "--dim", "seq=6", "--allocate", "even")
+    attack(["m.onnx", "c.yaml", "f.yaml"], ["-o"], *federate)
+    run(skycc, *federate, "-o", "fed")
+    shutil.copy("f.yaml", "fed/own.yaml")
+    with open("fed/.skycc-files", "a") as file:
+        file.write("own.yaml\n")
+    with open("fed/own.yaml", "w") as file:
+        file.write(rules.replace("c.yaml", "../c.yaml"))
+    refused("fed/own.yaml", "fed", skycc, *federate[:3], "fed/own.yaml", *federate[4:], "-o", "fed")
+    refused("fed/own.yaml", "fed", skycc, *federate[:3], "fed/own.yaml", *federate[4:], "-o", "fed", "--force")
+    for path in ("coordinator.key", "fed/coordinator/federation.yaml", "fed/coordinator/model.safetensors"):
+        before = content(path)
+        for log in (path, *forms(path)):
+            result = subprocess.run([skycc, "coordinate", "fed/coordinator", "--log", log], capture_output=True,
+                                    text=True)
+            require(result.returncode in (1, 2), log, result.returncode, result.stderr)
+            require(content(path) == before, log, "is replaced")
+            if log != path:
+                os.remove(log)
+    join = ("fed/paris/train", "--join", "--data", "d.safetensors", "--checkpoint", "joined")
+    for path in ("d.safetensors", "paris.key", "fed/paris/federation.yaml", "fed/paris/start.safetensors"):
+        before = content(path)
+        for log in (path, *forms(path)):
+            result = subprocess.run([*join, "--log", log], capture_output=True, text=True, timeout=60)
+            require(result.returncode in (1, 2), log, result.returncode, result.stderr)
+            require(content(path) == before, log, "is replaced")
+            if log != path:
+                os.remove(log)
+    require(not os.path.exists("joined") or not os.listdir("joined"), "something was written before --log was looked at")
+
+
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     prepare()
     commands()
     trains()
+    directories()
+    exports()
+    federations()
 sys.exit(failed())
