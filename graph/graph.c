@@ -253,7 +253,7 @@ void graph_remove_dead(Graph *graph)
     for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
         Node *node = graph_node(graph, n);
         if (node->op == OP_NONE) continue;
-        bool live = node->output_count == 0; /* updates act by their effect */
+        bool live = node->phase == PHASE_UPDATE; /* updates act by their effect */
         for (int i = 0; i < node->output_count; i++) live |= needed[node->outputs[i]];
         if (!live) {
             node->op = OP_NONE;

@@ -135,7 +135,7 @@
         /* parameter, gradient, scalars, velocity */ \
     OPERATOR(AdamUpdate, update, none, adam_update, none, 5, 5, 0, 0) \
         /* parameter, gradient, scalars, m, v; decoupled: 1 for AdamW */ \
-    OPERATOR(LambUpdate, update, none, lamb_update, none, 5, 5, 0, 0) /* parameter, gradient, scalars, m, v */
+    OPERATOR(LambUpdate, lamb_update, none, lamb_update, none, 5, 5, 1, 0) /* parameter, gradient, scalars, m, v */
 /* clang-format on */
 
 typedef enum Opcode {

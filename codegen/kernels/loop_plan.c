@@ -107,6 +107,13 @@ static int64_t columns_together(const Kernel *kernel, const LoopPlan *plan)
     return half < LOOP_MOST_COLUMNS ? half : LOOP_MOST_COLUMNS;
 }
 
+/* Whether it passes over rows once that are so long that what happens at their ends does not count. */
+static bool reads_long_rows(const Kernel *kernel)
+{
+    return kernel->phase_count == 2 && kernel->phases[0].inner && !kernel->phases[1].inner &&
+           kernel_inner_extent(kernel) >= LOOP_LONG_ROW;
+}
+
 static void choose_copies(LoopPlan *plan, const Kernel *kernel)
 {
     int inner = kernel->axis_count - 1, wanted = wanted_copies(kernel);
@@ -120,7 +127,7 @@ static void choose_copies(LoopPlan *plan, const Kernel *kernel)
         return;
     }
     int rows = row_axis(kernel, wanted);
-    if (plan->vector_axis == inner && rows >= 0 && count_reductions(kernel)) {
+    if (plan->vector_axis == inner && rows >= 0 && count_reductions(kernel) && !reads_long_rows(kernel)) {
         plan->copy_axis = rows;
         plan->copies = wanted;
         return;

@@ -17,6 +17,20 @@ static void keep_all(StageBuilder *builder, const ValueList *list)
     for (size_t i = 0; i < list->count; i++) builder->kept[list->values[i]] = true;
 }
 
+/* Updates of several calls: the first ones of all, then the second ones, so that threads share them all. */
+static void order_updates(StageBuilder *builder)
+{
+    Lowering *lowering = &builder->lowering;
+    size_t first = builder->end[SKY_LIST_WEIGHT_GRADIENT], count = lowering->call_count - first,
+           updates = builder->nodes[SKY_LIST_UPDATE].count, each = updates ? count / updates : 0;
+    if (each * updates != count) bug("updates have different numbers of calls");
+    if (each < 2) return;
+    LoweredCall *calls = memory_allocate(count * sizeof *calls);
+    memcpy(calls, lowering->calls + first, count * sizeof *calls);
+    for (size_t c = 0; c < count; c++) lowering->calls[first + c % each * updates + c / each] = calls[c];
+    free(calls);
+}
+
 static void lower_stage(StageBuilder *builder)
 {
     Lowering *lowering = &builder->lowering;
@@ -37,7 +51,8 @@ static void lower_stage(StageBuilder *builder)
     builder->end[SKY_LIST_BACKWARD] = builder->end[SKY_LIST_WEIGHT_GRADIENT] = lowering->call_count;
 
     lowering_run(lowering, builder->nodes[SKY_LIST_UPDATE].nodes, builder->nodes[SKY_LIST_UPDATE].count);
-    builder->end[SKY_LIST_UPDATE] = lowering->call_count;
+    order_updates(builder);
+    for (int list = SKY_LIST_UPDATE; list < SKY_LIST_COUNT; list++) builder->end[list] = lowering->call_count;
 }
 
 /* Chooses, among the calls first ... end - 1, those that write a needed value; what they touch is needed too. Returns
@@ -250,9 +265,10 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     builder.block_bytes = memory_allocate(graph->value_count * sizeof *builder.block_bytes);
     stage_place_parameters(&builder);
     stage_place_lasting(&builder);
-    for (int list = 0; list < SKY_LIST_COUNT; list++) place_list(&builder, (SkyListKind)list);
+    for (int list = 0; list <= SKY_LIST_UPDATE; list++) place_list(&builder, (SkyListKind)list);
     if (form == STAGE_PLAIN) measure_split(&builder);
     stage_make_tables(&builder);
+    stage_list_gradient_calls(&builder);
     free_builder(&builder);
 }
 

@@ -134,5 +134,11 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
 /* ---- stage_tables.c ---- */
 /* Fills builder->code from all of the above. */
 void stage_make_tables(StageBuilder *builder);
+/* A kernel as tables have it: canonical, equal ones once. */
+const Kernel *stage_intern_kernel(StageBuilder *builder, Kernel *kernel);
+
+/* ---- stage_gradients.c ---- */
+/* Adds SKY_LIST_ADD_USE and SKY_LIST_SQUARES to the tables, and what parameters say of them. */
+void stage_list_gradient_calls(StageBuilder *builder);
 
 #endif

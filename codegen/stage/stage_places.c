@@ -44,7 +44,8 @@ static void place_state(StageBuilder *builder, ValueId value)
     if (large) builder->state_bytes += STAGE_STATE_GAP;
 }
 
-/* The state: all values, then all gradients, then the optimiser's. */
+/* The state: all values, then all gradients, then the optimiser's, with the room that updates need: all of them run at
+ * the same time. */
 void stage_place_parameters(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
@@ -63,6 +64,7 @@ void stage_place_parameters(StageBuilder *builder)
         const Node *update = stage_update_of(builder, parameters->values[i], NULL);
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
             place_state(builder, update->inputs[k]);
+        for (int k = 0; update && k < update->output_count; k++) place_state(builder, update->outputs[k]);
     }
 }
 

@@ -5,7 +5,7 @@
 #include "codegen/stage/stage_builder.h"
 #include "graph/ops/operator.h"
 
-static const Kernel *intern_kernel(StageBuilder *builder, Kernel *kernel)
+const Kernel *stage_intern_kernel(StageBuilder *builder, Kernel *kernel)
 {
     kernel_canonicalize(kernel);
     if (builder->index->bf16_products) kernel_round_factors(kernel);
@@ -40,11 +40,11 @@ static const Kernel *cut_kernel(StageBuilder *builder, size_t c, SkyLocation *lo
     const LoweredCall *call = &builder->lowering.calls[c];
     *cut = (LineCut){0};
     kernel_canonicalize(call->kernel);
-    if (!builder->code->lines_vary) return intern_kernel(builder, call->kernel);
+    if (!builder->code->lines_vary) return stage_intern_kernel(builder, call->kernel);
     Kernel kernel = *call->kernel;
     if (!stage_cut_lines(builder, call, builder->groups[c].blocks, &kernel, cut)) bug("a call cannot be cut twice");
     for (int i = 0; i < kernel.operand_count; i++) locations[i].line_bytes = cut->line_bytes[i];
-    return intern_kernel(builder, &kernel);
+    return stage_intern_kernel(builder, &kernel);
 }
 
 /* Where a call of a group needs all blocks, all of the group's run. */
@@ -194,6 +194,8 @@ static void parameter_table(StageBuilder *builder)
         use_table(builder, holder, parameter);
         const Node *update = stage_update_of(builder, holder, &parameter->update);
         parameter->frozen = !update;
+        if (builder->code->stage.lists[SKY_LIST_UPDATE].count > builder->nodes[SKY_LIST_UPDATE].count)
+            parameter->update_stride = (uint32_t)builder->nodes[SKY_LIST_UPDATE].count;
         for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
             parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
     }
@@ -206,8 +208,7 @@ void stage_make_tables(StageBuilder *builder)
 {
     SkyStage *stage = &builder->code->stage;
     stage_find_lines(builder);
-    for (int list = 0; list < SKY_LIST_COUNT; list++) call_list(builder, (SkyListKind)list);
-    if (stage->lists[SKY_LIST_UPDATE].count != builder->nodes[SKY_LIST_UPDATE].count) bug("an update takes one call");
+    for (int list = 0; list <= SKY_LIST_UPDATE; list++) call_list(builder, (SkyListKind)list);
     stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);
     stage->send_forward = tensor_table(builder, &builder->send_forward, &stage->send_forward_count);
     stage->receive_backward = tensor_table(builder, &builder->receive_backward, &stage->receive_backward_count);

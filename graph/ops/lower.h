@@ -81,6 +81,8 @@ void lower_end_map(Lowering *lowering, const Node *node, Register value);
 void lower_copy(Lowering *lowering, const char *label, const View *from, const View *to);
 /* A whole call: every element of `to` = `number`. */
 void lower_fill(Lowering *lowering, const View *to, double number);
+/* Of how many elements a part is, where a tensor of so many is summed up in equal parts. */
+int64_t lower_part(int64_t elements);
 /* An index into an axis, made safe: negative ones count from the end, and it ends up in 0 ... extent - 1. */
 Register lower_index(Kernel *kernel, Register index, int64_t extent);
 Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t offset); /* index * stride + offset */

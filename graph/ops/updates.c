@@ -186,85 +186,140 @@ void lower_adam_update(Lowering *lowering, const Node *node)
 
 /* ---- LAMB: Adam whose step is as long as the parameter (You et al., arXiv 1904.00962) ---- */
 
-/* The scalars of the step, loaded once. */
-typedef struct LambScalars {
-    Register scale, beta1, beta2, correction1, correction2, epsilon, decay, rate;
-} LambScalars;
-
-static LambScalars load_lamb_scalars(const Update *update)
+int64_t lower_part(int64_t elements)
 {
-    LambScalars scalars = {.scale = load_scalar(update, SKY_STEP_GRADIENT_SCALE)};
-    scalars.beta1 = load_scalar(update, SKY_STEP_BETA1);
-    scalars.beta2 = load_scalar(update, SKY_STEP_BETA2);
-    scalars.correction1 = load_scalar(update, SKY_STEP_CORRECTION1);
-    scalars.correction2 = load_scalar(update, SKY_STEP_CORRECTION2);
-    scalars.epsilon = load_scalar(update, SKY_STEP_EPSILON);
-    scalars.decay = load_scalar(update, SKY_STEP_WEIGHT_DECAY);
-    scalars.rate = load_scalar(update, SKY_STEP_LEARNING_RATE);
-    return scalars;
+    enum { MOST = 4096, LEAST = 256, VECTOR = 16 };
+    for (int step = VECTOR; step; step = step > 1 ? 1 : 0)
+        for (int64_t part = MOST / step * step; part >= LEAST; part -= step)
+            if (elements % part == 0) return part;
+    return elements;
+}
+
+/* The output is room for the squares of parameter and step, part by part, and for the rate that follows from them. */
+bool infer_lamb_update(InferContext *context)
+{
+    if (!infer_update(context)) return false;
+    const Value *parameter = infer_input(context, 0);
+    int64_t elements = shape_elements(&parameter->shape);
+    context->dtype[0] = parameter->dtype;
+    context->shape[0] = (Shape){.rank = 1, .dim = {elements ? 2 * (elements / lower_part(elements)) + 1 : 1}};
+    return true;
+}
+
+/* One of the calls of an update. Operands: parameter, gradient, m, v and the room, each from element `offset` on. */
+typedef struct Lamb {
+    Update update;
+    const Node *node;
+    int64_t elements, part, parts;
+} Lamb;
+
+static Lamb lamb_begin(Lowering *lowering, const Node *node)
+{
+    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
+    Lamb lamb = {.node = node, .elements = shape_elements(&parameter->shape)};
+    lamb.update =
+        (Update){.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
+    lamb.part = lower_part(lamb.elements);
+    lamb.parts = lamb.elements / lamb.part;
+    return lamb;
+}
+
+static void lamb_kernel(Lamb *lamb, int64_t rows, int64_t columns)
+{
+    lamb->update.kernel =
+        lower_begin(lamb->update.lowering, opcodes[lamb->node->op].name, 2, (int64_t[]){rows, columns});
+}
+
+static int lamb_operand(const Lamb *lamb, ValueId value, int64_t offset, int64_t row, int64_t column)
+{
+    View view = lower_view(lamb->update.lowering, value);
+    view.offset += offset;
+    return lower_operand(lamb->update.lowering, &view, (int64_t[]){row, column});
 }
 
 /* Adam's direction with the decay added: where the step goes, before its length is chosen. */
-static Register lamb_direction(const Update *update, const LambScalars *scalars, Register parameter, Register first,
-                               Register second)
+static Register lamb_direction(const Update *update, Register parameter, Register first, Register second)
 {
-    Register root = kernel_unary(update->kernel, KERNEL_SQRT, multiply(update, second, scalars->correction2));
-    Register divisor = add(update, root, scalars->epsilon);
-    Register corrected = multiply(update, first, scalars->correction1);
+    Register unbiased = multiply(update, second, load_scalar(update, SKY_STEP_CORRECTION2));
+    Register root = kernel_unary(update->kernel, KERNEL_SQRT, unbiased);
+    Register divisor = add(update, root, load_scalar(update, SKY_STEP_EPSILON));
+    Register corrected = multiply(update, first, load_scalar(update, SKY_STEP_CORRECTION1));
     Register direction = kernel_binary(update->kernel, KERNEL_DIVIDE, corrected, divisor);
-    return add(update, direction, multiply(update, parameter, scalars->decay));
+    return add(update, direction, multiply(update, parameter, load_scalar(update, SKY_STEP_WEIGHT_DECAY)));
+}
+
+/* New m and v; the squares of parameter and direction of every part. */
+static void lower_lamb_moments(Lamb *lamb)
+{
+    Update *update = &lamb->update;
+    const Node *node = lamb->node;
+    lamb_kernel(lamb, lamb->parts, lamb->part);
+    int parameter = lamb_operand(lamb, node->inputs[0], 0, lamb->part, 1);
+    int gradient = lamb_operand(lamb, node->inputs[1], 0, lamb->part, 1);
+    for (int i = 0; i < 2; i++) update->memory[i] = lamb_operand(lamb, node->inputs[3 + i], 0, lamb->part, 1);
+    int squares = lamb_operand(lamb, node->outputs[0], 0, 1, 0);
+    int steps = lamb_operand(lamb, node->outputs[0], lamb->parts, 1, 0);
+    Register scale = load_scalar(update, SKY_STEP_GRADIENT_SCALE);
+    Register scaled = multiply(update, take_gradient(update, gradient), scale);
+    Register first = moving_average(update, 0, load_scalar(update, SKY_STEP_BETA1), scaled);
+    Register square = multiply(update, scaled, scaled);
+    Register second = moving_average(update, 1, load_scalar(update, SKY_STEP_BETA2), square);
+    Register value = kernel_load(update->kernel, parameter);
+    Register direction = lamb_direction(update, value, first, second);
+    Register value_squares = kernel_reduce(update->kernel, KERNEL_SUM, multiply(update, value, value));
+    Register step_squares = kernel_reduce(update->kernel, KERNEL_SUM, multiply(update, direction, direction));
+    kernel_begin_phase(update->kernel, false);
+    kernel_store(update->kernel, squares, value_squares);
+    kernel_store(update->kernel, steps, step_squares);
+    lower_end(update->lowering);
 }
 
 /* The rate times |parameter| / |direction|, or the rate alone where one of them is 0. */
-static Register lamb_rate(const Update *update, const LambScalars *scalars, Register squares, Register steps)
+static void lower_lamb_rate(Lamb *lamb)
 {
+    Update *update = &lamb->update;
+    ValueId room = lamb->node->outputs[0];
+    lamb_kernel(lamb, 1, lamb->parts);
     Kernel *kernel = update->kernel;
+    Register length = kernel_load(kernel, lamb_operand(lamb, room, 0, 0, 1));
+    Register step_length = kernel_load(kernel, lamb_operand(lamb, room, lamb->parts, 0, 1));
+    int to = lamb_operand(lamb, room, 2 * lamb->parts, 0, 0);
+    length = kernel_reduce(kernel, KERNEL_SUM, length);
+    step_length = kernel_reduce(kernel, KERNEL_SUM, step_length);
+    kernel_begin_phase(kernel, false);
+    length = kernel_unary(kernel, KERNEL_SQRT, length);
+    step_length = kernel_unary(kernel, KERNEL_SQRT, step_length);
     Register zero = kernel_constant(kernel, update->type, 0), one = kernel_constant(kernel, update->type, 1);
-    Register length = kernel_unary(kernel, KERNEL_SQRT, squares),
-             step_length = kernel_unary(kernel, KERNEL_SQRT, steps);
     Register ratio = kernel_binary(kernel, KERNEL_DIVIDE, length, step_length);
     Register has_length = kernel_binary(kernel, KERNEL_LESS, zero, length);
     Register has_step = kernel_binary(kernel, KERNEL_LESS, zero, step_length);
     Register both = kernel_binary(kernel, KERNEL_AND, has_length, has_step);
-    return multiply(update, scalars->rate, kernel_select(kernel, both, ratio, one));
+    Register factor = kernel_select(kernel, both, ratio, one);
+    kernel_store(kernel, to, multiply(update, load_scalar(update, SKY_STEP_LEARNING_RATE), factor));
+    lower_end(update->lowering);
 }
 
-/* The lengths of parameter and step need all of their elements, so the kernel has one row of them. */
+static void lower_lamb_step(Lamb *lamb)
+{
+    Update *update = &lamb->update;
+    const Node *node = lamb->node;
+    lamb_kernel(lamb, 1, lamb->elements);
+    Kernel *kernel = update->kernel;
+    update->parameter = lamb_operand(lamb, node->inputs[0], 0, 0, 1);
+    Register first = kernel_load(kernel, lamb_operand(lamb, node->inputs[3], 0, 0, 1));
+    Register second = kernel_load(kernel, lamb_operand(lamb, node->inputs[4], 0, 0, 1));
+    Register rate = kernel_load(kernel, lamb_operand(lamb, node->outputs[0], 2 * lamb->parts, 0, 0));
+    Register value = kernel_load(kernel, update->parameter);
+    Register change = multiply(update, rate, lamb_direction(update, value, first, second));
+    kernel_store(kernel, update->parameter, subtract(update, value, change));
+    lower_end(update->lowering);
+}
+
+/* The lengths of parameter and step need all elements before any can change. */
 void lower_lamb_update(Lowering *lowering, const Node *node)
 {
-    const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
-    Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
-    int64_t elements = shape_elements(&parameter->shape);
-    Kernel *kernel = update.kernel = lower_begin(lowering, opcodes[node->op].name, 1, &elements);
-    int operands[4]; /* parameter, gradient, m, v: each lies densely in a buffer of its own */
-    const int inputs[4] = {0, 1, 3, 4};
-    for (int i = 0; i < 4; i++) {
-        View view = lower_view(lowering, node->inputs[inputs[i]]);
-        operands[i] = lower_operand(lowering, &view, (int64_t[]){1});
-    }
-    update.parameter = operands[0];
-    update.memory[0] = operands[2];
-    update.memory[1] = operands[3];
-    kernel_begin_phase(kernel, false);
-    LambScalars scalars = load_lamb_scalars(&update);
-
-    kernel_begin_phase(kernel, true);
-    Register gradient = multiply(&update, take_gradient(&update, operands[1]), scalars.scale);
-    Register first = moving_average(&update, 0, scalars.beta1, gradient);
-    Register second = moving_average(&update, 1, scalars.beta2, multiply(&update, gradient, gradient));
-    Register value = kernel_load(kernel, update.parameter);
-    Register direction = lamb_direction(&update, &scalars, value, first, second);
-    Register squares = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, value, value));
-    Register steps = kernel_reduce(kernel, KERNEL_SUM, multiply(&update, direction, direction));
-    kernel_begin_phase(kernel, false);
-    Register rate = lamb_rate(&update, &scalars, squares, steps);
-
-    kernel_begin_phase(kernel, true);
-    first = kernel_load(kernel, update.memory[0]);
-    second = kernel_load(kernel, update.memory[1]);
-    value = kernel_load(kernel, update.parameter);
-    direction = lamb_direction(&update, &scalars, value, first, second);
-    Register change = multiply(&update, rate, direction);
-    kernel_store(kernel, update.parameter, subtract(&update, value, change));
-    lower_end(lowering);
+    Lamb lamb = lamb_begin(lowering, node);
+    lower_lamb_moments(&lamb);
+    lower_lamb_rate(&lamb);
+    lower_lamb_step(&lamb);
 }

@@ -1,5 +1,6 @@
 #include "runtime/program/execute.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +40,12 @@ static Bases bases_of(const Execution *execution, uint32_t stage, uint32_t slot)
 
 /* A list of calls that all threads go through together. */
 typedef struct Walk {
-    Execution *execution;
+    const Execution *execution;
     const WaveList *list;
     Bases bases;
     UpdateScalars *updates; /* per call; NULL: not an update */
     uint32_t lines;         /* of the micro-batch; 1 if rows are not packed */
+    int first_operand;      /* which operand every call is given as its first */
     const SkyCall *failed;  /* NULL: none. The first thread sets it while the others wait */
 } Walk;
 
@@ -73,6 +75,7 @@ static void resolve_operands(Walker *walker, const SkyCall *call, int64_t block)
         if (blocks) base += walk->execution->thread_block_offset - (uintptr_t)block * location->block_bytes;
         walker->operands[i] = (void *)(base + location->offset);
     }
+    walker->operands[0] = walker->operands[walk->first_operand];
     if (!walk->updates) return;
     for (uint32_t i = 0; i < call->operand_count; i++)
         if (call->operands[i].space == SKY_SPACE_STEP)
@@ -172,7 +175,7 @@ static void run_alone(Walker *walker, const Wave *wave)
 static void walk_waves(void *context, int thread, int threads)
 {
     Walk *walk = context;
-    Execution *execution = walk->execution;
+    const Execution *execution = walk->execution;
     const WaveList *list = walk->list;
     Walker walker = {.walk = walk,
                      .thread = thread,
@@ -208,14 +211,18 @@ static void fill_updates(const Execution *execution, const StageSpaces *spaces)
     }
 }
 
+static const WaveList *list_of(const StageSpaces *spaces, SkyListKind list, uint32_t slot)
+{
+    return &spaces->lists[(spaces->slot_lines[slot] - 1) * SKY_LIST_COUNT + (uint32_t)list];
+}
+
 bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint32_t slot, Diagnostics *diagnostics)
 {
     const StageSpaces *spaces = &execution->stages[stage];
     bool update = list == SKY_LIST_UPDATE;
-    uint32_t lines = spaces->slot_lines[slot];
     Walk walk = {.execution = execution,
-                 .list = &spaces->lists[(lines - 1) * SKY_LIST_COUNT + (uint32_t)list],
-                 .lines = lines,
+                 .list = list_of(spaces, list, slot),
+                 .lines = spaces->slot_lines[slot],
                  .bases = bases_of(execution, stage, slot),
                  .updates = update ? spaces->updates : NULL};
     if (update) fill_updates(execution, spaces);
@@ -289,6 +296,7 @@ static bool open_stage(const Execution *execution, StageSpaces *spaces, const Sk
     spaces->slot_stride = memory_round_up(stage->space_bytes[SKY_SPACE_SLOT], MEMORY_ALIGNMENT);
     make_waves(execution, spaces, false);
     spaces->updates = memory_allocate((stage->lists[SKY_LIST_UPDATE].count + 1) * sizeof *spaces->updates);
+    spaces->squares = memory_allocate((stage->parameter_count + 1) * sizeof *spaces->squares);
     for (uint32_t i = 0; i < stage->lists[SKY_LIST_UPDATE].count; i++) spaces->updates[i].rate = 1;
     size_t slots;
     if (!size_multiply(spaces->slot_stride, stage->slot_count, &slots)) bug("stage %u: slots overflow", stage->index);
@@ -331,6 +339,7 @@ void execution_close(Execution *execution)
         memory_unmap(&execution->stages[i].state);
         memory_unmap(&execution->stages[i].slots);
         free(execution->stages[i].updates);
+        free(execution->stages[i].squares);
         free_waves(execution, &execution->stages[i]);
         free(execution->stages[i].lists);
         free(execution->stages[i].slot_lines);
@@ -343,6 +352,15 @@ void execution_close(Execution *execution)
     execution->team = NULL;
 }
 
+/* The next of the parameter's update calls, from call `from` on; NULL after the last. */
+static UpdateScalars *next_update(const StageSpaces *spaces, const SkyParameter *parameter, uint32_t *from)
+{
+    if (*from >= spaces->stage->lists[SKY_LIST_UPDATE].count) return NULL;
+    UpdateScalars *update = &spaces->updates[*from];
+    *from = parameter->update_stride ? *from + parameter->update_stride : UINT32_MAX;
+    return update;
+}
+
 void execution_exempt_from_decay(Execution *execution, uint32_t classes)
 {
     for (uint32_t i = 0; i < execution->program->stage_count; i++) {
@@ -352,14 +370,51 @@ void execution_exempt_from_decay(Execution *execution, uint32_t classes)
             if (parameter->frozen) continue;
             if (parameter->update >= spaces->stage->lists[SKY_LIST_UPDATE].count)
                 bug("%s has no update", parameter->value.name);
-            spaces->updates[parameter->update].exempt = classes >> parameter->decay_exempt_class & 1;
+            uint32_t call = parameter->update;
+            for (UpdateScalars *update; (update = next_update(spaces, parameter, &call));)
+                update->exempt = classes >> parameter->decay_exempt_class & 1;
         }
     }
 }
 
 void execution_set_rate(Execution *execution, uint32_t stage, const SkyParameter *parameter, double rate)
 {
-    execution->stages[stage].updates[parameter->update].rate = rate;
+    uint32_t call = parameter->update;
+    for (UpdateScalars *update; (update = next_update(&execution->stages[stage], parameter, &call));)
+        update->rate = rate;
+}
+
+/* ---- Uses and squares ---- */
+
+typedef struct UseSum {
+    const Execution *execution;
+    const SkyCall *call;
+    float *const *uses;
+    int count;
+} UseSum;
+
+/* Units are small enough for a sum to stay in the nearest cache while all uses are added to it. */
+static void add_uses_share(void *context, int thread, int threads)
+{
+    const UseSum *sum = context;
+    uint64_t before = subnormals_flush();
+    int64_t end = parallel_begin(sum->call->units, thread + 1, threads);
+    for (int64_t unit = parallel_begin(sum->call->units, thread, threads); unit < end; unit++)
+        for (int u = 1; u < sum->count; u++)
+            sum->call->kernel((void *[]){sum->uses[0], sum->uses[u]}, unit, unit + 1, NULL, SKY_NO_LIMIT);
+    subnormals_restore(before);
+}
+
+void execution_add_uses(const Execution *execution, uint32_t stage, const SkyParameter *parameter, float *const *uses,
+                        int count)
+{
+    UseSum sum = {execution, &execution->stages[stage].stage->lists[SKY_LIST_ADD_USE].calls[parameter->add_use], uses,
+                  count};
+    if (sum.call->kernel)
+        parallel_run(wave_sharers((double)sum.call->nanoseconds * count, sum.call->units, execution->threads),
+                     add_uses_share, &sum);
+    for (int u = 1; u < count && !sum.call->kernel; u++)
+        execution->interpreter(sum.call->interpreted, (void *[]){uses[0], uses[u]}, EXECUTE_ALL_BLOCKS);
 }
 
 void execution_sum_uses(const Execution *execution, uint32_t stage)
@@ -367,104 +422,84 @@ void execution_sum_uses(const Execution *execution, uint32_t stage)
     const SkyStage *from = execution->stages[stage].stage;
     for (uint32_t p = 0; p < from->parameter_count; p++) {
         const SkyParameter *parameter = &from->parameters[p];
-        float *sum = execution_address(execution, stage, 0, parameter->gradient);
-        size_t elements = parameter->value.bytes / sizeof *sum;
-        for (uint32_t u = 1; u < parameter->use_count; u++) {
-            float *term = execution_address(execution, stage, 0, parameter->uses[u].gradient);
-            for (size_t i = 0; i < elements; i++) sum[i] += term[i];
-            memset(term, 0, elements * sizeof *term); /* as an update leaves its gradient */
-        }
+        if (parameter->use_count < 2) continue;
+        float **uses = memory_allocate(parameter->use_count * sizeof *uses);
+        for (uint32_t u = 0; u < parameter->use_count; u++)
+            uses[u] = execution_address(execution, stage, 0, parameter->uses[u].gradient);
+        execution_add_uses(execution, stage, parameter, uses, (int)parameter->use_count);
+        free(uses);
     }
 }
 
-typedef struct SquareSum {
-    const float *values;
-    int64_t count, block;
-    double partial[SIZE_SQUARE_BLOCKS];
-} SquareSum;
-
-static void square_share(void *context, int thread, int threads)
+const double *execution_squares(const Execution *execution, uint32_t stage, int tensor)
 {
-    SquareSum *sum = context;
-    int64_t blocks = (sum->count + sum->block - 1) / sum->block;
-    for (int64_t b = parallel_begin(blocks, thread, threads); b < parallel_begin(blocks, thread + 1, threads); b++) {
-        int64_t end = (b + 1) * sum->block < sum->count ? (b + 1) * sum->block : sum->count;
-        double lanes[8] = {0}; /* independent chains, so that additions overlap */
-        for (int64_t i = b * sum->block; i < end; i++) lanes[i % 8] += (double)sum->values[i] * sum->values[i];
-        double total = 0;
-        for (int lane = 0; lane < 8; lane++) total += lanes[lane];
-        sum->partial[b] = total;
+    const StageSpaces *spaces = &execution->stages[stage];
+    Walk walk = {.execution = execution,
+                 .list = list_of(spaces, SKY_LIST_SQUARES, 0),
+                 .lines = 1,
+                 .bases = bases_of(execution, stage, 0),
+                 .first_operand = tensor};
+    Diagnostics none = {0};
+    if (!run_walk(&walk, &none)) bug("stage %u: no squares", spaces->stage->index);
+    for (uint32_t p = 0; p < spaces->stage->parameter_count; p++) {
+        const SkyParameter *parameter = &spaces->stage->parameters[p];
+        spaces->squares[p] = 0;
+        if (parameter->frozen) continue;
+        const SkyCall *call = &walk.list->calls[parameter->squares];
+        const double *parts = execution_address(execution, stage, 0, call->operands[1]);
+        for (uint32_t i = 0; i < parameter->square_parts; i++) spaces->squares[p] += parts[i];
     }
+    return spaces->squares;
 }
 
-double execution_gradient_square(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
-{
-    SquareSum sum = {.values = execution_address(execution, stage, 0, parameter->gradient),
-                     .count = (int64_t)(parameter->value.bytes / sizeof(float)),
-                     .block = SIZE_SQUARE_BLOCK};
-    while (sum.count / sum.block >= SIZE_SQUARE_BLOCKS) sum.block *= 2;
-    int64_t blocks = (sum.count + sum.block - 1) / sum.block;
-    parallel_run(blocks < execution->threads ? (int)blocks : execution->threads, square_share, &sum);
-    double total = 0;
-    for (int64_t b = 0; b < blocks; b++) total += sum.partial[b];
-    return total;
-}
-
-enum { STATES = sizeof((SkyParameter){0}.states) / sizeof(SkyLocation) };
-
-typedef struct FiniteCheck {
-    const Execution *execution;
-    uint32_t stage;
-    _Atomic int64_t first; /* first tensor that is not finite: (1 + STATES) * parameter + 1 + state */
-} FiniteCheck;
-
-static bool is_finite(const float *values, int64_t count)
-{
-    const uint32_t exponent = 0x7f800000;
-    uint32_t wrong = 0, bits;
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(&bits, &values[i], sizeof bits);
-        wrong |= (bits & exponent) == exponent;
-    }
-    return !wrong;
-}
-
-static void finite_share(void *context, int thread, int threads)
-{
-    FiniteCheck *check = context;
-    const SkyStage *stage = check->execution->stages[check->stage].stage;
-    for (uint32_t p = 0; p < stage->parameter_count; p++) {
-        const SkyParameter *parameter = &stage->parameters[p];
-        int64_t count = (int64_t)(parameter->value.bytes / sizeof(float));
-        int64_t begin = parallel_begin(count, thread, threads), end = parallel_begin(count, thread + 1, threads);
-        for (int state = -1; state < (int)parameter->state_count; state++) {
-            SkyLocation location = state < 0 ? parameter->value.location : parameter->states[state];
-            const float *values = execution_address(check->execution, check->stage, 0, location);
-            int64_t number = (int64_t)p * (1 + STATES) + 1 + state, first = check->first;
-            if (is_finite(values + begin, end - begin)) continue;
-            while (number < first && !atomic_compare_exchange_weak(&check->first, &first, number)) continue;
-        }
-    }
-}
-
+/* A sum of squares in double is finite if and only if all its numbers are: none overflows. */
 const SkyParameter *execution_not_finite(const Execution *execution, uint32_t stage, int *state)
 {
-    FiniteCheck check = {.execution = execution, .stage = stage, .first = INT64_MAX};
-    parallel_run(execution->threads, finite_share, &check);
-    if (check.first == INT64_MAX) return NULL;
-    *state = (int)(check.first % (1 + STATES)) - 1;
-    return &execution->stages[stage].stage->parameters[check.first / (1 + STATES)];
+    const SkyStage *s = execution->stages[stage].stage;
+    uint32_t states = 0, first = s->parameter_count;
+    for (uint32_t p = 0; p < s->parameter_count; p++)
+        if (s->parameters[p].state_count > states) states = s->parameters[p].state_count;
+    for (uint32_t i = 0; i <= states; i++) {
+        const double *squares = execution_squares(execution, stage, EXECUTION_VALUE + (int)i);
+        for (uint32_t p = 0; p < first; p++) {
+            if (isfinite(squares[p])) continue;
+            first = p;
+            *state = (int)i - 1;
+        }
+    }
+    return first < s->parameter_count ? &s->parameters[first] : NULL;
+}
+
+typedef struct SpotCheck {
+    const Execution *execution;
+    uint32_t stage;
+    atomic_uint first; /* parameter that is not finite there */
+} SpotCheck;
+
+/* The first unit of every call: at least one part. */
+static void spot_share(void *context, int thread, int threads)
+{
+    SpotCheck *check = context;
+    const SkyStage *stage = check->execution->stages[check->stage].stage;
+    for (uint32_t p = (uint32_t)thread; p < stage->parameter_count; p += (uint32_t)threads) {
+        const SkyParameter *parameter = &stage->parameters[p];
+        if (parameter->frozen || !parameter->square_parts) continue;
+        const SkyCall *call = &stage->lists[SKY_LIST_SQUARES].calls[parameter->squares];
+        void *value = execution_address(check->execution, check->stage, 0, parameter->value.location);
+        double *parts = execution_address(check->execution, check->stage, 0, call->operands[1]);
+        if (call->kernel)
+            call->kernel((void *[]){value, parts}, 0, 1, NULL, SKY_NO_LIMIT);
+        else
+            check->execution->interpreter(call->interpreted, (void *[]){value, parts}, EXECUTE_ALL_BLOCKS);
+        unsigned first = check->first;
+        while (!isfinite(parts[0]) && p < first && !atomic_compare_exchange_weak(&check->first, &first, p)) continue;
+    }
 }
 
 const SkyParameter *execution_spot_not_finite(const Execution *execution, uint32_t stage)
 {
-    enum { SPOT = 4096 };
     const SkyStage *s = execution->stages[stage].stage;
-    for (uint32_t p = 0; p < s->parameter_count; p++) {
-        int64_t count = (int64_t)(s->parameters[p].value.bytes / sizeof(float));
-        if (!is_finite(execution_address(execution, stage, 0, s->parameters[p].value.location),
-                       count < SPOT ? count : SPOT))
-            return &s->parameters[p];
-    }
-    return NULL;
+    SpotCheck check = {.execution = execution, .stage = stage, .first = s->parameter_count};
+    parallel_run(wave_sharers(1e3 * s->parameter_count, s->parameter_count, execution->threads), spot_share, &check);
+    return check.first < s->parameter_count ? &s->parameters[check.first] : NULL;
 }

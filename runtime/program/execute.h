@@ -27,6 +27,7 @@ typedef struct StageSpaces {
     MemoryRegion state, slots;
     size_t slot_stride;     /* bytes from one slot to the next */
     UpdateScalars *updates; /* per update call */
+    double *squares;        /* per parameter: what execution_squares found */
 } StageSpaces;
 
 typedef struct Execution {
@@ -67,16 +68,22 @@ bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint3
 void execution_exempt_from_decay(Execution *execution, uint32_t classes);
 /* Multiplies the learning rate of a parameter of that stage, one that has an update. */
 void execution_set_rate(Execution *execution, uint32_t stage, const SkyParameter *parameter, double rate);
+/* Adds uses[1 ... count - 1] to uses[0], in order, and makes them 0: tensors like the parameter, anywhere. */
+void execution_add_uses(const Execution *execution, uint32_t stage, const SkyParameter *parameter, float *const *uses,
+                        int count);
 /* Where the stage has all layers: sums the uses of its shared parameters, as the runtime does across stages. */
 void execution_sum_uses(const Execution *execution, uint32_t stage);
-/* Sum of squares of a parameter's accumulated gradient: in double, in an order that threads do not change. */
-double execution_gradient_square(const Execution *execution, uint32_t stage, const SkyParameter *parameter);
 
-/* The first parameter of the stage whose value or any state of its optimiser is not finite: *state is which, -1 the
- * value. NULL if all are finite. */
+/* Of every trained parameter of the stage the sum of the squares of one tensor, in double, in an order that threads do
+ * not change; 0 for frozen ones. Valid until it is called again for this stage. */
+enum { EXECUTION_GRADIENT = 0, EXECUTION_VALUE = 2, EXECUTION_STATE = 3 /* + which */ };
+const double *execution_squares(const Execution *execution, uint32_t stage, int tensor);
+
+/* The first trained parameter of the stage whose value or any state of its optimiser is not finite: *state is which, -1
+ * the value. NULL if all are finite. */
 const SkyParameter *execution_not_finite(const Execution *execution, uint32_t stage, int *state);
-/* The same for the first few thousand elements of every value, in a hundredth of the time. A NaN in activations or
- * gradients soon is in all elements of biases, and in the first row of matrices. */
+/* The same for the first elements of every value, in a hundredth of the time. A NaN in activations or gradients soon is
+ * in all elements of biases, and in the first row of matrices. */
 const SkyParameter *execution_spot_not_finite(const Execution *execution, uint32_t stage);
 
 #endif

@@ -44,24 +44,31 @@ int parallel_threads(uint32_t wanted)
     return threads > 1024 ? 1024 : threads;
 }
 
-typedef struct Zeroing {
-    char *bytes;
+typedef struct Bytes {
+    char *to;
+    const char *from; /* NULL: zeros */
     size_t size;
-} Zeroing;
+} Bytes;
 
-static void zero_share(void *context, int thread, int threads)
+static void set_share(void *context, int thread, int threads)
 {
-    const Zeroing *zeroing = context;
+    const Bytes *bytes = context;
     enum { BLOCK = 4096 };
-    int64_t blocks = (int64_t)((zeroing->size + BLOCK - 1) / BLOCK);
+    int64_t blocks = (int64_t)((bytes->size + BLOCK - 1) / BLOCK);
     size_t begin = (size_t)parallel_begin(blocks, thread, threads) * BLOCK;
     size_t end = (size_t)parallel_begin(blocks, thread + 1, threads) * BLOCK;
-    if (end > zeroing->size) end = zeroing->size;
-    if (begin < end) memset(zeroing->bytes + begin, 0, end - begin);
+    if (end > bytes->size) end = bytes->size;
+    if (begin >= end) return;
+    if (bytes->from)
+        memcpy(bytes->to + begin, bytes->from + begin, end - begin);
+    else
+        memset(bytes->to + begin, 0, end - begin);
 }
 
-void parallel_zero(int threads, void *bytes, size_t size)
+void parallel_copy(int threads, void *to, const void *from, size_t size)
 {
-    Zeroing zeroing = {bytes, size};
-    parallel_run(size < SIZE_ZEROED_TOGETHER ? 1 : threads, zero_share, &zeroing);
+    Bytes bytes = {to, from, size};
+    parallel_run(size < SIZE_ZEROED_TOGETHER ? 1 : threads, set_share, &bytes);
 }
+
+void parallel_zero(int threads, void *bytes, size_t size) { parallel_copy(threads, bytes, NULL, size); }

@@ -22,6 +22,7 @@ static inline int64_t parallel_begin(int64_t count, int thread, int threads)
     return count / threads * thread + (count % threads < thread ? count % threads : thread);
 }
 
+void parallel_copy(int threads, void *to, const void *from, size_t size);
 void parallel_zero(int threads, void *bytes, size_t size);
 
 #endif

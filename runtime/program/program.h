@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 15, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 16, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -100,12 +100,18 @@ static inline uint32_t sky_wave_size(const SkyCall *call)
     return call->wave_count ? call->wave_count : sky_group_size(call);
 }
 
-/* What a stage does, in the order of a step. */
+/* What a stage does. */
 typedef enum SkyListKind {
     SKY_LIST_FORWARD,
     SKY_LIST_BACKWARD,
     SKY_LIST_WEIGHT_GRADIENT, /* the half of a split backward that nobody waits for; else empty */
     SKY_LIST_UPDATE,
+    /* Calls that the runtime makes one by one, before UPDATE and for checks: */
+    SKY_LIST_ADD_USE, /* per shared parameter: adds operand 1 to operand 0, and makes it 0. Both are the runtime's to
+                         choose; the table names a gradient for both */
+    SKY_LIST_SQUARES, /* per trained parameter: sums of the squares of operand 0 go to operand 1, in parts that depend
+                         on the shape alone. Operands: the gradient, float64 [SkyParameter.square_parts], the value, the
+                         optimiser's states. The runtime puts the one it asks about in place 0 */
     SKY_LIST_COUNT
 } SkyListKind;
 
@@ -148,8 +154,12 @@ typedef struct SkyParameter {
     const SkyTiedName *tied_names;
     uint32_t use_count; /* 0 where one layer alone uses it */
     uint32_t tied_name_count;
-    uint32_t state_count;        /* 0 SGD, 1 momentum, 2 Adam */
-    uint32_t update;             /* number of its call in the stage's SKY_LIST_UPDATE */
+    uint32_t state_count;   /* 0 SGD, 1 momentum, 2 Adam */
+    uint32_t update;        /* number of its call in the stage's SKY_LIST_UPDATE */
+    uint32_t update_stride; /* if there are several: from one to the next; else 0 */
+    uint32_t squares;       /* number of its call in SKY_LIST_SQUARES */
+    uint32_t square_parts;
+    uint32_t add_use;            /* number of its call in SKY_LIST_ADD_USE, if it has uses */
     SkyLocation states[2];       /* adam.m, adam.v, or momentum */
     uint32_t frozen;             /* keeps its value: it has no gradient, no states, no uses and no update */
     uint32_t block;              /* 0 before the model's first block, 1 in it ... block_count + 1 after the last */

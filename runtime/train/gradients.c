@@ -120,6 +120,7 @@ static size_t settle_shared(Gradients *gradients, const uint32_t *first_stage, c
         SharedParameter *shared = &gradients->shared[gradients->shared_count++];
         *shared = (SharedParameter){.global_index = i,
                                     .uses = memory_allocate(count * sizeof *shared->uses),
+                                    .terms = memory_allocate(count * sizeof *shared->terms),
                                     .elements = parameter->value.bytes / sizeof(float)};
         size_t received = 0;
         for (size_t u = 0; u < count; u++) {
@@ -142,6 +143,7 @@ bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip,
     *gradients =
         (Gradients){.world = pipeline->world,
                     .execution = pipeline->execution,
+                    .trace = pipeline->trace,
                     .tags = pipeline->tags,
                     .clip = clip,
                     .most_skipped = most_skipped,
@@ -163,7 +165,10 @@ bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip,
 
 void gradients_close(Gradients *gradients)
 {
-    for (int i = 0; i < gradients->shared_count; i++) free(gradients->shared[i].uses);
+    for (int i = 0; i < gradients->shared_count; i++) {
+        free(gradients->shared[i].uses);
+        free(gradients->shared[i].terms);
+    }
     free(gradients->shared);
     free(gradients->owner);
     free(gradients->squares);
@@ -203,45 +208,33 @@ static void exchange(Gradients *gradients, const SharedParameter *shared)
     if (pending) world_wait(world, &pending, (WaitReason){peer, -1, -1, "gradients of a shared parameter"});
 }
 
-/* Adds elements first ... first + count - 1 of all uses up, in order. */
-static void sum_uses(const Gradients *gradients, const SharedParameter *shared, size_t first, size_t count, float *sum)
-{
-    const float *received = (const float *)gradients->received.bytes;
-    for (int u = 0; u < shared->use_count; u++) {
-        const float *term = shared->uses[u].gradient;
-        if (!term) {
-            term = received;
-            received += shared->elements;
-        }
-        if (u == 0)
-            memcpy(sum, term + first, count * sizeof *sum);
-        else
-            for (size_t i = 0; i < count; i++) sum[i] += term[first + i];
-    }
-}
-
+/* Adds all uses up in order, in the place of the first, and copies the sum to where updates read it. */
 static void reduce(Gradients *gradients, const SharedParameter *shared)
 {
-    enum { BLOCK = 1 << 12 };
     const Execution *execution = gradients->execution;
-    float sum[BLOCK];
+    float *received = (float *)gradients->received.bytes;
+    uint32_t stage = 0;
     exchange(gradients, shared);
-    for (size_t first = 0; first < shared->elements; first += BLOCK) {
-        size_t count = shared->elements - first < BLOCK ? shared->elements - first : BLOCK;
-        sum_uses(gradients, shared, first, count, sum);
-        uint32_t stage = 0;
-        for (const SkyParameter *p; (p = held(execution, shared->global_index, &stage)); stage++) {
-            for (uint32_t u = 0; u < p->use_count; u++) /* no update clears these */
-                memset((float *)execution_address(execution, stage, 0, p->uses[u].gradient) + first, 0,
-                       count * sizeof *sum);
-            memcpy((float *)execution_address(execution, stage, 0, p->gradient) + first, sum, count * sizeof *sum);
-        }
+    for (int u = 0; u < shared->use_count; u++) {
+        shared->terms[u] = shared->uses[u].gradient;
+        if (shared->terms[u]) continue;
+        shared->terms[u] = received;
+        received += shared->elements;
+    }
+    const SkyParameter *parameter = held(execution, shared->global_index, &stage);
+    execution_add_uses(execution, stage, parameter, shared->terms, shared->use_count);
+    for (; (parameter = held(execution, shared->global_index, &stage)); stage++) {
+        float *to = execution_address(execution, stage, 0, parameter->gradient);
+        if (to != shared->terms[0]) parallel_copy(execution->threads, to, shared->terms[0], parameter->value.bytes);
     }
 }
 
 void gradients_reduce(Gradients *gradients)
 {
+    double begin = monotonic_seconds();
     for (int i = 0; i < gradients->shared_count; i++) reduce(gradients, &gradients->shared[i]);
+    if (gradients->shared_count)
+        trace_record_rank(gradients->trace, begin, gradients->world, gradients->execution->program, SKY_REDUCE);
 }
 
 /* The gradient of that parameter is not finite. Its owner reports that before any update, and ends the run unless the
@@ -290,19 +283,24 @@ static void measure(Gradients *gradients)
     const Execution *execution = gradients->execution;
     uint32_t total = execution->program->total_parameter_count;
     uint32_t ranks = gradients->emulated ? execution->program->rank_count : 0, rank = execution->program->rank;
+    double begin = monotonic_seconds();
     memset(gradients->squares, 0, (total + ranks) * sizeof *gradients->squares);
-    for (uint32_t i = 0; i < total; i++) {
-        uint32_t stage = 0;
-        if (gradients->owner[i] != (uint32_t)gradients->world->rank) continue;
-        const SkyParameter *parameter = held(execution, i, &stage);
-        gradients->squares[i] = execution_gradient_square(execution, stage, parameter);
+    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
+        const double *squares = execution_squares(execution, s, EXECUTION_GRADIENT);
+        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
+            uint32_t index = execution->stages[s].stage->parameters[p].global_index;
+            if (gradients->owner[index] == (uint32_t)gradients->world->rank) gradients->squares[index] = squares[p];
+        }
     }
+    begin = trace_record_rank(gradients->trace, begin, gradients->world, execution->program, TRACE_NORM);
     if (ranks) gradients->squares[total + rank] = monotonic_seconds();
     world_sum(gradients->world, gradients->squares, total + ranks, "the norm of the gradient"); /* one term: exact */
-    if (!ranks) return;
     for (uint32_t r = 0; r < ranks; r++) gradients->begun[r] = (int64_t)(gradients->squares[total + r] * 1e9);
-    norm_round(gradients->emulated, gradients->begun, gradients->known, gradients->known + ranks);
-    world_sleep_until(gradients->world, (double)gradients->known[rank] * 1e-9);
+    if (ranks) {
+        norm_round(gradients->emulated, gradients->begun, gradients->known, gradients->known + ranks);
+        world_sleep_until(gradients->world, (double)gradients->known[rank] * 1e-9);
+    }
+    trace_record_rank(gradients->trace, begin, gradients->world, execution->program, TRACE_AGREEMENT);
 }
 
 bool gradients_clip(Gradients *gradients)

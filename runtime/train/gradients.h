@@ -15,6 +15,7 @@ typedef struct SharedUse {
 typedef struct SharedParameter {
     uint32_t global_index;
     SharedUse *uses; /* of all ranks, in order */
+    float **terms;   /* where each of them is while they are added up */
     int use_count;
     size_t elements;
 } SharedParameter;
@@ -22,6 +23,7 @@ typedef struct SharedParameter {
 typedef struct Gradients {
     World *world;
     Execution *execution;
+    Trace *trace;
     MessageTags tags;
     double clip;          /* 0: none */
     int64_t most_skipped; /* steps in a row that may be skipped */

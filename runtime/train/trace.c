@@ -19,7 +19,9 @@ static const char *instruction_name(uint32_t op)
                                         [SKY_SEND_BACKWARD] = "send gradients",
                                         [SKY_WEIGHT_GRADIENT] = "weight gradient",
                                         [SKY_UPDATE] = "update",
-                                        [SKY_REDUCE] = "reduce"};
+                                        [SKY_REDUCE] = "reduce",
+                                        [TRACE_NORM] = "norm",
+                                        [TRACE_AGREEMENT] = "agree on norm"};
     return names[op];
 }
 
@@ -28,6 +30,13 @@ void trace_record(Trace *trace, double begin, double end, int64_t step, const Sk
     if (!trace->enabled || trace->count == MAX_EVENTS) return;
     TraceEvent event = {begin, end, (uint32_t)step, *instruction};
     array_push(trace->events, trace->count, trace->capacity, event);
+}
+
+double trace_record_rank(Trace *trace, double begin, const World *world, const SkyProgram *program, uint32_t op)
+{
+    double now = monotonic_seconds();
+    trace_record(trace, begin, now, *world->step, &(SkyInstruction){.op = op, .stage = program->stages[0].index});
+    return now;
 }
 
 void trace_free(Trace *trace)
@@ -74,7 +83,7 @@ static void print_events(Buffer *text, const Trace *trace, const World *world, d
         buffer_print(text, ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,",
                      instruction_name(event->instruction.op), world->rank, event->instruction.stage,
                      1e6 * (event->begin + offset - origin), 1e6 * (event->end - event->begin));
-        if (event->instruction.op == SKY_UPDATE)
+        if (event->instruction.op >= SKY_UPDATE)
             buffer_print(text, "\"args\":{\"step\":%u}}", event->step);
         else
             buffer_print(text, "\"args\":{\"step\":%u,\"microbatch\":%u,\"slot\":%u}}", event->step,

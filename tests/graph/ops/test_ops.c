@@ -272,7 +272,7 @@ static void gradients_match_finite_differences(void **state)
 
 /* ---- Updates ---- */
 
-enum { PARAMETERS = 300, STEPS = 3 };
+enum { PARAMETERS = 9600, STEPS = 3 }; /* several parts of a sum (lower_part) */
 
 typedef struct Training {
     double parameter, first, second; /* of one weight; momentum's velocity is `first` */

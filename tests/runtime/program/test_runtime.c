@@ -403,42 +403,121 @@ static void read_decay(void *const *operands, int64_t begin, int64_t end, void *
     *(float *)operands[0] = ((const float *)operands[1])[SKY_STEP_WEIGHT_DECAY];
 }
 
+enum { COUNT = 300000, PART = 1000 };
+
+static void square_parts(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
+{
+    const float *values = operands[0];
+    double *parts = operands[1];
+    (void)scratch, (void)limit;
+    for (int64_t part = begin; part < end; part++) {
+        parts[part] = 0;
+        for (int64_t i = part * PART; i < (part + 1) * PART; i++) parts[part] += (double)values[i] * values[i];
+    }
+}
+
+static void add_use(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
+{
+    float *sum = operands[0], *use = operands[1];
+    (void)scratch, (void)limit;
+    for (int64_t i = begin; i < end; i++) sum[i] += use[i], use[i] = 0;
+}
+
+/* A parameter whose gradient, value and states stand one after another, next to one that is frozen. */
+static void squares_are_summed_and_checked(void **state)
+{
+    (void)state;
+    SkyLocation at[6];
+    for (int i = 0; i < 6; i++) at[i] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = (uint64_t)i * 4 * COUNT};
+    const SkyLocation operands[] = {at[0], at[5], at[1], at[2], at[3]};
+    const SkyCall squares = {.kernel = square_parts,
+                             .operands = operands,
+                             .operand_count = 5,
+                             .units = COUNT / PART,
+                             .nanoseconds = 1000000,
+                             .name = "squares"};
+    SkyCall add = squares;
+    add.kernel = add_use;
+    add.units = COUNT;
+    SkyParameter parameters[2] = {{.frozen = 1}, {.square_parts = COUNT / PART, .state_count = 2}};
+    parameters[0].value = parameters[1].value = (SkyTensor){.name = "weight", .rank = 1, .dim = {COUNT}};
+    for (int p = 0; p < 2; p++) parameters[p].value.bytes = 4 * COUNT;
+    parameters[0].value.location = at[4];
+    parameters[1].value.location = at[1];
+    parameters[1].states[0] = at[2], parameters[1].states[1] = at[3];
+    SkyStage stage = {
+        .parameters = parameters,
+        .parameter_count = 2,
+        .lists =
+            {[SKY_LIST_SQUARES] = {.calls = &squares, .count = 1}, [SKY_LIST_ADD_USE] = {.calls = &add, .count = 1}},
+        .slot_count = 1};
+    stage.space_bytes[SKY_SPACE_STATE] = 6 * 4 * COUNT;
+    const SkyProgram program = {.stages = &stage, .stage_count = 1};
+    Diagnostics diagnostics = {0};
+    double found[2];
+    for (int threads = 1; threads <= 2; threads++) {
+        Execution execution;
+        assert_true(execution_open(&execution, &program, threads, NULL, &diagnostics));
+        float *tensor[5];
+        for (int i = 0; i < 5; i++) tensor[i] = execution_address(&execution, 0, 0, at[i]);
+        for (int i = 0; i < COUNT; i++) tensor[0][i] = 1e-3f * (float)(i % 977), tensor[1][i] = 1, tensor[2][i] = 1e30f;
+        tensor[4][0] = NAN; /* frozen: it is what the user gave */
+        found[threads - 1] = execution_squares(&execution, 0, EXECUTION_GRADIENT)[1];
+        assert_true(execution_squares(&execution, 0, EXECUTION_GRADIENT)[0] == 0);
+        assert_true(execution_squares(&execution, 0, EXECUTION_VALUE)[1] == COUNT);
+        int which = 0;
+        assert_null(execution_not_finite(&execution, 0, &which));
+        tensor[3][COUNT - 1] = INFINITY;
+        assert_ptr_equal(execution_not_finite(&execution, 0, &which), &parameters[1]);
+        assert_int_equal(which, 1);
+        tensor[1][COUNT - 1] = NAN;
+        assert_ptr_equal(execution_not_finite(&execution, 0, &which), &parameters[1]);
+        assert_int_equal(which, -1);
+        assert_null(execution_spot_not_finite(&execution, 0));
+        tensor[1][PART / 2] = NAN;
+        assert_ptr_equal(execution_spot_not_finite(&execution, 0), &parameters[1]);
+        for (int i = 0; i < COUNT; i++) tensor[0][i] = 1, tensor[1][i] = 2, tensor[2][i] = 3;
+        execution_add_uses(&execution, 0, &parameters[1], (float *[]){tensor[1], tensor[2], tensor[0]}, 3);
+        for (int i = 0; i < COUNT; i++) assert_true(tensor[1][i] == 6 && tensor[2][i] == 0 && tensor[0][i] == 0);
+        execution_close(&execution);
+    }
+    double sum = 0;
+    for (int i = 0; i < COUNT; i++) sum += pow(1e-3 * (i % 977), 2);
+    assert_true(found[0] == found[1] && fabs(found[0] / sum - 1) < 1e-6);
+}
+
 static void parameters_start_and_decay_as_told(void **state)
 {
     (void)state;
-    enum { COUNT = 300000 };
-    const SkyLocation operands[] = {{.space = SKY_SPACE_STATE, .offset = 4 * COUNT},
-                                    {.space = SKY_SPACE_STEP},
-                                    {.space = SKY_SPACE_STATE, .offset = 8 * COUNT},
-                                    {.space = SKY_SPACE_STEP}};
+    const SkyLocation operands[] = {{.space = SKY_SPACE_STATE, .offset = 4 * COUNT},     {.space = SKY_SPACE_STEP},
+                                    {.space = SKY_SPACE_STATE, .offset = 8 * COUNT},     {.space = SKY_SPACE_STEP},
+                                    {.space = SKY_SPACE_STATE, .offset = 4 * COUNT + 4}, {.space = SKY_SPACE_STEP},
+                                    {.space = SKY_SPACE_STATE, .offset = 8 * COUNT + 4}, {.space = SKY_SPACE_STEP}};
     const SkyCall update[] = {
         {.kernel = read_decay, .operands = operands, .operand_count = 2, .units = 1, .name = "a"},
-        {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"}};
-    SkyParameter parameters[2] = {
-        {.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT}, .initial_deviation = 2},
-        {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16},
-         .update = 1,
-         .decay_exempt_class = 1,
-         .initial_mean = 0.5f}};
+        {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"},
+        {.kernel = read_decay, .operands = operands + 4, .operand_count = 2, .units = 1, .name = "a, later"},
+        {.kernel = read_decay, .operands = operands + 6, .operand_count = 2, .units = 1, .name = "b, later"}};
+    SkyParameter parameters[2] = {{.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT},
+                                   .update_stride = 2,
+                                   .initial_deviation = 2},
+                                  {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16},
+                                   .update = 1,
+                                   .update_stride = 2,
+                                   .decay_exempt_class = 1,
+                                   .initial_mean = 0.5f}};
     parameters[0].value.location = parameters[0].gradient = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 0};
     parameters[1].value.location = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 12 * COUNT};
     SkyStage stage = {.parameters = parameters,
                       .parameter_count = 2,
-                      .lists[SKY_LIST_UPDATE] = {.calls = update, .count = 2},
+                      .lists[SKY_LIST_UPDATE] = {.calls = update, .count = 4},
                       .slot_count = 1};
     stage.space_bytes[SKY_SPACE_STATE] = 12 * COUNT + 64;
     const SkyProgram program = {.stages = &stage, .stage_count = 1, .seed = 9};
     Diagnostics diagnostics = {0};
     Execution execution;
-    double squares[2];
-    for (int threads = 1; threads <= 2; threads++) {
-        assert_true(execution_open(&execution, &program, threads, NULL, &diagnostics));
-        assert_true(parameters_initialize(&execution, ".", &diagnostics));
-        squares[threads - 1] = execution_gradient_square(&execution, 0, &parameters[0]); /* the gradient is the value */
-        if (threads == 1) execution_close(&execution);
-    }
-    assert_true(squares[0] == squares[1]);
-    assert_true(fabs(squares[0] / COUNT - 4) < 0.1);
+    assert_true(execution_open(&execution, &program, 1, NULL, &diagnostics));
+    assert_true(parameters_initialize(&execution, ".", &diagnostics));
     static float drawn[COUNT];
     parameter_draw("weight", 9, 0, 2, drawn, COUNT);
     assert_memory_equal(drawn, execution_address(&execution, 0, 0, parameters[0].value.location), sizeof drawn);
@@ -450,8 +529,10 @@ static void parameters_start_and_decay_as_told(void **state)
     assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0.5f);
     execution_exempt_from_decay(&execution, 1u << 1);
     assert_true(execution_run(&execution, 0, SKY_LIST_UPDATE, 0, &diagnostics));
-    assert_true(*(float *)execution_address(&execution, 0, 0, operands[0]) == 0.5f);
-    assert_true(*(float *)execution_address(&execution, 0, 0, operands[2]) == 0);
+    for (int later = 0; later <= 4; later += 4) {
+        assert_true(*(float *)execution_address(&execution, 0, 0, operands[later]) == 0.5f);
+        assert_true(*(float *)execution_address(&execution, 0, 0, operands[later + 2]) == 0);
+    }
     execution_close(&execution);
 }
 
@@ -608,6 +689,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_run_on_threads_and_slots),
         cmocka_unit_test(calls_wait_for_each_other),
         cmocka_unit_test(binding_takes_no_processors_away),
+        cmocka_unit_test(squares_are_summed_and_checked),
         cmocka_unit_test(parameters_start_and_decay_as_told),
         cmocka_unit_test(initial_values_are_copied_in_pieces),
         cmocka_unit_test(calls_leave_no_subnormal_numbers),

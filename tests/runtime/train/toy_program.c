@@ -176,6 +176,36 @@ static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scra
         }
 }
 
+static void add_use(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
+{
+    float *sum = o[0], *use = o[1];
+    (void)scratch, (void)limit;
+    for (int64_t i = begin; i < end; i++) sum[i] += use[i], use[i] = 0;
+}
+
+/* Of rows of WIDTH, or CLASSES in the last layer: a unit each. */
+static void squares_of(void *const *o, int64_t begin, int64_t end, int columns)
+{
+    const float *values = o[0];
+    double *parts = o[1];
+    for (int64_t row = begin; row < end; row++) {
+        parts[row] = 0;
+        for (int i = 0; i < columns; i++) parts[row] += (double)values[row * columns + i] * values[row * columns + i];
+    }
+}
+
+static void squares(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
+{
+    (void)scratch, (void)limit;
+    squares_of(o, begin, end, WIDTH);
+}
+
+static void head_squares(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
+{
+    (void)scratch, (void)limit;
+    squares_of(o, begin, end, CLASSES);
+}
+
 static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     float *value = o[0], *gradient = o[1], *m = o[2], *v = o[3];
@@ -245,7 +275,7 @@ typedef struct ToyStage {
     SkyParameter parameters[LAYERS];
     SkyUse use; /* of the tied parameter */
     SkyTensor inputs[2], output, boundary[4];
-    SkyLocation operands[256];
+    SkyLocation operands[512];
     int operand_count;
     SkyLocation slot[LAYERS + 1], slot_gradient[2]; /* activation before each layer; gradients, alternating */
 } ToyStage;
@@ -322,6 +352,15 @@ static void add_updates(ToyStage *t, SkyStage *stage)
         p->update = stage->lists[SKY_LIST_UPDATE].count;
         ADD(UPDATE, adamw, (int64_t)(p->value.bytes / sizeof(float)), p->value.location, p->gradient, p->states[0],
             p->states[1], step);
+        p->squares = stage->lists[SKY_LIST_SQUARES].count;
+        p->square_parts = (uint32_t)p->value.dim[0];
+        SkyLocation parts = reserve(stage, SKY_SPACE_STATE, p->square_parts * sizeof(double));
+        if (p->value.dim[1] == CLASSES)
+            ADD(SQUARES, head_squares, p->square_parts, p->gradient, parts, p->value.location, p->states[0],
+                p->states[1]);
+        else
+            ADD(SQUARES, squares, p->square_parts, p->gradient, parts, p->value.location, p->states[0], p->states[1]);
+        if (p->use_count) ADD(ADD_USE, add_use, (int64_t)(p->value.bytes / sizeof(float)), p->gradient, p->gradient);
     }
 }
 
