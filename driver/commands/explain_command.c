@@ -14,7 +14,20 @@ typedef struct StageTimes {
     int64_t forwards, backwards, weight_gradients, updates;
 } StageTimes;
 
+enum { MOST_PARTS = 16 };
+
+/* Where the time of a rank's steps went, as its "step" events say. */
+typedef struct RankParts {
+    const char *names[MOST_PARTS]; /* in the trace's own memory */
+    double seconds[MOST_PARTS], all;
+    int count;
+    int64_t seen, steps; /* without the first one, unless it is the only one */
+    int64_t full_at;     /* the step at which the trace ends too early; 0: it does not */
+} RankParts;
+
 typedef struct Measured {
+    RankParts *ranks;
+
     StageTimes *stages;
     double *updated;   /* [step]: when the last stage had updated; -HUGE_VAL: not known */
     int *microbatches; /* [step], of plans whose steps differ in that */
@@ -50,6 +63,25 @@ static bool note_backward(Measured *m, const Plan *plan, int step, const json_t 
     return true;
 }
 
+/* Adds a step to those of its rank. The first one is replaced by the second: it is slower than the others. */
+static bool note_step(RankParts *rank, const json_t *parts, double duration)
+{
+    const char *name;
+    json_t *part;
+    if (rank->seen++ == 1) *rank = (RankParts){.seen = 2, .full_at = rank->full_at};
+    rank->steps++;
+    rank->count = 0;
+    rank->all += duration;
+    json_object_foreach((json_t *)parts, name, part)
+    {
+        double seconds = json_number_value(part) / 1e6;
+        if (rank->count == MOST_PARTS || !(seconds >= 0 && seconds <= duration * 1.001 + 1e-6)) return false;
+        rank->names[rank->count] = name;
+        rank->seconds[rank->count++] += seconds;
+    }
+    return true;
+}
+
 static bool read_event(Measured *m, const Plan *plan, const json_t *event, int skip)
 {
     enum { MOST_STEPS = 1 << 24 };
@@ -59,6 +91,11 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
     const json_t *args = json_object_get(event, "args"), *step = json_object_get(args, "step"),
                  *microbatch = json_object_get(args, "microbatch"), *tid = json_object_get(event, "tid");
     const json_t *start = json_object_get(event, "ts"), *length = json_object_get(event, "dur");
+    const json_t *pid = json_object_get(event, "pid");
+    RankParts *rank = json_is_integer(pid) && json_integer_value(pid) >= 0 && json_integer_value(pid) < plan->rank_count
+                          ? &m->ranks[json_integer_value(pid)]
+                          : NULL;
+    if (rank && name && strcmp(name, "trace_full") == 0) rank->full_at = json_integer_value(step);
     if (!phase || strcmp(phase, "X") != 0) return true;
     if (!name || !json_is_integer(tid) || !json_is_integer(step) || !json_is_number(start) || !json_is_number(length))
         return false;
@@ -66,6 +103,7 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
     double begin = json_number_value(start) / 1e6, duration = json_number_value(length) / 1e6;
     if (stage < 0 || stage >= plan->stage_count || number < 0 || number > MOST_STEPS) return false;
     if (!(fabs(begin) <= most_s && duration >= 0 && duration <= most_s)) return false;
+    if (strcmp(name, "step") == 0) return rank && note_step(rank, json_object_get(args, "parts"), duration);
     if (begin < m->begin) m->begin = begin;
     if (strcmp(name, "update") == 0) note_update(m, (int)number, begin + duration);
     if (plan->rows.microbatch_kinds && strcmp(name, "backward") == 0 &&
@@ -175,11 +213,39 @@ static void print_measured(Buffer *buffer, const Plan *plan, const Measured *m)
     }
 }
 
+/* Parts of at least 0.05%, which add up to all; "rest" is what no part names. */
+static void print_parts(Buffer *buffer, const Plan *plan, const RankParts *ranks)
+{
+    static const double most_rest = 0.03;
+    char text[REPORT_TEXT];
+    for (int r = 0; r < plan->rank_count; r++) {
+        const RankParts *rank = &ranks[r];
+        const char *separator = "";
+        if (rank->full_at)
+            text_format(buffer, "  rank %d: the trace ends at step %lld, because it was full\n", r,
+                        (long long)rank->full_at);
+        if (rank->all <= 0) continue;
+        text_format(buffer, "  rank %d on %s, of %s a step: ", r, plan->stages[plan->ranks[r].stages[0]].device,
+                    report_seconds((int64_t)(1e9 * rank->all / (double)rank->steps), text));
+        for (int p = 0; p < rank->count; p++) {
+            double share = rank->seconds[p] / rank->all;
+            bool unknown = strcmp(rank->names[p], "rest") == 0 && share > most_rest;
+            if (share < 0.0005) continue;
+            text_format(buffer, "%s%s %.1f%%%s", separator, rank->names[p], 100 * share,
+                        unknown ? " (more than 3%: a defect)" : "");
+            separator = ", ";
+        }
+        text_format(buffer, "\n");
+    }
+}
+
 static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Diagnostics *diagnostics)
 {
     json_t *root = json_read(path, diagnostics), *events;
     if (!root) return false;
-    Measured m = {.stages = memory_allocate((size_t)plan->stage_count * sizeof *m.stages), .begin = HUGE_VAL};
+    Measured m = {.stages = memory_allocate((size_t)plan->stage_count * sizeof *m.stages),
+                  .begin = HUGE_VAL,
+                  .ranks = memory_allocate((size_t)plan->rank_count * sizeof *m.ranks)};
     JsonReader reader = {path, diagnostics};
     bool ok = json_is_object(root)
                   ? json_get_array(reader, root, "", "traceEvents", &events)
@@ -192,6 +258,8 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
             ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
                                    "event %zu is not of a run of this plan", i);
     if (ok) print_measured(buffer, plan, &m);
+    if (ok) print_parts(buffer, plan, m.ranks);
+    free(m.ranks);
     free(m.stages);
     free(m.updated);
     free(m.microbatches);

@@ -294,7 +294,10 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
     }
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
-    if (pipeline->emulate_links) world_sleep_until(pipeline->world, list->due[number]);
+    if (!pipeline->emulate_links) return;
+    StepPart before = step_clock_enter(&pipeline->world->clock, PART_WAITING);
+    world_sleep_until(pipeline->world, list->due[number]);
+    step_clock_leave(&pipeline->world->clock, before);
 }
 
 static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
@@ -323,12 +326,14 @@ static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstru
 static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int from, const SkyTensor *sources, int to,
                           const SkyTensor *targets, uint32_t count, uint32_t microbatch)
 {
+    StepPart before = step_clock_enter(&pipeline->world->clock, PART_MESSAGES);
     for (uint32_t t = 0; t < count; t++)
         memcpy(execution_address(pipeline->execution, (uint32_t)to, slot_of(pipeline, to, microbatch),
                                  targets[t].location),
                execution_address(pipeline->execution, (uint32_t)from, slot_of(pipeline, from, microbatch),
                                  sources[t].location),
                bytes_of(pipeline, batch, &sources[t], microbatch));
+    step_clock_leave(&pipeline->world->clock, before);
 }
 
 /* ---- Work ---- */
@@ -383,10 +388,13 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
         copy_boundary(pipeline, batch, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
                       stage->receive_forward_count, item->microbatch);
     Stopwatch start = stopwatch_start();
+    StepClock *clock = &pipeline->world->clock;
+    StepPart part = step_clock_enter(clock, PART_DATA);
     for (uint32_t i = 0; i < stage->input_count; i++)
         if (!fill_input(batch, program, &stage->inputs[i], item->microbatch,
                         execution_address(execution, local, item->slot, stage->inputs[i].location), diagnostics))
             return false;
+    step_clock_leave(clock, part);
     begin_microbatch(pipeline, batch, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
@@ -452,6 +460,12 @@ bool pipeline_update(Pipeline *pipeline, uint32_t local, int64_t step, Diagnosti
 
 static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, Diagnostics *diagnostics)
 {
+    static const StepPart part_of[SKY_OP_COUNT] = {
+        [SKY_FORWARD] = PART_FORWARD,           [SKY_BACKWARD] = PART_BACKWARD,
+        [SKY_WEIGHT_GRADIENT] = PART_BACKWARD,  [SKY_UPDATE] = PART_UPDATE,
+        [SKY_RECEIVE_FORWARD] = PART_MESSAGES,  [SKY_SEND_FORWARD] = PART_MESSAGES,
+        [SKY_RECEIVE_BACKWARD] = PART_MESSAGES, [SKY_SEND_BACKWARD] = PART_MESSAGES};
+    StepClock *clock = &pipeline->world->clock;
     int next_receive = 0;
     memset(list->posted, 0, (size_t)list->receive_count * sizeof *list->posted);
     memset(pipeline->losses, 0, pipeline->program->microbatch_count * sizeof *pipeline->losses);
@@ -461,7 +475,9 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
             next_receive += is_receive(item->op);
             continue;
         }
+        step_clock_enter(clock, PART_MESSAGES);
         post_ahead(pipeline, list, batch, next_receive, i);
+        step_clock_enter(clock, part_of[item->op]);
         double begin = monotonic_seconds();
         bool ok = true;
         switch (item->op) {
@@ -481,6 +497,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         if (!ok) return false;
         trace_record(pipeline->trace, begin, monotonic_seconds(), batch->step, item);
     }
+    step_clock_enter(clock, PART_REST);
     return !batch->finish || batch->finish(batch->context, diagnostics);
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 enum { MAX_EVENTS = 1 << 22, EXCHANGES = 16 };
 
@@ -25,9 +26,17 @@ static const char *instruction_name(uint32_t op)
     return names[op];
 }
 
+/* Whether there is no room for more; notes the first step for which there was none. */
+static bool is_full(Trace *trace, int64_t step)
+{
+    size_t most = trace->most ? trace->most : MAX_EVENTS;
+    if (trace->count + trace->step_count >= most && !trace->full_at) trace->full_at = step;
+    return trace->full_at;
+}
+
 void trace_record(Trace *trace, double begin, double end, int64_t step, const SkyInstruction *instruction)
 {
-    if (!trace->enabled || trace->count == MAX_EVENTS) return;
+    if (!trace->enabled || is_full(trace, step)) return;
     TraceEvent event = {begin, end, (uint32_t)step, *instruction};
     array_push(trace->events, trace->count, trace->capacity, event);
 }
@@ -39,9 +48,16 @@ double trace_record_rank(Trace *trace, double begin, const World *world, const S
     return now;
 }
 
+void trace_step(Trace *trace, const StepClock *clock, int64_t step)
+{
+    if (!trace->enabled || is_full(trace, step)) return;
+    array_push(trace->steps, trace->step_count, trace->step_capacity, ((TraceStep){step, *clock}));
+}
+
 void trace_free(Trace *trace)
 {
     free(trace->events);
+    free(trace->steps);
     *trace = (Trace){0};
 }
 
@@ -71,13 +87,55 @@ static double clock_offset(World *world, int rank, bool same_host)
     return offset;
 }
 
-static void print_events(Buffer *text, const Trace *trace, const World *world, double offset, double origin)
+/* One event a step, with the microseconds of its parts, which add up to all of it. */
+static void print_steps(Buffer *text, const Trace *trace, int rank, uint32_t stage, double shift)
+{
+    static const char *const names[PART_COUNT] = {[PART_REST] = "rest",
+                                                  [PART_DATA] = "data",
+                                                  [PART_PACKING] = "packing",
+                                                  [PART_FORWARD] = "forward",
+                                                  [PART_BACKWARD] = "backward",
+                                                  [PART_NORM] = "norm",
+                                                  [PART_MESSAGES] = "messages",
+                                                  [PART_WAITING] = "waiting",
+                                                  [PART_UPDATE] = "update",
+                                                  [PART_LOG] = "log",
+                                                  [PART_CHECKPOINT] = "checkpoint",
+                                                  [PART_EVALUATION] = "evaluation"};
+    for (size_t i = 0; i < trace->step_count; i++) {
+        const StepClock *clock = &trace->steps[i].clock;
+        buffer_print(text, ",\n{\"ph\":\"X\",\"name\":\"step\",\"pid\":%d,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,", rank,
+                     stage, 1e6 * (clock->begin + shift), 1e6 * (clock->since - clock->begin));
+        buffer_print(text, "\"args\":{\"step\":%lld,\"parts\":{", (long long)trace->steps[i].step);
+        for (int p = 1; p <= PART_COUNT; p++)
+            buffer_print(text, "%s\"%s\":%.3f", p > 1 ? "," : "", names[p % PART_COUNT],
+                         1e6 * clock->seconds[p % PART_COUNT]);
+        buffer_print(text, "}}}");
+    }
+}
+
+/* That a trace ends before the run does. */
+static void print_end(Buffer *text, const Trace *trace, const World *world, uint32_t stage)
+{
+    if (!trace->full_at) return;
+    text_print(stderr,
+               "skycc: warning: rank %d (%s): the trace ends at step %lld: it has room for %zu events; "
+               "SKYCC_TRACE_EVENTS sets how many\n",
+               world->rank, world->device, (long long)trace->full_at, trace->most ? trace->most : (size_t)MAX_EVENTS);
+    buffer_print(text, ",\n{\"ph\":\"M\",\"name\":\"trace_full\",\"pid\":%d,\"tid\":%u,\"args\":{\"step\":%lld}}",
+                 world->rank, stage, (long long)trace->full_at);
+}
+
+static void print_events(Buffer *text, const Trace *trace, const World *world, uint32_t stage, double offset,
+                         double origin)
 {
     buffer_print(text, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":", world->rank);
     char name[128];
     snprintf(name, sizeof name, "rank %d (%s)", world->rank, world->device);
     json_print_string(text, name);
     buffer_print(text, "}}");
+    print_steps(text, trace, world->rank, stage, offset - origin);
+    print_end(text, trace, world, stage);
     for (size_t i = 0; i < trace->count; i++) {
         const TraceEvent *event = &trace->events[i];
         buffer_print(text, ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,",
@@ -124,10 +182,10 @@ static void hand_over(World *world, const Buffer *text)
     }
 }
 
-bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics *diagnostics)
+bool trace_write(const Trace *trace, World *world, uint32_t stage, const char *path, Diagnostics *diagnostics)
 {
-    /* The start of each rank's first event, by its own clock. */
-    double mine = trace->count ? trace->events[0].begin : monotonic_seconds();
+    /* The start of each rank's first step, by its own clock. */
+    double mine = trace->step_count ? trace->steps[0].clock.begin : monotonic_seconds();
     double *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "its trace");
     double offset = 0;
@@ -136,7 +194,7 @@ bool trace_write(const Trace *trace, World *world, const char *path, Diagnostics
             offset = clock_offset(world, r, world->near[world->rank == 0 ? r : 0]);
     if (world->rank == 0) offset = 0;
     Buffer text = {0};
-    print_events(&text, trace, world, offset, all[0]);
+    print_events(&text, trace, world, stage, offset, all[0]);
     free(all);
     bool ok = true;
     if (world->rank == 0) {

@@ -31,8 +31,10 @@ static void report(Training *t, void *bytes, size_t size)
 static bool finish_step(void *context, Diagnostics *diagnostics)
 {
     Training *t = context;
+    step_clock_enter(&t->world->clock, PART_NORM);
     gradients_reduce(&t->gradients);
     if (!gradients_clip(&t->gradients)) return true;
+    step_clock_enter(&t->world->clock, PART_UPDATE);
     for (uint32_t s = 0; s < t->program->stage_count; s++)
         if (!pipeline_update(&t->pipeline, s, *t->world->step, diagnostics)) return false;
     return true;
@@ -57,15 +59,19 @@ static double skip_step(Training *t)
 static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
+    StepClock *clock = &t->world->clock;
+    step_clock_enter(clock, PART_DATA);
     bool begins_epoch = data_order_at_epoch_end(&t->order, &t->cursor);
     t->row_count = data_order_next(&t->order, &t->cursor, t->batch_rows);
     if (!labelled_rows_any(&t->labelled, t->batch_rows, t->batch)) return skip_step(t);
     LabelCount labels[SKY_MOST_LABELS];
     dataset_count_labels(&t->data, t->program, t->batch_rows, t->batch, labels);
+    step_clock_enter(clock, PART_PACKING);
+    if (t->packed.lengths) packed_batch_place(&t->packed, t->lengths.lengths, t->batch_rows);
+    step_clock_enter(clock, PART_REST);
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step - skipped_steps(t));
     step_scalars_losses(t->execution.step, t->program, labels, t->row_count);
     step_scalars_drop(t->execution.step, t->seed, t->step);
-    if (t->packed.lengths) packed_batch_place(&t->packed, t->lengths.lengths, t->batch_rows);
     PipelineBatch batch = {.dataset = &t->data,
                            .rows = t->batch_rows,
                            .row_count = t->row_count,
@@ -74,7 +80,9 @@ static double run_step(Training *t, double learning_rate)
                            .finish = gradients_need_work(&t->gradients) ? finish_step : NULL,
                            .context = t};
     if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
+    step_clock_enter(clock, PART_DATA);
     check_unchanged(t, &t->data, begins_epoch);
+    step_clock_enter(clock, PART_MESSAGES);
     double loss = 0;
     for (uint32_t m = 0; m < t->program->microbatch_count; m++) loss += t->pipeline.losses[m];
     if (t->world->rank == t->loss_rank && !isfinite(loss) && !t->gradients.skipped)
@@ -155,12 +163,17 @@ static bool finish_between(Training *t, double loss)
     bool last = reached(t, loss) || t->step == t->last_step;
     if (!last) t->ended_by = choice.end, t->ended_site = choice.site;
     bool due = options->checkpoint_every && t->step % options->checkpoint_every == 0;
+    StepClock *clock = &t->world->clock;
+    StepPart before = step_clock_enter(clock, PART_EVALUATION);
     if (options->eval_data && !t->ended_by && (last || evaluation_is_due(t))) run_evaluation(t);
+    step_clock_leave(clock, before);
     last = last || watch_is_over(&t->watch);
     bool stops = t->step == options->stop_after;
     if (options->checkpoint && (last || stops || due || choice.save)) {
+        step_clock_enter(clock, PART_CHECKPOINT);
         save(t);
         interrupts_saved();
+        step_clock_leave(clock, before);
     }
     return last || stops || t->ended_by;
 }
@@ -184,14 +197,19 @@ static void run_steps(Training *t)
     bool over = t->step >= t->last_step || watch_is_over(&t->watch);
     if (t->options->stop_after && t->step >= t->options->stop_after) over = true;
     for (bool stop = over; !stop;) {
+        step_clock_start(&t->world->clock);
         *t->world->step = t->step + 1;
         double learning_rate = learning_rate_at(&t->schedule, t->step);
         double loss = run_step(t, learning_rate);
         t->step++;
+        step_clock_enter(&t->world->clock, PART_LOG);
         if (t->speaks) progress_step(&t->progress, t->step, loss, learning_rate, count_tokens(t));
+        step_clock_enter(&t->world->clock, PART_MESSAGES);
         stop = finish_between(t, loss);
         if (!stop) interrupts_tell(&t->interrupts);
         if (t->speaks) progress_start_step(&t->progress);
+        step_clock_enter(&t->world->clock, PART_REST);
+        trace_step(&t->trace, &t->world->clock, t->step);
     }
     interrupts_close(&t->interrupts);
 }
@@ -202,7 +220,8 @@ static bool run(Training *t, const char *directory, int *exit_code)
     if (!training_open(t, directory, &diagnostics, exit_code)) return false;
     training_say_begin(t);
     run_steps(t);
-    if (t->options->trace) trace_write(&t->trace, t->world, t->options->trace, &diagnostics);
+    if (t->options->trace)
+        trace_write(&t->trace, t->world, t->program->stages[0].index, t->options->trace, &diagnostics);
     if (t->options->emulate) emulation_report(t->world, t->pipeline.emulated, t->execution.threads, &t->progress);
     const double *planned = t->program->predicted_step_s;
     if (t->speaks) progress_close(&t->progress, planned ? *planned : 0, &diagnostics);

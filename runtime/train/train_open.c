@@ -76,7 +76,8 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
         parameters_initialize(&t->execution, directory, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     world_meet_hosts(t->world, t->execution.threads);
-    t->trace.enabled = t->options->trace != NULL;
+    const char *events = getenv("SKYCC_TRACE_EVENTS");
+    t->trace = (Trace){.enabled = t->options->trace != NULL, .most = events ? strtoul(events, NULL, 10) : 0};
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
     gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
     execution_exempt_from_decay(&t->execution, t->options->no_decay);

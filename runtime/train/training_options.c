@@ -231,7 +231,10 @@ static const Option rows[] = {
                "is 1. See *skycc plot*."},
     {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true,
      .help = "write what every rank did when (Chrome trace JSON)",
-     .detail = "Write what every rank did when, as Chrome trace JSON."},
+     .detail =
+         "Write what every rank did when, as Chrome trace JSON, and the parts of every step, which add up to all of "
+         "its time; see *skycc explain*. A trace has room for 4194304 events a rank, or as many as the environment "
+         "variable *SKYCC_TRACE_EVENTS* says; one that becomes full says so."},
     {"emulate", 0, NULL, TRAIN, OPTION_FLAG, FIELD(emulate), .agreed = true,
      .help = "take as long as the devices' slowdown and the plan's links say",
      .detail =

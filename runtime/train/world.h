@@ -15,6 +15,7 @@
 #include "base/diagnostics.h"
 #include "runtime/program/message_tags.h"
 #include "runtime/train/doorbell.h"
+#include "runtime/train/step_clock.h"
 
 typedef struct World {
     int rank, size;
@@ -35,6 +36,7 @@ typedef struct World {
     int *completed; /* indices, scratch of MPI_Testsome */
     int request_count, request_capacity, send_count;
     double last_progress, last_ring;
+    StepClock clock;
     struct WorldSites *sites; /* NULL: MPI reaches all ranks; else `size` and `rank` are those of all sites */
     struct WorldLiveness {    /* who asked whether this rank is alive, and the answer */
         int question, question_pending, reply, reply_pending;

@@ -193,6 +193,7 @@ static void suspect(World *world, WaitReason reason)
 void world_wait(World *world, const int *pending, WaitReason reason)
 {
     if (!*pending) return;
+    StepPart before = step_clock_enter(&world->clock, PART_WAITING);
     uint32_t seen = bell_shows(world);
     world_progress(world);
     double start = world->last_progress, pause = least_sleep;
@@ -209,4 +210,5 @@ void world_wait(World *world, const int *pending, WaitReason reason)
             start = monotonic_seconds();
         }
     }
+    step_clock_leave(&world->clock, before);
 }

@@ -128,7 +128,16 @@ def test_explain():
         add("update", stage["update_s"], step)
     with open("trace.json", "w") as file:
         json.dump({"traceEvents": events}, file)
+    for step in range(3):  # the first one is slower than the others, and so left out
+        parts = {"data": 10, "forward": 60 if step else 900, "waiting": 0, "rest": 30}
+        events.append({"ph": "X", "name": "step", "pid": 0, "tid": 0, "ts": 0, "dur": sum(parts.values()),
+                       "args": {"step": step, "parts": parts}})
+    events.append({"ph": "M", "name": "trace_full", "pid": 0, "tid": 0, "args": {"step": 7}})
+    with open("trace.json", "w") as file:
+        json.dump({"traceEvents": events}, file)
     said = run("explain", "alone.json", "--trace", "trace.json")
+    parts = "of 100.0 us a step: data 10.0%, forward 60.0%, rest 30.0% (more than 3%: a defect)"
+    require(parts in said and "rank 0: the trace ends at step 7, because it was full" in said, said)
     require(
         re.search(r"measured over 3 steps:\n  step: mean .*planned .*[+-]0\.0%\), micro-batches 2\.33 a step", said),
         said)

@@ -97,7 +97,7 @@ static void emulation_and_trace_change_nothing(void **state)
     json_t *trace = json_read("trace", &diagnostics), *event;
     assert_non_null(trace);
     size_t index;
-    int forwards = 0, updates = 0, processes = 0;
+    int forwards = 0, updates = 0, processes = 0, steps = 0;
     double waited = 0; /* longest receive */
     json_array_foreach(json_object_get(trace, "traceEvents"), index, event)
     {
@@ -107,12 +107,32 @@ static void emulation_and_trace_change_nothing(void **state)
         if (strncmp(name, "receive", 7) == 0 && duration > waited) waited = duration;
         updates += strcmp(name, "update") == 0;
         processes += strcmp(name, "process_name") == 0;
+        if (strcmp(name, "step") != 0) continue;
+        const char *part;
+        json_t *time, *parts = json_object_get(json_object_get(event, "args"), "parts");
+        double sum = 0, forward = json_number_value(json_object_get(parts, "forward"));
+        json_object_foreach(parts, part, time) sum += json_number_value(time) * 1e-6;
+        assert_true(fabs(sum - duration) < 1e-6 + 1e-4 * duration && forward > 0);
+        steps++;
     }
     assert_int_equal(forwards, 3 * 4 * 4); /* steps x stages x micro-batches */
     assert_int_equal(updates, 3 * 4);
     assert_int_equal(processes, 3);
+    assert_int_equal(steps, 3 * 3);
     assert_true(waited > 0.01); /* emulated links cannot be faster than they are */
     json_decref(trace);
+}
+
+static void a_full_trace_says_so(void **state)
+{
+    (void)state;
+    assert_int_equal(train("0,1", "SKYCC_TRACE_EVENTS=40", "--data data --steps 5 --trace trace"), 0);
+    assert_printed("skycc: warning: rank 1 (toy): the trace ends at step ");
+    assert_printed("it has room for 40 events");
+    char *text = read_text("trace");
+    assert_non_null(strstr(text, "\"name\":\"trace_full\",\"pid\":0"));
+    assert_null(strstr(text, "\"step\":5"));
+    free(text);
 }
 
 /* Four ranks on one core, which is enough for one of a device that is much slower. */
@@ -365,6 +385,7 @@ int main(void)
         cmocka_unit_test(clipping_and_schedules_do_not_depend_on_the_cut),
         cmocka_unit_test(weights_tied_across_stages_train_as_one),
         cmocka_unit_test(emulation_and_trace_change_nothing),
+        cmocka_unit_test(a_full_trace_says_so),
         cmocka_unit_test(an_emulation_without_enough_cores_says_so),
         cmocka_unit_test(resuming_continues_under_another_plan),
         cmocka_unit_test(an_incomplete_checkpoint_does_not_exist),
