@@ -11,6 +11,7 @@
 #include "driver/compile/launch_files.h"
 #include "driver/compile/packed_check.h"
 #include "driver/compile/plan_load.h"
+#include "driver/compile/smaller_microbatches.h"
 #include "driver/compile/stage_programs.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
@@ -77,6 +78,7 @@ static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
     const Report report = {&planned->plan, &planned->costs, &compilation->advice};
     Buffer costs = {0}, plan = {0}, html = {0};
     advice_make(&compilation->advice, &planned->plan, &planned->costs, planned->advice_deadline);
+    smaller_microbatches_advise(planned, &compilation->options->plan, &compilation->advice);
     costs_print(&planned->costs, &costs);
     plan_print(&planned->plan, &plan);
     report_html(&report, &html);
@@ -182,8 +184,9 @@ static bool make_plan(Compilation *compilation, Diagnostics *diagnostics)
 {
     const Options *options = compilation->options;
     PlannedModel *planned = &compilation->planned;
-    return planned_model_plan(planned, &options->plan, diagnostics) &&
-           plan_check_limit(&planned->plan, "the", options->fail_above, diagnostics);
+    bool ok = planned_model_plan(planned, &options->plan, diagnostics);
+    if (!ok) smaller_microbatches_hint(planned, &options->plan, diagnostics);
+    return ok && plan_check_limit(&planned->plan, "the", options->fail_above, diagnostics);
 }
 
 static void print_plan(const Compilation *compilation, Buffer *text) { plan_print(&compilation->planned.plan, text); }

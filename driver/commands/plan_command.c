@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/plan_load.h"
+#include "driver/compile/smaller_microbatches.h"
 #include "partitioner/report/report.h"
 
 static bool check(const Options *options, Diagnostics *diagnostics)
@@ -33,6 +34,7 @@ static bool print_report(const Options *options, const PlannedModel *planned, Di
     Buffer buffer = {0};
     Advice advice;
     advice_make(&advice, &planned->plan, &planned->costs, planned->advice_deadline);
+    smaller_microbatches_advise(planned, &options->plan, &advice);
     report_print(&(Report){&planned->plan, &planned->costs, &advice}, options->report ? options->report : "text",
                  &buffer);
     bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
@@ -55,6 +57,7 @@ static bool make_plan(const Options *options, PlannedModel *planned, Diagnostics
 {
     if (!load(options, planned, diagnostics)) return false;
     bool ok = planned_model_plan(planned, &options->plan, diagnostics);
+    if (!ok) smaller_microbatches_hint(planned, &options->plan, diagnostics);
     if (planned->plan.infeasible && options->output) write_plan(&planned->plan, options->output, diagnostics);
     return ok && (!options->output || write_plan(&planned->plan, options->output, diagnostics)) &&
            print_report(options, planned, diagnostics) &&

@@ -240,6 +240,7 @@ static void apply(const Adviser *a, const ClusterChange *change, Costs *costs, A
         costs->latency_s[there] /= 2;
         if (back != there) costs->latency_s[back] /= 2;
         break;
+    case ADVICE_MICROBATCHES: /* not of the cluster */
     case ADVICE_KIND_COUNT: break;
     }
 }
@@ -429,6 +430,19 @@ void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double de
         problem_free(&problem);
     }
     arena_free(&a.arena);
+}
+
+void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, int64_t step_ns)
+{
+    AdviceChange change = {.kind = ADVICE_MICROBATCHES,
+                           .rows = rows,
+                           .batch = batch,
+                           .plan = {.found = true, .value_ns = step_ns},
+                           .gain_ns = plan->step_ns - step_ns};
+    int i = advice->change_count++;
+    for (; i > 0 && advice->changes[i - 1].gain_ns < change.gain_ns; i--) advice->changes[i] = advice->changes[i - 1];
+    advice->changes[i] = change;
+    advice->tried++;
 }
 
 void advice_free(Advice *advice)

@@ -13,11 +13,12 @@ typedef struct AdviceWithout {
 } AdviceWithout;
 
 typedef enum AdviceKind {
-    ADVICE_MEMORY,    /* more memory on a device */
-    ADVICE_SPEED,     /* a device twice as fast */
-    ADVICE_DEVICE,    /* one more device like one there is */
-    ADVICE_BANDWIDTH, /* a link twice as fast */
-    ADVICE_LATENCY,   /* a link with half the latency */
+    ADVICE_MEMORY,       /* more memory on a device */
+    ADVICE_SPEED,        /* a device twice as fast */
+    ADVICE_DEVICE,       /* one more device like one there is */
+    ADVICE_BANDWIDTH,    /* a link twice as fast */
+    ADVICE_LATENCY,      /* a link with half the latency */
+    ADVICE_MICROBATCHES, /* smaller micro-batches */
     ADVICE_KIND_COUNT
 } AdviceKind;
 
@@ -35,6 +36,8 @@ typedef struct AdviceChange {
     const char *from, *to; /* regions of the last two; else NULL */
     /* For ADVICE_MEMORY: what the new plan needs there, and the limit that it is over. */
     int64_t memory_bytes, limit_bytes;
+    /* For ADVICE_MICROBATCHES: of a micro-batch, 0 where rows are packed; and of a step. */
+    int64_t rows, batch;
     Replanned plan;
     int64_t gain_ns; /* against the plan as it is; positive */
 } AdviceChange;
@@ -46,7 +49,9 @@ typedef struct Advice {
     bool given; /* false: the plan was not made by an allocator that seeks the best, or leaves nothing to ask */
     AdviceWithout *without; /* of every kind of device that is used, the least needed first; at most a dozen */
     int without_count;
-    AdviceChange changes[ADVICE_CHANGES]; /* the most helpful first, at most one of a kind while there are others */
+    AdviceChange changes
+        [ADVICE_CHANGES +
+         1]; /* and what advice_add_microbatches adds: the most helpful first, at most one of a kind while there are others */
     int change_count;
     int tried; /* changes that were examined */
 } Advice;
@@ -54,6 +59,8 @@ typedef struct Advice {
 /* `costs` are those the plan was made from. What is not asked by the deadline (on the monotonic clock; 0: before
  * a fixed amount of work is done) is left out, or answered less closely. */
 void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double deadline);
+/* Smaller micro-batches, by which a step of the same rows takes at most `step_ns`, less than the plan's. */
+void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, int64_t step_ns);
 void advice_free(Advice *advice);
 
 #endif

@@ -81,7 +81,8 @@ static void add_replanned(JsonWriter *json, const Plan *plan, const Replanned *r
 
 static void add_advice(JsonWriter *json, const Report *report)
 {
-    static const char *const kinds[ADVICE_KIND_COUNT] = {"memory", "speed", "device", "bandwidth", "latency"};
+    static const char *const kinds[ADVICE_KIND_COUNT] = {"memory",    "speed",   "device",
+                                                         "bandwidth", "latency", "microbatches"};
     const Advice *advice = report->advice;
     char text[REPORT_SENTENCE];
     if (!advice || !advice->given) return;
@@ -104,6 +105,7 @@ static void add_advice(JsonWriter *json, const Report *report)
         if (change->from) json_add_string(json, "from_region", change->from);
         if (change->to) json_add_string(json, "to_region", change->to);
         if (change->kind == ADVICE_MEMORY) json_add_integer(json, "memory_bytes", change->memory_bytes);
+        if (change->rows) json_add_integer(json, "microbatch_rows", change->rows);
         add_replanned(json, report->plan, &change->plan);
         plan_add_seconds(json, "gain_s", change->gain_ns);
         json_close(json, '}');

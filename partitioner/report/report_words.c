@@ -398,6 +398,12 @@ const char *report_change(const AdviceChange *change, char text[static REPORT_SE
         add(text, "%s %s %.100s%s%.100s", change->kind == ADVICE_LATENCY ? "half the latency" : "twice the bandwidth",
             inside ? "inside" : "between", from, inside ? "" : " and ", inside ? "" : to);
         break;
+    case ADVICE_MICROBATCHES:
+        if (change->rows)
+            add(text, "micro-batches of %lld row%s", (long long)change->rows, change->rows > 1 ? "s" : "");
+        if (!change->rows) add(text, "smaller micro-batches");
+        add(text, ": --batch %lld, without --microbatches and --dim for the batch dimension", (long long)change->batch);
+        break;
     case ADVICE_KIND_COUNT: break;
     }
     return text;

@@ -4,6 +4,7 @@ is at least as good as every size that can be forced, by the allocation it searc
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,28 @@ def test_efficiency():
     require(alone["microbatches"] == 1, f"one device without a memory limit cuts a step into {alone['microbatches']}")
 
 
+def test_memory():
+    """Where memory is short: a micro-batch that fits is named, and what smaller ones would bring."""
+    four = os.path.join(DATA, "..", "..", "models", "four-devices.yaml")
+    printed(SKYCC, "bert", "--layers", "6", "--hidden", "384", "--heads", "12", "-o", "large.onnx")
+    command = (SKYCC, "plan", "large.onnx", "-d", four, "--dim", "seq=128", "--allocate", "heuristic")
+    limited = command + ("--dim", "batch=4", "--microbatches", "8")
+    said = r"\(-[0-9.]+%\) +micro-batches of \d+ rows?: --batch 32, without"
+    require(re.search(said, printed(*limited)), "no smaller micro-batch is advised where memory is short")
+    require(": --batch 32, without" in printed(*limited, "--report", "html"), "the report as HTML does not advise it")
+    changes = json.loads(run(*limited, "--report", "json").stdout)["changes_that_help"]
+    require("microbatches" in [change["kind"] for change in changes], f"the report as JSON does not advise it: {changes}")
+    error = run(*command, "--dim", "batch=8", "--microbatches", "4", code=4).stderr
+    rows = re.search(r"micro-batches of (\d+) rows? would be enough: --batch 32", error)
+    require(rows, f"no micro-batch that fits is named: {error}")
+    printed(*command, "--batch", "32", "--microbatches", str(32 // int(rows[1])))
+    run(*command, "--batch", "32", "--microbatches", str(16 // int(rows[1])), code=4)
+    require("(tried 1, 2, 4; found nothing that fits with 8, 16, 32)" in printed(*command), "what fits is not told")
+    write_cluster(["name: a"])
+    unlimited = plan("--dim", "batch=4", model="wide.onnx")[1]
+    require("micro-batches of" not in unlimited, f"smaller micro-batches are advised without need: {unlimited}")
+
+
 def random_cluster(generator):
     devices = [
         f"name: d{d}, threads: {generator.choice([1, 2])}, slowdown: {generator.uniform(1, 4):.2f}, "
@@ -144,6 +167,7 @@ def main():
         test_default()
         test_fixed(4)
         test_efficiency()
+        test_memory()
         test_search()
     sys.exit(failed())
 
