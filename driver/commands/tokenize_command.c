@@ -15,20 +15,25 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
 {
     dataset->seed = options->seed;
     dataset->task = DATASET_COLUMNS;
-    if (!options->task && !dataset->text_columns)
-        return wrong_options(diagnostics, "name the columns that hold the texts: --text COL[,COL], or --task TASK");
     if (options->task && !dataset_find_task(options->task, &dataset->task)) bug("task %s", options->task);
-    if (dataset->task != DATASET_COLUMNS && dataset->task != DATASET_MLM && dataset->text_columns)
+    DatasetTask task = dataset->task;
+    bool by_name = task >= DATASET_COLUMNS, usual = task == DATASET_NER || task == DATASET_QA;
+    if (by_name && !usual && !dataset->text_columns)
+        return wrong_options(diagnostics, "name the columns that hold the texts: --text COL[,COL], or --task TASK");
+    if (!by_name && task != DATASET_MLM && dataset->text_columns)
         return wrong_options(diagnostics, "give --text or --task: both name the columns with the texts");
-    if (dataset->task != DATASET_COLUMNS && dataset->label_column)
+    if (!by_name && dataset->label_column)
         return wrong_options(diagnostics, "--label goes with --text: --task already names the column with the labels");
-    if (dataset->label_column == NULL && dataset->task == DATASET_COLUMNS &&
-        (dataset->regression || dataset->labels_of))
+    if (by_name && !usual && !dataset->label_column && (dataset->regression || dataset->labels_of))
         return wrong_options(diagnostics, "name the column that holds the labels: --label COL");
     if (dataset->regression && dataset->labels_of)
         return wrong_options(diagnostics, "leave out --labels-of: with --regression labels have no names");
-    if (dataset->task != DATASET_COLUMNS && (dataset->regression || dataset->labels_of))
+    if ((!by_name && dataset->labels_of) || (task != DATASET_COLUMNS && dataset->regression))
         return wrong_options(diagnostics, "--regression and --labels-of go with --text and --label");
+    if (task == DATASET_PAIRS && (dataset->label_column || !strchr(dataset->text_columns, ',')))
+        return wrong_options(diagnostics, "--task pairs takes two columns, --text A,B, and no labels");
+    if (task == DATASET_MULTI_LABEL && !dataset->label_column)
+        return wrong_options(diagnostics, "name the column with lists of labels: --label COL");
     if (dataset->holdout > 0 && strcmp(options->output, "-") == 0)
         return wrong_options(diagnostics, "--holdout writes two files: give a file with -o, not standard output");
     if (!options->vocabulary == !options->tokenizer)
@@ -52,6 +57,9 @@ static void print_summary(const Options *options, const DatasetOptions *dataset,
         text_print(stderr, "%s: %zu rows\n", path, summary->held_out);
         free(path);
     }
+    if (dataset->task == DATASET_QA)
+        text_print(stderr, "windows: %zu of %zu rows; %zu have an answer\n", summary->examples, summary->rows,
+                   summary->answered);
     if (summary->labels[0]) text_print(stderr, "labels: %s\n", summary->labels);
 }
 

@@ -142,7 +142,8 @@ static const Option rows[] = {
                "RoBERTa, XLM-R, CamemBERT, DistilBERT, ELECTRA, ALBERT, MPNet, ModernBERT and DeBERTa use them. Token "
                "ids equal those of the Hugging Face library. A file that needs anything else is an error."},
     {"text", 0, "COL[,COL]", TOKENIZE, OPTION_TEXT, FIELD(dataset.text_columns), .common = TOKENIZE,
-     .help = "the column with the texts, or the two columns with pairs, by name"},
+     .help = "the column with the texts, or the two columns with pairs, by name; for ner the column with lists of "
+             "words, for qa question,context"},
     {"tokenizer", 0, "FILE", PREDICT, OPTION_FILE, FIELD(tokenizer),
      .help = "the model's tokenizer.json or vocabulary (default: in the folder that the model was imported from)",
      .detail = "The model's _tokenizer.json_, or, with another suffix, a WordPiece vocabulary. By default skycc looks "
@@ -163,11 +164,12 @@ static const Option rows[] = {
                "imported folder's _config.json_ says _multi_label_classification_."},
     {"label", 0, "COL[,COL...]", TOKENIZE, OPTION_TEXT, FIELD(dataset.label_column), .common = TOKENIZE,
      .help = "the column with the labels: whole numbers are classes, other numbers are values, anything else names "
-             "classes, numbered in byte order; several columns of 0 and 1 are for --loss bce",
+             "classes, numbered in byte order; lists, or several columns of 0 and 1, are for --loss bce",
      .detail = "The column with the labels. Whole numbers are classes. Other numbers are values, for regression. "
                "Anything else names classes, which are numbered in byte order. Several columns, each 0 or 1, are "
-               "labels that a row may have or not, named after the columns: train with *--loss bce*. With "
-               "*--regression* several columns are values."},
+               "labels that a row may have or not, named after the columns: train with *--loss bce*. So are lists of "
+               "labels in one column, such as [\"rude\", \"long\"]. With *--regression* several columns are values. "
+               "*--task ner* takes lists of tags, *--task qa* answers."},
     {"regression", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.regression),
      .help = "labels are values (float32), also whole numbers"},
     {"labels-of", 0, "DATA", TOKENIZE, OPTION_FILE, FIELD(dataset.labels_of), .common = TOKENIZE,
@@ -183,15 +185,24 @@ static const Option rows[] = {
                "decides which rows are repeated once more than others. Held-out rows are not repeated. Use it for rare "
                "labels, and for sites of a federation whose labels are distributed differently."},
     {"format", 0, "FORMAT", TOKENIZE, OPTION_CHOICE, FIELD(dataset.format), .initial = "suffix",
-     .choices = OPTION_WORDS("suffix", "tsv", "csv", "jsonl"), .common = TOKENIZE,
-     .help = "tsv (no quoting), csv (RFC 4180), jsonl, or what the suffix says (else tsv)",
-     .detail = "*tsv*: fields between tabs, quotes are text. *csv*: RFC 4180. *jsonl*: one object per line. *suffix*: "
-               "what the file's suffix says (.csv, .jsonl, .json, .ndjson, anything else is TSV)."},
+     .choices = OPTION_WORDS("suffix", "tsv", "csv", "jsonl", "conll"), .common = TOKENIZE,
+     .help = "tsv (no quoting), csv (RFC 4180), jsonl, conll, or what the suffix says (else tsv)",
+     .detail = "*tsv*: fields between tabs, quotes are text. *csv*: RFC 4180. *jsonl*: one object per line. *conll*: a "
+               "word per line with its tag in the last column, and empty lines between sentences. *suffix*: what the "
+               "file's suffix says (.csv; .jsonl, .json, .ndjson; .conll, .bio, .iob2; anything else is TSV)."},
     {"task", 0, "TASK", TOKENIZE, OPTION_CHOICE, FIELD(task),
-     .choices = OPTION_WORDS("mnli", "mrpc", "sst2", "pair", "single", "mlm"), .common = TOKENIZE,
-     .help = "instead of --text: mnli, mrpc, sst2, pair or single; mlm masks tokens for the model to guess",
+     .choices = OPTION_WORDS("mnli", "mrpc", "sst2", "pair", "single", "mlm", "ner", "qa", "pairs", "multi-label"),
+     .common = TOKENIZE,
+     .help = "mlm, ner, qa, pairs or multi-label; or, instead of --text, mnli, mrpc, sst2, pair or single",
      .detail = "Instead of *--text*: *mnli*, *mrpc*, *sst2*, *pair* or *single*, with one label a row (*pair* and "
-               "*single* take any labels). *mlm* masks tokens for the model to guess, and may be given with *--text*."},
+               "*single* take any labels). The others may be given with *--text* and *--label*. *mlm* masks tokens for "
+               "the model to guess. *ner* reads lists of words and tags (columns _tokens_ and _ner_tags_, or a file in "
+               "CoNLL's form): the first token of a word has its tag, the others -100. *qa* reads _question_, "
+               "_context_ and _answers_: the answer's text, {\"text\", \"answer_start\"} or lists of these (or two "
+               "columns, *--label* TEXT,START); long contexts become several windows. *pairs* keeps the two texts "
+               "apart, in _input_ids_ and _input_ids_2_. *multi-label* reads lists of labels."},
+    {"stride", 0, "N", TOKENIZE, OPTION_INTEGER, 0, DATASET_MOST_LENGTH, FIELD(dataset.stride), .initial = "128",
+     .help = "with --task qa: tokens that two windows of a long context share"},
     {"max-length", 0, "N", TOKENIZE | PREDICT, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
      FIELD(dataset.max_length), .initial = "128", .common = TOKENIZE,
      .help = "tokens per row: shorter texts are padded, longer ones cut"},

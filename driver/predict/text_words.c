@@ -8,12 +8,9 @@ static bool is_space(char byte) { return byte && strchr(" \t\r\n\v\f", byte) != 
 /* The number of tokens of the first `end` bytes, if they are tokenised the same within the whole text; else -1. */
 static int64_t tokens_before(const TextWords *words, size_t end)
 {
-    TokenIds ids = {0};
-    bool same = !tokenizer_encode(words->tokenizer, words->text, end, &ids) && ids.count <= words->ids.count &&
-                (ids.count == 0 || memcmp(ids.items, words->ids.items, ids.count * sizeof *ids.items) == 0);
-    int64_t count = same ? (int64_t)ids.count : -1;
-    free(ids.items);
-    return count;
+    size_t count;
+    bool parts = tokenizer_parts_at(words->tokenizer, words->text, strlen(words->text), end, &words->ids, &count);
+    return parts ? (int64_t)count : -1;
 }
 
 void text_words_find(TextWords *words, Tokenizer *tokenizer, const char *text)

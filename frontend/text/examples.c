@@ -5,60 +5,98 @@
 
 #include "base/random.h"
 
-TokenRow examples_room(Examples *examples)
+static const struct {
+    const char *name;
+    bool per_token;
+} parts[PART_COUNT] = {{"input_ids", true},   {"attention_mask", true},   {"token_type_ids", true},
+                       {"input_ids_2", true}, {"attention_mask_2", true}, {"token_type_ids_2", true},
+                       {"lengths", false},    {"start_positions", false}, {"end_positions", false},
+                       {"row", false},        {"labels", true},           {"labels", false}};
+
+static size_t per_row(const Examples *examples, ExamplePart part)
+{
+    return parts[part].per_token ? examples->length : 1;
+}
+
+static void grow(Examples *examples, ExamplePart part)
+{
+    size_t row;
+    if (!size_multiply(per_row(examples, part), sizeof(int32_t), &row)) memory_exhausted();
+    examples->parts[part] = memory_resize(examples->parts[part], examples->capacity, row);
+}
+
+void examples_use(Examples *examples, ExamplePart part)
+{
+    if (!examples->capacity) examples->capacity = 256;
+    grow(examples, part);
+}
+
+int32_t *examples_at(const Examples *examples, ExamplePart part, size_t row)
+{
+    return examples->parts[part] + row * per_row(examples, part);
+}
+
+TokenRow examples_room(Examples *examples, bool second)
 {
     if (examples->count == examples->capacity) {
-        size_t row;
-        examples->capacity = examples->capacity ? 2 * examples->capacity : 256;
-        if (!size_multiply(examples->length, sizeof(int32_t), &row)) memory_exhausted();
-        examples->ids = memory_resize(examples->ids, examples->capacity, row);
-        examples->mask = memory_resize(examples->mask, examples->capacity, row);
-        examples->types = memory_resize(examples->types, examples->capacity, row);
-        if (examples->masked) examples->token_labels = memory_resize(examples->token_labels, examples->capacity, row);
-        examples->lengths = memory_resize(examples->lengths, examples->capacity, sizeof *examples->lengths);
+        examples->capacity *= 2;
+        for (ExamplePart part = 0; part < PART_COUNT; part++)
+            if (examples->parts[part]) grow(examples, part);
     }
-    size_t at = examples->count * examples->length;
-    return (TokenRow){.ids = examples->ids + at,
-                      .mask = examples->mask + at,
-                      .types = examples->types + at,
+    ExamplePart first = second ? PART_SECOND_IDS : PART_IDS;
+    return (TokenRow){.ids = examples_at(examples, first, examples->count),
+                      .mask = examples_at(examples, first + 1, examples->count),
+                      .types = examples_at(examples, first + 2, examples->count),
                       .length = examples->length};
 }
 
 static void add_rows(SafeTensorsWriter *writer, Arena *copies, const char *name, DType dtype, const void *data,
-                     size_t per_row, const uint32_t *rows, size_t count, bool vector)
+                     size_t each, const uint32_t *rows, size_t count, bool vector)
 {
-    size_t row = per_row * sizeof(int32_t);
+    size_t row = each * sizeof(int32_t);
     char *copy = arena_allocate_array(copies, count, row);
     for (size_t i = 0; i < count; i++) memcpy(copy + i * row, (const char *)data + rows[i] * row, row);
-    const Shape shape = {vector ? 1 : 2, {(int64_t)count, (int64_t)per_row}};
+    const Shape shape = {vector ? 1 : 2, {(int64_t)count, (int64_t)each}};
     safetensors_writer_add(writer, name, dtype, &shape, copy);
 }
 
 void examples_write(const Examples *examples, const uint32_t *rows, size_t count, Arena *copies,
                     SafeTensorsWriter *writer)
 {
-    size_t length = examples->length;
-    add_rows(writer, copies, "input_ids", DTYPE_I32, examples->ids, length, rows, count, false);
-    add_rows(writer, copies, "attention_mask", DTYPE_I32, examples->mask, length, rows, count, false);
-    add_rows(writer, copies, "token_type_ids", DTYPE_I32, examples->types, length, rows, count, false);
-    add_rows(writer, copies, "lengths", DTYPE_I32, examples->lengths, 1, rows, count, true);
-    if (examples->masked)
-        add_rows(writer, copies, "labels", DTYPE_I32, examples->token_labels, length, rows, count, false);
-    else if (examples->reals)
+    for (ExamplePart part = 0; part < PART_COUNT; part++)
+        if (examples->parts[part])
+            add_rows(writer, copies, parts[part].name, DTYPE_I32, examples->parts[part], per_row(examples, part), rows,
+                     count, !parts[part].per_token);
+    if (examples->reals)
         add_rows(writer, copies, "labels", DTYPE_F32, examples->reals,
                  examples->reals_per_row ? examples->reals_per_row : 1, rows, count, !examples->reals_per_row);
-    else if (examples->classes)
-        add_rows(writer, copies, "labels", DTYPE_I32, examples->classes, 1, rows, count, true);
 }
 
-void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen)
+static size_t table_row(const Examples *examples, size_t example)
 {
+    return examples->parts[PART_ROW] ? (size_t)examples->parts[PART_ROW][example] : example;
+}
+
+size_t examples_table_rows(const Examples *examples)
+{
+    return examples->count ? table_row(examples, examples->count - 1) + 1 : 0;
+}
+
+size_t examples_split(const Examples *examples, size_t count, uint64_t seed, uint32_t *chosen)
+{
+    size_t rows = examples_table_rows(examples), inside = 0;
     bool *held = memory_allocate(rows);
-    random_permutation(random_stream(seed, "tokenize/holdout"), chosen, rows);
-    for (size_t i = 0; i < count; i++) held[chosen[i]] = true;
-    size_t inside = 0, outside = count;
-    for (size_t i = 0; i < rows; i++) chosen[held[i] ? inside++ : outside++] = (uint32_t)i;
+    uint32_t *order = memory_resize(NULL, rows, sizeof *order);
+    random_permutation(random_stream(seed, "tokenize/holdout"), order, rows);
+    for (size_t i = 0; i < count; i++) held[order[i]] = true;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < examples->count; i++)
+            if (held[table_row(examples, i)] == !pass) chosen[inside++] = (uint32_t)i;
+    inside = 0;
+    for (size_t i = 0; i < examples->count; i++) inside += held[table_row(examples, i)];
+    free(order);
     free(held);
+    return inside;
 }
 
 typedef struct DrawnRow {
@@ -86,7 +124,7 @@ uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_
     uint32_t *turns = memory_allocate(count * sizeof *turns);
     DrawnRow *drawn = memory_allocate(count * sizeof *drawn), *end = drawn + count;
     random_permutation(random_stream(seed, "tokenize/balance"), turns, count);
-    for (size_t i = 0; i < count; i++) drawn[i] = (DrawnRow){examples->classes[rows[i]], turns[i], rows[i]};
+    for (size_t i = 0; i < count; i++) drawn[i] = (DrawnRow){examples->parts[PART_CLASSES][rows[i]], turns[i], rows[i]};
     qsort(drawn, count, sizeof *drawn, by_class_and_turn);
     size_t classes = 0, most = 0, size, cells;
     for (const DrawnRow *first = drawn; first < end; first += size, classes++) {
@@ -109,11 +147,6 @@ uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_
 
 void examples_free(Examples *examples)
 {
-    free(examples->ids);
-    free(examples->mask);
-    free(examples->types);
-    free(examples->lengths);
-    free(examples->token_labels);
-    free(examples->classes);
+    for (ExamplePart part = 0; part < PART_COUNT; part++) free(examples->parts[part]);
     free(examples->reals);
 }

@@ -6,28 +6,48 @@
 #include "base/safetensors.h"
 #include "frontend/text/token_frame.h"
 
+/* Tensors of a data set, in the order of the file. */
+typedef enum ExamplePart {
+    PART_IDS, /* then mask and types */
+    PART_MASK,
+    PART_TYPES,
+    PART_SECOND_IDS, /* of the second text, where pairs are embedded apart; then mask and types */
+    PART_SECOND_MASK,
+    PART_SECOND_TYPES,
+    PART_LENGTHS, /* tokens that are no padding; of two texts the longer one's */
+    PART_START,   /* the first and the last token of an answer */
+    PART_END,
+    PART_ROW,     /* of the table, where a row is in several examples */
+    PART_TOKENS,  /* labels per token */
+    PART_CLASSES, /* labels per row */
+    PART_COUNT
+} ExamplePart;
+
 /* Arrays are malloc'ed and hold `capacity` rows. */
 typedef struct Examples {
     size_t count, capacity, length; /* `length` tokens each */
-    bool masked;                    /* labels stand per token */
-    int32_t *ids, *mask, *types;
-    int32_t *lengths;      /* tokens of each that are no padding */
-    int32_t *token_labels; /* where masked: `length` a row */
-    /* Else, where there are labels, one a row: classes or, where they are measured, reals; or several reals a row. */
-    int32_t *classes;
-    float *reals;
-    size_t reals_per_row; /* 0: one, in a vector */
+    int32_t *parts[PART_COUNT];     /* NULL: not used */
+    float *reals;                   /* labels that are measured, or several per row; NULL: none */
+    size_t reals_per_row;           /* 0: one, in a vector */
 } Examples;
 
-/* Makes room for a row after the last one and returns it. The caller fills it in and counts it. */
-TokenRow examples_room(Examples *examples);
+/* Uses a part that rows fill, before there are rows. */
+void examples_use(Examples *examples, ExamplePart part);
+/* Makes room for a row after the last one and returns it: of the text, or of the second one. The caller fills it in and
+ * counts it. */
+TokenRow examples_room(Examples *examples, bool second);
+/* Of a row, in a part. */
+int32_t *examples_at(const Examples *examples, ExamplePart part, size_t row);
 
 /* Adds the tensors of `count` rows, in this order, to a file; `copies` must live until it is written. */
 void examples_write(const Examples *examples, const uint32_t *rows, size_t count, Arena *copies,
                     SafeTensorsWriter *writer);
 
-/* Puts `count` random rows into chosen[0 ... count - 1] and the others after them, both in their order. */
-void examples_split(size_t rows, size_t count, uint64_t seed, uint32_t *chosen);
+/* Puts `count` random rows of the table into chosen[0 ... count - 1] and the others after them, both in their order.
+ * Returns how many examples these are; examples of one row stay together. */
+size_t examples_split(const Examples *examples, size_t count, uint64_t seed, uint32_t *chosen);
+/* How many rows of the table there are examples of. */
+size_t examples_table_rows(const Examples *examples);
 /* `count` rows that have classes, then random copies of rows of rarer classes, so that all classes are equally
  * frequent. The numbers of copies of two rows of a class differ by one at most. *balanced: how many rows; free() the
  * result. */

@@ -4,16 +4,18 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/json.h"
-
 enum { MAX_REPORTED = 20 };
 
 static TableFormat format_of(const char *path)
 {
+    static const struct {
+        const char *suffix;
+        TableFormat format;
+    } formats[] = {{".csv", TABLE_CSV},     {".jsonl", TABLE_JSONL}, {".json", TABLE_JSONL}, {".ndjson", TABLE_JSONL},
+                   {".conll", TABLE_CONLL}, {".bio", TABLE_CONLL},   {".iob2", TABLE_CONLL}};
     const char *suffix = strrchr(path, '.');
-    if (suffix && strcmp(suffix, ".csv") == 0) return TABLE_CSV;
-    if (suffix && (strcmp(suffix, ".jsonl") == 0 || strcmp(suffix, ".json") == 0 || strcmp(suffix, ".ndjson") == 0))
-        return TABLE_JSONL;
+    for (size_t i = 0; suffix && i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(suffix, formats[i].suffix) == 0) return formats[i].format;
     return TABLE_TSV;
 }
 
@@ -78,8 +80,19 @@ static bool check_utf8(TableReader *reader, const char *text, size_t length)
 
 static void add_field(TableReader *reader, const char *text, size_t length)
 {
-    TableField field = {text, length};
+    TableField field = {.text = text, .length = length};
     array_push(reader->fields, reader->field_count, reader->field_capacity, field);
+}
+
+/* Fields that were added in order to `unquoted`, which no longer moves. */
+static void point_fields(TableReader *reader)
+{
+    const char *bytes = buffer_text(&reader->unquoted);
+    for (size_t i = 0; i < reader->field_count; i++) {
+        if (!reader->fields[i].text) continue;
+        reader->fields[i].text = bytes;
+        bytes += reader->fields[i].length;
+    }
 }
 
 /* ---- TSV ---- */
@@ -104,6 +117,12 @@ static void add_real(TableReader *reader, double value)
     if (!strpbrk(buffer_text(&reader->unquoted) + start, ".eE")) buffer_append(&reader->unquoted, ".0", 2);
 }
 
+static int append_json(const char *text, size_t size, void *buffer)
+{
+    buffer_append(buffer, text, size);
+    return 0;
+}
+
 static bool add_member(TableReader *reader, const json_t *object, const char *name)
 {
     json_t *value = json_object_get(object, name);
@@ -120,49 +139,90 @@ static bool add_member(TableReader *reader, const json_t *object, const char *na
         add_real(reader, json_real_value(value));
     else if (json_is_boolean(value))
         buffer_print(&reader->unquoted, "%s", json_is_true(value) ? "true" : "false");
-    else
-        return table_error(reader, NULL, "'%s' is neither text nor a number", name);
+    else if (json_dump_callback(value, append_json, &reader->unquoted, JSON_COMPACT) != 0)
+        return table_error(reader, NULL, "'%s' is nested too deeply", name);
     add_field(reader, "", reader->unquoted.size - start);
+    reader->fields[reader->field_count - 1].nested = json_is_array(value) || json_is_object(value);
     return true;
 }
 
 static bool split_object(TableReader *reader, const char *text, size_t length)
 {
     json_error_t error;
-    json_t *object = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_decref(reader->object);
+    json_t *object = reader->object = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!object) return error_at(reader, reader->line, error.column > 0 ? (size_t)error.column : 0, NULL, error.text);
     bool ok = json_is_object(object) || table_error(reader,
                                                     "every line of a JSON lines file is an object: {\"NAME\": "
                                                     "VALUE, ...}",
                                                     "is not a JSON object");
     for (size_t i = 0; ok && i < reader->member_count; i++) ok = add_member(reader, object, reader->members[i]);
-    const char *bytes = buffer_text(&reader->unquoted); /* which no longer move */
-    for (size_t i = 0; i < reader->field_count; i++) {
-        if (!reader->fields[i].text) continue;
-        reader->fields[i].text = bytes;
-        bytes += reader->fields[i].length;
-    }
-    json_decref(object);
+    point_fields(reader);
     return ok;
+}
+
+/* The next line without its end, which must be UTF-8; NULL: there is none. */
+static const char *take_line(TableReader *reader, size_t *length)
+{
+    if (reader->position >= reader->file.size) return NULL;
+    const char *text = (const char *)reader->file.bytes + reader->position;
+    size_t rest = reader->file.size - reader->position;
+    const char *newline = memchr(text, '\n', rest);
+    *length = newline ? (size_t)(newline - text) : rest;
+    reader->position += *length + (newline != NULL);
+    reader->line = reader->next_line++;
+    if (*length && text[*length - 1] == '\r') --*length;
+    if (!check_utf8(reader, text, *length)) *length = 0;
+    return text;
 }
 
 static bool next_line(TableReader *reader)
 {
-    while (reader->position < reader->file.size) {
-        const char *text = (const char *)reader->file.bytes + reader->position;
-        size_t rest = reader->file.size - reader->position;
-        const char *newline = memchr(text, '\n', rest);
-        size_t length = newline ? (size_t)(newline - text) : rest;
-        reader->position += length + (newline != NULL);
-        reader->line = reader->next_line++;
+    size_t length;
+    for (const char *text; (text = take_line(reader, &length));) {
         reader->field_count = 0;
         reader->unquoted.size = 0;
-        if (length && text[length - 1] == '\r') length--;
-        if (!check_utf8(reader, text, length) || length == 0) continue;
-        if (reader->format == TABLE_TSV ? split_at_tabs(reader, text, length) : split_object(reader, text, length))
+        if (length &&
+            (reader->format == TABLE_TSV ? split_at_tabs(reader, text, length) : split_object(reader, text, length)))
             return true;
     }
     return false;
+}
+
+/* ---- CoNLL ---- */
+
+/* The next sentence: its words, and their tags if lines have several columns. */
+static bool next_sentence(TableReader *reader)
+{
+    static const char blanks[] = " \t";
+    Buffer tags = {0};
+    size_t length, words = 0;
+    int first = 0;
+    bool tagged = false;
+    reader->unquoted.size = reader->field_count = 0;
+    for (const char *text; (text = take_line(reader, &length));) {
+        while (length && strchr(blanks, text[length - 1])) length--;
+        size_t word = 0, tag = length;
+        while (word < length && !strchr(blanks, text[word])) word++;
+        while (tag && !strchr(blanks, text[tag - 1])) tag--;
+        if (!word && words) break;
+        if (!word || (word == strlen("-DOCSTART-") && memcmp(text, "-DOCSTART-", word) == 0)) continue;
+        if (words && tagged != (tag > 0)) table_error(reader, NULL, "the line has another number of columns");
+        if (!words++) first = reader->line;
+        tagged = tag > 0;
+        buffer_append(&reader->unquoted, text, word);
+        buffer_append(&reader->unquoted, "\n", 1);
+        if (!tagged) continue;
+        buffer_append(&tags, text + tag, length - tag);
+        buffer_append(&tags, "\n", 1);
+    }
+    add_field(reader, "", reader->unquoted.size);
+    if (tagged) add_field(reader, "", tags.size);
+    buffer_append(&reader->unquoted, tags.bytes, tags.size);
+    buffer_free(&tags);
+    point_fields(reader);
+    if (words) reader->line = first;
+    return words > 0;
 }
 
 /* ---- CSV ---- */
@@ -223,11 +283,7 @@ static bool split_record(TableReader *reader, const char *text, const char *end)
         }
         if (text >= end) break;
     }
-    const char *bytes = buffer_text(&reader->unquoted); /* which no longer move */
-    for (size_t i = 0; i < reader->field_count; i++) {
-        reader->fields[i].text = bytes;
-        bytes += reader->fields[i].length;
-    }
+    point_fields(reader);
     return true;
 }
 
@@ -250,7 +306,12 @@ static bool next_record(TableReader *reader)
     return false;
 }
 
-bool table_next(TableReader *reader) { return reader->format == TABLE_CSV ? next_record(reader) : next_line(reader); }
+bool table_next(TableReader *reader)
+{
+    return reader->format == TABLE_CSV     ? next_record(reader)
+           : reader->format == TABLE_CONLL ? next_sentence(reader)
+                                           : next_line(reader);
+}
 
 bool table_field_is(TableField field, const char *text)
 {
@@ -261,6 +322,7 @@ void table_close(TableReader *reader)
 {
     file_unmap(&reader->file);
     free(reader->fields);
+    json_decref(reader->object);
     buffer_free(&reader->unquoted);
     *reader = (TableReader){0};
 }

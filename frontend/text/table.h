@@ -2,18 +2,22 @@
  *
  * TSV as in GLUE: one row per line, tabs between fields, quotes are text. CSV as in RFC 4180: commas between fields; a
  * field with commas, line ends or quotes is quoted and its quotes are doubled. JSON lines: an object per line; numbers,
- * true and false become text, and null counts as absent. */
+ * true and false become text, lists and objects stay JSON, and null counts as absent. CoNLL: a word per line, with its
+ * columns between blanks, and empty lines between sentences; a row is a sentence with the first and the last column,
+ * whose items are on lines. */
 #ifndef FRONTEND_TEXT_TABLE_H
 #define FRONTEND_TEXT_TABLE_H
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/json.h"
 
-typedef enum TableFormat { TABLE_BY_SUFFIX, TABLE_TSV, TABLE_CSV, TABLE_JSONL } TableFormat;
+typedef enum TableFormat { TABLE_BY_SUFFIX, TABLE_TSV, TABLE_CSV, TABLE_JSONL, TABLE_CONLL } TableFormat;
 
 typedef struct TableField {
     const char *text; /* in the mapping or of the reader, until the next row; not terminated; NULL: absent */
     size_t length;
+    bool nested; /* of JSON lines: a list or an object, as JSON */
 } TableField;
 
 typedef struct TableReader {
@@ -30,9 +34,10 @@ typedef struct TableReader {
     /* Of JSON lines: the members that fields are. */
     const char *const *members;
     size_t member_count;
+    json_t *object; /* the current row */
 } TableReader;
 
-/* "-": standard input. By suffix: .csv, and .jsonl, .json or .ndjson; else TSV. */
+/* "-": standard input. By suffix: .csv; .jsonl, .json or .ndjson; .conll, .bio or .iob2; else TSV. */
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics);
 /* For JSON lines, before the first row: its fields are these members, in this order. The names are kept. */
 void table_select(TableReader *reader, const char *const *members, size_t count);

@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "base/random.h"
-#include "base/safetensors.h"
-#include "frontend/text/examples.h"
-#include "frontend/text/label_set.h"
-#include "frontend/text/labels.h"
+#include "base/text.h"
+#include "frontend/text/cells.h"
+#include "frontend/text/dataset_job.h"
 #include "runtime/program/label_names.h"
 
 enum { NO_COLUMN = -1, LAST_COLUMN = -2 };
@@ -48,32 +45,19 @@ static const Task tasks[DATASET_TASK_COUNT] = {
     [DATASET_SINGLE] = {"single", 1, {0, NO_COLUMN}, 1, false, {{0}}, {0}},
     [DATASET_MLM] = {"mlm", 1, {0, NO_COLUMN}, NO_COLUMN, false, {{0}}, {0}},
     [DATASET_COLUMNS] = {"columns", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_NER] = {"ner", 1, {0, NO_COLUMN}, 1, true, {{0}}, {0}},
+    [DATASET_QA] = {"qa", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_PAIRS] = {"pairs", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_MULTI_LABEL] = {"multi-label", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
 };
 
-/* The columns of a row's parts; NO_COLUMN: none. */
-typedef struct Columns {
-    int text[2], label; /* where there are several labels, the first */
-    const int *labels;  /* all of several labels */
-    size_t count;       /* of the first line; 0: any */
-} Columns;
+/* Named columns, where the options name none. */
+static const struct {
+    const char *texts, *labels;
+} usual_columns[DATASET_TASK_COUNT] = {
+    [DATASET_NER] = {"tokens", "ner_tags"}, [DATASET_QA] = {"question,context", "answers"}};
 
-typedef struct Job {
-    Tokenizer *tokenizer;
-    const DatasetOptions *options;
-    const Task *task;
-    TableReader reader;
-    Columns columns;
-    Examples examples;
-    LabelColumn labels;
-    LabelSet label_set; /* instead, where --label names more columns than one */
-    const char **names; /* columns of texts, then of labels, as the options name them */
-    size_t text_count, name_count, name_capacity;
-    Arena arena;
-    TokenIds texts[2]; /* of the current row */
-    bool *is_text;     /* of its tokens */
-    DatasetSummary *summary;
-    Buffer label_names; /* a JSON list; empty: labels are numbers */
-} Job;
+static const Task *task_of(const Job *job) { return &tasks[job->options->task]; }
 
 const char *dataset_task_name(DatasetTask task) { return tasks[task].name; }
 
@@ -136,14 +120,18 @@ static bool cut_names(Job *job, const char *option, const char *list)
 static bool name_columns(Job *job)
 {
     const DatasetOptions *options = job->options;
-    if (!cut_names(job, "--text", options->text_columns)) return false;
+    bool usual = !options->text_columns;
+    if (job->reader.format == TABLE_CONLL) return true;
+    if (!cut_names(job, "--text", usual ? usual_columns[options->task].texts : options->text_columns)) return false;
     job->text_count = job->name_count;
     if (job->text_count > 2)
         return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
                                  "--text takes one column name, or two separated by a comma, not '%s'",
                                  options->text_columns);
-    if (!cut_names(job, "--label", options->label_column)) return false;
-    size_t labels = job->name_count - job->text_count;
+    const char *label = usual && !options->label_column ? usual_columns[options->task].labels : options->label_column;
+    if (!cut_names(job, "--label", label)) return false;
+    size_t labels = job->label_count = job->name_count - job->text_count;
+    if (options->task == DATASET_QA) labels = 0;
     if (labels > 1 && options->labels_of)
         return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "leave out --labels-of",
                                  "several labels take their names from their columns");
@@ -154,15 +142,26 @@ static bool name_columns(Job *job)
     return true;
 }
 
-static bool refuse_column(Job *job, const char *problem, const char *name)
+static bool refuse_column(Job *job, bool twice, const char *name)
 {
     const TableReader *reader = &job->reader;
-    Buffer there = {0};
-    for (size_t i = 0; i < reader->field_count && i < 40; i++)
-        buffer_print(&there, "%s%.*s", i ? ", " : "the columns are ", (int)reader->fields[i].length,
-                     reader->fields[i].text);
-    table_error(&job->reader, buffer_text(&there), problem, name);
-    buffer_free(&there);
+    size_t count = 0, capacity = 0;
+    const char **there = NULL, *key;
+    json_t *value;
+    json_object_foreach(reader->object, key, value) array_push(there, count, capacity, key);
+    for (size_t i = 0; !reader->object && i < reader->field_count; i++) {
+        const char *column = arena_string_n(&job->arena, reader->fields[i].text, reader->fields[i].length);
+        array_push(there, count, capacity, column);
+    }
+    const char *nearest = twice ? NULL : text_nearest(name, there, count);
+    const char *hint = arena_format(&job->arena, "the columns are %s", label_names_some(there, count, &job->arena));
+    const char *problem = twice            ? "names the column '%s' twice%s%s%s"
+                          : reader->object ? "has no '%s'%s%s%s"
+                                           : "names no column '%s'%s%s%s";
+    const char *message = arena_format(&job->arena, problem, name, nearest ? ": did you mean '" : "",
+                                       nearest ? nearest : "", nearest ? "'?" : "");
+    table_error(&job->reader, hint, "%s", message);
+    free(there);
     return false;
 }
 
@@ -183,10 +182,10 @@ static bool find_named_columns(Job *job)
         at[n] = NO_COLUMN;
         for (size_t i = 0; i < job->reader.field_count; i++) {
             if (!table_field_is(job->reader.fields[i], job->names[n])) continue;
-            if (at[n] >= 0) return refuse_column(job, "names the column '%s' twice", job->names[n]);
+            if (at[n] >= 0) return refuse_column(job, true, job->names[n]);
             at[n] = (int)i;
         }
-        if (at[n] < 0) return refuse_column(job, "names no column '%s'", job->names[n]);
+        if (at[n] < 0) return refuse_column(job, false, job->names[n]);
     }
     job->columns.count = job->reader.field_count;
     take_columns(job, at);
@@ -200,7 +199,7 @@ static bool find_columns(Job *job, bool *is_header)
                              *const second[] = {"sentence2", "#2 String", NULL},
                              *const only[] = {"sentence", "text", "sentence1", NULL},
                              *const labels[] = {"gold_label", "label", "Quality", NULL};
-    const Task *task = job->task;
+    const Task *task = task_of(job);
     bool mlm = job->options->task == DATASET_MLM;
     Columns *columns = &job->columns;
     columns->count = job->reader.field_count;
@@ -231,49 +230,15 @@ static bool find_columns(Job *job, bool *is_header)
 
 /* ---- rows ---- */
 
-/* Chooses 15% of an example's text tokens, at least one, for a model to guess. It replaces 80% of these by [MASK], 10%
- * by any piece, and keeps the rest (Devlin et al. 2018). Special tokens are never chosen, even if they stand in a
- * text. */
-static void mask_tokens(const Job *job, int32_t *ids, int32_t *labels, size_t count)
+/* By the first row: a list of labels stands in the cell. */
+static bool takes_lists(const Job *job, TableField field)
 {
-    RandomStream row =
-        random_substream(random_stream(job->options->seed, "tokenize/mask"), (uint64_t)job->examples.count);
-    RandomStream choices = random_substream(row, 1), replacements = random_substream(row, 2);
-    uint32_t *positions = memory_allocate(2 * count * sizeof *positions), *order = positions + count;
-    size_t candidates = 0;
-    for (size_t i = 0; i < count; i++)
-        if (job->is_text[i] && !tokenizer_is_special(job->tokenizer, ids[i])) positions[candidates++] = (uint32_t)i;
-    random_permutation(row, order, candidates);
-    size_t masked = (candidates * 15 + 50) / 100;
-    if (masked == 0 && candidates) masked = 1;
-    for (size_t i = 0; i < masked; i++) {
-        uint32_t at = positions[order[i]];
-        labels[at] = ids[at];
-        float choice = random_uniform(choices, i);
-        if (choice < 0.8f)
-            ids[at] = tokenizer_specials(job->tokenizer)->mask;
-        else if (choice < 0.9f)
-            ids[at] = (int32_t)random_below(replacements, i, (uint64_t)tokenizer_size(job->tokenizer));
-    }
-    free(positions);
-}
-
-/* Frames the current row's texts. */
-static void add_example(Job *job, bool pair)
-{
-    Examples *examples = &job->examples;
-    TokenRow row = examples_room(examples);
-    row.is_text = job->is_text;
-    bool cut;
-    size_t count = tokenizer_frame(job->tokenizer, job->texts, pair, &row, &cut);
-    job->summary->truncated += cut;
-    examples->lengths[examples->count] = (int32_t)count;
-    if (examples->masked) {
-        int32_t *labels = examples->token_labels + examples->count * examples->length;
-        for (size_t i = 0; i < examples->length; i++) labels[i] = DATASET_IGNORED_LABEL;
-        mask_tokens(job, row.ids, labels, count);
-    }
-    examples->count++;
+    if (job->list_count || job->labels.row_count) return job->list_count;
+    if (job->options->task != DATASET_COLUMNS || !field.text) return job->options->task == DATASET_MULTI_LABEL;
+    json_t *list = cell_read(field);
+    bool is_list = json_is_array(list);
+    json_decref(list);
+    return is_list;
 }
 
 /* False if the row is to be left out, after reporting where that is an error. */
@@ -281,11 +246,12 @@ static bool read_label(Job *job)
 {
     TableField field = job->reader.fields[job->columns.label];
     if (job->label_set.count) return label_set_add(&job->label_set, &job->reader, job->columns.labels);
-    if (!job->task->labels[0].name) return labels_add(&job->labels, &job->reader, field);
-    const LabelName *known = find_label(job->task, field);
+    if (takes_lists(job, field)) return job_read_list(job, field);
+    if (!task_of(job)->labels[0].name) return labels_add(&job->labels, &job->reader, field);
+    const LabelName *known = find_label(task_of(job), field);
     if (!known)
         return table_error(&job->reader, NULL, "'%.*s' is not a label of %s",
-                           (int)(field.length < 40 ? field.length : 40), field.text, job->task->name);
+                           (int)(field.length < 40 ? field.length : 40), field.text, task_of(job)->name);
     job->summary->left_out += known->label < 0;
     if (known->label < 0) return false;
     LabelColumn *labels = &job->labels;
@@ -293,61 +259,70 @@ static bool read_label(Job *job)
     return true;
 }
 
-static void encode_text(Job *job, int which)
+static void read_texts(Job *job)
 {
-    TableField field = job->reader.fields[job->columns.text[which]];
-    TokenIds *ids = &job->texts[which];
-    ids->count = 0;
-    const char *problem = tokenizer_encode(job->tokenizer, field.text, field.length, ids);
-    if (problem) table_error(&job->reader, NULL, "the text %s", problem);
-    job->summary->tokens += ids->count;
-    for (size_t i = 0; i < ids->count; i++)
-        job->summary->unknown += ids->items[i] == tokenizer_specials(job->tokenizer)->unknown;
+    bool pair = job->columns.text[1] >= 0;
+    size_t begin[2];
+    if (job->columns.label >= 0 && !read_label(job)) return;
+    for (int t = 0; t < 1 + pair; t++) {
+        TableField field = job->reader.fields[job->columns.text[t]];
+        job->texts[t].count = 0;
+        job_encode(job, t, field.text, field.length);
+    }
+    job_add_example(job, job->texts, pair, begin);
 }
 
 static void read_row(Job *job)
 {
     const Columns *columns = &job->columns;
     TableReader *reader = &job->reader;
+    DatasetTask task = job->options->task;
     if (columns->count && reader->field_count != columns->count) {
         table_error(reader, NULL, "has %zu columns where the first line has %zu", reader->field_count, columns->count);
         return;
     }
-    bool pair = columns->text[1] >= 0;
-    for (int t = 0; t < 1 + pair; t++)
-        if (!reader->fields[columns->text[t]].text) {
-            table_error(reader, NULL, "has no '%s'", job->names[t]);
+    for (int t = 0; t < 2 && columns->text[t] >= 0; t++) {
+        const TableField *field = &reader->fields[columns->text[t]];
+        if (!field->text || (field->nested && task != DATASET_NER)) {
+            table_error(reader, NULL, field->text ? "'%s' is neither text nor a number" : "has no '%s'", job->names[t]);
             return;
         }
-    if (columns->label >= 0 && !read_label(job)) return;
-    for (int t = 0; t < 1 + pair; t++) encode_text(job, t);
-    add_example(job, pair);
+    }
+    if (task == DATASET_NER)
+        job_read_words(job);
+    else if (task == DATASET_QA)
+        job_read_answers(job);
+    else
+        read_texts(job);
 }
 
-static void name_labels(Job *job)
+static bool name_labels(Job *job)
 {
-    const Task *task = job->task;
+    const Task *task = task_of(job);
     Examples *examples = &job->examples;
     LabelSet *set = &job->label_set;
+    DatasetSummary *summary = job->summary;
     if (set->count) {
         examples->reals = set->values;
         examples->reals_per_row = set->count;
         set->values = NULL;
         label_names_print(&job->label_names, set->names, set->count);
-        label_set_describe(set, job->summary->labels, sizeof job->summary->labels);
-        return;
+        label_set_describe(set, summary->labels, sizeof summary->labels);
+    } else if (job->list_ends || job->options->task == DATASET_NER) {
+        if (!job_resolve_lists(job)) return false;
+        labels_describe(&job->labels, &job->label_names, summary->labels, sizeof summary->labels);
+    } else if (!task->labels[0].name) {
+        labels_resolve(&job->labels, job->reader.path, &examples->parts[PART_CLASSES], &examples->reals,
+                       &job->label_names, job->reader.diagnostics);
+        labels_describe(&job->labels, &job->label_names, summary->labels, sizeof summary->labels);
+    } else {
+        examples->parts[PART_CLASSES] = memory_allocate((examples->count + 1) * sizeof(int32_t));
+        memcpy(examples->parts[PART_CLASSES], job->labels.rows, examples->count * sizeof(int32_t));
+        size_t names = 0;
+        while (names < 3 && task->label_names[names]) names++;
+        label_names_print(&job->label_names, task->label_names, names);
     }
-    if (!task->labels[0].name) {
-        labels_resolve(&job->labels, job->reader.path, &examples->classes, &examples->reals, &job->label_names,
-                       job->reader.diagnostics);
-        labels_describe(&job->labels, &job->label_names, job->summary->labels, sizeof job->summary->labels);
-        return;
-    }
-    examples->classes = memory_allocate((examples->count + 1) * sizeof *examples->classes);
-    for (size_t i = 0; i < examples->count; i++) examples->classes[i] = (int32_t)job->labels.rows[i];
-    size_t names = 0;
-    while (names < 3 && task->label_names[names]) names++;
-    label_names_print(&job->label_names, task->label_names, names);
+    return true;
 }
 
 /* ---- the whole ---- */
@@ -361,16 +336,35 @@ static bool check_length(const Job *job)
                              least);
 }
 
+static void use_parts(Job *job)
+{
+    DatasetTask task = job->options->task;
+    bool labelled = job->columns.label >= 0;
+    for (ExamplePart part = PART_IDS; part <= PART_LENGTHS; part++)
+        if (part <= PART_TYPES || part == PART_LENGTHS || task == DATASET_PAIRS) examples_use(&job->examples, part);
+    for (ExamplePart part = PART_START; part <= PART_ROW; part++)
+        if (task == DATASET_QA && (labelled || part == PART_ROW)) examples_use(&job->examples, part);
+    if (task == DATASET_MLM || (task == DATASET_NER && labelled)) examples_use(&job->examples, PART_TOKENS);
+}
+
 /* By the first row, which the reader holds. *is_header: it is not an example. */
 static bool settle_columns(Job *job, bool *is_header)
 {
-    *is_header = job->reader.format != TABLE_JSONL;
-    if (job->reader.format == TABLE_JSONL) {
+    TableFormat format = job->reader.format;
+    *is_header = format != TABLE_JSONL && format != TABLE_CONLL;
+    if (format == TABLE_CONLL) {
+        job->columns =
+            (Columns){{0, NO_COLUMN}, job->reader.field_count > 1 ? 1 : NO_COLUMN, NULL, job->reader.field_count};
+    } else if (format == TABLE_JSONL) {
         int *at = arena_new_array(&job->arena, int, job->name_count);
-        for (size_t n = 0; n < job->name_count; n++) at[n] = (int)n;
+        for (size_t n = 0; n < job->name_count; n++) {
+            at[n] = (int)n;
+            if (!json_object_get(job->reader.object, job->names[n])) return refuse_column(job, false, job->names[n]);
+        }
         take_columns(job, at);
     } else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
         return false;
+    use_parts(job);
     return check_length(job);
 }
 
@@ -392,9 +386,15 @@ static bool read_rows(Job *job)
     if (job->summary->left_out)
         diagnostics_warning(job->reader.diagnostics, place, NULL, "%zu rows without an agreed label were left out",
                             job->summary->left_out);
-    if (job->columns.label >= 0)
-        name_labels(job);
-    else if (job->options->task != DATASET_MLM && !job->options->unlabelled)
+    if (job->searched)
+        diagnostics_warning(job->reader.diagnostics, place, "give {\"text\": ..., \"answer_start\": ...} to choose",
+                            "%zu answers have no answer_start: skycc takes the first place where they stand",
+                            job->searched);
+    if (job->options->task == DATASET_QA)
+        job->summary->rows = job->table_rows;
+    else if (job->columns.label >= 0)
+        return name_labels(job);
+    else if (job->options->task != DATASET_MLM && job->options->task != DATASET_PAIRS && !job->options->unlabelled)
         diagnostics_warning(job->reader.diagnostics, place, NULL,
                             job->name_count ? "no --label is given: no labels are written"
                                             : "has no label column: no labels are written");
@@ -407,14 +407,14 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     Arena copies = {0};
     char text[33];
     safetensors_writer_metadata(writer, "format", "skycc.data/1");
-    safetensors_writer_metadata(writer, "task", job->task->name);
+    safetensors_writer_metadata(writer, "task", task_of(job)->name);
     snprintf(text, sizeof text, "%zu", job->examples.length);
     safetensors_writer_metadata(writer, "max_length", text);
     snprintf(text, sizeof text, "%ld", (long)tokenizer_size(job->tokenizer));
     safetensors_writer_metadata(writer, "vocabulary_size", text);
     safetensors_writer_metadata(writer, "vocabulary_hash", hash_format(tokenizer_hash(job->tokenizer), text));
     if (job->label_names.size) safetensors_writer_metadata(writer, "labels", buffer_text(&job->label_names));
-    if (job->label_set.count)
+    if (job->label_set.count || job->list_ends)
         safetensors_writer_metadata(writer, "problem_type", job->label_set.measured ? "regression" : LABELS_SEVERAL);
     examples_write(&job->examples, rows, count, &copies, writer);
     bool ok = safetensors_write(writer, output, diagnostics);
@@ -447,30 +447,29 @@ static bool write_others(Job *job, const uint32_t *rows, size_t count, const cha
 /* All rows, or the rows held out and the others in two files. */
 static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
 {
-    size_t rows = job->examples.count;
+    size_t rows = examples_table_rows(&job->examples), examples = job->examples.count;
     double wanted = job->options->holdout;
     double held = wanted < 1 ? floor(wanted * (double)rows + 0.5) : wanted;
     if (wanted > 0 && (held < 1 || held >= (double)rows))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "has %zu examples: --holdout leaves none %s", rows,
+                                 "has %zu rows: --holdout leaves none %s", rows,
                                  held < 1 ? "to hold out" : "to train on");
-    if (job->options->balance && !job->examples.classes)
+    if (job->options->balance && !job->examples.parts[PART_CLASSES])
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
                                  "--balance needs one class per row, but these rows have %s",
-                                 job->label_set.count   ? "several labels"
-                                 : job->examples.masked ? "masked tokens"
-                                 : job->examples.reals  ? "values"
-                                                        : "no labels");
-    size_t count = (size_t)held;
-    uint32_t *order = memory_allocate(rows * sizeof *order);
-    examples_split(rows, count, job->options->seed, order);
+                                 job->examples.reals_per_row        ? "several labels"
+                                 : job->examples.parts[PART_TOKENS] ? "labels per token"
+                                 : job->examples.reals              ? "values"
+                                                                    : "no labels");
+    uint32_t *order = memory_allocate(examples * sizeof *order);
+    size_t count = examples_split(&job->examples, (size_t)held, job->options->seed, order);
     bool ok = true;
     if (count) {
         char *path = dataset_holdout_path(output);
         ok = write_file(job, order, count, path, diagnostics);
         free(path);
     }
-    ok = ok && write_others(job, order + count, rows - count, output, diagnostics);
+    ok = ok && write_others(job, order + count, examples - count, output, diagnostics);
     job->summary->held_out = count;
     free(order);
     return ok;
@@ -481,7 +480,11 @@ static bool prepare(Job *job, const char *table)
     const DatasetOptions *options = job->options;
     Diagnostics *diagnostics = job->reader.diagnostics;
     if (!table_open(&job->reader, table, options->format, diagnostics)) return false;
-    if (job->reader.format != TABLE_TSV && !options->text_columns)
+    bool words = options->task == DATASET_NER;
+    if (words && !options->text_columns && job->reader.format == TABLE_TSV) job->reader.format = TABLE_CONLL;
+    if (!words && job->reader.format == TABLE_CONLL)
+        return usage_error(diagnostics, NULL, "words with tags need --task ner");
+    if (job->reader.format != TABLE_TSV && !options->text_columns && options->task < DATASET_COLUMNS)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
                                  "name the columns of CSV and JSON lines: --text NAME, --label NAME");
     if (options->regression) job->labels.kind = LABELS_REALS;
@@ -499,9 +502,8 @@ bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const
     if (masked && tokenizer_specials(tokenizer)->mask < 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
                                  "the vocabulary has no piece for masks");
-    Job job = {.tokenizer = tokenizer, .options = options, .task = &tasks[options->task], .summary = summary};
+    Job job = {.tokenizer = tokenizer, .options = options, .summary = summary};
     job.examples.length = (size_t)options->max_length;
-    job.examples.masked = masked;
     job.is_text = memory_allocate(job.examples.length * sizeof *job.is_text);
     job.reader.diagnostics = diagnostics;
     bool ok = prepare(&job, table) && read_rows(&job) && write_files(&job, output, diagnostics);
@@ -511,6 +513,8 @@ bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const
     labels_free(&job.labels);
     label_set_free(&job.label_set);
     free(job.names);
+    free(job.list_ends);
+    free(job.token_labels.items);
     arena_free(&job.arena);
     free(job.is_text);
     free(job.texts[0].items);

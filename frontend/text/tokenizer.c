@@ -5,6 +5,7 @@
 
 #include "frontend/text/bert_tokenizer.h"
 #include "frontend/text/token_pipeline.h"
+#include "frontend/text/unicode.h"
 
 struct Tokenizer {
     BertTokenizer *bert; /* one of the two; the other is NULL */
@@ -64,6 +65,34 @@ const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t leng
         text = found + sizeof mask - 1;
     }
     return bert_tokenizer_encode(tokenizer->bert, text, (size_t)(end - text), ids) ? NULL : not_text;
+}
+
+bool tokenizer_parts_at(Tokenizer *tokenizer, const char *text, size_t length, size_t at, const TokenIds *ids,
+                        size_t *count)
+{
+    TokenIds before = {0};
+    size_t end = at;
+    while (end && strchr(" \t\r\n", text[end - 1])) end--;
+    bool parts = !tokenizer_encode(tokenizer, text, end, &before) && before.count <= ids->count;
+    for (size_t i = 0; parts && i < before.count; i++) parts = before.items[i] == ids->items[i];
+    *count = before.count;
+    /* A part of an unknown word is as unknown as all of it. */
+    size_t former = at ? at - 1 : 0, used;
+    while (former && ((unsigned char)text[former] & 0xc0) == 0x80) former--;
+    bool inside = at && at < length && unicode_is_word(unicode_read(text + former, length - former, &used)) &&
+                  unicode_is_word(unicode_read(text + at, length - at, &used));
+    if (parts && inside && before.count && before.items[before.count - 1] == tokenizer->specials.unknown) parts = false;
+    free(before.items);
+    return parts;
+}
+
+bool tokenizer_needs_blank(const Tokenizer *tokenizer)
+{
+    if (!tokenizer->pipeline) return false;
+    const Pretokenizer *cut = &tokenizer->pipeline->pretokenizer;
+    for (size_t i = 0; i < cut->count; i++)
+        if (cut->steps[i].kind == PRETOKENIZER_BYTE_LEVEL) return !cut->steps[i].prefix;
+    return false;
 }
 
 void tokenizer_take_masks(Tokenizer *tokenizer) { tokenizer->takes_masks = tokenizer->specials.mask >= 0; }

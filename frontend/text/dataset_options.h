@@ -1,0 +1,53 @@
+/* What a data set is made of, and what came of it. */
+#ifndef FRONTEND_TEXT_DATASET_OPTIONS_H
+#define FRONTEND_TEXT_DATASET_OPTIONS_H
+
+#include "frontend/text/table.h"
+
+typedef enum DatasetTask {
+    DATASET_MNLI,
+    DATASET_MRPC,
+    DATASET_SST2,
+    DATASET_PAIR,
+    DATASET_SINGLE,
+    DATASET_MLM,
+    DATASET_COLUMNS,
+    DATASET_NER,
+    DATASET_QA,
+    DATASET_PAIRS,
+    DATASET_MULTI_LABEL,
+    DATASET_TASK_COUNT
+} DatasetTask;
+
+enum { DATASET_LEAST_LENGTH = 4, DATASET_MOST_LENGTH = 1 << 16, DATASET_IGNORED_LABEL = -100 };
+
+typedef struct DatasetOptions {
+    DatasetTask task;
+    int max_length; /* tokens per example, framing included; shorter ones are padded, longer ones cut */
+    uint64_t seed;  /* of masking and of the choice of rows that are held out */
+    TableFormat format;
+    /* Of mlm, columns and all after it: names of one or two columns of texts, with a comma between; NULL: as the task
+     * has it. */
+    const char *text_columns;
+    const char *label_column; /* likewise; NULL: none; several with commas between: 0 and 1 each */
+    int stride;               /* of qa: how many tokens two windows of a text share */
+    bool regression;          /* labels are measured values, also where all are whole numbers */
+    bool unlabelled;          /* no warning where there are no labels */
+    const char *labels_of;    /* a data set whose labels' numbers are kept; NULL: none */
+    /* How many rows are written to another file: a share below 1, or a number from 1 on; 0: none. */
+    double holdout;
+    bool balance; /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
+} DatasetOptions;
+
+typedef struct DatasetSummary {
+    size_t examples;
+    size_t left_out;        /* rows without agreed label */
+    size_t truncated;       /* examples that were cut */
+    size_t tokens, unknown; /* before cutting, without framing */
+    size_t held_out;        /* of the examples */
+    size_t repeated;        /* copies, in addition to the examples */
+    size_t rows, answered;  /* of qa: rows of the table; windows with an answer */
+    char labels[256];       /* what labels were taken for, and how many rows have each; empty: no labels */
+} DatasetSummary;
+
+#endif
