@@ -452,7 +452,7 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
     double held = wanted < 1 ? floor(wanted * (double)rows + 0.5) : wanted;
     if (wanted > 0 && (held < 1 || held >= (double)rows))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "has %zu rows: --holdout leaves none %s", rows,
+                                 "has %zu examples: --holdout leaves none %s", rows,
                                  held < 1 ? "to hold out" : "to train on");
     if (job->options->balance && !job->examples.parts[PART_CLASSES])
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
