@@ -1,11 +1,107 @@
 #include "codegen/link/launch.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
+#include "base/diagnostics.h"
 #include "base/file.h"
-#include "codegen/link/script.h"
+#include "script_templates.h" /* template_train, ...: the texts, generated */
+
+/* The shell scripts of an output directory, from the templates train.sh, run_sbatch.sh, network.sh and
+ * environment.sh.
+ *
+ * @NAME@ in a template stands for a word. A line "#@ if NAME" begins lines for some runs only, up to "#@ else" or "#@
+ * end"; "#@ include NAME" stands for another template. */
+
+typedef struct ScriptWord {
+    const char *name, *text;
+} ScriptWord;
+
+typedef struct ScriptCondition {
+    const char *name;
+    bool holds;
+} ScriptCondition;
+
+/* What templates may name; lists end with a name that is NULL. */
+typedef struct ScriptTerms {
+    const ScriptWord *words;
+    const ScriptCondition *conditions;
+} ScriptTerms;
+
+static const ScriptWord templates[] = {{"train", template_train},
+                                       {"run_sbatch", template_run_sbatch},
+                                       {"network", template_network},
+                                       {"environment", template_environment},
+                                       {NULL, NULL}};
+
+static bool is_name(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
+static const char *find_word(const ScriptWord *words, const char *text, size_t length)
+{
+    for (; words->name; words++)
+        if (is_name(words->name, text, length)) return words->text;
+    bug("a script says '%.*s'", (int)length, text);
+}
+
+static bool find_condition(const ScriptCondition *conditions, const char *text, size_t length)
+{
+    for (; conditions->name; conditions++)
+        if (is_name(conditions->name, text, length)) return conditions->holds;
+    bug("a script asks for '%.*s'", (int)length, text);
+}
+
+/* A line with @NAME@ replaced; "$@" is no name. */
+static void print_line(Buffer *text, const char *line, size_t length, const ScriptTerms *terms)
+{
+    const char *end = line + length;
+    while (line < end) {
+        const char *mark = memchr(line, '@', (size_t)(end - line));
+        if (!mark) break;
+        size_t name = strspn(mark + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        bool is_mark = name && mark[name + 1] == '@';
+        buffer_append(text, line, (size_t)(mark - line) + !is_mark);
+        if (is_mark) buffer_print(text, "%s", find_word(terms->words, mark + 1, name));
+        line = mark + (is_mark ? name + 2 : 1);
+    }
+    buffer_append(text, line, (size_t)(end - line));
+}
+
+static bool begins(const char *line, const char *word) { return strncmp(line, word, strlen(word)) == 0; }
+
+/* Appends the template of this name; a name or term that is unknown is a bug. */
+static void script_print(Buffer *text, const char *name, const ScriptTerms *terms)
+{
+    static const char when[] = "#@ if ", otherwise[] = "#@ else", end[] = "#@ end", include[] = "#@ include ";
+    int depth = 0, hidden = 0; /* conditions around this line; the depth of the one that leaves it out, 0: none does */
+    const char *line = find_word(templates, name, strlen(name));
+    for (size_t length; *line; line += length) {
+        length = strcspn(line, "\n") + 1;
+        if (begins(line, when)) {
+            const char *condition = line + strlen(when);
+            depth++;
+            if (!hidden && !find_condition(terms->conditions, condition, strcspn(condition, "\n"))) hidden = depth;
+        } else if (begins(line, otherwise)) {
+            hidden = hidden == depth ? 0 : hidden ? hidden : depth;
+        } else if (begins(line, end)) {
+            if (hidden == depth) hidden = 0;
+            depth--;
+        } else if (hidden) {
+            continue;
+        } else if (begins(line, include)) {
+            char included[32];
+            snprintf(included, sizeof included, "%.*s", (int)(length - 1 - strlen(include)), line + strlen(include));
+            script_print(text, included, terms);
+        } else {
+            print_line(text, line, length, terms);
+        }
+    }
+}
 
 bool launch_host_is_here(const char *host) { return !host || strcmp(host, "localhost") == 0; }
 
