@@ -1,4 +1,4 @@
-#include "frontend/onnx/branches.h"
+#include "frontend/onnx/importer.h"
 
 #include <stdlib.h>
 #include <string.h>

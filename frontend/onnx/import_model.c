@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "frontend/onnx/normalize.h"
-#include "frontend/onnx/restore_bias.h"
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 
 /* Whether the node can be tried: no input of it failed before. */
 static bool gather_inputs(Importer *importer, const SourceNode *source, ValueId *inputs)

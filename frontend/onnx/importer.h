@@ -4,6 +4,9 @@
 
 #include "base/string_map.h"
 #include "frontend/onnx/import.h"
+#include "base/arena.h"
+#include "onnx/onnx.pb-c.h"
+#include "frontend/onnx/model.h"
 
 typedef enum SymbolKind { SYMBOL_INPUT, SYMBOL_INITIALIZER, SYMBOL_NODE } SymbolKind;
 
@@ -75,5 +78,35 @@ bool import_initializers(Importer *importer);
 
 /* trained.c: decides which of them are trained, after the graph is built. */
 bool choose_parameters(Importer *importer);
+
+/* branches.c: puts the nodes of both branches before every If, with unique names and the condition that they need; only
+ * those that the constant condition chooses are imported. The If then reads its condition and the results of both
+ * branches. False after reporting malformed branches or too many nodes. */
+bool expand_branches(Importer *importer);
+
+/* widen.c: half-precision weights (FLOAT16, BFLOAT16) are trained as float32. Where a model has some, all of its tensors
+ * of these types become float32 while it is imported, so that nothing is computed with fewer digits than are kept.
+ * Export writes weights back in their own type. */
+
+/* Sets importer->widens, with a warning, if a weight on the way to an output is of half precision. */
+void choose_widening(Importer *importer);
+/* The type that an element type of the file has in the graph. DTYPE_NONE: none. */
+DType imported_dtype(const Importer *importer, int32_t data_type);
+/* Converts a tensor of the file, where it must be; its elements are in the model's arena then, and in no file. */
+void widen_tensor(const Importer *importer, OnnxTensor *tensor);
+
+/* module_path.c: the module that the node belongs to, with dots: "bert.encoder.layer.0.output.dense". From the node's
+ * metadata (pkg.torch.onnx.name_scopes or namespace, by PyTorch's default exporter), else from a name with slashes (by
+ * the TorchScript exporter). NULL if neither is there. In the arena, as are the others' texts. */
+const char *module_path(Arena *arena, const Onnx__NodeProto *node);
+/* The value of an entry of the node's metadata; NULL if there is none. */
+const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
+/* The program line that made the node, with its callers; "" if the exporter does not give it. */
+const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
+
+/* restore_bias.c: PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model
+ * is, and notes it in the node's metadata. Training needs it, so this restores it as an initializer of zeros, with a
+ * warning. */
+void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "frontend/onnx/module_path.h"
+#include "frontend/onnx/importer.h"
 #include "frontend/onnx/normalize.h"
 
 static bool passes_on(const SourceNode *node)

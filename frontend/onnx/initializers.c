@@ -7,7 +7,7 @@
 #include "frontend/onnx/initializer_uses.h"
 #include "frontend/onnx/model.h"
 #include "frontend/onnx/normalize.h"
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 
 /* Finds parameters that hold the same numbers. Internal to the importer. */
 

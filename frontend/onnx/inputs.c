@@ -2,7 +2,6 @@
 
 #include "base/buffer.h"
 #include "frontend/onnx/importer.h"
-#include "frontend/onnx/widen.h"
 
 typedef struct InputBinder {
     Importer *importer;

@@ -1,4 +1,4 @@
-#include "frontend/onnx/module_path.h"
+#include "frontend/onnx/importer.h"
 
 #include <string.h>
 

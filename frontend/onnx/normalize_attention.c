@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "frontend/onnx/normalize.h"
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 
 enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_MASK, INPUT_PAST_KEY, INPUT_PAST_VALUE, INPUT_LENGTHS };
 enum { OUTPUT_Y, OUTPUT_KEY, OUTPUT_VALUE, OUTPUT_SCORES };

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "frontend/onnx/normalize.h"
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 
 static bool read_elements(OnnxNode *node, const Onnx__TensorProto *proto, OnnxTensor *tensor)
 {

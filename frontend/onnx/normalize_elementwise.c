@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "frontend/onnx/normalize.h"
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 #include "graph/ops/add_node.h"
 
 /* The constant integers a and b, broadcast, hold no division that has no result. */

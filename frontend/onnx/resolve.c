@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "frontend/onnx/branches.h"
+#include "frontend/onnx/importer.h"
 #include "frontend/onnx/normalize.h"
 
 enum { NEWEST_OPSET = 28, NEWEST_IR = 14 }; /* that skycc was tested with: newer ones get a warning */

@@ -1,10 +1,8 @@
-#include "frontend/onnx/restore_bias.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/string_map.h"
-#include "frontend/onnx/module_path.h"
+#include "frontend/onnx/importer.h"
 
 enum { GEMM_INPUTS = 3 };
 

@@ -1,4 +1,4 @@
-#include "frontend/onnx/widen.h"
+#include "frontend/onnx/importer.h"
 
 static bool is_half(DType dtype) { return dtype == DTYPE_F16 || dtype == DTYPE_BF16; }
 
