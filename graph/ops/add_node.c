@@ -89,3 +89,81 @@ bool graph_check_types(Graph *graph, Diagnostics *diagnostics)
     }
     return true;
 }
+
+/* ---- Builders ---- */
+
+ValueId build_node(const Builder *b, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
+                   int attribute_count)
+{
+    ValueId output = 0;
+    Diagnostics refused = {0};
+    for (int i = 0; i < input_count; i++)
+        if (!inputs[i]) return 0;
+    if (!graph_add_node(b->graph, op, b->origin, inputs, input_count, attributes, attribute_count, &output,
+                        opcodes[op].outputs > 0, b->diagnostics ? b->diagnostics : &refused) &&
+        !b->diagnostics) {
+        diagnostics_print(&refused, stderr);
+        bug("a wrong %s is built for '%s'", opcodes[op].name, b->origin.name);
+    }
+    return output;
+}
+
+ValueId build_along(const Builder *b, Opcode op, const ValueId *inputs, int input_count, const char *name,
+                    int64_t number)
+{
+    Attribute attribute = attribute_integer(name, number);
+    return build_node(b, op, inputs, input_count, &attribute, 1);
+}
+
+ValueId build_unary(const Builder *b, Opcode op, ValueId x) { return build_node(b, op, &x, 1, NULL, 0); }
+
+ValueId build_binary(const Builder *b, Opcode op, ValueId x, ValueId y)
+{
+    return build_node(b, op, (ValueId[]){x, y}, 2, NULL, 0);
+}
+
+ValueId build_where(const Builder *b, ValueId condition, ValueId x, ValueId y)
+{
+    return build_node(b, OP_Where, (ValueId[]){condition, x, y}, 3, NULL, 0);
+}
+
+ValueId build_cast(const Builder *b, ValueId x, DType dtype)
+{
+    return graph_value(b->graph, x)->dtype == dtype ? x : build_along(b, OP_Cast, &x, 1, "to", dtype);
+}
+
+static ValueId build_shaped(const Builder *b, Opcode op, ValueId x, const Shape *shape)
+{
+    Attribute attribute = attribute_integers("shape", shape->dim, shape->rank);
+    return shape_equal(&graph_value(b->graph, x)->shape, shape) ? x : build_node(b, op, &x, 1, &attribute, 1);
+}
+
+ValueId build_reshape(const Builder *b, ValueId x, const Shape *shape) { return build_shaped(b, OP_Reshape, x, shape); }
+
+ValueId build_expand(const Builder *b, ValueId x, const Shape *shape) { return build_shaped(b, OP_Expand, x, shape); }
+
+ValueId build_transpose(const Builder *b, ValueId x, const int64_t *perm)
+{
+    int rank = graph_value(b->graph, x)->shape.rank, moved = 0;
+    Attribute attribute = attribute_integers("perm", perm, rank);
+    for (int i = 0; i < rank; i++) moved += perm[i] != i;
+    return moved ? build_node(b, OP_Transpose, &x, 1, &attribute, 1) : x;
+}
+
+ValueId build_part(const Builder *b, ValueId x, int axis, int64_t start, int64_t count)
+{
+    Shape shape = graph_value(b->graph, x)->shape;
+    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (shape.dim[axis] == count) return x;
+    starts[axis] = start;
+    shape.dim[axis] = count;
+    Attribute attributes[] = {attribute_integers("starts", starts, shape.rank),
+                              attribute_integers("steps", steps, shape.rank),
+                              attribute_integers("shape", shape.dim, shape.rank)};
+    return build_node(b, OP_Slice, &x, 1, attributes, 3);
+}
+
+ValueId build_gather(const Builder *b, ValueId table, ValueId rows)
+{
+    return build_along(b, OP_Gather, (ValueId[]){table, rows}, 2, "axis", 0);
+}

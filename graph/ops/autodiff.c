@@ -31,17 +31,12 @@ ValueId gradient_of(const Differentiation *differentiation, ValueId value)
 ValueId gradient_node(Differentiation *differentiation, Opcode op, const ValueId *inputs, int input_count,
                       const Attribute *attributes, int attribute_count)
 {
-    Graph *graph = differentiation->graph;
-    const Node *node = graph_node(graph, differentiation->node);
-    NodeOrigin origin = {
-        .name = node->name, .phase = PHASE_BACKWARD, .differentiates = differentiation->node, .layer = node->layer};
-    ValueId output = 0;
-    if (!graph_add_node(graph, op, origin, inputs, input_count, attributes, attribute_count, &output,
-                        opcodes[op].outputs > 0, differentiation->diagnostics)) {
-        diagnostics_print(differentiation->diagnostics, stderr);
-        bug("the gradient rule of %s builds a wrong %s", opcodes[node->op].name, opcodes[op].name);
-    }
-    return output;
+    const Node *node = graph_node(differentiation->graph, differentiation->node);
+    Builder b = {
+        differentiation->graph,
+        {.name = node->name, .phase = PHASE_BACKWARD, .differentiates = differentiation->node, .layer = node->layer},
+        NULL};
+    return build_node(&b, op, inputs, input_count, attributes, attribute_count);
 }
 
 ValueId gradient_unary(Differentiation *differentiation, Opcode op, ValueId a)

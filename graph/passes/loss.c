@@ -39,24 +39,22 @@ static bool is_mean_over_labels(const Graph *graph, ValueId value)
            is_mean_over_labels(graph, node->inputs[1]);
 }
 
-static ValueId model_loss(Graph *graph, const LossTerm *term, Diagnostics *diagnostics)
+static ValueId model_loss(const Builder *b, const LossTerm *term)
 {
+    Graph *graph = b->graph;
     ValueId value = loss_find_output(graph, term->names[0]);
     if (!loss_is_scalar(graph, value))
-        return loss_refuse(graph, diagnostics, EXIT_BAD_INPUT,
+        return loss_refuse(b, EXIT_BAD_INPUT,
                            value ? "the output '%s', which --loss %s names, is not a float scalar"
                                  : "there is no output '%s', which --loss %s names",
                            term->names[0], term->text);
-    if (graph_value(graph, value)->shape.rank > 0) {
-        Attribute scalar = attribute_integers("shape", NULL, 0);
-        value = loss_append(graph, OP_Reshape, &value, 1, &scalar, 1, diagnostics);
-    }
+    value = build_reshape(b, value, &(Shape){0});
     /* The importer has turned a SoftmaxCrossEntropyLoss into an operator that applies the scale itself, also where the
      * loss is computed on from there. */
     if (!is_mean_over_labels(graph, value)) graph->whole_batches = true;
     if (is_from_cross_entropy(graph, value)) return value;
     graph->loss_is_summed = false;
-    return loss_append(graph, OP_ScaleLoss, (ValueId[]){value, graph_step_scalars(graph)}, 2, NULL, 0, diagnostics);
+    return build_binary(b, OP_ScaleLoss, value, graph_step_scalars(graph));
 }
 
 /* ---- Specifications ---- */
@@ -70,22 +68,22 @@ static bool malformed(const char *term, const char *what, Diagnostics *diagnosti
                        "malformed loss '%s': %s", term, what);
 }
 
-static ValueId contrastive(Graph *graph, const LossTerm *term, Diagnostics *diagnostics)
+static ValueId contrastive(const Builder *b, const LossTerm *term)
 {
     static const double usual = 0.05; /* Reimers and Gurevych's Sentence-BERT library: cosines times 20 */
     LossTerm sharp = *term;
     char *end = "";
     sharp.temperature = term->names[2] ? strtod(term->names[2], &end) : usual;
     if (*end || end == term->names[2] || !(sharp.temperature >= 1e-3 && sharp.temperature <= 1e3))
-        return malformed(term->text, "the temperature is a number from 0.001 to 1000", diagnostics), 0;
-    return loss_contrastive(graph, &sharp, diagnostics);
+        return malformed(term->text, "the temperature is a number from 0.001 to 1000", b->diagnostics), 0;
+    return loss_contrastive(b, &sharp);
 }
 
 typedef struct LossKind {
     const char *name;
     int least_names, most_names, outputs;
     bool of_classes; /* takes the options of cross-entropy */
-    ValueId (*append)(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
+    ValueId (*append)(const Builder *b, const LossTerm *term);
 } LossKind;
 
 static const LossKind kinds[] = {
@@ -166,14 +164,15 @@ static const LossKind *read_term(Arena *arena, LossTerm *term, char *text, Diagn
 }
 
 /* What the outputs themselves say the loss is; NULL after reporting if they do not. */
-static const char *default_loss(Graph *graph, Diagnostics *diagnostics)
+static const char *default_loss(const Builder *b)
 {
+    const Graph *graph = b->graph;
     if (loss_is_scalar(graph, loss_find_output(graph, "loss"))) return "output:loss";
     if (loss_find_output(graph, "start_logits") && loss_find_output(graph, "end_logits"))
         return "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions";
     const Shape *shape = &graph_value(graph, loss_default_output(graph))->shape;
     if (shape->rank > 1 && shape->dim[shape->rank - 1] > 1) return "cross-entropy";
-    loss_refuse(graph, diagnostics, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");
+    loss_refuse(b, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");
     return NULL;
 }
 
@@ -186,9 +185,10 @@ bool loss_compares_rows(const char *spec)
 
 bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
+    Builder b = {graph, {.name = "loss", .phase = PHASE_FORWARD, .layer = LAYER_NONE}, diagnostics};
     const char *spec = options->loss;
     if (!options->want_loss) return true;
-    if (!spec || !*spec) spec = default_loss(graph, diagnostics);
+    if (!spec || !*spec) spec = default_loss(&b);
     if (!spec) return false;
     char *rest = arena_string(&graph->arena, spec);
     ValueId total = 0;
@@ -196,13 +196,13 @@ bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnost
     for (char *text; (text = strsep(&rest, "+"));) {
         LossTerm term;
         const LossKind *kind = read_term(&graph->arena, &term, text, diagnostics);
-        ValueId loss = kind ? kind->append(graph, &term, diagnostics) : 0;
+        ValueId loss = kind ? kind->append(&b, &term) : 0;
         if (!loss) return false;
         if (term.factor != 1) {
             ValueId factor = graph_constant_scalar(graph, graph_value(graph, loss)->dtype, term.factor);
-            loss = loss_append(graph, OP_Mul, (ValueId[]){loss, factor}, 2, NULL, 0, diagnostics);
+            loss = build_binary(&b, OP_Mul, loss, factor);
         }
-        total = total ? loss_append(graph, OP_Add, (ValueId[]){total, loss}, 2, NULL, 0, diagnostics) : loss;
+        total = total ? build_binary(&b, OP_Add, total, loss) : loss;
     }
     graph->loss = total;
     return total != 0;

@@ -2,7 +2,7 @@
 #ifndef GRAPH_PASSES_LOSS_INTERNAL_H
 #define GRAPH_PASSES_LOSS_INTERNAL_H
 
-#include "graph/graph.h"
+#include "graph/ops/add_node.h"
 
 /* One term of a specification: KIND[:NAME ...][,OPTION ...]. */
 typedef struct LossTerm {
@@ -22,17 +22,14 @@ ValueId loss_find_output(const Graph *graph, const char *name); /* 0 if there is
 ValueId loss_default_output(const Graph *graph);
 bool loss_is_scalar(const Graph *graph, ValueId id); /* a float value of one element; not 0 */
 /* Reports, with a hint that lists the outputs and the losses that fit each; returns 0. */
-ValueId loss_refuse(Graph *graph, Diagnostics *diagnostics, int code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+ValueId loss_refuse(const Builder *b, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- loss_terms.c: each returns the scaled scalar, 0 after reporting ---- */
 
-ValueId loss_append(Graph *graph, Opcode op, const ValueId *inputs, int count, const Attribute *attributes,
-                    int attribute_count, Diagnostics *diagnostics);
-ValueId loss_cross_entropy(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
-ValueId loss_squared_error(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
-ValueId loss_binary_cross_entropy(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
-ValueId loss_cosine(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
-ValueId loss_contrastive(Graph *graph, const LossTerm *term, Diagnostics *diagnostics);
+ValueId loss_cross_entropy(const Builder *b, const LossTerm *term);
+ValueId loss_squared_error(const Builder *b, const LossTerm *term);
+ValueId loss_binary_cross_entropy(const Builder *b, const LossTerm *term);
+ValueId loss_cosine(const Builder *b, const LossTerm *term);
+ValueId loss_contrastive(const Builder *b, const LossTerm *term);
 
 #endif

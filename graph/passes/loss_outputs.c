@@ -45,19 +45,20 @@ static void print_fitting(const Graph *graph, const NamedValue *output, Buffer *
     buffer_print(buffer, "mse:%s, bce:%s", name, name);
 }
 
-ValueId loss_refuse(Graph *graph, Diagnostics *diagnostics, int code, const char *format, ...)
+ValueId loss_refuse(const Builder *b, int code, const char *format, ...)
 {
     Buffer hint = {0};
+    const Graph *graph = b->graph;
     va_list arguments;
     va_start(arguments, format);
-    const char *what = arena_format_va(&graph->arena, format, arguments);
+    const char *what = arena_format_va(&b->graph->arena, format, arguments);
     va_end(arguments);
     buffer_print(&hint, "give --loss KIND:OUTPUT:LABELS, several joined by +; what fits the outputs is");
     for (size_t i = 0; i < graph->output_count; i++) {
         buffer_print(&hint, i ? "; " : " ");
         print_fitting(graph, &graph->outputs[i], &hint);
     }
-    diagnostics_error(diagnostics, code, PLACE_FILE(graph->file), buffer_text(&hint), "%s", what);
+    diagnostics_error(b->diagnostics, code, PLACE_FILE(graph->file), buffer_text(&hint), "%s", what);
     buffer_free(&hint);
     return 0;
 }

@@ -44,58 +44,34 @@ static bool add_parameters(Graph *graph, const LowRank *low_rank, LowRankBranch 
 
 /* ---- Nodes ---- */
 
-typedef struct Builder {
-    Graph *graph;
-    const LowRank *low_rank;
-    const LowRankBranch *branch;
-    NodeOrigin origin;
-    Diagnostics *diagnostics;
-} Builder;
-
-static ValueId add_node(const Builder *builder, Opcode op, ValueId x, ValueId y, const Attribute *attribute)
-{
-    ValueId inputs[2] = {x, y}, output = 0;
-    return graph_add_node(builder->graph, op, builder->origin, inputs, y ? 2 : 1, attribute, attribute != NULL, &output,
-                          1, builder->diagnostics)
-               ? output
-               : 0;
-}
-
 /* x M^T */
-static ValueId multiply(const Builder *builder, ValueId x, ValueId matrix)
+static ValueId multiply(const Builder *b, ValueId x, ValueId matrix)
 {
-    static const int64_t exchanged[2] = {1, 0};
-    Attribute perm = attribute_integers("perm", exchanged, 2);
-    return add_node(builder, OP_MatMul, x, add_node(builder, OP_Transpose, matrix, 0, &perm), NULL);
+    return build_binary(b, OP_MatMul, x, build_transpose(b, matrix, (int64_t[]){1, 0}));
 }
 
 /* What is added to the product with `x`; 0 after reporting. The factor alpha / rank is applied where there are fewest
  * elements. */
-static ValueId add_branch(Builder *builder, ValueId x)
+static ValueId add_branch(const Builder *b, const LowRank *low_rank, const LowRankBranch *branch, ValueId x)
 {
-    const LowRank *low_rank = builder->low_rank;
-    Graph *graph = builder->graph;
-    NodeOrigin origin = builder->origin;
-    origin.name = arena_format(&graph->arena, "%s.lora_dropout", builder->branch->module);
-    if (low_rank->dropout > 0) x = graph_add_dropout(graph, x, low_rank->dropout, origin, builder->diagnostics);
-    if (!x) return 0;
-    ValueId narrow = multiply(builder, x, builder->branch->a);
+    NodeOrigin origin = b->origin;
+    origin.name = arena_format(&b->graph->arena, "%s.lora_dropout", branch->module);
+    if (low_rank->dropout > 0) x = graph_add_dropout(b->graph, x, low_rank->dropout, origin, b->diagnostics);
+    ValueId narrow = multiply(b, x, branch->a);
     double scale = low_rank->alpha / low_rank->rank;
-    if (scale != 1 && narrow)
-        narrow = add_node(builder, OP_Mul, narrow, graph_constant_scalar(graph, DTYPE_F32, scale), NULL);
-    return narrow ? multiply(builder, narrow, builder->branch->b) : 0;
+    if (scale != 1) narrow = build_binary(b, OP_Mul, narrow, graph_constant_scalar(b->graph, DTYPE_F32, scale));
+    return multiply(b, narrow, branch->b);
 }
 
 /* In front of the product, so that the sum can be fused into it. */
-static bool rebuild_product(Builder *builder, Node *node, ValueId whole)
+static bool rebuild_product(const Builder *b, const LowRank *low_rank, const LowRankBranch *branch, const Node *node)
 {
-    Graph *graph = builder->graph;
+    Graph *graph = b->graph;
+    ValueId whole = node->outputs[0], added = add_branch(b, low_rank, branch, node->inputs[0]);
     const Shape shape = graph_value(graph, whole)->shape;
-    builder->origin = (NodeOrigin){.name = node->name, .layer = LAYER_NONE};
-    ValueId branch = add_branch(builder, node->inputs[0]);
-    if (!branch) return false;
-    ValueId product = add_node(builder, OP_MatMul, node->inputs[0], node->inputs[1], NULL);
-    ValueId sum = add_node(builder, OP_Add, product, branch, NULL);
+    if (!added) return false;
+    ValueId product = build_binary(b, OP_MatMul, node->inputs[0], node->inputs[1]);
+    ValueId sum = build_binary(b, OP_Add, product, added);
     if (!sum || !shape_equal(&graph_value(graph, sum)->shape, &shape)) bug("a branch changes '%s'", node->name);
     /* The sum takes the place of the product's value, whose name and number others know. */
     Node *last = graph_node(graph, graph_value(graph, sum)->producer);
@@ -121,12 +97,12 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
     for (NodeId n = 1; n < count && ok; n++) {
         Node node = nodes[n];
         if (node.op == OP_NONE) continue;
-        Builder builder = {graph, low_rank, branch_of(low_rank, graph, &node), {0}, diagnostics};
-        if (builder.branch) {
-            ok = rebuild_product(&builder, &node, node.outputs[0]);
-            continue;
-        }
-        graph_push_node(graph, node);
+        const LowRankBranch *branch = branch_of(low_rank, graph, &node);
+        Builder b = {graph, {.name = node.name, .layer = LAYER_NONE}, diagnostics};
+        if (branch)
+            ok = rebuild_product(&b, low_rank, branch, &node);
+        else
+            graph_push_node(graph, node);
     }
     free(nodes);
     return ok;

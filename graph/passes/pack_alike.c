@@ -79,7 +79,7 @@ static void find_pairs(Packer *packer, int first, int count, Layout *joined)
 static void cut_input(Packer *packer, int i, int axis)
 {
     const Layout *whole = pack_layout_of(packer, i);
-    Packed cut = {pack_slice_axis(packer, packer->node.inputs[i], axis, 1), {.of_data = whole->of_data}};
+    Packed cut = {build_part(&packer->b, packer->node.inputs[i], axis, 0, 1), {.of_data = whole->of_data}};
     cut.layout.rank = whole->rank;
     for (int k = 0; k < whole->rank; k++)
         if (k != axis) layout_copy_axis(&cut.layout, k, whole, k);

@@ -20,22 +20,21 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
 
 static ValueId times(Packer *packer, ValueId value, int64_t factor)
 {
-    ValueId inputs[] = {value, graph_constant_scalar(packer->graph, DTYPE_I64, (double)factor)};
-    return factor == 1 ? value : pack_add(packer, OP_Mul, inputs, 2, NULL, 0);
+    ValueId number = graph_constant_scalar(packer->graph, DTYPE_I64, (double)factor);
+    return factor == 1 ? value : build_binary(&packer->b, OP_Mul, value, number);
 }
 
 static ValueId sum(Packer *packer, ValueId a, ValueId b)
 {
-    return a && b ? pack_add(packer, OP_Add, (ValueId[]){a, b}, 2, NULL, 0) : a ? a : b;
+    return a && b ? build_binary(&packer->b, OP_Add, a, b) : a ? a : b;
 }
 
 /* Such an input, or that of rows' first tokens, as int64, times a factor; 0 if that is 0. */
 static ValueId scaled_input(Packer *packer, SkyFill fill, bool of_slots, int64_t factor)
 {
     if (!factor) return 0;
-    Attribute to = attribute_integer("to", DTYPE_I64);
     ValueId input = of_slots ? pack_input_of_slots(packer, fill) : pack_input(packer, fill);
-    return times(packer, pack_add(packer, OP_Cast, &input, 1, &to, 1), factor);
+    return times(packer, build_cast(&packer->b, input, DTYPE_I64), factor);
 }
 
 /* The number of each token's, or slot's, first element, in units: rows and positions count from the row's own first
@@ -53,13 +52,11 @@ static ValueId first_elements(Packer *packer, const Numbering *numbering, bool o
     free(place);
     if (of_slots) {
         Shape flat = {1, {length}};
-        Attribute axis = attribute_integer("axis", 0);
         ValueId table =
             graph_add_constant(packer->graph, NULL, DTYPE_I64, &flat, graph_value(packer->graph, places)->data);
         ValueId lines = graph_constant_scalar(packer->graph, DTYPE_I32, (double)length);
-        ValueId inputs[] = {pack_input(packer, SKY_FILL_FIRST), lines};
-        ValueId in_line = pack_add(packer, OP_Mod, inputs, 2, NULL, 0);
-        places = pack_add(packer, OP_Gather, (ValueId[]){table, in_line}, 2, &axis, 1);
+        ValueId in_line = build_binary(&packer->b, OP_Mod, pack_input(packer, SKY_FILL_FIRST), lines);
+        places = build_gather(&packer->b, table, in_line);
     }
     return sum(packer, number, places);
 }
@@ -114,7 +111,7 @@ bool pack_dropout(Packer *packer)
                               attribute_integers("positions", numbers, 1 + apart.layout.rank)};
     ValueId inputs[] = {apart.value, node->inputs[1], node->inputs[2], first};
     Shape shape = layout_shape(&x.layout);
-    x.value = pack_reshape(packer, pack_add(packer, OP_Dropout, inputs, 4, attributes, 3), &shape);
+    x.value = build_reshape(&packer->b, build_node(&packer->b, OP_Dropout, inputs, 4, attributes, 3), &shape);
     pack_become(packer, &x);
     return true;
 }

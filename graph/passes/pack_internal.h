@@ -2,7 +2,7 @@
 #ifndef GRAPH_PASSES_PACK_INTERNAL_H
 #define GRAPH_PASSES_PACK_INTERNAL_H
 
-#include "graph/graph.h"
+#include "graph/ops/add_node.h"
 
 /* What a dimension, or a factor of one, counts. */
 typedef enum AtomKind {
@@ -43,6 +43,7 @@ typedef struct Packer {
     Layout *layouts; /* of these */
     ValueId made[SKY_FILL_COUNT]; /* inputs that say where rows stand; 0: not needed yet */
     Node node;                    /* that is being packed */
+    Builder b;                    /* of nodes that do its work; what it refuses is a bug */
 } Packer;
 
 /* ---- pack_layout.c: no graph ---- */
@@ -79,8 +80,6 @@ static inline const Shape *pack_shape_before(const Packer *packer, int input)
 bool pack_refuse(Packer *packer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* packer->node gets a layout for an output, and its shape. */
 void pack_set_layout(Packer *packer, int output, const Layout *layout);
-/* Appends packer->node. */
-void pack_push(Packer *packer);
 /* The node's first output is what the last node that was added made. */
 void pack_become(Packer *packer, const Packed *result);
 /* Appends packer->node, whose output has that layout. */
@@ -95,11 +94,6 @@ void pack_set_lines(Packer *packer, ValueId value, const Layout *layout);
 /* The value is the same for all rows. */
 void pack_set_plain(Packer *packer, ValueId value);
 
-ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
-                 int attribute_count);
-ValueId pack_reshape(Packer *packer, ValueId value, const Shape *shape);
-ValueId pack_transpose(Packer *packer, ValueId value, const int64_t *perm);
-ValueId pack_slice_axis(Packer *packer, ValueId value, int axis, int64_t count); /* the first `count` */
 /* One of the inputs that say where rows stand. */
 ValueId pack_input(Packer *packer, SkyFill fill);
 /* Its elements for the first tokens of rows: [lines, slots]. */

@@ -122,7 +122,7 @@ static bool pack_first_token(Packer *packer, int token)
             return pack_refuse(packer, "reads the first token of the sequence");
     }
     Shape shape = layout_shape(&to);
-    x = (Packed){pack_reshape(packer, x.value, &shape), to};
+    x = (Packed){build_reshape(&packer->b, x.value, &shape), to};
     pack_become(packer, &x);
     return true;
 }
@@ -171,10 +171,9 @@ static bool sum_over_tokens(Packer *packer, const Carried *carried, int token, c
     if ((all & ~carried->axes[0]) != 1u << axis || layout_find(&x.layout, axis, ATOM_TOKEN) < 0)
         return pack_refuse(packer, "adds up over the sequence and another dimension");
     DType dtype = graph_value(packer->graph, x.value)->dtype;
-    Attribute to_float = attribute_integer("to", DTYPE_F32), back = attribute_integer("to", dtype);
-    if (!dtype_is_float(dtype)) x.value = pack_add(packer, OP_Cast, &x.value, 1, &to_float, 1);
+    if (!dtype_is_float(dtype)) x.value = build_cast(&packer->b, x.value, DTYPE_F32);
     x = pack_sum_rows(packer, &x, token, to->rank == x.layout.rank);
-    if (!dtype_is_float(dtype)) x.value = pack_add(packer, OP_Cast, &x.value, 1, &back, 1);
+    if (!dtype_is_float(dtype)) x.value = build_cast(&packer->b, x.value, dtype);
     pack_become(packer, &x);
     return true;
 }
@@ -259,7 +258,7 @@ static bool pack_common(Packer *packer)
         return pack_refuse(packer, "drops elements of a value that all rows share");
     for (int i = 0; i < packer->node.output_count; i++)
         if (packer->node.outputs[i]) pack_set_plain(packer, packer->node.outputs[i]);
-    pack_push(packer);
+    graph_push_node(packer->graph, packer->node);
     return true;
 }
 

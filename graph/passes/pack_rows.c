@@ -79,6 +79,7 @@ bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostic
     Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
     for (size_t n = 1; n < count && ok; n++) {
         packer.node = nodes[n];
+        packer.b = (Builder){graph, {.name = packer.node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE}, NULL};
         if (packer.node.op != OP_NONE) ok = pack_node(&packer);
     }
     free(nodes);

@@ -4,56 +4,7 @@
 #include "graph/ops/operator.h"
 #include "graph/passes/pack_internal.h"
 
-/* ---- Nodes ---- */
-
-ValueId pack_add(Packer *packer, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
-                 int attribute_count)
-{
-    NodeOrigin origin = {.name = packer->node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
-    ValueId output;
-    if (!graph_add_node(packer->graph, op, origin, inputs, input_count, attributes, attribute_count, &output, 1,
-                        packer->diagnostics))
-        bug("packing builds a wrong %s for %s", opcodes[op].name, packer->node.name);
-    return output;
-}
-
 static const Shape *shape_of(const Packer *packer, ValueId value) { return &graph_value(packer->graph, value)->shape; }
-
-ValueId pack_reshape(Packer *packer, ValueId value, const Shape *shape)
-{
-    if (shape_equal(shape_of(packer, value), shape)) return value;
-    Attribute attribute = attribute_integers("shape", shape->dim, shape->rank);
-    return pack_add(packer, OP_Reshape, &value, 1, &attribute, 1);
-}
-
-ValueId pack_transpose(Packer *packer, ValueId value, const int64_t *perm)
-{
-    int rank = shape_of(packer, value)->rank;
-    bool same = true;
-    for (int i = 0; i < rank; i++) same &= perm[i] == i;
-    if (same) return value;
-    Attribute attribute = attribute_integers("perm", perm, rank);
-    return pack_add(packer, OP_Transpose, &value, 1, &attribute, 1);
-}
-
-ValueId pack_slice_axis(Packer *packer, ValueId value, int axis, int64_t count)
-{
-    Shape shape = *shape_of(packer, value);
-    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK];
-    if (shape.dim[axis] == count) return value;
-    for (int i = 0; i < MAX_RANK; i++) steps[i] = 1;
-    shape.dim[axis] = count;
-    Attribute attributes[] = {attribute_integers("starts", starts, shape.rank),
-                              attribute_integers("steps", steps, shape.rank),
-                              attribute_integers("shape", shape.dim, shape.rank)};
-    return pack_add(packer, OP_Slice, &value, 1, attributes, 3);
-}
-
-static ValueId gather_rows(Packer *packer, ValueId data, ValueId indices)
-{
-    Attribute axis = attribute_integer("axis", 0);
-    return pack_add(packer, OP_Gather, (ValueId[]){data, indices}, 2, &axis, 1);
-}
 
 /* ---- The packed node and its layouts ---- */
 
@@ -104,8 +55,6 @@ void pack_set_layout(Packer *packer, int output, const Layout *layout)
     pack_set_lines(packer, value, layout);
 }
 
-void pack_push(Packer *packer) { graph_push_node(packer->graph, packer->node); }
-
 void pack_become(Packer *packer, const Packed *result)
 {
     Graph *graph = packer->graph;
@@ -122,7 +71,7 @@ void pack_become(Packer *packer, const Packed *result)
         return;
     }
     Attribute shape = attribute_integers("shape", made->shape.dim, made->shape.rank);
-    pack_add(packer, OP_Reshape, &result->value, 1, &shape, 1);
+    build_node(&packer->b, OP_Reshape, &result->value, 1, &shape, 1);
     last = (NodeId)graph->node_count - 1;
     graph_value(graph, graph_node(graph, last)->outputs[0])->producer = 0;
     graph_node(graph, last)->outputs[0] = output;
@@ -132,7 +81,7 @@ void pack_become(Packer *packer, const Packed *result)
 bool pack_finish(Packer *packer, const Layout *layout)
 {
     pack_set_layout(packer, 0, layout);
-    pack_push(packer);
+    graph_push_node(packer->graph, packer->node);
     return true;
 }
 
@@ -164,8 +113,8 @@ ValueId pack_input_of_slots(Packer *packer, SkyFill fill)
     Shape flat = {1, {(int64_t)packer->form.lines * packer->form.length}};
     /* One statement a node: the order in which arguments are evaluated, and so the numbering, is the compiler's. */
     ValueId first = pack_input(packer, SKY_FILL_FIRST);
-    ValueId tokens = pack_reshape(packer, pack_input(packer, fill), &flat);
-    return gather_rows(packer, tokens, first);
+    ValueId tokens = build_reshape(&packer->b, pack_input(packer, fill), &flat);
+    return build_gather(&packer->b, tokens, first);
 }
 
 /* ---- Atoms in another order ---- */
@@ -184,7 +133,7 @@ static ValueId atoms_first(Packer *packer, const Packed *x, const int *order, in
         for (int k = 0; k < count; k++) named |= order[k] == i;
         if (!named) perm[next++] = i;
     }
-    return pack_transpose(packer, pack_reshape(packer, x->value, &apart), perm);
+    return build_transpose(&packer->b, build_reshape(&packer->b, x->value, &apart), perm);
 }
 
 /* The other way round: `value` has the atoms of `layout` as atoms_first leaves them. */
@@ -200,8 +149,8 @@ static ValueId atoms_back(Packer *packer, ValueId value, const Layout *layout, c
         perm[i] = place < 0 ? next++ : place;
     }
     for (int i = 0; i < layout->count; i++) apart.dim[perm[i]] = layout->atoms[i].extent;
-    value = pack_transpose(packer, pack_reshape(packer, value, &apart), perm);
-    return pack_reshape(packer, value, &shape);
+    value = build_transpose(&packer->b, build_reshape(&packer->b, value, &apart), perm);
+    return build_reshape(&packer->b, value, &shape);
 }
 
 /* The first `joined` dimensions as one. */
@@ -211,7 +160,7 @@ static ValueId join_first(Packer *packer, ValueId value, int joined)
     result.dim[0] = 1;
     for (int i = 0; i < joined; i++) result.dim[0] *= shape.dim[i];
     for (int i = joined; i < shape.rank; i++) result.dim[i - joined + 1] = shape.dim[i];
-    return pack_reshape(packer, value, &result);
+    return build_reshape(&packer->b, value, &result);
 }
 
 Packed pack_merge_slots(Packer *packer, const Packed *x)
@@ -238,7 +187,7 @@ Packed pack_take_first(Packer *packer, const Packed *x, int token)
     Packed taken = {.layout = x->layout};
     taken.layout.atoms[token] = (Atom){ATOM_SLOT, packer->form.slots, 1, x->layout.atoms[token].axis};
     ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
-    tokens = gather_rows(packer, tokens, pack_input(packer, SKY_FILL_FIRST));
+    tokens = build_gather(&packer->b, tokens, pack_input(packer, SKY_FILL_FIRST));
     taken.value = atoms_back(packer, tokens, &taken.layout, order, 2);
     return taken;
 }
@@ -254,11 +203,11 @@ static ValueId fill_unused_slots(Packer *packer, ValueId sums, ValueId tokens)
     ValueId own = graph_add_constant(packer->graph, NULL, DTYPE_I32, &flat, numbers);
     graph_value(packer->graph, own)->line_axis = packer->form.lines > 1;
     free(numbers);
-    ValueId found = pack_reshape(packer, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
-    ValueId used = pack_add(packer, OP_Equal, (ValueId[]){found, own}, 2, NULL, 0);
-    ValueId first = gather_rows(packer, tokens, pack_input(packer, SKY_FILL_FIRST));
-    ValueId inputs[] = {pack_reshape(packer, used, &column), sums, pack_reshape(packer, first, &shape)};
-    return pack_add(packer, OP_Where, inputs, 3, NULL, 0);
+    ValueId found = build_reshape(&packer->b, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
+    ValueId used = build_binary(&packer->b, OP_Equal, found, own);
+    ValueId first = build_gather(&packer->b, tokens, pack_input(packer, SKY_FILL_FIRST));
+    ValueId inputs[] = {build_reshape(&packer->b, used, &column), sums, build_reshape(&packer->b, first, &shape)};
+    return build_node(&packer->b, OP_Where, inputs, 3, NULL, 0);
 }
 
 Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
@@ -277,10 +226,10 @@ Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
     ValueId tokens = join_first(packer, atoms_first(packer, x, order, 2), 2);
     Shape shape = *shape_of(packer, tokens), flat = {1, {shape.dim[0]}};
     shape.dim[0] = rows + 1; /* the last one: tokens without a row */
-    ValueId slots = pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &flat);
+    ValueId slots = build_reshape(&packer->b, pack_input(packer, SKY_FILL_SLOT), &flat);
     Attribute attributes[] = {attribute_integer("axis", 0), attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId all = pack_add(packer, OP_GatherGradient, (ValueId[]){slots, tokens}, 2, attributes, 2);
-    ValueId used = pack_slice_axis(packer, all, 0, rows);
+    ValueId all = build_node(&packer->b, OP_GatherGradient, (ValueId[]){slots, tokens}, 2, attributes, 2);
+    ValueId used = build_part(&packer->b, all, 0, 0, rows);
     if (packer->form.lines > 1) graph_value(packer->graph, all)->line_axis = LINES_SPREAD;
     graph_value(packer->graph, used)->line_axis = packer->form.lines > 1;
     all = fill_unused_slots(packer, used, tokens);
@@ -305,7 +254,7 @@ static ValueId spread(Packer *packer, ValueId value, const Layout *layout, const
         perm[before] = i;
         shape.dim[layout->atoms[order[i]].axis] = from.dim[i];
     }
-    return pack_reshape(packer, pack_transpose(packer, value, perm), &shape);
+    return build_reshape(&packer->b, build_transpose(&packer->b, value, perm), &shape);
 }
 
 Packed pack_apart(Packer *packer, const Packed *x)
@@ -325,10 +274,10 @@ static ValueId same_rows(Packer *packer, AtomKind query)
     Shape slots = {3, {packer->form.lines, packer->form.slots, 1}};
     Shape tokens = {3, {packer->form.lines, packer->form.length, 1}};
     Shape keys = {3, {packer->form.lines, 1, packer->form.length}};
-    ValueId asking = query == ATOM_SLOT ? pack_reshape(packer, pack_input_of_slots(packer, SKY_FILL_SLOT), &slots)
-                                        : pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &tokens);
-    ValueId asked = pack_reshape(packer, pack_input(packer, SKY_FILL_SLOT), &keys);
-    return pack_add(packer, OP_Equal, (ValueId[]){asking, asked}, 2, NULL, 0);
+    ValueId asking = query == ATOM_SLOT ? build_reshape(&packer->b, pack_input_of_slots(packer, SKY_FILL_SLOT), &slots)
+                                        : build_reshape(&packer->b, pack_input(packer, SKY_FILL_SLOT), &tokens);
+    ValueId asked = build_reshape(&packer->b, pack_input(packer, SKY_FILL_SLOT), &keys);
+    return build_binary(&packer->b, OP_Equal, asking, asked);
 }
 
 ValueId pack_mask_pairs(Packer *packer, const Packed *x, int query, int key, double number)
@@ -337,9 +286,9 @@ ValueId pack_mask_pairs(Packer *packer, const Packed *x, int query, int key, dou
     int order[] = {layout_find_kind(&apart.layout, ATOM_LINE), query, key};
     ValueId mask = spread(packer, same_rows(packer, apart.layout.atoms[query].kind), &apart.layout, order, 3);
     ValueId other = graph_constant_scalar(packer->graph, graph_value(packer->graph, x->value)->dtype, number);
-    ValueId masked = pack_add(packer, OP_Where, (ValueId[]){mask, apart.value, other}, 3, NULL, 0);
+    ValueId masked = build_where(&packer->b, mask, apart.value, other);
     const Shape shape = *shape_of(packer, x->value);
-    return pack_reshape(packer, masked, &shape);
+    return build_reshape(&packer->b, masked, &shape);
 }
 
 ValueId pack_spread(Packer *packer, ValueId value, const Layout *layout, int query)
@@ -371,10 +320,10 @@ static ValueId gather_from_table(Packer *packer, ValueId value, int axis)
         return 0;
     bool in_order = counts_up(indices);
     ValueId position = pack_input(packer, SKY_FILL_POSITION);
-    if (in_order) return gather_rows(packer, table, position);
-    numbers = pack_reshape(packer, numbers, &(Shape){1, {packer->form.longest}});
-    numbers = gather_rows(packer, numbers, position);
-    return gather_rows(packer, table, numbers);
+    if (in_order) return build_gather(&packer->b, table, position);
+    numbers = build_reshape(&packer->b, numbers, &(Shape){1, {packer->form.longest}});
+    numbers = build_gather(&packer->b, numbers, position);
+    return build_gather(&packer->b, table, numbers);
 }
 
 ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout)
@@ -393,13 +342,13 @@ ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Lay
         if (i != axis && i != line) rows.dim[rows.rank++] = full.dim[i];
     ValueId gathered = rank == 3 && axis >= lead ? gather_from_table(packer, value, axis - lead) : 0;
     if (!gathered) {
-        value = pack_transpose(packer, pack_reshape(packer, value, &full), perm);
+        value = build_transpose(&packer->b, build_reshape(&packer->b, value, &full), perm);
         ValueId position = pack_input(packer, SKY_FILL_POSITION);
-        gathered = gather_rows(packer, pack_reshape(packer, value, &rows), position);
+        gathered = build_gather(&packer->b, build_reshape(&packer->b, value, &rows), position);
     }
     int64_t back[MAX_RANK];
     for (int i = 0, next = 2; i < rank; i++) back[i] = i == line ? 0 : i == axis ? 1 : next++;
-    return pack_transpose(packer, gathered, back);
+    return build_transpose(&packer->b, gathered, back);
 }
 
 /* Row and column of pairs as far apart as those of the longer lines; 0, 0 for those that no row has. */
@@ -427,6 +376,6 @@ ValueId pack_widen_pairs(Packer *packer, ValueId value, int query, int key)
     int64_t *places = places_of_pairs(length, longest);
     ValueId indices = graph_add_constant(packer->graph, NULL, DTYPE_I64, &square, places);
     free(places);
-    value = pack_reshape(packer, pack_transpose(packer, value, perm), &pairs);
-    return pack_transpose(packer, gather_rows(packer, value, indices), back);
+    value = build_reshape(&packer->b, build_transpose(&packer->b, value, perm), &pairs);
+    return build_transpose(&packer->b, build_gather(&packer->b, value, indices), back);
 }
