@@ -15,6 +15,13 @@ void allocation_copy(Allocation *to, const Allocation *from)
     memcpy(to->end, from->end, (size_t)from->stage_count * sizeof *to->end);
 }
 
+bool allocation_equal(const Allocation *a, const Allocation *b)
+{
+    size_t bytes = (size_t)a->stage_count * sizeof *a->device;
+    return a->stage_count == b->stage_count && memcmp(a->device, b->device, bytes) == 0 &&
+           memcmp(a->end, b->end, bytes) == 0;
+}
+
 static bool is_keeper(const Allocation *a)
 {
     return a->stage_count > 1 && a->device[0] == a->device[a->stage_count - 1];

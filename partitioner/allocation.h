@@ -19,6 +19,7 @@ typedef struct AllocationValue {
 
 Allocation allocation_create(Arena *arena, const Problem *problem);
 void allocation_copy(Allocation *to, const Allocation *from);
+bool allocation_equal(const Allocation *a, const Allocation *b);
 /* The cut at which stage `stage` starts. */
 static inline int allocation_start(const Allocation *allocation, int stage)
 {

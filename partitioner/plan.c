@@ -34,6 +34,18 @@ int64_t plan_value_ns(const Plan *plan)
     return plan->objective == PLAN_OBJECTIVE_STEP ? plan->step_ns : plan->period_ns;
 }
 
+int64_t plan_chosen_ns(const Plan *plan)
+{
+    return plan->objective == PLAN_OBJECTIVE_STEP ? plan->simulated_step_ns : plan->period_ns;
+}
+
+int64_t plan_optimum_ns(const Plan *plan)
+{
+    const PlanComparison *row = &plan->compared[PLAN_OPTIMAL];
+    if (plan->allocator != PLAN_OPTIMAL || row->stage_count == 0) return plan_value_ns(plan);
+    return plan->objective == PLAN_OBJECTIVE_PERIOD ? row->period_ns : row->step_ns;
+}
+
 void plan_free(Plan *plan)
 {
     arena_free(&plan->arena);

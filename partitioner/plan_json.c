@@ -113,6 +113,20 @@ static void add_schedule(JsonWriter *json, const PlanRank *rank)
     json_close(json, ']');
 }
 
+/* Which layers are on which device. */
+static void add_pins(JsonWriter *json, const char *key, const PlanPin *pins, int count)
+{
+    json_open(json, key, '[');
+    for (int i = 0; i < count; i++) {
+        json_open(json, NULL, '{');
+        json_add_integer(json, "first_layer", pins[i].first_layer);
+        json_add_integer(json, "last_layer", pins[i].last_layer);
+        json_add_string(json, "device", pins[i].device);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 static void add_compared(JsonWriter *json, const Plan *plan)
 {
     json_open(json_break(json, "\n "), "compared", '{');
@@ -127,6 +141,7 @@ static void add_compared(JsonWriter *json, const Plan *plan)
         json_add_bool(json, "fits", c->fits);
         plan_add_seconds(json, "period_s", c->period_ns);
         plan_add_seconds(json, "step_s", c->step_ns);
+        if (c->stage_count > 0) add_pins(json, "stages", c->stages, c->stage_count);
         json_close(json, '}');
     }
     json_close(json, '}');
@@ -158,15 +173,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
 static void add_requests(JsonWriter *json, const Plan *plan)
 {
     json_add_strings(json_break(json, "\n "), "without", plan->without, (size_t)plan->without_count);
-    json_open(json, "pins", '[');
-    for (int i = 0; i < plan->pin_count; i++) {
-        json_open(json, NULL, '{');
-        json_add_integer(json, "first_layer", plan->pins[i].first_layer);
-        json_add_integer(json, "last_layer", plan->pins[i].last_layer);
-        json_add_string(json, "device", plan->pins[i].device);
-        json_close(json, '}');
-    }
-    json_close(json, ']');
+    add_pins(json, "pins", plan->pins, plan->pin_count);
 }
 
 static void open_list(JsonWriter *json, const char *key) { json_open(json_break(json, "\n "), key, '['); }

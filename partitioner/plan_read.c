@@ -275,6 +275,26 @@ static bool read_schedule(const PlanReading *r, JsonScan scan)
            json_refuse(r->json, "schedule", "must be one instruction list per rank");
 }
 
+/* Which layers are on which device. */
+static bool read_pins(const PlanReading *r, const json_t *array, const char *key, PlanPin **pins, int *count)
+{
+    int last = r->plan->layer_count - 1;
+    if (json_array_size(array) > COSTS_MAX_LAYERS) return json_refuse(r->json, key, "too many");
+    *count = (int)json_array_size(array);
+    *pins = arena_new_array(r->arena, PlanPin, (size_t)*count);
+    for (int i = 0; i < *count; i++) {
+        PlanPin *pin = &(*pins)[i];
+        const json_t *object = json_array_get(array, (size_t)i);
+        const char *path = arena_format(r->arena, "%s[%d]", key, i);
+        if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
+        if (!get_name(r, object, path, "device", &pin->device) ||
+            !get_int(r, object, path, "first_layer", 0, last, &pin->first_layer) ||
+            !get_int(r, object, path, "last_layer", pin->first_layer, last, &pin->last_layer))
+            return false;
+    }
+    return true;
+}
+
 static bool read_compared(const PlanReading *r, const json_t *root)
 {
     json_t *compared;
@@ -288,7 +308,9 @@ static bool read_compared(const PlanReading *r, const json_t *root)
         if (!json_is_boolean(fits)) return json_refuse(r->json, path, "must be null, or say whether it fits");
         c->known = true;
         c->fits = json_is_true(fits);
-        if (!get_time(r, entry, path, "period_s", &c->period_ns) || !get_time(r, entry, path, "step_s", &c->step_ns))
+        if (!get_time(r, entry, path, "period_s", &c->period_ns) || !get_time(r, entry, path, "step_s", &c->step_ns) ||
+            !read_pins(r, json_object_get(entry, "stages"), arena_format(r->arena, "%s.stages", path), &c->stages,
+                       &c->stage_count))
             return false;
     }
     return true;
@@ -320,8 +342,7 @@ static bool read_requests(const PlanReading *r, const json_t *root)
     json_t *without, *pins;
     if (!json_get_array(r->json, root, "", "without", &without) || !json_get_array(r->json, root, "", "pins", &pins))
         return false;
-    if (json_array_size(without) > COSTS_MAX_DEVICES || json_array_size(pins) > COSTS_MAX_LAYERS)
-        return json_refuse(r->json, "without", "too many");
+    if (json_array_size(without) > COSTS_MAX_DEVICES) return json_refuse(r->json, "without", "too many");
     plan->without_count = (int)json_array_size(without);
     plan->without = arena_new_array(r->arena, const char *, (size_t)plan->without_count);
     for (int i = 0; i < plan->without_count; i++) {
@@ -329,19 +350,7 @@ static bool read_requests(const PlanReading *r, const json_t *root)
         if (!name) return json_refuse(r->json, "without", "must be an array of device names");
         plan->without[i] = arena_string(r->arena, name);
     }
-    plan->pin_count = (int)json_array_size(pins);
-    plan->pins = arena_new_array(r->arena, PlanPin, (size_t)plan->pin_count);
-    for (int i = 0; i < plan->pin_count; i++) {
-        PlanPin *pin = &plan->pins[i];
-        const json_t *object = json_array_get(pins, (size_t)i);
-        const char *path = arena_format(r->arena, "pins[%d]", i);
-        if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
-        if (!get_name(r, object, path, "device", &pin->device) ||
-            !get_int(r, object, path, "first_layer", 0, plan->layer_count - 1, &pin->first_layer) ||
-            !get_int(r, object, path, "last_layer", pin->first_layer, plan->layer_count - 1, &pin->last_layer))
-            return false;
-    }
-    return true;
+    return read_pins(r, pins, "pins", &plan->pins, &plan->pin_count);
 }
 
 static bool get_truth(const PlanReading *r, const json_t *root, const char *key, bool *truth)

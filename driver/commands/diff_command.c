@@ -152,8 +152,8 @@ static void print_diff(const Plan *before, const Plan *after)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
     print_question(before, after);
-    print_times("step", before->step_ns, after->step_ns);
-    print_times("simulated step", before->simulated_step_ns, after->simulated_step_ns);
+    print_times("step time", before->simulated_step_ns, after->simulated_step_ns);
+    print_times("step objective", before->step_ns, after->step_ns);
     print_times("period", before->period_ns, after->period_ns);
     if (before->objective == after->objective)
         print_times("lower bound", before->lower_bound_ns, after->lower_bound_ns);

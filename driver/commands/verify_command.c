@@ -13,7 +13,7 @@
 static void print_certified(const Report *report, const Verified *verified)
 {
     const Plan *plan = report->plan;
-    int64_t value = plan_value_ns(plan);
+    int64_t value = plan_value_ns(plan), optimum = plan_optimum_ns(plan);
     const char *objective = plan_objective_name(plan->objective), *leaves = verified->leaves == 1 ? "leaf" : "leaves";
     char bound[REPORT_TEXT], subject[REPORT_SENTENCE];
     report_subject(report, subject);
@@ -21,6 +21,10 @@ static void print_certified(const Report *report, const Verified *verified)
         text_print(stdout, "certified: no %s fits (certificate of %d %s)\n", subject, verified->leaves, leaves);
     else if (verified->certified_ns == value)
         text_print(stdout, "certified optimal: no %s has a smaller %s (certificate of %d %s)\n", subject, objective,
+                   verified->leaves, leaves);
+    else if (verified->certified_ns == optimum)
+        text_print(stdout, "certified: no %s has a smaller %s than %s, %.3g%% less (certificate of %d %s)\n", subject,
+                   objective, report_seconds(optimum, bound), 100.0 * (double)(value - optimum) / (double)value,
                    verified->leaves, leaves);
     else if (verified->certified_ns > 0)
         text_print(stdout, "certified: no %s has a %s below %s, %.3g%% less (certificate of %d %s)\n", subject,
@@ -33,9 +37,10 @@ static void print_certified(const Report *report, const Verified *verified)
 static void print_verdict(const Report *report, const Verified *verified)
 {
     const Plan *plan = report->plan;
-    char text[REPORT_TEXT];
+    char text[REPORT_TEXT], simulated[REPORT_TEXT];
     if (!plan->infeasible)
-        text_print(stdout, "the plan is as it says: %s %s on %d devices\n", plan_objective_name(plan->objective),
+        text_print(stdout, "the plan is as it says: step time %s (simulated), objective: %s %s, on %d devices\n",
+                   report_seconds(plan->simulated_step_ns, simulated), plan_objective_name(plan->objective),
                    report_seconds(plan_value_ns(plan), text), plan->rank_count);
     print_certified(report, verified);
     if (plan->infeasible) return;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "partitioner/planner/fastest.h"
 #include "partitioner/question.h"
 #include "partitioner/sizes.h"
 #include "partitioner/solve/keeper_recompute.h"
@@ -51,14 +52,35 @@ static bool is_pinned(const Adviser *a, int device)
 
 static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
 {
-    return question_problem(a->plan, costs, &a->watch, problem);
+    if (!question_problem(a->plan, costs, &a->watch, problem)) return false;
+    bool chosen = !a->plan->schedule_forced && problem->schedule != PLAN_GPIPE;
+    if (chosen) problem->schedule = PLAN_AUTO; /* as it was asked for */
+    return true;
 }
 
+/* As plan_make does: the best by the objective, then the fastest in simulation. */
 static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)
 {
-    const char *keeper = costs_keeper(problem->costs);
-    return keeper ? keeper_replan(problem, costs_find_device(problem->costs, keeper), allocation, effort, a->deadline)
-                  : replan(problem, allocation, effort, a->deadline);
+    static const double SHARE = 0.03;
+    const char *name = costs_keeper(problem->costs);
+    int keeper = name ? costs_find_device(problem->costs, name) : -1;
+    Arena arena = {0};
+    Allocation best = allocation_create(&arena, problem);
+    Fastest fastest = fastest_create(problem, keeper, watch_share(problem->watch, a->deadline, SHARE), &best);
+    fastest_offer(&fastest, allocation);
+    Replanned found = keeper >= 0 ? keeper_replan(problem, keeper, allocation, effort, a->deadline)
+                                  : replan(problem, allocation, effort, a->deadline);
+    if (found.found && problem->objective == PLAN_OBJECTIVE_STEP) {
+        fastest_offer(&fastest, allocation);
+        fastest_search(&fastest);
+        allocation_copy(allocation, &best);
+        AllocationValue value = allocation_settle(problem, allocation);
+        found.value_ns = allocation_objective(problem, &value);
+        found.simulated_ns = fastest.step_ns;
+        found.exact = fastest.complete;
+    }
+    arena_free(&arena);
+    return found;
 }
 
 /* The plan as an allocation; devices are numbered as in a->costs. */
@@ -73,7 +95,7 @@ static void start_from_plan(const Adviser *a, Allocation *allocation)
 
 static bool is_better(const Replanned *a, const Replanned *b)
 {
-    return a->found != b->found ? a->found : a->value_ns < b->value_ns;
+    return a->found != b->found ? a->found : replanned_ns(a) < replanned_ns(b);
 }
 
 /* Questions that are still to be asked then stay unasked: what was found so far is worth reporting. */
@@ -131,7 +153,8 @@ static Replanned plan_without(Adviser *a, int device, int effort)
         best.exact = fewer.device_count == 0;
     }
     /* Fewer devices make no better plans, so a plan at the bound for all devices is the optimum. */
-    if (best.found && best.value_ns <= a->plan->lower_bound_ns) best.exact = true;
+    if (best.found && a->plan->objective == PLAN_OBJECTIVE_PERIOD && best.value_ns <= a->plan->lower_bound_ns)
+        best.exact = true;
     arena_free(&arena);
     return best;
 }
@@ -140,7 +163,8 @@ static int by_cost(const void *a, const void *b)
 {
     const AdviceWithout *x = a, *y = b;
     if (x->plan.found != y->plan.found) return x->plan.found ? -1 : 1;
-    if (x->plan.value_ns != y->plan.value_ns) return x->plan.value_ns < y->plan.value_ns ? -1 : 1;
+    int64_t one = replanned_ns(&x->plan), other = replanned_ns(&y->plan);
+    if (one != other) return one < other ? -1 : 1;
     return strcmp(x->device, y->device);
 }
 
@@ -269,7 +293,7 @@ static bool examine(Adviser *a, const ClusterChange *change, int effort, AdviceC
         Allocation all = allocation_create(&arena, &problem);
         start_from_plan(a, &all);
         Replanned plan = plan_again(a, &problem, &all, effort);
-        int64_t gain = plan_value_ns(a->plan) - plan.value_ns;
+        int64_t gain = plan_chosen_ns(a->plan) - replanned_ns(&plan);
         helps = plan.found && gain > 0;
         *result = (AdviceChange){.kind = change->kind, .plan = plan, .gain_ns = gain, .change = *change};
         if (change->kind <= ADVICE_DEVICE)

@@ -6,6 +6,7 @@
 
 #include "partitioner/crossings.h"
 #include "partitioner/periods.h"
+#include "partitioner/planner/fastest.h"
 #include "partitioner/planner/microbatches.h"
 #include "partitioner/planner/shortage.h"
 #include "partitioner/proof/certify.h"
@@ -198,15 +199,62 @@ static int find_in_flight_limit(const Planner *planner, const Problem *problem)
     return low;
 }
 
+/* ---- the fastest of the good allocations ---- */
+
+/* The optimum of the objective gives its place to an allocation that is faster in simulation; a period's, to one of the
+ * same period. False: the chosen one needs less in flight than the problem asks about, so the question changes. */
+static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Allocation *chosen,
+                           int *in_flight_limit)
+{
+    double deadline = watch_seconds(planner->watch) + planner->seconds / 20;
+    Fastest fastest = fastest_create(problem, keeper_device(planner), deadline, chosen);
+    if (problem->objective == PLAN_OBJECTIVE_PERIOD) {
+        fastest.most_ns = c->result.value;
+        fastest.limits = false;
+    }
+    for (int a = PLAN_OPTIMAL; a >= 0; a--)
+        if (c->known[a]) fastest_offer(&fastest, &c->allocation[a]);
+    fastest_search(&fastest);
+    *in_flight_limit = fastest.in_flight_limit;
+    return fastest.in_flight_limit == problem->in_flight_limit;
+}
+
+/* An allocation that is as good by the objective, too, is the optimum, or nearer to it than what the search found. */
+static void offer_optimum(const Problem *problem, const Allocation *chosen, Candidates *c)
+{
+    AllocationValue value = allocation_settle(problem, chosen);
+    int64_t objective = allocation_objective(problem, &value);
+    if (c->known[PLAN_OPTIMAL] && objective > c->result.value) return;
+    allocation_copy(&c->allocation[PLAN_OPTIMAL], chosen);
+    c->known[PLAN_OPTIMAL] = c->result.found = true;
+    c->result.value = objective;
+}
+
 /* ---- the plan ---- */
 
-static void fill_comparison(Plan *plan, const Problem *problem, const Candidates *c)
+/* The optimum's allocation too, where it is not the plan's: it is not found again without the solver. */
+static void fill_optimum(Plan *plan, const Problem *problem, const Allocation *optimum)
+{
+    PlanComparison *row = &plan->compared[PLAN_OPTIMAL];
+    row->stage_count = optimum->stage_count;
+    row->stages = arena_new_array(&plan->arena, PlanPin, (size_t)optimum->stage_count);
+    for (int k = 0; k < optimum->stage_count; k++) {
+        const char *device = problem->costs->devices[optimum->device[k]].name;
+        row->stages[k] =
+            (PlanPin){allocation_start(optimum, k), optimum->end[k] - 1, arena_string(&plan->arena, device)};
+    }
+}
+
+static void fill_comparison(Plan *plan, const Problem *problem, const Candidates *c, const Allocation *chosen)
 {
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         if (!c->known[a]) continue;
         AllocationValue value = allocation_settle(problem, &c->allocation[a]);
-        plan->compared[a] = (PlanComparison){true, value.fits, value.period, value.step};
+        plan->compared[a] =
+            (PlanComparison){.known = true, .fits = value.fits, .period_ns = value.period, .step_ns = value.step};
     }
+    if (c->known[PLAN_OPTIMAL] && !allocation_equal(&c->allocation[PLAN_OPTIMAL], chosen))
+        fill_optimum(plan, problem, &c->allocation[PLAN_OPTIMAL]);
 }
 
 static void fill_wishes(const Planner *planner, Plan *plan)
@@ -331,26 +379,40 @@ static void candidates_free(Candidates *c)
     *c = (Candidates){0};
 }
 
+/* The same about at most so many in flight; 0: as it is. */
+static void limit_in_flight(Planner *planner, Problem *problem, int limit, Arena *arena, Candidates *candidates)
+{
+    if (limit == 0) return;
+    planner->in_flight_limit = limit;
+    problem_limit_in_flight(problem, limit);
+    candidates_free(candidates);
+    run_allocators(planner, problem, arena, candidates);
+}
+
 static bool make_plan(Planner *planner, Plan *plan)
 {
     Problem problem;
     Candidates candidates = {0};
     Arena arena = {0};
+    int limit;
     if (!create_problem(planner, &planner->costs, planner->request->schedule, planner->request->recompute, &problem))
         return false;
     run_allocators(planner, &problem, &arena, &candidates);
-    if (candidates.result.infeasible && (planner->in_flight_limit = find_in_flight_limit(planner, &problem)) > 0) {
-        problem_limit_in_flight(&problem, planner->in_flight_limit);
-        candidates_free(&candidates);
-        run_allocators(planner, &problem, &arena, &candidates);
-    }
+    if (candidates.result.infeasible)
+        limit_in_flight(planner, &problem, find_in_flight_limit(planner, &problem), &arena, &candidates);
     if (candidates.result.infeasible) fill_infeasible(planner, plan, &problem, &candidates);
     bool ok = check_found(planner, &problem, &candidates);
     if (ok) {
-        const Allocation *chosen = &candidates.allocation[planner->request->allocate];
-        plan_build(plan, &problem, chosen, planner->request->allocate);
+        Allocation chosen = candidates.allocation[planner->request->allocate];
+        if (planner->request->allocate == PLAN_OPTIMAL) {
+            chosen = allocation_create(&arena, &problem);
+            if (!choose_fastest(planner, &problem, &candidates, &chosen, &limit))
+                limit_in_flight(planner, &problem, limit, &arena, &candidates);
+            offer_optimum(&problem, &chosen, &candidates);
+        }
+        plan_build(plan, &problem, &chosen, planner->request->allocate);
         plan->recompute = planner->request->recompute;
-        fill_comparison(plan, &problem, &candidates);
+        fill_comparison(plan, &problem, &candidates, &chosen);
         crossings_fill(plan, planner->asked);
         site_crossings_fill(plan, planner->asked);
         fill_wishes(planner, plan);

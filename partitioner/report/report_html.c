@@ -86,10 +86,11 @@ static void print_proof(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     char sentence[REPORT_SENTENCE];
-    buffer_print(buffer, "<p class=\"proof%s\">%s", plan->proven_optimal ? "" : " open",
-                 plan->proven_optimal ? "" : "<strong>Not proven optimal:</strong> ");
+    bool proven = report_is_proven(plan);
+    buffer_print(buffer, "<p class=\"proof%s\">%s", proven ? "" : " open",
+                 proven ? "" : "<strong>Not proven optimal:</strong> ");
     report_proof(report, sentence);
-    if (plan->proven_optimal) *sentence = (char)toupper((unsigned char)*sentence);
+    if (proven) *sentence = (char)toupper((unsigned char)*sentence);
     drawing_text(buffer, sentence);
     buffer_print(buffer, ".</p>\n");
     print_paragraph(buffer, "", report_certificate(plan, sentence));

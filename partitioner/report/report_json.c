@@ -77,6 +77,7 @@ static void add_replanned(JsonWriter *json, const Plan *plan, const Replanned *r
     json_add_bool(json, "exact", replanned->exact);
     if (!replanned->found) return;
     plan_add_seconds(json, plan->objective == PLAN_OBJECTIVE_STEP ? "step_s" : "period_s", replanned->value_ns);
+    if (replanned->simulated_ns > 0) plan_add_seconds(json, "simulated_step_s", replanned->simulated_ns);
 }
 
 static void add_advice(JsonWriter *json, const Report *report)
@@ -143,6 +144,7 @@ void report_json(const Report *report, Buffer *buffer)
     json_add_string(&json, "objective", plan_objective_name(plan->objective));
     json_add_string(&json, "schedule", plan_schedule_name(plan->schedule));
     json_add_integer(&json, "microbatches", plan->microbatches);
+    plan_add_seconds(&json, "step_time_s", plan->simulated_step_ns);
     plan_add_times(&json, plan);
     add_rows(&json, &plan->rows);
     batch_choice_add(&plan->batch, &json);

@@ -159,12 +159,17 @@ const char *report_subject(const Report *report, char text[static REPORT_SENTENC
     return text;
 }
 
+bool report_is_proven(const Plan *plan)
+{
+    return plan->proven_optimal || (plan->certificate && plan->certificate->bound_ns == plan_optimum_ns(plan));
+}
+
 const char *report_proof(const Report *report, char text[static REPORT_SENTENCE])
 {
     const Plan *plan = report->plan;
     char bound[REPORT_TEXT], subject[REPORT_SENTENCE];
     const char *objective = plan_objective_name(plan->objective);
-    int64_t value = plan_value_ns(plan);
+    int64_t value = plan_value_ns(plan), optimum = plan_optimum_ns(plan);
     text[0] = '\0';
     report_subject(report, subject);
     if (plan->lower_bound_ns == 0 && !plan->proven_optimal)
@@ -176,6 +181,10 @@ const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]
         add(text, "proven optimal: no %s has a smaller %s", subject, objective);
     else if (plan->lower_bound_ns == value)
         add(text, "optimal according to the solver's search: it left no %s with a smaller %s", subject, objective);
+    else if (plan->lower_bound_ns == optimum)
+        add(text, "%s: no %s has a smaller %s than %s; this plan's is %.3g%% larger, and its simulation is faster",
+            report_is_proven(plan) ? "proven" : "according to the solver's search", subject, objective,
+            report_seconds(optimum, bound), 100.0 * (double)(value - optimum) / (double)optimum);
     else
         add(text, "no %s has a %s below %s: this plan is at most %.3g%% above the optimum%s", subject, objective,
             report_seconds(plan->lower_bound_ns, bound),
@@ -298,7 +307,7 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
     add_schedule(text, plan);
     add_chosen(text, plan);
     if (plan->in_flight_limit > 0)
-        add(text, "Memory limit: nothing fits unless stages get by with %d micro-batch%s in flight. ",
+        add(text, "Memory limit: stages get by with %d micro-batch%s in flight, fewer than 1F1B needs. ",
             plan->in_flight_limit, plan->in_flight_limit > 1 ? "es" : "");
     if (recomputing > 0)
         add(text, "Recomputation: %d of %d stages run%s forward again instead of keeping its results. ", recomputing,
@@ -367,12 +376,12 @@ int report_lengths(const Plan *plan, ReportBin bins[static REPORT_BINS])
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE])
 {
     char value[REPORT_TEXT];
-    int64_t now = plan_value_ns(plan);
+    int64_t now = plan_chosen_ns(plan), then = replanned_ns(replanned);
     if (!replanned->found) return strcpy(text, replanned->exact ? "nothing would fit" : "nothing that fits was found");
-    double percent = now > 0 ? 100 * ((double)replanned->value_ns / (double)now - 1) : 0;
+    double percent = now > 0 ? 100 * ((double)then / (double)now - 1) : 0;
     text[0] = '\0';
-    add(text, "%s%s ", replanned->exact ? "" : "at most ", report_seconds(replanned->value_ns, value));
-    if (replanned->value_ns == now)
+    add(text, "%s%s ", replanned->exact ? "" : "at most ", report_seconds(then, value));
+    if (then == now)
         add(text, "(no change)");
     else
         add(text, "(%+.*f%%)", percent > -0.1 && percent < 0.1 ? 3 : 1, percent);

@@ -23,6 +23,8 @@ const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT]);         
 const char *report_subject(const Report *report, char text[static REPORT_SENTENCE]);
 /* "proven optimal: no plan for these devices has a smaller step", or the bound, the gap and what ended the search. */
 const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]);
+/* Whether the optimum of the objective is certified: the plan's own, or that of a plan which it is faster than. */
+bool report_is_proven(const Plan *plan);
 /* What the certificate shows to anyone who does not trust the solver; "" without one. */
 const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* What of the bound rests on the solver's word alone; "" if nothing does. */

@@ -253,7 +253,8 @@ Replanned keeper_improve(const Problem *problem, int device, Allocation *allocat
     incumbent_offer(&keeper.best, allocation);
     offer_one_stage(&keeper);
     climb(&keeper, neighbourhoods, trials < 2 ? 2 : trials > MOST_TRIALS ? MOST_TRIALS : (int)trials);
-    Replanned result = {keeper.best.found, false, keeper.best.found ? incumbent_objective(&keeper.best) : 0};
+    Replanned result = {.found = keeper.best.found};
+    if (result.found) result.value_ns = incumbent_objective(&keeper.best);
     if (result.found) allocation_copy(allocation, &best);
     arena_free(&keeper.arena);
     return result;

@@ -67,5 +67,7 @@ Replanned keeper_replan(const Problem *problem, int device, Allocation *allocati
     OptimalResult best = keeper_solve_recomputing(problem, device, 1e9, all, NULL).optimal;
     if (best.found) allocation_copy(allocation, &all[PLAN_OPTIMAL]);
     arena_free(&arena);
-    return (Replanned){best.found, best.infeasible || (best.found && best.bound >= best.value), best.value};
+    return (Replanned){.found = best.found,
+                       .exact = best.infeasible || (best.found && best.bound >= best.value),
+                       .value_ns = best.value};
 }

@@ -15,7 +15,8 @@ static Replanned solve(const Problem *p, Allocation *allocation)
         recompute_matters(p) ? recompute_solve(p, start, 1e9, &best, NULL) : optimal_solve(p, start, 1e9, &best, NULL);
     if (result.found) allocation_copy(allocation, &best);
     arena_free(&arena);
-    return (Replanned){result.found, result.bound == result.value || result.infeasible, result.value};
+    return (Replanned){
+        .found = result.found, .exact = result.bound == result.value || result.infeasible, .value_ns = result.value};
 }
 
 int replan_allowance(const Problem *p)
@@ -41,5 +42,5 @@ Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods, d
         if (neighbourhood_try(&search, allocation, 1, &trial)) allocation_copy(allocation, &trial);
     AllocationValue value = allocation_settle(p, allocation);
     arena_free(&arena);
-    return (Replanned){fits, false, fits ? allocation_objective(p, &value) : 0};
+    return (Replanned){.found = fits, .value_ns = fits ? allocation_objective(p, &value) : 0};
 }

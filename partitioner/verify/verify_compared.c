@@ -27,7 +27,43 @@ static bool check_row(Rules *r, int allocator, const PlanComparison *found)
     return true;
 }
 
-static bool check_baselines(Rules *r)
+/* What the search found where the plan is another allocation: its stages say which one. */
+static bool check_optimum(Rules *r, const Problem *problem)
+{
+    const Plan *plan = r->plan;
+    const PlanComparison *row = &plan->compared[PLAN_OPTIMAL];
+    const char *object = object_of(r, PLAN_OPTIMAL);
+    Allocation found = allocation_create(&r->arena, problem);
+    bool *used = arena_new_array(&r->arena, bool, (size_t)problem->device_count);
+    if (!row->known) return true;
+    if (row->stage_count == 0)
+        return (row->fits && row->period_ns == plan->period_ns && row->step_ns == plan->step_ns) ||
+               rules_refuse(r, object, "names no stages, so it is the plan's own allocation, which has other values");
+    for (int k = 0; k < row->stage_count; k++) {
+        int device = costs_find_device(problem->costs, row->stages[k].device), start = allocation_start(&found, k);
+        bool keeps = k > 0 && k + 1 == row->stage_count && device == found.device[0] && costs_keeper(problem->costs);
+        if (device < 0 || (used[device] && !keeps) || row->stages[k].first_layer != start)
+            return rules_refuse(r, object, "its stages are no allocation of the layers");
+        used[device] = true;
+        found.device[k] = device;
+        found.end[k] = row->stages[k].last_layer + 1;
+        found.stage_count++;
+    }
+    if (found.end[found.stage_count - 1] != problem->layer_count)
+        return rules_refuse(r, object, "its stages are no allocation of the layers");
+    AllocationValue value = allocation_settle(problem, &found);
+    if (!value.fits ||
+        !check_row(r, PLAN_OPTIMAL,
+                   &(PlanComparison){.known = true, .fits = true, .period_ns = value.period, .step_ns = value.step}))
+        return value.fits ? false : rules_refuse(r, object, "does not fit, so it was not found");
+    for (int a = 0; a < PLAN_OPTIMAL; a++)
+        if (plan->compared[a].known && plan->compared[a].fits &&
+            value_of(plan, &plan->compared[a]) < value_of(plan, row))
+            return rules_refuse(r, object, "is worse than %s", plan_allocator_name((PlanAllocator)a));
+    return value_of(plan, row) <= plan_value_ns(plan) || rules_refuse(r, object, "is worse than the plan");
+}
+
+static bool check_comparison(Rules *r)
 {
     const Plan *plan = r->plan;
     Problem problem;
@@ -40,36 +76,13 @@ static bool check_baselines(Rules *r)
     baselines_run(&problem, keeper ? costs_find_device(&costs, keeper) : -1, found, known);
     for (int a = 0; a < PLAN_OPTIMAL && ok; a++) {
         AllocationValue value = known[a] ? allocation_settle(&problem, &found[a]) : (AllocationValue){0};
-        ok = check_row(r, a, &(PlanComparison){known[a], value.fits, value.period, value.step});
+        ok = check_row(
+            r, a,
+            &(PlanComparison){.known = known[a], .fits = value.fits, .period_ns = value.period, .step_ns = value.step});
     }
+    ok = ok && check_optimum(r, &problem);
     problem_free(&problem);
     return ok;
-}
-
-/* What the search found for a plan of another allocator: it starts from the heuristic's allocation, so it is no worse
- * than any row, and a step has at least the period's rounds and once more what the period is the longest of. */
-static bool check_optimum(Rules *r)
-{
-    const Plan *plan = r->plan;
-    const PlanComparison *row = &plan->compared[PLAN_OPTIMAL];
-    const char *object = object_of(r, PLAN_OPTIMAL);
-    if (!row->known || plan->allocator == PLAN_OPTIMAL) return true;
-    if (!row->fits) return rules_refuse(r, object, "does not fit, so it was not found");
-    for (int a = 0; a < PLAN_OPTIMAL; a++)
-        if (plan->compared[a].known && plan->compared[a].fits &&
-            value_of(plan, &plan->compared[a]) < value_of(plan, row))
-            return rules_refuse(r, object, "is worse than %s", plan_allocator_name((PlanAllocator)a));
-    int64_t longest = 0, sum = 0; /* every layer on the device that is quickest with it */
-    for (int l = 0; l < r->layers; l++) {
-        int64_t least = INT64_MAX;
-        for (int d = 0; d < r->devices; d++)
-            if (!r->left_out[d] && r->work[d][l + 1] - r->work[d][l] < least) least = r->work[d][l + 1] - r->work[d][l];
-        if (least > longest) longest = least;
-        sum += least;
-    }
-    if (sum < row->period_ns) sum = row->period_ns;
-    return (row->period_ns >= longest && row->step_ns - sum >= rules_rounds(r, row->period_ns)) ||
-           rules_refuse(r, object, "no plan is as short");
 }
 
 bool verify_compared(Rules *r, int64_t certified_ns)
@@ -77,7 +90,7 @@ bool verify_compared(Rules *r, int64_t certified_ns)
     const Plan *plan = r->plan;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];
-        bool own = a == (int)plan->allocator;
+        bool own = a == (int)plan->allocator && c->stage_count == 0;
         if (plan->infeasible && c->known) return rules_refuse(r, object_of(r, a), "nothing fits");
         if (plan->infeasible) continue;
         if (own && (!c->known || !c->fits || c->period_ns != plan->period_ns || c->step_ns != plan->step_ns))
@@ -85,5 +98,5 @@ bool verify_compared(Rules *r, int64_t certified_ns)
         if (c->known && c->fits && value_of(plan, c) < certified_ns)
             return rules_refuse(r, object_of(r, a), "is below the certified bound");
     }
-    return plan->infeasible || (check_baselines(r) && check_optimum(r));
+    return plan->infeasible || check_comparison(r);
 }

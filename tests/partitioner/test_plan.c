@@ -177,7 +177,7 @@ static void check_round_trip(const char *name, const Costs *costs, const json_t 
         Buffer first = {0}, second = {0};
         Simulation simulation;
         plan_build(&plan, &problem, &allocation, PLAN_HEURISTIC);
-        plan.compared[PLAN_SKY] = (PlanComparison){true, true, plan.period_ns, plan.step_ns};
+        plan.compared[PLAN_SKY] = (PlanComparison){true, true, plan.period_ns, plan.step_ns, NULL, 0};
         plan_print(&plan, &first);
         if (!read_plan(&again, buffer_text(&first), &diagnostics)) {
             diagnostics_print(&diagnostics, stderr);

@@ -31,9 +31,9 @@ static void expect_plan_without(const Costs *costs, const AdviceWithout *advice,
     bool found = plan_make(&plan, costs, &request, &diagnostics);
     if (!advice->plan.exact) fail_msg("seed %d: tiny problems are solved", seed);
     if (found != advice->plan.found) fail_msg("seed %d: whether anything fits without %s", seed, advice->device);
-    if (found && plan_value_ns(&plan) != advice->plan.value_ns)
-        fail_msg("seed %d: without %s %lld, not %lld", seed, advice->device, (long long)plan_value_ns(&plan),
-                 (long long)advice->plan.value_ns);
+    if (found && plan_chosen_ns(&plan) != replanned_ns(&advice->plan))
+        fail_msg("seed %d: without %s %lld, not %lld", seed, advice->device, (long long)plan_chosen_ns(&plan),
+                 (long long)replanned_ns(&advice->plan));
     plan_free(&plan); /* also of one that says that nothing fits */
     diagnostics_free(&diagnostics);
 }
@@ -55,9 +55,9 @@ static void expect_change(const Costs *costs, const AdviceChange *change, PlanRe
     }
     if (device >= 0 && change->kind != ADVICE_SPEED) {
         assert_true(plan_make(&plan, &changed, &request, &diagnostics));
-        if (plan_value_ns(&plan) != change->plan.value_ns)
-            fail_msg("seed %d: %lld after a change of %s, not %lld", seed, (long long)plan_value_ns(&plan),
-                     change->device, (long long)change->plan.value_ns);
+        if (plan_chosen_ns(&plan) != replanned_ns(&change->plan))
+            fail_msg("seed %d: %lld after a change of %s, not %lld", seed, (long long)plan_chosen_ns(&plan),
+                     change->device, (long long)replanned_ns(&change->plan));
         plan_free(&plan);
     }
     assert_true(change->gain_ns > 0);

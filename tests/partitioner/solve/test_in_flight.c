@@ -69,7 +69,7 @@ static int most_that_fit(const Costs *costs, bool open)
 
 /* ---- the planner ---- */
 
-static int rescued, impossible, loops, certified;
+static int quicker, rescued, impossible, loops, certified;
 
 static void check_plan(const Plan *plan, const Costs *costs, int k)
 {
@@ -81,7 +81,7 @@ static void check_plan(const Plan *plan, const Costs *costs, int k)
         diagnostics_print(&diagnostics, stderr);
         fail_msg("plan %d is refused", k);
     }
-    certified += verified.certified_ns == plan_value_ns(plan);
+    certified += verified.certified_ns == plan_optimum_ns(plan);
     diagnostics_free(&diagnostics);
 }
 
@@ -106,9 +106,11 @@ static void as_few_fewer_as_it_takes(void **state)
         request.schedule = PLAN_1F1B;
         if (found != (most > 0)) fail_msg("plan %d: found %d, but %d in flight fit", k, found, most);
         if (plan_make(&plain, &costs, &request, &ignored)) {
-            assert_int_equal(plan.in_flight_limit, 0);
+            assert_true(plan.simulated_step_ns <= plain.simulated_step_ns);
+            quicker += plan.in_flight_limit > 0;
         } else if (found) {
-            if (plan.in_flight_limit != most) fail_msg("plan %d: %d, not %d", k, plan.in_flight_limit, most);
+            if (plan.in_flight_limit < 1 || plan.in_flight_limit > most)
+                fail_msg("plan %d: %d, not %d", k, plan.in_flight_limit, most);
             assert_true(plan.schedule == PLAN_SEARCHED || plan.schedule == PLAN_ZB);
             check_plan(&plan, &costs, k);
             rescued++;
@@ -125,9 +127,11 @@ static void as_few_fewer_as_it_takes(void **state)
         diagnostics_free(&diagnostics);
         diagnostics_free(&ignored);
     }
-    print_message("%d plans only with fewer in flight, %d around loops; %d certified; %d times nothing fits\n", rescued,
-                  loops, certified, impossible);
-    assert_true(rescued > 100 && loops > 25 && impossible > 100 && certified > rescued / 2);
+    print_message(
+        "%d plans only with fewer in flight, %d around loops; %d certified; %d times nothing fits; %d plans are "
+        "quicker with fewer\n",
+        rescued, loops, certified, impossible, quicker);
+    assert_true(quicker > 10 && rescued > 100 && loops > 25 && impossible > 100 && certified > rescued / 2);
 }
 
 int main(void)

@@ -109,7 +109,7 @@ static void claim_too_much(Plan *plan, const Costs *costs, PlanRequest request, 
     Verified verified;
     request.allocate = PLAN_HEURISTIC; /* the bound may not be above the plan's own value */
     bool made = plan_make(&other, costs, &request, &diagnostics);
-    if (made && plan_value_ns(&other) > plan_value_ns(plan)) {
+    if (made && plan_optimum_ns(&other) > plan_optimum_ns(plan)) {
         worse++;
         other.certificate->bound_ns++;
         for (int i = 0; i < other.certificate->interval_count && request.objective == PLAN_OBJECTIVE_PERIOD; i++)
@@ -140,8 +140,8 @@ static void compare(const Costs *costs, PlanObjective objective, PlanSchedule sc
     bool found = plan_make(&plan, costs, &request, &diagnostics);
     if (found != (brute.best < INT64_MAX)) fail_msg("seed %d: found %d", seed, found);
     if (found) {
-        if (plan_value_ns(&plan) != brute.best || plan.lower_bound_ns != brute.best)
-            fail_msg("seed %d: %lld, bound %lld, but the optimum is %lld", seed, (long long)plan_value_ns(&plan),
+        if (plan_optimum_ns(&plan) != brute.best || plan.lower_bound_ns != brute.best)
+            fail_msg("seed %d: %lld, bound %lld, but the optimum is %lld", seed, (long long)plan_optimum_ns(&plan),
                      (long long)plan.lower_bound_ns, (long long)brute.best);
         assert_string_equal(plan.stages[0].device, costs->keep_inputs);
         assert_string_equal(plan.stages[plan.stage_count - 1].device, costs->keep_inputs);
@@ -272,7 +272,7 @@ static void loops_recompute_where_memory_is_short(void **state)
         enumerate(&brute, 0);
         bool planned = plan_make(&plan, &costs, &request, &diagnostics);
         if (planned) {
-            int64_t value = plan_value_ns(&plan);
+            int64_t value = plan_optimum_ns(&plan);
             if (value > never || value < brute.best || plan.lower_bound_ns > brute.best)
                 fail_msg("plan %d: %lld, bound %lld, not from %lld to %lld", k, (long long)value,
                          (long long)plan.lower_bound_ns, (long long)brute.best, (long long)never);

@@ -44,7 +44,7 @@ static int64_t best_of_pins(Costs *costs)
             const PlanPin pins[] = {{0, 0, costs->devices[first].name},
                                     {costs->layer_count - 1, costs->layer_count - 1, costs->devices[last].name}};
             Plan plan = {0};
-            if (make(&plan, costs, pins, 2) && plan_value_ns(&plan) < best) best = plan_value_ns(&plan);
+            if (make(&plan, costs, pins, 2) && plan_optimum_ns(&plan) < best) best = plan_optimum_ns(&plan);
             plan_free(&plan);
         }
     *sites = asked;
@@ -106,8 +106,8 @@ static void ends_stay_at_their_sites(void **state)
         if (found != (best < INT64_MAX)) fail_msg("seed %d: found %d, pins find %d", seed, found, best < INT64_MAX);
         if (found) {
             const char *first = plan.stages[0].device, *last = plan.stages[plan.stage_count - 1].device;
-            if (plan_value_ns(&plan) != best || plan.lower_bound_ns != best)
-                fail_msg("seed %d: %lld, bound %lld, pins reach %lld", seed, (long long)plan_value_ns(&plan),
+            if (plan_optimum_ns(&plan) != best || plan.lower_bound_ns != best)
+                fail_msg("seed %d: %lld, bound %lld, pins reach %lld", seed, (long long)plan_optimum_ns(&plan),
                          (long long)plan.lower_bound_ns, (long long)best);
             assert_true(costs_may_begin(&costs, costs_find_device(&costs, first)));
             assert_true(costs_may_end(&costs, costs_find_device(&costs, last)));

@@ -50,7 +50,7 @@ static int64_t value_of(const Question *q, PlanAllocator allocator, Watch *watch
             diagnostics_print(&diagnostics, stderr);
             fail_msg("%s: %s is refused", q->name, plan_allocator_name(allocator));
         }
-        value = plan_value_ns(plan);
+        value = plan_optimum_ns(plan);
     } else {
         assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
     }
@@ -180,7 +180,7 @@ static void limits_hold_and_bounds_are_certified(void **state)
         Diagnostics diagnostics = {0};
         Watch watch = {.counted = true};
         compare(&question, &plan, &watch);
-        assert_true(plan_value_ns(&plan) > 0);
+        assert_true(plan_optimum_ns(&plan) > 0);
         double spent = 1e-9 * (double)watch.work;
         if (spent > question.seconds + 0.5) fail_msg("%g s instead of %g s", spent, question.seconds);
         assert_true(plan_verify(&verified, &plan, &costs, false, &diagnostics));
@@ -188,7 +188,7 @@ static void limits_hold_and_bounds_are_certified(void **state)
             assert_true(watch.struck);
             assert_true(verified.certified_ns == plan.lower_bound_ns);
         }
-        assert_true(verified.certified_ns > plan_value_ns(&plan) / 2);
+        assert_true(verified.certified_ns > plan_optimum_ns(&plan) / 2);
         plan_free(&plan);
     }
     costs_free(&costs);

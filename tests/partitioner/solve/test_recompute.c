@@ -78,14 +78,14 @@ static void plans_are_near_the_best_there_is(void **state)
             int64_t least = k & 4 ? search.best.step : search.best.period;
             bool recomputes = false;
             for (int s = 0; s < plan.stage_count; s++) recomputes |= plan.stages[s].recompute;
-            assert_true(plan.lower_bound_ns <= least && least <= plan_value_ns(&plan));
-            if (plain) assert_true(plan_value_ns(&plan) <= plan_value_ns(&without));
+            assert_true(plan.lower_bound_ns <= least && least <= plan_optimum_ns(&plan));
+            if (plain) assert_true(plan_optimum_ns(&plan) <= plan_optimum_ns(&without));
             if (!plan_verify(&verified, &plan, &costs, false, &diagnostics)) {
                 diagnostics_print(&diagnostics, stderr);
                 fail_msg("plan %d is refused", k);
             }
             recomputing += recomputes;
-            best += recomputes && plan_value_ns(&plan) == least;
+            best += recomputes && plan_optimum_ns(&plan) == least;
             rescued += !plain;
         } else if (plan.infeasible) {
             assert_true(plan_verify(&verified, &plan, &costs, false, &diagnostics));
@@ -193,7 +193,7 @@ static void no_pin_makes_a_faster_plan(void **state)
             less.pins = &pin;
             less.pin_count = 1;
             if (plan_make(&pinned, &costs, &less, &diagnostics)) {
-                assert_true(found && pinned.step_ns >= free.step_ns);
+                assert_true(found && plan_optimum_ns(&pinned) >= plan_optimum_ns(&free));
                 pins++;
             }
             plan_free(&pinned);

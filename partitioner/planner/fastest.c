@@ -1,0 +1,289 @@
+#include "partitioner/planner/fastest.h"
+
+#include <string.h>
+
+#include "partitioner/schedule/schedule.h"
+#include "partitioner/sizes.h"
+
+enum {
+    MOST_VISITS = 400000,    /* partial allocations that an enumeration may look at */
+    SIMULATED_PIECES = 4000, /* ns that a piece of work of a step counts: it is laid out in some forty orders */
+};
+
+Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allocation *allocation)
+{
+    return (Fastest){.problem = problem,
+                     .keeper = keeper,
+                     .most_ns = INT64_MAX,
+                     .limits = problem->schedule == PLAN_AUTO && problem->level_limit > 0,
+                     .deadline = deadline,
+                     .allocation = allocation,
+                     .step_ns = INT64_MAX};
+}
+
+/* ---- bounds ---- */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Micro-batches of a step; at least the mean's, where steps differ. */
+static int64_t rounds_of(const Problem *p) { return (int64_t)p->rounds + 1; }
+
+/* A time that no order of the first stages beats, whatever follows after them. Half of a split backward can be put
+ * off until everything is on its way back, where only the first stage's backward, which is never split, counts. *there: when the first
+ * micro-batch leaves the last of these stages. */
+static int64_t order_bound_of(const Problem *p, const Allocation *a, int64_t *there)
+{
+    int64_t bound = 0, back = 0, n = rounds_of(p);
+    bool splits = p->schedule == PLAN_AUTO || plan_schedule_traits(p->schedule).splits_backward;
+    *there = 0;
+    for (int k = 0; k < a->stage_count; k++) {
+        int type = p->type_of[a->device[k]], start = allocation_start(a, k), end = a->end[k];
+        int64_t work = problem_work(p, type, start, end), forward = problem_forward(p, type, start, end);
+        if (k > 0 && !p->free_links) {
+            int from = p->type_region[p->type_of[a->device[k - 1]]], to = p->type_region[type];
+            const LinkCharge *link = problem_link(p, start, from, to);
+            *there += problem_latency(p, from, to) + link->transfer_ns[0];
+            back += problem_latency(p, to, from) + link->transfer_ns[1];
+            bound = larger(bound, *there + back + (n - 1) * larger(link->transfer_ns[0], link->transfer_ns[1]));
+        }
+        bound = larger(bound, *there + n * work + (k > 0 && splits ? 0 : back));
+        *there += forward;
+        if (k == 0 || !splits) back += work - forward;
+    }
+    return bound;
+}
+
+/* ---- one allocation ---- */
+
+static void simulate(Fastest *f, const Problem *p, const Allocation *a)
+{
+    Plan plan;
+    plan_build(&plan, p, a, PLAN_OPTIMAL);
+    watch_count(p->watch, SIMULATED_PIECES, 2 * (int64_t)a->stage_count * p->microbatches);
+    if (plan.simulated_step_ns < f->step_ns) {
+        f->step_ns = plan.simulated_step_ns;
+        f->in_flight_limit = p->in_flight_limit;
+        if (f->allocation != a) allocation_copy(f->allocation, a);
+    }
+    plan_free(&plan);
+}
+
+void fastest_offer(Fastest *f, const Allocation *a)
+{
+    Problem p = *f->problem;
+    int64_t there, before = -1;
+    if (order_bound_of(&p, a, &there) >= f->step_ns) return;
+    int most = problem_in_flight(&p, a->stage_count), least = f->limits ? 1 : most;
+    for (int flights = most; flights >= least; flights--) {
+        if (flights < most) problem_limit_in_flight(&p, flights);
+        AllocationValue value = allocation_settle(&p, a);
+        int64_t objective = allocation_objective(&p, &value);
+        if (!value.fits || objective == before) continue;
+        if (flights < most || objective <= f->most_ns) simulate(f, &p, a);
+        before = objective;
+    }
+}
+
+/* ---- all of them ---- */
+
+typedef struct Enumeration {
+    Fastest *fastest;
+    Allocation part;
+    bool *used;       /* [device] */
+    int64_t *to_end;  /* [cut]: the work after it, each layer on the device that is quickest with it */
+    int free_devices; /* not used yet */
+    int visits;
+} Enumeration;
+
+static bool is_late(const Fastest *f) { return f->deadline > 0 && watch_passed(f->problem->watch, f->deadline); }
+
+/* Whether no completion of the part can be faster than what was found. */
+static bool is_hopeless(Enumeration *e)
+{
+    const Problem *p = e->fastest->problem;
+    int64_t there, bound = order_bound_of(p, &e->part, &there);
+    int left = e->free_devices + (e->fastest->keeper >= 0), end = e->part.end[e->part.stage_count - 1];
+    if (end < p->layer_count && left == 0) return true;
+    if (end < p->layer_count) bound = larger(bound, there + rounds_of(p) * e->to_end[end] / left);
+    return bound >= e->fastest->step_ns;
+}
+
+/* Of devices that are alike the first one that is not used; with a keeper, it is first and last. */
+static bool may_have(const Enumeration *e, int stage, int device)
+{
+    const Problem *p = e->fastest->problem;
+    int keeper = e->fastest->keeper;
+    if (device == keeper) return stage == 0 || e->part.device[stage - 1] != keeper;
+    if (e->used[device] || (keeper >= 0 && stage == 0)) return false;
+    for (int d = 0; d < device; d++)
+        if (p->type_of[d] == p->type_of[device] && !e->used[d] && d != keeper) return false;
+    return true;
+}
+
+static void enumerate(Enumeration *e, int start)
+{
+    const Problem *p = e->fastest->problem;
+    int stage = e->part.stage_count++, keeper = e->fastest->keeper;
+    for (int d = 0; d < p->device_count; d++) {
+        if (!may_have(e, stage, d)) continue;
+        bool closes = d == keeper && stage > 0, was_used = e->used[d];
+        e->used[d] = true;
+        e->free_devices -= !was_used;
+        e->part.device[stage] = d;
+        for (int end = closes ? p->layer_count : start + 1; end <= p->layer_count && e->visits < MOST_VISITS; end++) {
+            e->part.end[stage] = end;
+            e->visits++;
+            if (is_late(e->fastest)) e->visits = MOST_VISITS;
+            if (is_hopeless(e)) continue;
+            if (end < p->layer_count)
+                enumerate(e, end);
+            else if (keeper < 0 || d == keeper)
+                fastest_offer(e->fastest, &e->part);
+        }
+        e->used[d] = was_used;
+        e->free_devices += !was_used;
+    }
+    e->part.stage_count--;
+}
+
+static bool enumerate_all(Fastest *f)
+{
+    const Problem *p = f->problem;
+    Arena arena = {0};
+    Enumeration e = {.fastest = f, .free_devices = p->device_count};
+    e.part = allocation_create(&arena, p);
+    e.used = arena_new_array(&arena, bool, (size_t)p->device_count);
+    e.to_end = arena_new_array(&arena, int64_t, (size_t)p->layer_count + 1);
+    for (int l = p->layer_count - 1; l >= 0; l--) {
+        int64_t least = INT64_MAX;
+        for (int t = 0; t < p->type_count; t++)
+            if (problem_work(p, t, l, l + 1) < least) least = problem_work(p, t, l, l + 1);
+        e.to_end[l] = e.to_end[l + 1] + least;
+    }
+    enumerate(&e, 0);
+    arena_free(&arena);
+    return e.visits < MOST_VISITS;
+}
+
+/* ---- those near the fastest ---- */
+
+typedef struct Climb {
+    Fastest *fastest;
+    Allocation trial;
+} Climb;
+
+/* Offers the trial if it is an allocation, and puts the fastest in its place again. True: it is faster. */
+static bool offer_trial(Climb *c)
+{
+    int64_t before = c->fastest->step_ns;
+    bool whole = c->trial.stage_count > 0;
+    for (int k = 0; k < c->trial.stage_count; k++) {
+        whole &= allocation_start(&c->trial, k) < c->trial.end[k];
+        whole &= k == 0 || c->trial.device[k] != c->trial.device[k - 1]; /* both ends of a keeper */
+    }
+    if (whole) fastest_offer(c->fastest, &c->trial);
+    allocation_copy(&c->trial, c->fastest->allocation);
+    return c->fastest->step_ns < before;
+}
+
+static bool move_cuts(Climb *c)
+{
+    bool better = false;
+    for (int k = 0; k + 1 < c->trial.stage_count; k++)
+        for (int step = -2; step <= 2 && k + 1 < c->trial.stage_count; step++) {
+            if (step == 0 || is_late(c->fastest)) continue;
+            c->trial.end[k] += step;
+            better |= offer_trial(c);
+        }
+    return better;
+}
+
+/* Whether a device may be moved; a keeper stays at both ends. */
+static bool is_end(const Climb *c, int stage) { return c->trial.device[stage] == c->fastest->keeper; }
+
+static bool swap_stages(Climb *c)
+{
+    bool better = false;
+    for (int i = 0; i < c->trial.stage_count; i++)
+        for (int k = i + 1; k < c->trial.stage_count; k++) {
+            int first = c->trial.device[i], second = c->trial.device[k];
+            const int *type = c->fastest->problem->type_of;
+            if (type[first] == type[second] || is_end(c, i) || is_end(c, k) || is_late(c->fastest)) continue;
+            c->trial.device[i] = second;
+            c->trial.device[k] = first;
+            better |= offer_trial(c);
+        }
+    return better;
+}
+
+/* Leaves out a stage; its layers go to the one before or after it. */
+static bool remove_stages(Climb *c)
+{
+    bool better = false;
+    for (int k = 0; k < c->trial.stage_count; k++)
+        for (int after = 0; after < 2 && k < c->trial.stage_count; after++) {
+            int last = c->trial.stage_count - 1;
+            if (is_end(c, k) || last == 0 || k == (after ? last : 0) || is_late(c->fastest)) continue;
+            if (!after) c->trial.end[k - 1] = c->trial.end[k];
+            size_t rest = (size_t)(last - k) * sizeof *c->trial.device;
+            memmove(c->trial.device + k, c->trial.device + k + 1, rest);
+            memmove(c->trial.end + k, c->trial.end + k + 1, rest);
+            c->trial.stage_count--;
+            better |= offer_trial(c);
+        }
+    return better;
+}
+
+static bool is_first_idle(const Climb *c, int device)
+{
+    const Problem *p = c->fastest->problem;
+    for (int d = 0; d <= device; d++) {
+        bool idle = p->type_of[d] == p->type_of[device];
+        for (int k = 0; k < c->trial.stage_count; k++) idle &= c->trial.device[k] != d;
+        if (idle) return d == device;
+    }
+    return false;
+}
+
+/* An idle device of each type takes a stage over, or half of it. */
+static bool use_idle(Climb *c)
+{
+    const Problem *p = c->fastest->problem;
+    bool better = false;
+    for (int d = 0; d < p->device_count; d++)
+        for (int k = 0; k < c->trial.stage_count; k++)
+            for (int way = 0; way < 3 && k < c->trial.stage_count; way++) {
+                int last = c->trial.stage_count, start = allocation_start(&c->trial, k), end = c->trial.end[k];
+                if (is_late(c->fastest) || !is_first_idle(c, d) || (way == 0 && is_end(c, k))) continue;
+                if (way > 0) {
+                    size_t rest = (size_t)(last - k) * sizeof *c->trial.device;
+                    memmove(c->trial.device + k + 1, c->trial.device + k, rest);
+                    memmove(c->trial.end + k + 1, c->trial.end + k, rest);
+                    c->trial.stage_count++;
+                    c->trial.end[k] = start + (end - start) / 2;
+                }
+                c->trial.device[way == 2 ? k + 1 : k] = d;
+                better |= offer_trial(c);
+            }
+    return better;
+}
+
+static void climb(Fastest *f)
+{
+    Arena arena = {0};
+    Climb c = {f, allocation_create(&arena, f->problem)};
+    allocation_copy(&c.trial, f->allocation);
+    for (bool better = true; better && !is_late(f);) {
+        better = move_cuts(&c);
+        better |= remove_stages(&c);
+        better |= swap_stages(&c);
+        better |= use_idle(&c);
+    }
+    arena_free(&arena);
+}
+
+void fastest_search(Fastest *f)
+{
+    f->complete = size_is_tiny(f->problem) && enumerate_all(f);
+    if (!f->complete && f->step_ns < INT64_MAX) climb(f);
+}

@@ -1,0 +1,188 @@
+/* The plan is the allocation whose schedule takes least in simulation, and a relaxed question has no slower answer. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "partitioner/planner/planner.h"
+#include "partitioner/schedule/schedule.h"
+#include "partitioner/verify/verify.h"
+#include "tests/common/limits.h"
+#include "tests/partitioner/random_costs.h"
+
+enum { STEP = ADDRESS_SANITIZER ? 8 : 1 };
+
+/* ---- all allocations ---- */
+
+typedef struct Brute {
+    const Problem *problem;
+    Allocation part;
+    bool used[8];
+    int64_t least, optimum; /* simulated; of the objective */
+} Brute;
+
+static void try_all(Brute *b, int start)
+{
+    const Problem *p = b->problem;
+    if (start == p->layer_count) {
+        AllocationValue value = allocation_settle(p, &b->part);
+        if (!value.fits) return;
+        Plan plan;
+        plan_build(&plan, p, &b->part, PLAN_OPTIMAL);
+        if (plan.simulated_step_ns < b->least) b->least = plan.simulated_step_ns;
+        if (value.step < b->optimum) b->optimum = value.step;
+        plan_free(&plan);
+        return;
+    }
+    for (int d = 0; d < p->device_count; d++) {
+        if (b->used[d]) continue;
+        b->used[d] = true;
+        b->part.device[b->part.stage_count++] = d;
+        for (int end = start + 1; end <= p->layer_count; end++) {
+            b->part.end[b->part.stage_count - 1] = end;
+            try_all(b, end);
+        }
+        b->part.stage_count--;
+        b->used[d] = false;
+    }
+}
+
+static void no_allocation_is_faster(void **state)
+{
+    int plans = 0, others = 0, limited = 0;
+    (void)state;
+    for (int seed = 0; seed < 300; seed += STEP) {
+        Costs costs;
+        Problem problem;
+        Plan plan = {0};
+        Diagnostics diagnostics = {0};
+        Arena arena = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        int variant = WITH_UPDATE | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_MEMORY | WITH_STASH : 0);
+        random_costs_sized(&costs, variant, (uint64_t)seed + 210000, 6, 4);
+        costs.microbatches = 2 + seed % 11;
+        if (seed % 7 == 0) random_samples(&costs);
+        request.recompute = PLAN_RECOMPUTE_NEVER;
+        request.schedule = (PlanSchedule[]){PLAN_AUTO, PLAN_AUTO, PLAN_1F1B, PLAN_GPIPE, PLAN_ZB}[seed % 5];
+        bool found = plan_make(&plan, &costs, &request, &diagnostics);
+        assert_true(problem_create(&problem, &costs, request.objective, request.schedule, 0, &diagnostics));
+        Brute brute = {.problem = &problem, .least = INT64_MAX, .optimum = INT64_MAX};
+        brute.part = allocation_create(&arena, &problem);
+        try_all(&brute, 0);
+        assert_true(found || brute.least == INT64_MAX);
+        /* With fewer micro-batches in flight than brute force knows of, a plan may be faster, but not slower. */
+        if (found && (plan.simulated_step_ns > brute.least ||
+                      (plan.in_flight_limit == 0 &&
+                       (plan.simulated_step_ns != brute.least || plan_optimum_ns(&plan) != brute.optimum))))
+            fail_msg("seed %d: %lld, not %lld; the optimum is %lld, not %lld", seed, (long long)plan.simulated_step_ns,
+                     (long long)brute.least, (long long)plan_optimum_ns(&plan), (long long)brute.optimum);
+        Verified verified;
+        if (found && !plan_verify(&verified, &plan, &costs, false, &diagnostics)) fail_msg("seed %d: refused", seed);
+        plans += found;
+        others += found && plan_value_ns(&plan) > plan_optimum_ns(&plan);
+        limited += plan.in_flight_limit > 0;
+        problem_free(&problem);
+        plan_free(&plan);
+        arena_free(&arena);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    print_message("%d plans, %d of them faster than the objective's optimum, %d with fewer in flight\n", plans, others,
+                  limited);
+    assert_true(plans > 250 / STEP && others > 15 / STEP && (limited > 0 || STEP > 1));
+}
+
+/* ---- relaxed questions ---- */
+
+typedef struct Answer {
+    bool found;
+    int64_t simulated, optimum;
+    int in_flight_limit;
+} Answer;
+
+static Answer ask(const Costs *costs, PlanRequest request)
+{
+    Plan plan = {0};
+    Diagnostics diagnostics = {0};
+    Answer answer = {.found = plan_make(&plan, costs, &request, &diagnostics)};
+    if (answer.found) answer = (Answer){true, plan.simulated_step_ns, plan_optimum_ns(&plan), plan.in_flight_limit};
+    plan_free(&plan);
+    diagnostics_free(&diagnostics);
+    return answer;
+}
+
+static int compared;
+
+/* By the objective only where both are about as many in flight. */
+static void expect_no_slower(Answer relaxed, Answer restricted, const char *what, int seed)
+{
+    if (!restricted.found) return;
+    compared++;
+    bool same = relaxed.in_flight_limit == restricted.in_flight_limit;
+    if (!relaxed.found || relaxed.simulated > restricted.simulated || (same && relaxed.optimum > restricted.optimum))
+        fail_msg("seed %d, %s: %lld ns (objective %lld), and %lld (%lld) where that is asked for", seed, what,
+                 (long long)relaxed.simulated, (long long)relaxed.optimum, (long long)restricted.simulated,
+                 (long long)restricted.optimum);
+}
+
+static void restrict_and_compare(Costs *costs, PlanRequest request, int seed)
+{
+    Answer free = ask(costs, request);
+    PlanRequest less = request;
+    less.recompute = PLAN_RECOMPUTE_NEVER;
+    expect_no_slower(free, ask(costs, less), "without recomputation", seed);
+    less = request;
+    less.pin_count = less.without_count = 1;
+    for (int i = 0; i < 4; i++) {
+        int layer = draw(costs->layer_count);
+        PlanPin pin = {layer, layer, costs->devices[draw(costs->device_count)].name};
+        less.pins = &pin;
+        less.without_count = 0;
+        expect_no_slower(free, ask(costs, less), "a pin", seed);
+    }
+    less.pin_count = 0;
+    for (int d = 0; d < costs->device_count && costs->device_count > 1; d++) {
+        less.without = &costs->devices[d].name;
+        less.without_count = 1;
+        if (!costs->keep_inputs || strcmp(costs->keep_inputs, costs->devices[d].name) != 0)
+            expect_no_slower(free, ask(costs, less), "a device less", seed);
+    }
+    if (!costs->keep_inputs) {
+        costs->keep_inputs = costs->devices[0].name;
+        expect_no_slower(free, ask(costs, request), "inputs kept", seed);
+        costs->keep_inputs = NULL;
+    }
+    for (int d = 0; d < costs->device_count; d++) costs->devices[d].memory_bytes *= 2;
+    expect_no_slower(ask(costs, request), free, "half the memory", seed);
+}
+
+static void a_relaxed_question_has_no_slower_answer(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 160; seed += STEP) {
+        Costs costs;
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        int variant = WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_TYPES : 0);
+        random_costs_sized(&costs, variant, (uint64_t)seed + 195000, 8, 5);
+        if (seed & 4) costs.microbatches += 6;
+        if (seed % 3 == 1) costs.keep_inputs = costs.keep_labels = costs.devices[draw(costs.device_count)].name;
+        request.schedule = (PlanSchedule[]){PLAN_AUTO, PLAN_AUTO, PLAN_AUTO, PLAN_GPIPE, PLAN_1F1B}[seed % 5];
+        restrict_and_compare(&costs, request, seed);
+        costs_free(&costs);
+    }
+    print_message("%d restrictions\n", compared);
+    assert_true(compared > 900 / STEP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_allocation_is_faster),
+        cmocka_unit_test(a_relaxed_question_has_no_slower_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
