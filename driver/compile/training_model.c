@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/safetensors.h"
+#include "driver/compile/head_loss.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/passes/passes.h"
 #include "graph/analysis/parameters.h"
@@ -109,6 +110,8 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics) ||
         !import_onnx(source, &model->imported, path, &options->import, diagnostics))
         return false;
+    bool trains = options->train || options->differentiate || options->want_loss;
+    if (trains && !options->loss && !head_loss(&model->imported.onnx, &model->loss, diagnostics)) return false;
     graph_verify(source);
     if (options->train && !check_names(model, diagnostics)) return false;
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
@@ -123,7 +126,7 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
 {
     bool differentiates = options->differentiate || options->train;
     const PassOptions wanted = {.want_loss = options->want_loss || differentiates,
-                                .loss = options->loss,
+                                .loss = options->loss ? options->loss : model->loss,
                                 .packing = options->packing,
                                 .dropout = options->import.dropout_given ? options->import.dropout : 0,
                                 .low_rank = options->low_rank.rank ? &model->low_rank : NULL,

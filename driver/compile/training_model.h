@@ -42,6 +42,7 @@ typedef struct TrainingModel {
     LowRank low_rank;          /* of --lora; else without branches */
     const char *low_rank_text; /* --lora; NULL: not given */
     bool bf16_products;        /* stages round the factors of matrix products to bf16 */
+    const char *loss;          /* of its head, where --loss does not say; NULL: the outputs decide */
     const char *settings;      /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 

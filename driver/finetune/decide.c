@@ -72,18 +72,13 @@ static void decide_head(Decision *decision)
     size_t classes = columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
     switch (columns->task) {
     case TASK_CLASSES: set(HEAD, text_of("seqcls:%zu", classes), NULL); break;
-    case TASK_MULTI_LABEL: set(HEAD, text_of("seqcls:%zu", columns->label_count), NULL); break;
+    case TASK_MULTI_LABEL: set(HEAD, text_of("multilabel:%zu", columns->label_count), NULL); break;
     case TASK_TOKENS: set(HEAD, text_of("tokcls:%zu", classes), NULL); break;
     case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
     case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
     case TASK_PAIRS: set(HEAD, "embedding:mean", NULL); break;
     default: set(HEAD, "mlm", NULL);
     }
-    set(LOSS,
-        columns->task == TASK_MULTI_LABEL  ? "bce"
-        : columns->task == TASK_REGRESSION ? "mse"
-                                           : "cross-entropy",
-        NULL);
 }
 
 /* ---- Length ---- */

@@ -63,6 +63,7 @@ static void import(const Listing *listing)
     SingleCommand *command = begin(listing->commands, "import", file(listing, MODEL));
     add(value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", value(listing, SETTING_SEED),
         "-o", file(listing, MODEL), "-q");
+    if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
 }
 
 static SingleCommand *tokenize(const Listing *listing, const char *output)
@@ -108,7 +109,6 @@ static void compile(const Listing *listing)
     add_each(command, listing, "--dim", SETTING_DIMENSIONS);
     add_setting(command, listing, NULL, SETTING_BATCH);
     add("--lengths", file(listing, TRAIN));
-    add_setting(command, listing, NULL, SETTING_LOSS);
     add("--optimizer",
         arena_format(&listing->settings->arena, "%s:lr=%s,weight_decay=%s", value(listing, SETTING_OPTIMIZER),
                      value(listing, SETTING_LR), value(listing, SETTING_WEIGHT_DECAY)));
@@ -136,7 +136,6 @@ static void export(const Listing *listing)
 {
     SingleCommand *command = begin(listing->commands, "export", NULL);
     add(file(listing, MODEL), file(listing, "checkpoints"), "--folder", file(listing, "model"));
-    if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
     if (value(listing, SETTING_LORA)) add("--adapter", file(listing, "adapter"));
 }
 
@@ -144,8 +143,8 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
 {
     const Listing listing = {settings, run, commands};
     commands->count = 0;
-    import(&listing);
     tokenize_sets(&listing);
+    import(&listing);
     compile(&listing);
     train(&listing);
     export(&listing);

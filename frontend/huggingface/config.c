@@ -157,6 +157,7 @@ static void read_head(Reading *reading, HuggingFaceConfig *config)
     if (config->head.kind == HEAD_SEQUENCE || config->head.kind == HEAD_TOKENS) {
         config->head.labels = count_labels(reading);
         const char *problem = text(reading, "problem_type", "");
+        config->head.several = strcmp(problem, "multi_label_classification") == 0 && config->head.kind == HEAD_SEQUENCE;
         if (config->head.kind == HEAD_SEQUENCE && config->head.labels == 1 &&
             (!*problem || strcmp(problem, "regression") == 0))
             config->head.kind = HEAD_REGRESSION;
@@ -370,14 +371,24 @@ const char *const *config_labels(const char *source, Arena *arena, size_t *count
 
 /* ---- Writing ---- */
 
-/* If the number of labels differs from that of the names, the library's generic names are used. */
-static void set_labels(json_t *root, int64_t labels)
+/* Whether the folder's labels have these names, in any order, or as many names as are needed. */
+static bool has_labels(const json_t *root, int64_t labels, const char *const *names)
 {
-    if ((int64_t)json_object_size(json_object_get(root, "id2label")) == labels) return;
+    if ((int64_t)json_object_size(json_object_get(root, "id2label")) != labels) return false;
+    for (int64_t i = 0; names && i < labels; i++)
+        if (!json_object_get(json_object_get(root, "label2id"), names[i])) return false;
+    return true;
+}
+
+/* Without names, the library's generic ones are used if the number of labels is not the folder's. */
+static void set_labels(json_t *root, int64_t labels, const char *const *given)
+{
+    if (has_labels(root, labels, given)) return;
     json_t *names = json_object(), *numbers = json_object();
     for (int64_t i = 0; i < labels; i++) {
-        char name[32], key[32];
-        snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
+        char generic[32], key[32];
+        const char *name = given ? given[i] : generic;
+        snprintf(generic, sizeof generic, "LABEL_%lld", (long long)i);
         snprintf(key, sizeof key, "%lld", (long long)i);
         json_object_set_new(names, key, json_string(name));
         json_object_set_new(numbers, name, json_integer(i));
@@ -401,9 +412,13 @@ void config_print(const HuggingFaceConfig *config, const Head *head, Buffer *buf
     char name[128];
     snprintf(name, sizeof name, "%s%s", config->type->class_prefix, head_class(head->kind));
     json_object_set_new(root, "architectures", json_pack("[s]", name));
-    if (head->labels || head->kind == HEAD_QUESTION) set_labels(root, head->labels ? head->labels : 2);
+    if (head->labels || head->kind == HEAD_QUESTION) set_labels(root, head->labels ? head->labels : 2, head->names);
     if (head->kind == HEAD_REGRESSION)
         json_object_set_new(root, "problem_type", json_string("regression"));
+    else if (head->several)
+        json_object_set_new(root, "problem_type", json_string("multi_label_classification"));
+    else if (head->kind == HEAD_SEQUENCE && head->names)
+        json_object_set_new(root, "problem_type", json_string("single_label_classification"));
     else if (head->kind == HEAD_SEQUENCE && head->labels != config->head.labels)
         json_object_del(root, "problem_type"); /* of another task */
     if (config->type->family == FAMILY_DEBERTA && head->kind == HEAD_MASKED)

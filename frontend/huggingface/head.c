@@ -8,9 +8,11 @@ enum { MOST_LABELS = 1 << 20 };
 static const struct {
     const char *text; /* with a colon at the end: a number of labels follows */
     HeadKind kind;
+    bool several;
 } words[] = {
-    {"seqcls:", HEAD_SEQUENCE}, {"regression", HEAD_REGRESSION}, {"tokcls:", HEAD_TOKENS},      {"qa", HEAD_QUESTION},
-    {"mlm", HEAD_MASKED},       {"embedding:mean", HEAD_MEAN},   {"embedding:cls", HEAD_FIRST},
+    {"seqcls:", HEAD_SEQUENCE, false},    {"multilabel:", HEAD_SEQUENCE, true}, {"regression", HEAD_REGRESSION, false},
+    {"tokcls:", HEAD_TOKENS, false},      {"qa", HEAD_QUESTION, false},         {"mlm", HEAD_MASKED, false},
+    {"embedding:mean", HEAD_MEAN, false}, {"embedding:cls", HEAD_FIRST, false},
 };
 
 static const struct {
@@ -29,7 +31,7 @@ bool head_parse(const char *text, Head *head)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         size_t length = strlen(words[i].text);
-        *head = (Head){words[i].kind, words[i].kind == HEAD_REGRESSION};
+        *head = (Head){words[i].kind, words[i].kind == HEAD_REGRESSION, words[i].several, NULL};
         if (words[i].text[length - 1] != ':') {
             if (strcmp(text, words[i].text) == 0) return true;
             continue;
@@ -46,7 +48,7 @@ bool head_parse(const char *text, Head *head)
 const char *head_text(Arena *arena, const Head *head)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (words[i].kind != head->kind) continue;
+        if (words[i].kind != head->kind || words[i].several != head->several) continue;
         bool counts = words[i].text[strlen(words[i].text) - 1] == ':';
         return counts ? arena_format(arena, "%s%lld", words[i].text, (long long)head->labels) : words[i].text;
     }

@@ -1,0 +1,27 @@
+#include "driver/compile/head_loss.h"
+
+#include "frontend/huggingface/import_folder.h"
+
+static const char *loss_of(const Head *head)
+{
+    switch (head->kind) {
+    case HEAD_SEQUENCE: return head->several ? "bce" : "cross-entropy";
+    case HEAD_REGRESSION: return "mse";
+    case HEAD_QUESTION:
+        return "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions";
+    case HEAD_TOKENS:
+    case HEAD_MASKED: return "cross-entropy";
+    default: return NULL;
+    }
+}
+
+bool head_loss(const OnnxModel *model, const char **loss, Diagnostics *diagnostics)
+{
+    Head head = {0};
+    const char *text = onnx_model_property(model, PROPERTY_HEAD);
+    *loss = text && head_parse(text, &head) ? loss_of(&head) : NULL;
+    return (head.kind != HEAD_MEAN && head.kind != HEAD_FIRST) ||
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(model->path),
+                             "compare two embeddings with --loss contrastive:A:B or cosine:A:B",
+                             "has an embedding as its output, which alone has no loss");
+}
