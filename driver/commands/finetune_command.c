@@ -26,7 +26,8 @@ static const struct {
     RunCommand *run;
 } runners[] = {{COMMAND_IMPORT, import_command},     {COMMAND_HEAD, head_command},
                {COMMAND_TOKENIZE, tokenize_command}, {COMMAND_COMPILE, compile_command},
-               {COMMAND_EXPORT, export_command},     {COMMAND_DEPLOY, deploy_command}};
+               {COMMAND_EXPORT, export_command},     {COMMAND_DEPLOY, deploy_command},
+               {COMMAND_EVALUATE, evaluate_command}};
 
 /* Reads the command line and, unless it is only checked, does what it says. */
 static bool run_single(const SingleCommand *command, bool only_check, Diagnostics *diagnostics)

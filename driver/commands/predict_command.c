@@ -1,4 +1,4 @@
-/* skycc predict: prints what a trained model predicts for texts. */
+/* skycc predict: prints what a trained model predicts for texts. skycc evaluate: how good that is. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,7 +8,9 @@
 #include "driver/commands/commands.h"
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
+#include "driver/finetune/single_commands.h"
 #include "driver/predict/predictions.h"
+#include "driver/predict/scores.h"
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
@@ -20,6 +22,7 @@ static const char *const outputs[] = {"logits", "start_logits", "embedding"};
 
 typedef struct Prediction {
     const Options *options;
+    const char *run; /* what the user called the model */
     Arena arena;
     OutputDirectory directory; /* for intermediate models, removed at the end; temporary NULL: not made yet */
     const char *path;
@@ -34,6 +37,7 @@ typedef struct Prediction {
     HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
     bool several;         /* labels per text, by its configuration */
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
+    bool measures;        /* the rows have labels to compare with */
     TextRows rows;
     Predictor predictor;
     Predictions predictions;
@@ -274,6 +278,19 @@ static bool read_labels_of(Prediction *prediction, Diagnostics *diagnostics)
     return true;
 }
 
+static bool measure(Prediction *prediction, Diagnostics *diagnostics)
+{
+    const char *output = prediction->options->output;
+    Buffer text = {0}, json = {0};
+    bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics) &&
+              file_write_all("-", text.bytes, text.size, diagnostics);
+    buffer_append(&json, "\n", 1);
+    ok = ok && (!output || file_write_all(output, json.bytes, json.size, diagnostics));
+    buffer_free(&text);
+    buffer_free(&json);
+    return ok;
+}
+
 static bool predict(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
@@ -296,7 +313,9 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
                       .rows = &prediction->rows,
                       .predictor = &prediction->predictor,
                       .arena = &prediction->arena};
+    predictions->measures = prediction->measures;
     if (!predictions_begin(predictions, diagnostics)) return false;
+    if (prediction->measures) return measure(prediction, diagnostics);
     for (int64_t first = 0; first < prediction->rows.count; first += prediction->batch) {
         if (!predictor_run(&prediction->predictor, first, diagnostics)) return false;
         for (int64_t r = first; r < first + prediction->batch && r < prediction->rows.count; r++)
@@ -335,13 +354,34 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     arena_free(&arena);
 }
 
-bool predict_command(const Options *given, Diagnostics *diagnostics)
+/* A table becomes a data set as the run's own did, with its numbers of labels. */
+static bool tokenize_for_run(Prediction *prediction, Settings *settings, Options *options, Diagnostics *diagnostics)
+{
+    if (!settings->of[SETTING_FORMAT].value || is_data_set(options->data)) return true;
+    SingleCommand command;
+    Options tokenizing;
+    const char *path = scratch_place(prediction, "rows.safetensors", diagnostics);
+    if (!path) return false;
+    single_command_tokenize(&command, settings, prediction->run, options->data, path);
+    bool ok = command_options_read(&tokenizing, COMMAND_TOKENIZE, command.count, (char **)command.words, diagnostics) &&
+              tokenize_command(&tokenizing, diagnostics);
+    arena_free(&tokenizing.arena);
+    options->data = path;
+    return ok;
+}
+
+static bool run_prediction(const Options *given, bool measures, Diagnostics *diagnostics)
 {
     Settings settings = {.arena = {0}};
     Options completed, *options = &completed;
     if (!run_options_complete(&completed, given, &settings, diagnostics)) return arena_free(&settings.arena), false;
-    Prediction prediction = {.options = options, .most_width = INT64_MAX};
+    Prediction prediction = {.options = options, .run = given->model, .measures = measures, .most_width = INT64_MAX};
     Diagnostics found = {0};
+    if (measures) options->texts[0] = NULL;
+    if (measures && !tokenize_for_run(&prediction, &settings, options, diagnostics)) {
+        prediction_free(&prediction);
+        return arena_free(&settings.arena), false;
+    }
     bool ok = check_options(options, &found) && import_model(&prediction, &found) && read_model(&prediction, &found) &&
               take_checkpoint(&prediction, &found) && read_rows(&prediction, &found) &&
               settle_width(&prediction, &found) && predict(&prediction, &found);
@@ -350,4 +390,25 @@ bool predict_command(const Options *given, Diagnostics *diagnostics)
     prediction_free(&prediction);
     arena_free(&settings.arena);
     return ok;
+}
+
+bool predict_command(const Options *options, Diagnostics *diagnostics)
+{
+    return run_prediction(options, false, diagnostics);
+}
+
+/* RUN FILE, or MODEL CHECKPOINT DATA. */
+bool evaluate_command(const Options *options, Diagnostics *diagnostics)
+{
+    Options given = *options;
+    size_t files = given.inputs.count;
+    if (files > 2 || !files || (files == 1) != is_run(given.model))
+        return usage_error(
+            diagnostics, "write skycc evaluate RUN FILE, or skycc evaluate MODEL CHECKPOINT DATA",
+            is_run(given.model) ? "give one table to evaluate on" : "'%s' is not a run of skycc finetune", given.model);
+    given.data = given.inputs.items[files - 1];
+    if (files == 2) given.checkpoint = given.inputs.items[0];
+    if (!is_run(given.model) && !is_data_set(given.data))
+        return input_error(diagnostics, given.data, "make it with skycc tokenize", "is not a data set (.safetensors)");
+    return run_prediction(&given, true, diagnostics);
 }

@@ -153,7 +153,8 @@ static void decide_training(Decision *decision)
     const FinetuneOptions *options = decision->options;
     const TaskText *task = &task_texts[decision->columns.task];
     int64_t epochs = options->epochs ? options->epochs : EPOCHS;
-    int64_t batch = atoll(decision->settings->of[SETTING_BATCH].value), steps = (int64_t)decision->train_rows / batch;
+    int64_t batch = atoll(decision->settings->of[SETTING_BATCH].value);
+    int64_t steps = ((int64_t)decision->train_rows + batch - 1) / batch;
     const double dropout = decision->model.dropout;
     set(LORA, options->lora, "only low-rank branches and the head are trained");
     set(DROPOUT,

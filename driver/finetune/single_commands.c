@@ -8,6 +8,7 @@
 #define TRAIN "data/train.safetensors"
 #define HELD_OUT "data/train.holdout.safetensors"
 #define EVALUATION "data/eval.safetensors"
+#define TEST "data/test.safetensors"
 
 static void add_words(SingleCommand *command, ...)
 {
@@ -66,9 +67,8 @@ static void import(const Listing *listing)
     if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
 }
 
-static SingleCommand *tokenize(const Listing *listing, const char *output)
+static void tokenize(SingleCommand *command, const Listing *listing, const char *output)
 {
-    SingleCommand *command = begin(listing->commands, "tokenize", file(listing, output));
     const char *tokenizer = value(listing, SETTING_TOKENIZER), *suffix = strrchr(tokenizer, '.');
     bool masked = strcmp(value(listing, SETTING_TASK), "mlm") == 0;
     add(suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
@@ -79,20 +79,33 @@ static SingleCommand *tokenize(const Listing *listing, const char *output)
     if (strcmp(value(listing, SETTING_TASK), "regression") == 0) add("--regression");
     add_setting(command, listing, "max-length", SETTING_LENGTH);
     add_setting(command, listing, "encoding", SETTING_ENCODING);
-    add("--seed", "0", "-q", "-o", file(listing, output));
-    return command;
+    add("--seed", "0", "-q", "-o", output);
+}
+
+/* Of another table than the training data's. */
+static void tokenize_other(SingleCommand *command, const Listing *listing, const char *table, const char *output)
+{
+    tokenize(command, listing, output);
+    const char *task = value(listing, SETTING_TASK);
+    if (strcmp(task, "classes") == 0 || strcmp(task, "ner") == 0) add("--labels-of", file(listing, TRAIN));
+    add(table);
 }
 
 static void tokenize_sets(const Listing *listing)
 {
-    SingleCommand *command = tokenize(listing, TRAIN);
+    SingleCommand *command = begin(listing->commands, "tokenize", file(listing, TRAIN));
+    tokenize(command, listing, file(listing, TRAIN));
     add_setting(command, listing, "holdout", SETTING_HOLDOUT);
     char *rest = (char *)settings_joined(listing->settings, SETTING_TABLES, '\n');
     for (char *table; (table = strsep(&rest, "\n"));) add(table);
-    if (!value(listing, SETTING_EVAL)) return;
-    command = tokenize(listing, EVALUATION);
-    add(value(listing, SETTING_EVAL));
-    if (strcmp(value(listing, SETTING_TASK), "classes") == 0) add("--labels-of", file(listing, TRAIN));
+    const struct {
+        SettingKey key;
+        const char *name;
+    } others[] = {{SETTING_EVAL, EVALUATION}, {SETTING_TEST, TEST}};
+    for (int i = 0; i < 2; i++) {
+        const char *table = value(listing, others[i].key), *output = file(listing, others[i].name);
+        if (table) tokenize_other(begin(listing->commands, "tokenize", output), listing, table, output);
+    }
 }
 
 static const char *cluster_file(const Listing *listing)
@@ -118,11 +131,15 @@ static void compile(const Listing *listing)
     add_setting(command, listing, NULL, SETTING_SEED);
 }
 
+static const char *evaluation_data(const Listing *listing)
+{
+    return file(listing, value(listing, SETTING_EVAL) ? EVALUATION : HELD_OUT);
+}
+
 static void train(const Listing *listing)
 {
     SingleCommand *command = begin(listing->commands, file(listing, "programs/train"), NULL);
-    const char *evaluation = value(listing, SETTING_EVAL) ? EVALUATION : HELD_OUT;
-    add("--data", file(listing, TRAIN), "--eval-data", file(listing, evaluation));
+    add("--data", file(listing, TRAIN), "--eval-data", evaluation_data(listing));
     static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
                                       SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
                                       SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
@@ -130,6 +147,12 @@ static void train(const Listing *listing)
     add("--checkpoint", file(listing, "checkpoints"));
     add_setting(command, listing, "checkpoint-every", SETTING_EVAL_EVERY);
     add("--keep", "1", "--log", file(listing, "log.csv"));
+}
+
+static void evaluate(const Listing *listing, const char *data, const char *output)
+{
+    SingleCommand *command = begin(listing->commands, "evaluate", NULL);
+    add(file(listing, MODEL), file(listing, "checkpoints"), data, "-o", file(listing, output));
 }
 
 static void export(const Listing *listing)
@@ -148,6 +171,17 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     compile(&listing);
     train(&listing);
     export(&listing);
+    evaluate(&listing, evaluation_data(&listing), "metrics.json");
+    if (value(&listing, SETTING_TEST)) evaluate(&listing, file(&listing, TEST), "test.json");
+}
+
+void single_command_tokenize(SingleCommand *command, Settings *settings, const char *run, const char *table,
+                             const char *output)
+{
+    const Listing listing = {settings, run, NULL};
+    *command = (SingleCommand){.count = 0};
+    add("tokenize");
+    tokenize_other(command, &listing, table, output);
 }
 
 bool is_training(const SingleCommand *command) { return strchr(command->words[0], '/') != NULL; }

@@ -20,6 +20,9 @@ typedef struct SingleCommands {
 
 /* Words are in the settings' arena. */
 void single_commands_list(SingleCommands *commands, Settings *settings, const char *run);
+/* That for another table of the run, with the numbers of its labels. */
+void single_command_tokenize(SingleCommand *command, Settings *settings, const char *run, const char *table,
+                             const char *output);
 /* A file of the run, in the arena. */
 #define run_file(arena, run, name) arena_format(arena, "%s/%s", run, name)
 bool is_training(const SingleCommand *command); /* RUN/programs/train */

@@ -160,6 +160,15 @@ const CommandText command_texts[COMMAND_COUNT] = {
          {"skycc predict run --text 'The battery died after a week.'",
           "skycc predict model.onnx checkpoints --data reviews.csv --text review -o predictions.csv",
           "skycc predict trained --text 'Who wrote it?' --text2 'Ada wrote it in 1843.'"}},
+    [COMMAND_EVALUATE] =
+        {"evaluate",
+         "measure how good a trained model is on a table with labels",
+         {"skycc evaluate RUN FILE [options]", "skycc evaluate MODEL CHECKPOINT DATA.safetensors [options]"},
+         "Prints the metrics of a model on labelled rows: those of training, and precision, recall and F1 of every "
+         "label. RUN is what skycc finetune made; FILE is a table with its columns. Otherwise DATA is a data set of "
+         "skycc tokenize.",
+         {"skycc evaluate run test.csv", "skycc evaluate run test.csv -o metrics.json",
+          "skycc evaluate model.onnx checkpoints test.safetensors"}},
     [COMMAND_KEY] =
         {"key",
          "make the keys of a site",

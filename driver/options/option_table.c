@@ -35,7 +35,9 @@ static const Option rows[] = {
     {"model", 0, "MODEL.onnx", CHECK | TRAINING | HEAD, OPTION_FILE, FIELD(model), .positional = true,
      .required = CHECK | COMPILE | RUN | HEAD | FEDERATE},
     {"model", 0, "MODEL.onnx|RUN", EXPORT, OPTION_FILE, FIELD(model), .positional = true, .required = EXPORT},
-    {"model", 0, "MODEL|RUN", PREDICT, OPTION_FILE, FIELD(model), .positional = true, .required = PREDICT},
+    {"model", 0, "MODEL|RUN", PREDICT | EVALUATE, OPTION_FILE, FIELD(model), .positional = true,
+     .required = PREDICT | EVALUATE},
+    {"files", 0, "FILE...", EVALUATE, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},
     {"checkpoint", 0, "CHECKPOINT", EXPORT | PREDICT, OPTION_FILE, FIELD(checkpoint), .positional = true,
      .help = "trained weights: a directory of checkpoints (the best if training kept it, else the newest), one step of "
              "it, or a safetensors file with tensors by parameter name, such as skycc run writes after training"},
@@ -160,9 +162,9 @@ static const Option rows[] = {
      .help = "the second text of a pair: the text to answer from, or to compare embeddings with"},
     {"data", 0, "FILE", PREDICT, OPTION_FILE, FIELD(data),
      .help = "a data set of skycc tokenize (.safetensors), or a table (.csv, .jsonl, else TSV)"},
-    {"labels", 0, "DATA", PREDICT, OPTION_FILE, FIELD(labels),
+    {"labels", 0, "DATA", PREDICT | EVALUATE, OPTION_FILE, FIELD(labels),
      .help = "a data set of skycc tokenize that holds the label names (default: the imported folder's names)"},
-    {"multi-label", 0, NULL, PREDICT, OPTION_FLAG, FIELD(multi_label),
+    {"multi-label", 0, NULL, PREDICT | EVALUATE, OPTION_FLAG, FIELD(multi_label),
      .help = "a text may have several labels, as after training with --loss bce (default: what config.json says)",
      .detail = "A text may have several labels, as after training with *--loss bce*. Each label gets a probability of "
                "its own; those above 0.5 are printed, with semicolons between them. This is the default if the "
@@ -495,7 +497,7 @@ static const Option rows[] = {
      .detail = "Compress activations and gradients as the plan does on its links. The results are those of its "
                "pipeline, to the last digit."},
     {"interpret", 0, NULL, RUN, OPTION_FLAG, FIELD(interpret), .common = RUN, .help = "interpret instead of compiling"},
-    {"threads", 0, "N", RUN | PREDICT, OPTION_INTEGER, 1, 4096, FIELD(threads), .common = RUN,
+    {"threads", 0, "N", RUN | PREDICT | EVALUATE, OPTION_INTEGER, 1, 4096, FIELD(threads), .common = RUN,
      .help = "threads to use (default: all processors)"},
 
     {.help = "Output"},
@@ -535,6 +537,8 @@ static const Option rows[] = {
     {"output", 'o', "FILE", PLAN, OPTION_FILE, FIELD(output), .common = PLAN,
      .help = "write the plan to this file, as JSON"},
     {"output", 'o', "FILE", PLOT, OPTION_FILE, FIELD(output), .help = "the picture (default: standard output)"},
+    {"output", 'o', "FILE", EVALUATE, OPTION_FILE, FIELD(output),
+     .help = "also write the metrics to this file, as JSON"},
     {"output", 'o', "FILE", PREDICT, OPTION_FILE, FIELD(output),
      .help = "the file to write (default: standard output); .jsonl writes embeddings as lines of JSON"},
     {"report", 0, "FILE", COMPILE, OPTION_FILE, FIELD(report),

@@ -31,6 +31,7 @@
     X(IMPORT, import)                                                                                                  \
     X(HEAD, head)                                                                                                      \
     X(PREDICT, predict)                                                                                                \
+    X(EVALUATE, evaluate)                                                                                              \
     X(KEY, key)                                                                                                        \
     X(FEDERATE, federate)                                                                                              \
     X(COORDINATE, coordinate)                                                                                          \

@@ -135,7 +135,9 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     if (predictions->head == HEAD_FROM_FOLDER) predictions->head = head_of_outputs(predictions);
     HeadKind head = predictions->head;
     bool parts = head == HEAD_TOKENS || head == HEAD_QUESTION || head == HEAD_MASKED;
-    if (!find_outputs(predictions, diagnostics) || (parts && !check_texts(predictions, diagnostics))) return false;
+    if (!find_outputs(predictions, diagnostics) ||
+        (parts && !predictions->measures && !check_texts(predictions, diagnostics)))
+        return false;
     if (head == HEAD_REGRESSION && predictions->several) predictions->head = head = HEAD_SEQUENCE;
     if (predictions->several && head != HEAD_SEQUENCE)
         return usage_error(diagnostics, "leave --multi-label out",

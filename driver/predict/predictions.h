@@ -14,6 +14,7 @@ typedef struct Predictions {
     size_t label_count;   /* 0: they have no names */
     bool json;            /* lines of JSON instead: embeddings only */
     bool several;         /* a text may have several labels */
+    bool measures;        /* the rows are only measured (scores.h) */
     bool compares;        /* print the similarity of the two rows' embeddings */
     Tokenizer *tokenizer; /* that made the rows; NULL for a data set */
     const TextRows *rows;

@@ -1,0 +1,257 @@
+#include "driver/predict/scores.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "runtime/program/label_names.h"
+#include "runtime/train/metrics.h"
+
+enum { MOST_LISTED = 256 }; /* classes: more are words */
+
+typedef struct Scores {
+    Predictions *predictions;
+    const SafeTensor *labels, *ends; /* `ends`: where answers end */
+    int64_t classes, labels_per_row;
+    int64_t *numbers; /* of the data set's labels in the model, which may number the same names otherwise */
+    double loss;      /* summed */
+    int64_t counted;  /* labels, or rows */
+    int64_t right;    /* answers */
+    ClassCounts each;
+    int64_t *confusion; /* [label][prediction]; NULL: too many classes */
+    LabelSets sets;
+    NumberPairs pairs;
+    Buffer *text;
+    JsonWriter json;
+} Scores;
+
+/* ---- Rows ---- */
+
+/* One label and the scores of all classes, which become probabilities. */
+static void count_class(Scores *scores, int64_t label, double *values)
+{
+    if (label < 0 || label >= scores->classes) return;
+    label = scores->numbers[label];
+    int64_t best = predictions_softmax(values, scores->classes);
+    scores->loss -= log(fmax(values[label], 1e-300));
+    scores->counted++;
+    class_counts_add(&scores->each, label, best);
+    if (scores->confusion) scores->confusion[label * scores->classes + best]++;
+}
+
+static void count_set(Scores *scores, int64_t row, const double *values)
+{
+    const float *labels = (const float *)scores->labels->data + row * scores->classes;
+    bool right = true;
+    for (int64_t i = 0; i < scores->classes; i++) {
+        int64_t c = scores->numbers[i];
+        bool has = labels[i] > 0.5f, predicted = values[c] > 0;
+        double wrong = has ? -values[c] : values[c];
+        scores->loss += (wrong > 0 ? wrong : 0) + log1p(exp(-fabs(wrong)));
+        scores->counted++;
+        right &= has == predicted;
+        label_sets_add(&scores->sets, c, has, predicted);
+    }
+    label_sets_end_row(&scores->sets, true, right);
+}
+
+static void count_number(Scores *scores, int64_t row, double value)
+{
+    double label = ((const float *)scores->labels->data)[row];
+    scores->loss += (value - label) * (value - label);
+    scores->counted++;
+    number_pairs_add(&scores->pairs, value, label);
+}
+
+static void count_answer(Scores *scores, int64_t row, double *begins, double *ends)
+{
+    int64_t width = scores->predictions->predictor->width;
+    int32_t first = ((const int32_t *)scores->labels->data)[row], last = ((const int32_t *)scores->ends->data)[row];
+    int64_t begin = predictions_softmax(begins, width), end = predictions_softmax(ends, width);
+    if (first < 0 || first >= width || last < 0 || last >= width) return;
+    scores->loss -= 0.5 * (log(fmax(begins[first], 1e-300)) + log(fmax(ends[last], 1e-300)));
+    scores->right += begin == first && end == last;
+    scores->counted++;
+}
+
+static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
+{
+    Predictions *predictions = scores->predictions;
+    double *values = predictions->values;
+    if (!predictor_values(predictions->predictor, predictions->output, row, values, diagnostics)) return false;
+    const int32_t *labels = scores->labels->data;
+    switch (predictions->head) {
+    case HEAD_QUESTION:
+        if (!predictor_values(predictions->predictor, predictions->end, row, predictions->end_values, diagnostics))
+            return false;
+        count_answer(scores, row, values, predictions->end_values);
+        break;
+    case HEAD_TOKENS:
+    case HEAD_MASKED:
+        for (int64_t t = 0; t < predictions->predictor->width; t++)
+            count_class(scores, labels[row * scores->labels_per_row + t], values + t * scores->classes);
+        break;
+    default:
+        if (predictions->several)
+            count_set(scores, row, values);
+        else if (scores->classes > 1)
+            count_class(scores, labels[row], values);
+        else
+            count_number(scores, row, values[0]);
+    }
+    return true;
+}
+
+/* ---- What came out ---- */
+
+static void report(Scores *scores, const char *name, double value, bool percent)
+{
+    if (!isfinite(value)) return;
+    text_format(scores->text, percent ? "%-12s %.2f%%\n" : "%-12s %.4f\n", name, percent ? 100 * value : value);
+    json_add_number(&scores->json, name, value);
+}
+
+static const char *label_name(const Scores *scores, int64_t label, char number[static 24])
+{
+    const Predictions *predictions = scores->predictions;
+    snprintf(number, 24, "%lld", (long long)label);
+    return label < (int64_t)predictions->label_count ? predictions->labels[label] : number;
+}
+
+/* Precision, recall and F1 of every class, and how often each was taken for each. */
+static void report_classes(Scores *scores, const ClassCounts *each)
+{
+    char number[24];
+    JsonWriter *json = &scores->json;
+    if (scores->classes > MOST_LISTED) return;
+    text_format(scores->text, "\n%-20s %9s %9s %9s %7s\n", "label", "precision", "recall", "f1", "rows");
+    json_open(json, "classes", '[');
+    for (int64_t c = 0; c < scores->classes; c++) {
+        double right = (double)each->correct[c], found = (double)each->predicted[c], there = (double)each->labelled[c];
+        double values[] = {found > 0 ? right / found : 0, there > 0 ? right / there : 0,
+                           found + there > 0 ? 2 * right / (found + there) : 0};
+        static const char *const names[] = {"precision", "recall", "f1"};
+        const char *name = label_name(scores, c, number);
+        text_format(scores->text, "%-20s %8.2f%% %8.2f%% %8.2f%% %7lld\n", name, 100 * values[0], 100 * values[1],
+                    100 * values[2], (long long)each->labelled[c]);
+        json_open(json, NULL, '{');
+        json_add_string(json, "label", name);
+        for (int i = 0; i < 3; i++) json_add_number(json, names[i], values[i]);
+        json_add_integer(json, "rows", each->labelled[c]);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    if (!scores->confusion) return;
+    json_open(json, "confusion", '[');
+    for (int64_t c = 0; c < scores->classes; c++) {
+        json_open(json, NULL, '[');
+        for (int64_t p = 0; p < scores->classes; p++)
+            json_add_integer(json, NULL, scores->confusion[c * scores->classes + p]);
+        json_close(json, ']');
+    }
+    json_close(json, ']');
+}
+
+static void report_all(Scores *scores)
+{
+    const Predictions *predictions = scores->predictions;
+    double loss = scores->counted ? scores->loss / (double)scores->counted : NAN;
+    text_format(scores->text, "%-12s %lld\n", "rows", (long long)predictions->rows->count);
+    json_open(&scores->json, NULL, '{');
+    json_add_integer(&scores->json, "rows", predictions->rows->count);
+    report(scores, "loss", loss, false);
+    if (predictions->head == HEAD_QUESTION) {
+        report(scores, "exact", scores->counted ? (double)scores->right / (double)scores->counted : NAN, true);
+    } else if (scores->pairs.count) {
+        report(scores, "pearson", number_pairs_pearson(&scores->pairs), false);
+        report(scores, "spearman", number_pairs_spearman(&scores->pairs), false);
+    } else if (predictions->several) {
+        report(scores, "accuracy", label_sets_accuracy(&scores->sets), true);
+        report(scores, "f1", label_sets_f1(&scores->sets, F1_BY_CLASSES), false);
+        report(scores, "f1-macro", label_sets_f1(&scores->sets, F1_MACRO), false);
+        report_classes(scores, &scores->sets.each);
+    } else {
+        report(scores, "accuracy", class_counts_accuracy(&scores->each), true);
+        if (scores->classes > MOST_LISTED) report(scores, "perplexity", exp(loss), false);
+        if (scores->classes <= MOST_LISTED) {
+            report(scores, "f1", class_counts_f1(&scores->each, F1_BY_CLASSES), false);
+            report(scores, "matthews", class_counts_matthews(&scores->each), false);
+        }
+        report_classes(scores, &scores->each);
+    }
+    json_close(&scores->json, '}');
+}
+
+/* ---- The whole ---- */
+
+/* The labels, in the form that the head needs. */
+static bool find_labels(Scores *scores, Diagnostics *diagnostics)
+{
+    const Predictions *predictions = scores->predictions;
+    const TextRows *rows = predictions->rows;
+    HeadKind head = predictions->head;
+    bool answers = head == HEAD_QUESTION, tokens = head == HEAD_TOKENS || head == HEAD_MASKED;
+    scores->labels = safetensors_find(&rows->data, answers ? "start_positions" : "labels");
+    scores->ends = answers ? safetensors_find(&rows->data, "end_positions") : scores->labels;
+    bool measured = !answers && !tokens && (predictions->several || scores->classes == 1);
+    int rank = tokens || (predictions->several && scores->classes > 0) ? 2 : 1;
+    for (int i = 0; i < 2; i++) {
+        const SafeTensor *tensor = i ? scores->ends : scores->labels;
+        if (tensor && tensor->dtype == (measured ? DTYPE_F32 : DTYPE_I32) && tensor->shape.rank == rank &&
+            tensor->shape.dim[0] == rows->count && (rank == 1 || tokens || tensor->shape.dim[1] == scores->classes))
+            continue;
+        return input_error(diagnostics, rows->file, "make it with skycc tokenize and --label",
+                           tensor ? "has labels of another kind than the model" : "has no labels to compare with");
+    }
+    scores->labels_per_row = rank == 2 ? scores->labels->shape.dim[1] : 1;
+    return true;
+}
+
+/* By the names, where both sides have some. */
+static bool number_labels(Scores *scores, Diagnostics *diagnostics)
+{
+    Predictions *predictions = scores->predictions;
+    size_t count;
+    const char *const *names =
+        label_names_read(safetensors_metadata(&predictions->rows->data, "labels"), predictions->arena, &count);
+    scores->numbers = arena_new_array(predictions->arena, int64_t, (size_t)scores->classes);
+    for (int64_t i = 0; i < scores->classes; i++) {
+        int64_t number = i;
+        if (i < (int64_t)count && (int64_t)predictions->label_count == scores->classes)
+            for (number = 0; number < scores->classes; number++)
+                if (strcmp(predictions->labels[number], names[i]) == 0) break;
+        if (number == scores->classes)
+            return input_error(diagnostics, predictions->rows->file, "make it with skycc tokenize --labels-of DATA",
+                               "has the label '%s', which the model does not know", names[i]);
+        scores->numbers[i] = number;
+    }
+    return true;
+}
+
+bool scores_measure(Predictions *predictions, Buffer *text, Buffer *json, Diagnostics *diagnostics)
+{
+    Predictor *predictor = predictions->predictor;
+    Scores scores = {.predictions = predictions, .classes = predictions->classes, .text = text};
+    scores.json = (JsonWriter){.buffer = json, .indent = 1};
+    if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST)
+        return input_error(diagnostics, predictions->called, NULL, "embeds texts: there are no labels to compare with");
+    if (!find_labels(&scores, diagnostics) || !number_labels(&scores, diagnostics)) return false;
+    class_counts_open(&scores.each, scores.classes);
+    label_sets_open(&scores.sets, scores.classes);
+    if (scores.classes <= MOST_LISTED)
+        scores.confusion = memory_allocate((size_t)(scores.classes * scores.classes) * sizeof *scores.confusion);
+    bool ok = true;
+    for (int64_t first = 0; ok && first < predictions->rows->count; first += predictor->batch) {
+        ok = predictor_run(predictor, first, diagnostics);
+        for (int64_t r = first; ok && r < first + predictor->batch && r < predictions->rows->count; r++)
+            ok = count_row(&scores, r, diagnostics);
+    }
+    if (ok) report_all(&scores);
+    class_counts_close(&scores.each);
+    label_sets_close(&scores.sets);
+    number_pairs_free(&scores.pairs);
+    free(scores.confusion);
+    return ok;
+}
