@@ -1,22 +1,29 @@
 /* skycc finetune: from a model and a table to a trained model, by the single commands. */
 #include <errno.h>
 #include <ftw.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
+#include "driver/finetune/model_card.h"
 #include "driver/finetune/single_commands.h"
 #include "driver/finetune/training.h"
 
+enum { MOST_SEEDS = 1000 };
+
 typedef struct Finetuning {
     const Options *options;
-    const char *run;
+    const char *run, *part; /* `part`: where the current seed's files are */
+    int64_t seeds;
+    bool changed; /* programs are made anew */
     Settings settings;
-    SingleCommands commands;
+    SingleCommands commands; /* of the current seed */
 } Finetuning;
 
 /* ---- Single commands in this process ---- */
@@ -52,44 +59,75 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
     return remove(path);
 }
 
-static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
+/* What a former run left. Other files in the directory stay. */
+static void remove_run(Finetuning *finetuning)
 {
     static const char *const made[] = {"settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml", "data",
-                                       "programs",      "checkpoints", "model",           "adapter",      "log.csv"};
+                                       "programs",      "checkpoints", "model",           "adapter",      "log.csv",
+                                       "metrics.json",  "test.json",   "report.html"};
+    Arena *arena = &finetuning->settings.arena;
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        nftw(run_file(arena, finetuning->run, made[i]), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    for (int64_t s = 0; s < MOST_SEEDS; s++) {
+        const char *part = arena_format(arena, "%s/seed-%lld", finetuning->run, (long long)s);
+        if (access(part, F_OK) == 0) nftw(part, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+/* --force removes the former run: it must not hold what this one reads. */
+static bool check_inputs(const Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    char *run = realpath(finetuning->run, NULL);
+    bool ok = true;
+    static const SettingKey keys[] = {SETTING_MODEL, SETTING_TABLES, SETTING_EVAL, SETTING_TEST, SETTING_CLUSTER};
+    for (size_t i = 0; run && ok && i < sizeof keys / sizeof *keys; i++)
+        for (const char *path = finetuning->settings.of[keys[i]].value; ok && path && *path; path += *path == '\n') {
+            size_t length = strcspn(path, "\n");
+            if (strncmp(path, run, strlen(run)) == 0 && path[strlen(run)] == '/')
+                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(finetuning->run),
+                                       "name another directory with -o", "holds '%.*s', which this run reads",
+                                       (int)length, path);
+            path += length;
+        }
+    free(run);
+    return ok;
+}
+
+static bool check_run(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    const char *run = finetuning->run;
+    struct stat status;
+    if (lstat(run, &status) != 0 || finetuning->options->finetune.resume) return true;
+    if (!is_run(run))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(run), "name another directory with -o",
+                                 "exists and is not a run of skycc finetune");
+    if (!finetuning->options->force)
+        return diagnostics_error(
+            diagnostics, EXIT_USAGE, PLACE_FILE(run),
+            "go on with it with --resume, replace it with --force, or name another directory with -o",
+            "is an earlier run");
+    return check_inputs(finetuning, diagnostics);
+}
+
+static bool make_directory(const char *path, Diagnostics *diagnostics)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST || file_error(diagnostics, path, "cannot create");
+}
+
+static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
+{
     const char *run = finetuning->run;
     Arena *arena = &finetuning->settings.arena;
-    struct stat status;
-    if (lstat(run, &status) == 0 && !finetuning->options->finetune.resume) {
-        if (!finetuning->options->force || !is_run(run))
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(run),
-                                     is_run(run) ? "go on with it with --resume, replace it with --force, or name "
-                                                   "another directory with -o"
-                                                 : "name another directory with -o",
-                                     is_run(run) ? "is an earlier run" : "exists and is not a run of skycc finetune");
-        for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-            nftw(run_file(arena, run, made[i]), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    }
-    if (mkdir(run, 0777) != 0 && errno != EEXIST) return file_error(diagnostics, run, "cannot create");
-    const char *data = run_file(arena, run, "data");
-    if (mkdir(data, 0777) != 0 && errno != EEXIST) return file_error(diagnostics, data, "cannot create");
+    if (finetuning->options->force && !finetuning->options->finetune.resume) remove_run(finetuning);
+    if (!make_directory(run, diagnostics) || !make_directory(run_file(arena, run, "data"), diagnostics)) return false;
     const char *cluster = finetune_this_machine(&finetuning->settings);
     const char *place = run_file(arena, run, "cluster.yaml");
-    return settings_write(&finetuning->settings, run, diagnostics) &&
+    bool decided = !finetuning->options->finetune.resume || finetuning->changed;
+    return (!decided || settings_write(&finetuning->settings, run, diagnostics)) &&
            (access(place, F_OK) == 0 || file_write_all(place, cluster, strlen(cluster), diagnostics));
 }
 
-/* ---- The whole ---- */
-
-static void print_script(Finetuning *finetuning)
-{
-    const char *run = finetuning->run;
-    settings_print(&finetuning->settings, "# ", stdout);
-    printf("mkdir -p %s/data\n", run);
-    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/')
-        printf("echo '%.*s' >%s/cluster.yaml\n", (int)strcspn(finetune_this_machine(&finetuning->settings), "\n"),
-               finetune_this_machine(&finetuning->settings), run);
-    for (int i = 0; i < finetuning->commands.count; i++) single_command_print(&finetuning->commands.items[i], stdout);
-}
+/* ---- One seed ---- */
 
 static bool train(const Finetuning *finetuning, const SingleCommand *command, Diagnostics *diagnostics)
 {
@@ -119,13 +157,109 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
     return ok;
 }
 
+static void list_commands(Finetuning *finetuning, int64_t number)
+{
+    Settings *settings = &finetuning->settings;
+    uint64_t seed = strtoull(settings->of[SETTING_SEED].value, NULL, 10) + (uint64_t)number;
+    finetuning->part = finetuning->seeds == 1
+                           ? finetuning->run
+                           : arena_format(&settings->arena, "%s/seed-%llu", finetuning->run, (unsigned long long)seed);
+    single_commands_list(&finetuning->commands, settings, finetuning->run, finetuning->part, seed);
+}
+
+/* ---- Several seeds ---- */
+
+static double read_metric(const char *path, const char *name, Diagnostics *diagnostics)
+{
+    json_t *root = json_read(path, diagnostics);
+    double value = root ? json_number_value(json_object_get(root, name)) : NAN;
+    json_decref(root);
+    return value;
+}
+
+/* RUN/NAME of the best seed, as RUN has it after a single one. */
+static void link_best(const Finetuning *finetuning, const char *part)
+{
+    static const char *const names[] = {"model",   "model.onnx",   "adapter",  "checkpoints",
+                                        "log.csv", "metrics.json", "test.json"};
+    Arena arena = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *link = run_file(&arena, finetuning->run, names[i]);
+        unlink(link);
+        if (access(run_file(&arena, part, names[i]), F_OK) == 0)
+            (void)!symlink(arena_format(&arena, "%s/%s", strrchr(part, '/') + 1, names[i]), link);
+    }
+    arena_free(&arena);
+}
+
+/* Mean and standard error over the seeds; the best one's files become the run's. */
+static bool compare_seeds(Finetuning *finetuning, const char *file, Diagnostics *diagnostics)
+{
+    const char *metric = finetuning->settings.of[SETTING_METRIC].value, *best = NULL;
+    double sum = 0, squares = 0, best_value = NAN, count = (double)finetuning->seeds;
+    for (int64_t i = 0; i < finetuning->seeds; i++) {
+        list_commands(finetuning, i);
+        const char *path = run_file(&finetuning->settings.arena, finetuning->part, file);
+        double value = read_metric(path, metric, diagnostics);
+        if (diagnostics->errors) return false;
+        sum += value, squares += value * value;
+        if (isnan(best_value) || (strcmp(metric, "loss") == 0 ? value < best_value : value > best_value))
+            best_value = value, best = finetuning->part;
+    }
+    double mean = sum / count, variance = fmax(squares - sum * mean, 0) / (count - 1);
+    text_print(stdout, "%s of %lld seeds: %s %.4f, standard error %.4f; best %.4f (%s)\n",
+               file[0] == 't' ? "test" : "evaluation", (long long)finetuning->seeds, metric, mean,
+               sqrt(variance / count), best_value, best);
+    if (file[0] != 't') link_best(finetuning, best);
+    return true;
+}
+
+/* ---- The whole ---- */
+
+static void print_script(Finetuning *finetuning)
+{
+    const char *run = finetuning->run, *cluster = finetune_this_machine(&finetuning->settings);
+    settings_print(&finetuning->settings, "# ", stdout);
+    printf("mkdir -p %s/data\n", run);
+    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/')
+        printf("echo '%.*s' >%s/cluster.yaml\n", (int)strcspn(cluster, "\n"), cluster, run);
+    for (int64_t s = 0; s < finetuning->seeds; s++) {
+        list_commands(finetuning, s);
+        if (finetuning->seeds > 1) printf("mkdir -p %s\n", finetuning->part);
+        for (int i = 0; i < finetuning->commands.count; i++)
+            if (!s || strcmp(finetuning->commands.items[i].words[0], "tokenize") != 0)
+                single_command_print(&finetuning->commands.items[i], stdout);
+    }
+}
+
+/* -d and --without: programs for other devices. */
+static void change_devices(Finetuning *finetuning)
+{
+    const Options *options = finetuning->options;
+    Settings *settings = &finetuning->settings;
+    if (!options->plan.cluster && !options->plan.without.count) return;
+    char *cluster = options->plan.cluster ? realpath(options->plan.cluster, NULL) : NULL;
+    if (options->plan.cluster) settings_set(settings, SETTING_CLUSTER, cluster ? cluster : options->plan.cluster, NULL);
+    const char *list = "";
+    for (size_t i = 0; i < options->plan.without.count; i++)
+        list = arena_format(&settings->arena, "%s%s%s", list, i ? "\n" : "", options->plan.without.items[i]);
+    settings_set(settings, SETTING_WITHOUT, list, NULL);
+    finetuning->changed = true;
+    free(cluster);
+}
+
 static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const Options *options = finetuning->options;
     FinetuneOptions wanted = options->finetune;
     if (wanted.resume) {
         finetuning->run = wanted.resume;
-        return settings_read(&finetuning->settings, wanted.resume, diagnostics);
+        if (wanted.source)
+            return usage_error(diagnostics, "change devices with -d and --without; all else stays as it was decided",
+                               "--resume takes no model and no table");
+        if (!settings_read(&finetuning->settings, wanted.resume, diagnostics)) return false;
+        change_devices(finetuning);
+        return true;
     }
     if (!wanted.source || !wanted.tables.count)
         return usage_error(diagnostics, "skycc finetune --help shows examples",
@@ -139,20 +273,44 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
     return finetune_decide(&finetuning->settings, &wanted, diagnostics);
 }
 
+/* Whether every single command is one that can be run: nothing is made before. */
+static bool check_commands(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    bool ok = true;
+    const char *seeds = finetuning->settings.of[SETTING_SEEDS].value;
+    finetuning->seeds = seeds ? atoll(seeds) : 1;
+    list_commands(finetuning, 0);
+    for (int i = 0; ok && i < finetuning->commands.count; i++)
+        if (!is_training(&finetuning->commands.items[i]))
+            ok = run_single(&finetuning->commands.items[i], true, diagnostics);
+    return ok;
+}
+
+static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    for (int64_t s = 0; s < finetuning->seeds; s++) {
+        list_commands(finetuning, s);
+        if (finetuning->seeds > 1) text_print(stdout, "\n== %s\n", finetuning->part);
+        if (finetuning->changed) unlink(run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json"));
+        if (!make_directory(finetuning->part, diagnostics) || !run_all(finetuning, diagnostics)) return false;
+    }
+    return finetuning->seeds == 1 ||
+           (compare_seeds(finetuning, "metrics.json", diagnostics) &&
+            (!finetuning->settings.of[SETTING_TEST].value || compare_seeds(finetuning, "test.json", diagnostics)));
+}
+
 bool finetune_command(const Options *options, Diagnostics *diagnostics)
 {
     Finetuning finetuning = {.options = options};
-    bool ok = decide(&finetuning, diagnostics);
-    if (ok) single_commands_list(&finetuning.commands, &finetuning.settings, finetuning.run);
-    for (int i = 0; ok && i < finetuning.commands.count; i++)
-        if (!is_training(&finetuning.commands.items[i]))
-            ok = run_single(&finetuning.commands.items[i], true, diagnostics);
+    bool ok = decide(&finetuning, diagnostics) && check_commands(&finetuning, diagnostics) &&
+              (options->finetune.dry_run || check_run(&finetuning, diagnostics));
     if (ok && options->finetune.dry_run) {
         print_script(&finetuning);
     } else if (ok) {
         ok = prepare_run(&finetuning, diagnostics);
         if (ok) settings_print(&finetuning.settings, "", stdout);
-        ok = ok && run_all(&finetuning, diagnostics);
+        ok = ok && run_seeds(&finetuning, diagnostics) &&
+             model_card_write(&finetuning.settings, finetuning.run, diagnostics);
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
     }
     arena_free(&finetuning.settings.arena);

@@ -102,6 +102,15 @@ bool settings_write(const Settings *settings, const char *run, Diagnostics *diag
 
 /* ---- In ---- */
 
+bool is_run(const char *path)
+{
+    char *settings = NULL;
+    if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
+    bool there = access(settings, R_OK) == 0;
+    free(settings);
+    return there;
+}
+
 static bool read_value(Settings *settings, const YamlFile *file, SettingKey key, YamlNode *node)
 {
     const char *text;
@@ -127,6 +136,9 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
     YamlFile file;
     YamlMember members[SETTING_COUNT];
     const char *path = arena_format(&settings->arena, "%s/settings.yaml", run);
+    if (!is_run(run))
+        return input_error(diagnostics, run, "give the directory that skycc finetune made",
+                           "is not a run of skycc finetune: it has no settings.yaml");
     if (!yaml_read(&file, path, diagnostics)) return false;
     for (SettingKey key = 0; key < SETTING_COUNT; key++)
         members[key] = (YamlMember){.key = keys[key].word, .required = key == SETTING_FORMAT || key == SETTING_TASK};
@@ -137,13 +149,4 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
         ok = yaml_error(&file, members[SETTING_FORMAT].value, NULL, NULL, "is not " RUN_FORMAT);
     yaml_close(&file);
     return ok;
-}
-
-bool is_run(const char *path)
-{
-    char *settings = NULL;
-    if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
-    bool there = access(settings, R_OK) == 0;
-    free(settings);
-    return there;
 }

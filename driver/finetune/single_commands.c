@@ -34,7 +34,7 @@ static SingleCommand *begin(SingleCommands *commands, const char *name, const ch
 /* What all commands of a run share. */
 typedef struct Listing {
     Settings *settings;
-    const char *run;
+    const char *run, *part, *seed;
     SingleCommands *commands;
 } Listing;
 
@@ -43,6 +43,11 @@ static const char *value(const Listing *listing, SettingKey key) { return listin
 static const char *file(const Listing *listing, const char *name)
 {
     return run_file(&listing->settings->arena, listing->run, name);
+}
+
+static const char *part_file(const Listing *listing, const char *name)
+{
+    return run_file(&listing->settings->arena, listing->part, name);
 }
 
 /* --NAME VALUE, if the setting has one; `option` NULL: as the setting is called. */
@@ -61,9 +66,9 @@ static void add_each(SingleCommand *command, const Listing *listing, const char 
 
 static void import(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "import", file(listing, MODEL));
-    add(value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", value(listing, SETTING_SEED),
-        "-o", file(listing, MODEL), "-q");
+    SingleCommand *command = begin(listing->commands, "import", part_file(listing, MODEL));
+    add(value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", listing->seed, "-o",
+        part_file(listing, MODEL), "-q");
     if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
 }
 
@@ -79,7 +84,7 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
     if (strcmp(value(listing, SETTING_TASK), "regression") == 0) add("--regression");
     add_setting(command, listing, "max-length", SETTING_LENGTH);
     add_setting(command, listing, "encoding", SETTING_ENCODING);
-    add("--seed", "0", "-q", "-o", output);
+    add("--seed", value(listing, SETTING_SEED), "-q", "-o", output);
 }
 
 /* Of another table than the training data's. */
@@ -116,19 +121,20 @@ static const char *cluster_file(const Listing *listing)
 
 static void compile(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "compile", file(listing, "programs/plan.json"));
-    add(file(listing, MODEL), "-d", cluster_file(listing), "-o", file(listing, "programs"), "-q");
+    SingleCommand *command = begin(listing->commands, "compile", part_file(listing, "programs/plan.json"));
+    add(part_file(listing, MODEL), "-d", cluster_file(listing), "-o", part_file(listing, "programs"), "-q");
     add_each(command, listing, "--without", SETTING_WITHOUT);
     add_each(command, listing, "--dim", SETTING_DIMENSIONS);
     add_setting(command, listing, NULL, SETTING_BATCH);
-    add("--lengths", file(listing, TRAIN));
+    const char *dimensions = value(listing, SETTING_DIMENSIONS);
+    if (dimensions && strstr(dimensions, "auto:")) add("--lengths", file(listing, TRAIN));
     add("--optimizer",
         arena_format(&listing->settings->arena, "%s:lr=%s,weight_decay=%s", value(listing, SETTING_OPTIMIZER),
                      value(listing, SETTING_LR), value(listing, SETTING_WEIGHT_DECAY)));
     add_setting(command, listing, NULL, SETTING_CLIP);
     add_setting(command, listing, NULL, SETTING_DROPOUT);
     add_setting(command, listing, NULL, SETTING_LORA);
-    add_setting(command, listing, NULL, SETTING_SEED);
+    add("--seed", listing->seed);
 }
 
 static const char *evaluation_data(const Listing *listing)
@@ -138,33 +144,35 @@ static const char *evaluation_data(const Listing *listing)
 
 static void train(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, file(listing, "programs/train"), NULL);
+    SingleCommand *command = begin(listing->commands, part_file(listing, "programs/train"), NULL);
     add("--data", file(listing, TRAIN), "--eval-data", evaluation_data(listing));
     static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
                                       SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
                                       SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_setting(command, listing, NULL, keys[i]);
-    add("--checkpoint", file(listing, "checkpoints"));
+    add("--seed", listing->seed, "--checkpoint", part_file(listing, "checkpoints"));
     add_setting(command, listing, "checkpoint-every", SETTING_EVAL_EVERY);
-    add("--keep", "1", "--log", file(listing, "log.csv"));
+    add("--keep", "1", "--log", part_file(listing, "log.csv"));
 }
 
 static void evaluate(const Listing *listing, const char *data, const char *output)
 {
     SingleCommand *command = begin(listing->commands, "evaluate", NULL);
-    add(file(listing, MODEL), file(listing, "checkpoints"), data, "-o", file(listing, output));
+    add(part_file(listing, MODEL), part_file(listing, "checkpoints"), data, "-o", part_file(listing, output));
 }
 
 static void export(const Listing *listing)
 {
     SingleCommand *command = begin(listing->commands, "export", NULL);
-    add(file(listing, MODEL), file(listing, "checkpoints"), "--folder", file(listing, "model"));
-    if (value(listing, SETTING_LORA)) add("--adapter", file(listing, "adapter"));
+    add(part_file(listing, MODEL), part_file(listing, "checkpoints"), "--folder", part_file(listing, "model"));
+    if (value(listing, SETTING_LORA)) add("--adapter", part_file(listing, "adapter"));
 }
 
-void single_commands_list(SingleCommands *commands, Settings *settings, const char *run)
+void single_commands_list(SingleCommands *commands, Settings *settings, const char *run, const char *part,
+                          uint64_t seed)
 {
-    const Listing listing = {settings, run, commands};
+    const char *text = arena_format(&settings->arena, "%llu", (unsigned long long)seed);
+    const Listing listing = {settings, run, part, text, commands};
     commands->count = 0;
     tokenize_sets(&listing);
     import(&listing);
@@ -178,7 +186,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
 void single_command_tokenize(SingleCommand *command, Settings *settings, const char *run, const char *table,
                              const char *output)
 {
-    const Listing listing = {settings, run, NULL};
+    const Listing listing = {settings, run, run, NULL, NULL};
     *command = (SingleCommand){.count = 0};
     add("tokenize");
     tokenize_other(command, &listing, table, output);

@@ -2,6 +2,8 @@
 #ifndef DRIVER_FINETUNE_SINGLE_COMMANDS_H
 #define DRIVER_FINETUNE_SINGLE_COMMANDS_H
 
+#include <stdint.h>
+
 #include "driver/finetune/settings.h"
 
 enum { SINGLE_COMMAND_WORDS = 64, MOST_SINGLE_COMMANDS = 16 };
@@ -18,8 +20,10 @@ typedef struct SingleCommands {
     int count;
 } SingleCommands;
 
-/* Words are in the settings' arena. */
-void single_commands_list(SingleCommands *commands, Settings *settings, const char *run);
+/* Words are in the settings' arena. `part`: the folder in which the seed's model and programs are; RUN itself, or one
+ * of several (--seeds). */
+void single_commands_list(SingleCommands *commands, Settings *settings, const char *run, const char *part,
+                          uint64_t seed);
 /* That for another table of the run, with the numbers of its labels. */
 void single_command_tokenize(SingleCommand *command, Settings *settings, const char *run, const char *table,
                              const char *output);

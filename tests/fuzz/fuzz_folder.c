@@ -29,7 +29,8 @@ FolderEntry __wrap_folder_find(const char *path, const char *name, int64_t most_
 static void build(const HuggingFaceConfig *config, size_t size, Diagnostics *diagnostics)
 {
     const HeadKind kind = HEAD_NONE + (HeadKind)(size % (HEAD_FIRST - HEAD_NONE + 1));
-    const Head head = {kind, kind == HEAD_SEQUENCE || kind == HEAD_TOKENS ? 3 : kind == HEAD_REGRESSION};
+    const Head head = {.kind = kind,
+                       .labels = kind == HEAD_SEQUENCE || kind == HEAD_TOKENS ? 3 : kind == HEAD_REGRESSION};
     Network network = {.config = config,
                        .diagnostics = diagnostics,
                        .prefix = "",

@@ -10,8 +10,11 @@ import csv
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
@@ -51,7 +54,7 @@ def check_classes():
     text = finetune("model", "reviews.csv", *TRAIN)
     for decision in ("'kind' has 3 different texts", "seqcls:3", "10%", "keep-best     accuracy", "batch         32"):
         require(decision in text and decision in script, "no decision", decision, text)
-    for name in ("settings.yaml", "log.csv", "model/config.json", "model/vocab.txt", "programs/train"):
+    for name in ("settings.yaml", "log.csv", "metrics.json", "model/config.json", "model/vocab.txt", "model/README.md"):
         require(os.path.exists(f"run/{name}"), "no", name)
     with open("run/model/config.json") as file:
         config = json.load(file)
@@ -80,6 +83,76 @@ def check_predictions():
     require(predictions("trained.onnx", "--text", rows[0][0]) == one, "the exported model too")
 
 
+def check_evaluation():
+    write_table("test.csv", ["review", "kind"], list(reviews(50, seed=3)))
+    text = run(skycc, "evaluate", "run", "test.csv", "-o", "scores.json").stdout
+    with open("scores.json") as file:
+        scores = json.load(file)
+    with open("test.csv", newline="") as file:
+        kinds = [row["kind"] for row in csv.DictReader(file)]
+    write_table("unlabelled.csv", ["review"], [row[:1] for row in reviews(50, seed=3)])
+    found = [row["label"] for row in predictions("run", "--data", "unlabelled.csv")]
+    right = sum(a == b for a, b in zip(kinds, found)) / 50
+    require(scores["rows"] == 50 and scores["accuracy"] == right and f"{100 * right:.2f}%" in text, scores, right, text)
+    for number, kind in enumerate(sorted(KINDS)):
+        row = scores["classes"][number]
+        both = sum(a == b == kind for a, b in zip(kinds, found))
+        require(row["label"] == kind and row["rows"] == kinds.count(kind), row)
+        require(abs(row["precision"] * found.count(kind) - both) + abs(row["recall"] * kinds.count(kind) - both) < 1e-9, row)
+        require([sum(a == kind and b == other for a, b in zip(kinds, found)) for other in sorted(KINDS)] ==
+                scores["confusion"][number], "confusion of", kind)
+    write_table("typo.csv", ["review", "kind"], [("The screen is great.", "goood")])
+    for arguments, reason in ((["typo.csv"], "did you mean 'good'?"), (["absent.csv"], "cannot open"), ([], "one table")):
+        result = subprocess.run([skycc, "evaluate", "run", *arguments], capture_output=True, text=True)
+        require(result.returncode in (1, 2) and reason in result.stderr, arguments, result.stderr)
+
+
+def interrupt(folder, number, *arguments):
+    """Ends a run by a signal after some steps."""
+    process = subprocess.Popen([skycc, "finetune", "model", "reviews.csv", "-o", folder, *arguments],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for _ in range(1200):
+        time.sleep(0.05)
+        if os.path.exists(f"{folder}/log.csv") and sum(1 for _ in open(f"{folder}/log.csv")) > 12:
+            break
+    process.send_signal(number)
+    error = process.communicate()[1]
+    require(process.returncode == (130 if number == signal.SIGINT else -number), number, process.returncode, error)
+    require(not os.path.exists(f"{folder}/model"), "it was not interrupted")
+    if number == signal.SIGINT:
+        require(f"skycc finetune --resume {folder}" in error, error)
+
+
+def check_resuming():
+    long = ["--lr", "2e-3", "--epochs", "12"]
+    with open("two.yaml", "w") as file:
+        file.write("devices: [{name: one, threads: 1, memory: 1GiB}, {name: two, threads: 1, memory: 1GiB}]\n")
+    finetune("model", "reviews.csv", "-o", "whole", *long)
+    interrupt("killed", signal.SIGKILL, *long)
+    finetune("--resume", "killed")
+    interrupt("stopped", signal.SIGINT, *long)
+    finetune("--resume", "stopped", "-d", "two.yaml")
+    require("two.yaml" in setting("cluster", "stopped"), "the other devices are not in settings.yaml")
+    interrupt("pair", signal.SIGINT, "-d", "two.yaml", *long)
+    finetune("--resume", "pair", "--without", "one")
+    for folder in ("killed", "stopped", "pair"):
+        require(same_files("model/model.safetensors", "whole", folder), folder, "ends with other weights")
+    refused(2, "takes no model", "model", "reviews.csv", "--resume", "killed")
+    refused(1, "settings.yaml", "--resume", "model")
+
+
+def check_seeds():
+    text = finetune("model", "reviews.csv", "-o", "seeds", "--seeds", "2", "--test", "test.csv", *TRAIN)
+    found = []
+    for seed in range(2):
+        with open(f"seeds/seed-{seed}/metrics.json") as file:
+            found.append(json.load(file)["accuracy"])
+    mean, error = sum(found) / 2, abs(found[0] - found[1]) / 2
+    require(f"accuracy {mean:.4f}, standard error {error:.4f}; best {max(found):.4f}" in text, found, text)
+    require("test of 2 seeds" in text and predictions("seeds", "--text", "great"), "no model of the best seed")
+    require(os.path.realpath("seeds/model").endswith(f"seed-{found.index(max(found))}/model"), "links to another seed")
+
+
 def check_existing():
     refused(2, "is an earlier run", "model", "reviews.csv")
     os.mkdir("mine")
@@ -96,6 +169,9 @@ def main():
         write_table("reviews.csv", ["id", "review", "kind"], [(i, *row) for i, row in enumerate(reviews(300))])
         check_classes()
         check_predictions()
+        check_evaluation()
+        check_resuming()
+        check_seeds()
         check_existing()
     sys.exit(failed())
 
