@@ -86,12 +86,17 @@ static bool hash_file(const char *path, CheckpointFile *file, Diagnostics *diagn
     return true;
 }
 
-/* The names of a parameter, one per line. */
-static void note_frozen(Buffer *frozen, const SkyParameter *parameter)
+/* The names of a parameter, one per line, and in the same lines of `checks` what its value was; "": as the line above.
+ */
+static void note_frozen(Buffer *frozen, Buffer *checks, const SkyParameter *parameter)
 {
-    buffer_print(frozen, "%s%s", frozen->size ? "\n" : "", parameter->value.name);
-    for (uint32_t i = 0; i < parameter->tied_name_count; i++)
+    const char *separator = frozen->size ? "\n" : "";
+    buffer_print(frozen, "%s%s", separator, parameter->value.name);
+    buffer_print(checks, "%s%016llx", separator, (unsigned long long)parameter->initial_check);
+    for (uint32_t i = 0; i < parameter->tied_name_count; i++) {
         buffer_print(frozen, "\n%s", parameter->tied_names[i].name);
+        buffer_print(checks, "\n");
+    }
 }
 
 bool checkpoint_write_file(const Execution *execution, const char *directory, int64_t step, int rank,
@@ -99,14 +104,14 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
 {
     SafeTensorsWriter *writer = safetensors_writer();
     Arena names = {0}; /* and transposed copies */
-    Buffer frozen = {0};
+    Buffer frozen = {0}, checks = {0};
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
         const SkyStage *stage = execution->stages[s].stage;
         for (uint32_t p = 0; p < stage->parameter_count; p++) {
             const SkyParameter *parameter = &stage->parameters[p];
             if (held_by_earlier(execution, s, parameter)) continue;
             if (is_kept_elsewhere(parameter)) {
-                note_frozen(&frozen, parameter);
+                note_frozen(&frozen, &checks, parameter);
                 continue;
             }
             Shape shape = tensor_shape(&parameter->value);
@@ -117,6 +122,7 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
         }
     }
     if (frozen.size) safetensors_writer_metadata(writer, "frozen", buffer_text(&frozen));
+    if (frozen.size) safetensors_writer_metadata(writer, "frozen_checks", buffer_text(&checks));
     if (*execution->program->low_rank) safetensors_writer_metadata(writer, "lora", execution->program->low_rank);
     char *in = checkpoint_path(directory, step);
     snprintf(file->name, sizeof file->name, "rank-%02d.safetensors", rank);
@@ -127,11 +133,59 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
     free(path);
     free(in);
     buffer_free(&frozen);
+    buffer_free(&checks);
     arena_free(&names);
     return ok;
 }
 
 /* ---- Reading ---- */
+
+/* Parameters of this rank that the model's files hold, by name. */
+typedef struct Kept {
+    const SkyParameter **items;
+    size_t count;
+} Kept;
+
+static int by_name(const void *a, const void *b)
+{
+    const SkyParameter *const *one = a, *const *other = b;
+    return strcmp((*one)->value.name, (*other)->value.name);
+}
+
+static Kept list_kept(const Execution *execution, size_t parameters)
+{
+    Kept kept = {.items = memory_allocate((parameters + 1) * sizeof *kept.items)};
+    for (uint32_t s = 0; s < execution->program->stage_count; s++)
+        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
+            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
+            if (is_kept_elsewhere(parameter)) kept.items[kept.count++] = parameter;
+        }
+    qsort(kept.items, kept.count, sizeof *kept.items, by_name);
+    return kept;
+}
+
+/* The checkpoint's other parameters were trained next to frozen ones: these must have the values that they had. */
+static bool check_kept(const Kept *kept, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    const char *frozen = safetensors_metadata(file, "frozen"), *checks = safetensors_metadata(file, "frozen_checks");
+    bool ok = true;
+    while (frozen && checks && *frozen && *checks && ok) {
+        size_t length = strcspn(frozen, "\n"), digits = strcspn(checks, "\n");
+        SkyParameter wanted = {.value.name = arena_string_n(&arena, frozen, length)};
+        const SkyParameter *key = &wanted;
+        const SkyParameter **found = bsearch(&key, kept->items, kept->count, sizeof key, by_name);
+        if (found && digits && strtoull(checks, NULL, 16) != (*found)->initial_check)
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = wanted.value.name},
+                                   "compile the model with the weights that it had; files next to the ONNX file hold "
+                                   "them, too",
+                                   "is frozen, and had another value when the checkpoint was made");
+        frozen += length + (frozen[length] == '\n');
+        checks += digits + (checks[digits] == '\n');
+    }
+    arena_free(&arena);
+    return ok;
+}
 
 /* Whether the file has a parameter of this rank; most files of other ranks need not be read. */
 static bool holds_wanted(const Execution *execution, const SafeTensors *file)
@@ -224,12 +278,13 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
     size_t count = 0;
     for (uint32_t s = 0; s < execution->program->stage_count; s++) count += execution->stages[s].stage->parameter_count;
     bool *loaded = memory_allocate(count * sizeof *loaded), ok = true;
+    Kept kept = list_kept(execution, count);
     char *in = checkpoint_path(directory, manifest->step);
     for (int f = 0; f < manifest->file_count && ok; f++) {
         char *path = directory_join(in, manifest->files[f].name);
         SafeTensors file;
         if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
-            ok = safetensors_open(&file, path, diagnostics);
+            ok = safetensors_open(&file, path, diagnostics) && check_kept(&kept, &file, path, diagnostics);
             if (ok && holds_wanted(execution, &file))
                 ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
                      load_file(execution, &file, path, loaded, diagnostics);
@@ -239,6 +294,7 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
     }
     ok = ok && report_missing(execution, loaded, in, diagnostics);
     free(in);
+    free(kept.items);
     free(loaded);
     return ok;
 }

@@ -117,6 +117,23 @@ def check_external_weights():
     expect_named("external weights", "", "was compiled with other initial weights than rank 0")
 
 
+def check_frozen_weights():
+    """A run with frozen weights goes on with the same ones only, however it is cut."""
+    frozen = [*BASE, "--freeze", "*layer.0*", "--freeze", "*embeddings*"]
+    save_outside(1)
+    compile_to("first", *frozen, model="outside.onnx")
+    shutil.rmtree("kept", ignore_errors=True)
+    train("first", "--checkpoint", "kept")
+    compile_to("second", *frozen, model="outside.onnx", cluster="one.yaml")
+    train("second", "--checkpoint", "kept", "--resume")  # in one stage
+    os.rename("weights.bin", "former.bin")
+    save_outside(2)
+    for cluster in ("two.yaml", "one.yaml"):
+        compile_to("second", *frozen, model="outside.onnx", cluster=cluster)
+        text = train("second", "--checkpoint", "kept", "--resume", code=1)
+        require("is frozen, and had another value when the checkpoint was made" in text, text)
+
+
 def check_that_the_same_goes_on():
     """Compiled again, for other targets of the devices: what is computed is the same."""
     compile_to("first", *BASE)
@@ -159,8 +176,11 @@ def main():
         write_data()
         with open("two.yaml", "w", encoding="utf-8") as file:
             file.write("devices: [{name: device, count: 2, threads: 1, memory: 1GiB}]\n")
+        with open("one.yaml", "w", encoding="utf-8") as file:
+            file.write("devices: [{name: device, threads: 1, memory: 1GiB}]\n")
         check_settings()
         check_external_weights()
+        check_frozen_weights()
         check_that_the_same_goes_on()
         check_that_numbers_mean_the_same_in_both_places()
     sys.exit(failed())
