@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum { ANY_DIMENSION = 8 }; /* irrelevant for weights */
 
 /* The warnings were printed when the model was compiled. */
@@ -47,7 +49,14 @@ static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diag
     if (!found.a != !found.b)
         return wrong_tensor(merged, branch->module, "has only one of lora_A and lora_B in the checkpoint", diagnostics);
     if (found.a) merged->branches[merged->count++] = found;
-    return true;
+    const Value *value = graph_value(&merged->graph, branch->weight);
+    TrainedTensor base;
+    bool known = merged->find(merged->context, value->name, &base) && !base.data && base.check && value->data &&
+                 value->dtype == DTYPE_F32;
+    size_t bytes = (size_t)shape_elements(&value->shape) * sizeof(float);
+    return !known || hash_bytes(value->data, bytes).low == base.check ||
+           wrong_tensor(merged, value->name, "was frozen, and had another value when the checkpoint was made",
+                        diagnostics);
 }
 
 bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankSpec *spec, FindTrained *find,
@@ -124,7 +133,7 @@ bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor)
         MergedBranch *branch = strcmp(parameter->name, name) == 0 ? branch_of(merged, parameter->value) : NULL;
         if (!branch) continue;
         if (!branch->merged && !merge(merged, branch)) return false;
-        *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged};
+        *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged, 0};
         if (parameter->transposed) tensor->data = transposed(merged, branch->merged, &tensor->shape);
         return true;
     }

@@ -6,30 +6,57 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/parts.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/checkpoint_files.h"
 
-/* Whether it was frozen; its value may then be missing. */
-static bool is_frozen(const TrainedValues *values, const char *name)
+/* A parameter that was frozen, so that its value may be missing. */
+typedef struct FrozenValue {
+    const char *name;
+    uint64_t check; /* of its value; 0: not known */
+} FrozenValue;
+
+static int by_name(const void *a, const void *b)
 {
+    const FrozenValue *one = a, *other = b;
+    return strcmp(one->name, other->name);
+}
+
+/* The metadata have a name per line, and what is known of its value in the same line of others. */
+static void list_frozen(TrainedValues *values)
+{
+    size_t capacity = 0;
+    array_push(values->frozen, values->frozen_count, capacity, ((FrozenValue){"", 0}));
     for (size_t i = 0; i < values->count; i++) {
-        const char *frozen = safetensors_metadata(&values->files[i], "frozen");
-        if (frozen && text_has_part(frozen, name, "\n")) return true;
+        const char *names = safetensors_metadata(&values->files[i], "frozen");
+        const char *checks = safetensors_metadata(&values->files[i], "frozen_checks");
+        for (size_t length; names && *names; names += length + (names[length] == '\n')) {
+            length = strcspn(names, "\n");
+            FrozenValue frozen = {arena_string_n(&values->arena, names, length),
+                                  checks && *checks != '\n' ? strtoull(checks, NULL, 16) : 0};
+            array_push(values->frozen, values->frozen_count, capacity, frozen);
+            checks = checks ? strchr(checks, '\n') : NULL;
+            if (checks) checks++;
+        }
     }
-    return false;
+    qsort(values->frozen, values->frozen_count, sizeof *values->frozen, by_name);
 }
 
 bool trained_values_find(void *context, const char *name, TrainedTensor *trained)
 {
     TrainedValues *values = context;
+    const FrozenValue wanted = {name, 0};
     *trained = (TrainedTensor){0};
-    if (is_frozen(values, name)) return true;
+    if (!values->frozen) list_frozen(values);
+    const FrozenValue *frozen = bsearch(&wanted, values->frozen, values->frozen_count, sizeof wanted, by_name);
+    if (frozen) {
+        trained->check = frozen->check;
+        return true;
+    }
     for (size_t i = 0; i < values->count; i++) {
         const SafeTensor *tensor = safetensors_find(&values->files[i], name);
         if (!tensor) tensor = safetensors_find(&values->files[i], arena_format(&values->arena, "param/%s", name));
         if (!tensor) continue;
-        *trained = (TrainedTensor){tensor->dtype, tensor->shape, tensor->data};
+        *trained = (TrainedTensor){tensor->dtype, tensor->shape, tensor->data, 0};
         return true;
     }
     return false;
@@ -144,5 +171,6 @@ void trained_values_free(TrainedValues *values)
 {
     for (size_t i = 0; i < values->count; i++) safetensors_close(&values->files[i]);
     free(values->files);
+    free(values->frozen);
     arena_free(&values->arena);
 }

@@ -10,6 +10,8 @@ typedef struct TrainedValues {
     const char *path; /* for messages */
     SafeTensors *files;
     size_t count, capacity;
+    struct FrozenValue *frozen; /* by name; NULL: not listed yet */
+    size_t frozen_count;
 } TrainedValues;
 
 /* Opens a directory of checkpoints (DIR/best if it belongs to the run, else its newest step), one step of it, or a safetensors file. `path` must outlive the

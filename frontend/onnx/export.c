@@ -115,12 +115,23 @@ static bool is_trained(const Exporter *exporter, const char *name)
     return !whole;
 }
 
+/* The model's own value, of which `check` may say what it was while others were trained. */
+static bool restore(const Exporter *exporter, size_t initializer, uint64_t check)
+{
+    Onnx__TensorProto *tensor = exporter->graph->initializer[initializer];
+    if (!onnx_restore_initializer(&exporter->model->onnx, initializer, tensor, exporter->diagnostics)) return false;
+    bool known = check && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && tensor->raw_data.len;
+    return !known || hash_bytes(tensor->raw_data.data, tensor->raw_data.len).low == check ||
+           refuse(exporter, tensor->name, "was frozen, and had another value when the checkpoint was made");
+}
+
 static bool replace_weights(const Exporter *exporter)
 {
     const ImportedModel *model = exporter->model;
     bool ok = true;
     size_t count = exporter->graph->n_initializer;
     bool *replaced = arena_new_array(arena_of(exporter), bool, count);
+    uint64_t *checks = arena_new_array(arena_of(exporter), uint64_t, count);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ImportedParameter *parameter = &model->parameters[i];
         TrainedTensor trained;
@@ -138,15 +149,16 @@ static bool replace_weights(const Exporter *exporter)
             ok = add_split(exporter, parameter, &trained) && ok;
             continue;
         }
-        if (!trained.data) continue;
+        if (!trained.data) {
+            checks[parameter->initializer] = trained.check;
+            continue;
+        }
         replaced[parameter->initializer] = true;
         ok = set_trained(exporter, exporter->graph->initializer[parameter->initializer], parameter->name, &trained) &&
              ok;
     }
     for (size_t i = 0; ok && i < count; i++)
-        if (!replaced[i])
-            ok = onnx_restore_initializer(&exporter->model->onnx, i, exporter->graph->initializer[i],
-                                          exporter->diagnostics);
+        if (!replaced[i]) ok = restore(exporter, i, checks[i]);
     return ok;
 }
 

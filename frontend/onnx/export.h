@@ -10,6 +10,7 @@ typedef struct TrainedTensor {
     DType dtype;
     Shape shape;
     const void *data; /* NULL: it was frozen, and is still what the model says */
+    uint64_t check;   /* of a frozen one: the low word of hash_bytes of its value then; 0: not known */
 } TrainedTensor;
 
 /* Returns false if there is no parameter of that name. */

@@ -86,8 +86,7 @@ static bool hash_file(const char *path, CheckpointFile *file, Diagnostics *diagn
     return true;
 }
 
-/* The names of a parameter, one per line, and in the same lines of `checks` what its value was; "": as the line above.
- */
+/* The names of a parameter, one per line, and in the same lines of `checks` what its value was, if that is known. */
 static void note_frozen(Buffer *frozen, Buffer *checks, const SkyParameter *parameter)
 {
     const char *separator = frozen->size ? "\n" : "";

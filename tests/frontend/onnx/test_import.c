@@ -381,7 +381,7 @@ static bool numbered(void *context, const char *name, TrainedTensor *trained)
     const ImportedParameter *parameter = find_parameter(imported, name);
     if (!parameter) return false;
     Arena *arena = &((Imported *)context)->model.arena;
-    *trained = (TrainedTensor){DTYPE_F32, graph_value(&imported->graph, parameter->value)->shape, NULL};
+    *trained = (TrainedTensor){DTYPE_F32, graph_value(&imported->graph, parameter->value)->shape, NULL, 0};
     int64_t elements = shape_elements(&trained->shape);
     float *data = arena_new_array(arena, float, (size_t)elements);
     for (int64_t i = 0; i < elements; i++) data[i] = (float)(parameter - imported->model.parameters);

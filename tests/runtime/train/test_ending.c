@@ -266,8 +266,7 @@ static void data_that_are_overwritten_end_the_run(void **state)
     write_launch_files("over", NULL, NULL);
     write_data("ids", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_everywhere = VOCABULARY + 9});
     assert_int_equal(run(OVERWRITE("ids", "0.005", "3")), 1);
-    assert_printed(
-        "was overwritten while it was in use"); /* before they are used, or after the step that used others */
+    assert_printed("was overwritten while it was in use"); /* before it uses them, or after a step that did not */
     write_data("others", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_everywhere = 3});
     assert_int_equal(run(OVERWRITE("others", "0.005", "3")), 1);
     assert_printed("data: error: was overwritten while it was in use");

@@ -126,8 +126,15 @@ def check_frozen_weights():
     train("first", "--checkpoint", "kept")
     compile_to("second", *frozen, model="outside.onnx", cluster="one.yaml")
     train("second", "--checkpoint", "kept", "--resume")  # in one stage
-    os.rename("weights.bin", "former.bin")
+    shutil.rmtree("low", ignore_errors=True)
+    compile_to("first", *BASE, *LORA, model="outside.onnx")
+    train("first", "--checkpoint", "low")
+    for checkpoint in ("kept", "low"):
+        printed(SKYCC, "export", "outside.onnx", checkpoint, "-o", "exported.onnx")
     save_outside(2)
+    for checkpoint in ("kept", "low"):
+        text = printed(SKYCC, "export", "outside.onnx", checkpoint, "-o", "exported.onnx", code=1)
+        require("was frozen, and had another value when the checkpoint was made" in text, text)
     for cluster in ("two.yaml", "one.yaml"):
         compile_to("second", *frozen, model="outside.onnx", cluster=cluster)
         text = train("second", "--checkpoint", "kept", "--resume", code=1)
