@@ -15,7 +15,7 @@
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 
-enum { MOST_BATCH = 32 };
+enum { MOST_BATCH = 32, USUAL_LENGTH = 128 /* the default of --max-length */ };
 
 /* Outputs of heads. */
 static const char *const outputs[] = {"logits", "start_logits", "embedding"};
@@ -243,7 +243,13 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
     if (!prediction->tokenizer) return false;
     if (prediction->head == HEAD_MASKED) tokenizer_take_masks(prediction->tokenizer);
     int most = options->dataset.max_length;
-    if (most > prediction->most_width) most = (int)prediction->most_width;
+    if (most > prediction->most_width) {
+        if (most != USUAL_LENGTH)
+            diagnostics_warning(diagnostics, PLACE_FILE(options->model), NULL,
+                                "has positions for %lld tokens: --max-length %d is too long",
+                                (long long)prediction->most_width, most);
+        most = (int)prediction->most_width;
+    }
     return options->data ? tokenize_table(prediction, prediction->width ? (int)prediction->width : most, diagnostics)
                          : text_rows_encode(&prediction->rows, prediction->tokenizer, options->texts,
                                             is_embedding(prediction), prediction->width, most, diagnostics);

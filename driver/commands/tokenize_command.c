@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "driver/commands/commands.h"
+#include "driver/compile/model_origin.h"
+#include "driver/predict/text_rows.h"
 #include "frontend/text/text_dataset.h"
 
 static bool wrong_options(Diagnostics *diagnostics, const char *problem)
@@ -36,10 +38,11 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
         return wrong_options(diagnostics, "name the column with lists of labels: --label COL");
     if (dataset->holdout > 0 && strcmp(options->output, "-") == 0)
         return wrong_options(diagnostics, "--holdout writes two files: give a file with -o, not standard output");
-    if (!options->vocabulary == !options->tokenizer)
-        return wrong_options(diagnostics, options->tokenizer
-                                              ? "give --tokenizer or --vocab, not both"
-                                              : "give a tokenizer: --tokenizer tokenizer.json or --vocab VOCAB.txt");
+    if (options->vocabulary ? options->tokenizer != NULL : !options->tokenizer && !options->model)
+        return wrong_options(diagnostics,
+                             options->tokenizer
+                                 ? "give --tokenizer or --vocab, not both"
+                                 : "give a tokenizer: --tokenizer tokenizer.json, --vocab VOCAB.txt or --model");
     if (options->tokenizer && options->cased)
         return wrong_options(diagnostics,
                              "--cased goes with --vocab: tokenizer.json already says whether capitals are kept");
@@ -63,12 +66,30 @@ static void print_summary(const Options *options, const DatasetOptions *dataset,
     if (summary->labels[0]) text_print(stderr, "labels: %s\n", summary->labels);
 }
 
+/* The one that is given, or else the model's. Cuts rows to the model's positions. */
+static Tokenizer *open_tokenizer(const Options *options, DatasetOptions *dataset, Arena *arena,
+                                 Diagnostics *diagnostics)
+{
+    ModelTexts texts = {.most_positions = INT64_MAX};
+    if (options->model && !model_texts(&texts, options->model, arena, diagnostics)) return NULL;
+    if (dataset->max_length > texts.most_positions && texts.most_positions >= DATASET_LEAST_LENGTH) {
+        diagnostics_warning(diagnostics, PLACE_FILE(options->model), NULL,
+                            "has positions for %lld tokens: skycc takes --max-length %lld instead of %d",
+                            (long long)texts.most_positions, (long long)texts.most_positions, dataset->max_length);
+        dataset->max_length = (int)texts.most_positions;
+    }
+    if (options->tokenizer) return tokenizer_open_json(options->tokenizer, diagnostics);
+    return options->vocabulary ? tokenizer_open(options->vocabulary, !options->cased, diagnostics)
+                               : text_tokenizer_of_folder(texts.folder, options->model, options->cased, diagnostics);
+}
+
 bool tokenize_command(const Options *options, Diagnostics *diagnostics)
 {
     DatasetOptions dataset = options->dataset;
     if (!settle(options, &dataset, diagnostics)) return false;
-    Tokenizer *tokenizer = options->tokenizer ? tokenizer_open_json(options->tokenizer, diagnostics)
-                                              : tokenizer_open(options->vocabulary, !options->cased, diagnostics);
+    Arena arena = {0};
+    Tokenizer *tokenizer = open_tokenizer(options, &dataset, &arena, diagnostics);
+    arena_free(&arena);
     if (!tokenizer) return false;
     DatasetSummary summary;
     bool ok = dataset_tokenize(tokenizer, &dataset, options->table, options->output, &summary, diagnostics);

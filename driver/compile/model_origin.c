@@ -1,6 +1,7 @@
 #include "driver/compile/model_origin.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/config.h"
@@ -30,6 +31,30 @@ DataOrigin model_origin(const OnnxModel *model, const char *called, Arena *arena
                         .labels = named ? label_list(config, arena) : "",
                         .tokenizers = tokenizers ? arena_string(arena, tokenizers) : "",
                         .is_model = true};
+}
+
+bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics *diagnostics)
+{
+    struct stat status;
+    HuggingFaceConfig config = {0};
+    OnnxModel model;
+    *texts = (ModelTexts){.most_positions = INT64_MAX};
+    bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode), ok = true, known = is_folder;
+    if (is_folder) {
+        texts->folder = arena_string(arena, path);
+        ok = config_read(&config, arena_format(arena, "%s/config.json", path), arena, diagnostics);
+    } else {
+        if (!onnx_model_open(&model, path, true, diagnostics)) return false;
+        const char *text = onnx_model_property(&model, PROPERTY_CONFIG),
+                   *folder = onnx_model_property(&model, PROPERTY_FOLDER);
+        if (folder) texts->folder = arena_string(arena, folder);
+        known = text != NULL;
+        ok = !known || config_parse(&config, text, path, arena, diagnostics);
+        onnx_model_close(&model);
+    }
+    if (ok && known) texts->most_positions = encoder_most_positions(&config);
+    config_free(&config);
+    return ok;
 }
 
 bool model_labels(DataLabels *labels, const char *path, const DataOrigin *model, Arena *arena, Diagnostics *diagnostics)

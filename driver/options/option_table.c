@@ -208,6 +208,10 @@ static const Option rows[] = {
                "_context_ and _answers_: the answer's text, {\"text\", \"answer_start\"} or lists of these (or two "
                "columns, *--label* TEXT,START); long contexts become several windows. *pairs* keeps the two texts "
                "apart, in _input_ids_ and _input_ids_2_. *multi-label* reads lists of labels."},
+    {"encoding", 0, "NAME", TOKENIZE, OPTION_TEXT, FIELD(dataset.encoding),
+     .help = "how the table is encoded, if it is not UTF-8: cp1252, utf-16, latin1 or any name that iconv knows"},
+    {"model", 0, "MODEL", TOKENIZE, OPTION_FILE, FIELD(model), .common = TOKENIZE,
+     .help = "the imported model or its folder: gives the tokenizer and limits --max-length to its positions"},
     {"stride", 0, "N", TOKENIZE, OPTION_INTEGER, 0, DATASET_MOST_LENGTH, FIELD(dataset.stride), .initial = "128",
      .help = "with --task qa: tokens that two windows of a long context share"},
     {"max-length", 0, "N", TOKENIZE | PREDICT, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,

@@ -26,6 +26,7 @@ typedef struct DatasetOptions {
     int max_length; /* tokens per example, framing included; shorter ones are padded, longer ones cut */
     uint64_t seed;  /* of masking and of the choice of rows that are held out */
     TableFormat format;
+    const char *encoding; /* of the table; NULL: UTF-8 */
     /* Of mlm, columns and all after it: names of one or two columns of texts, with a comma between; NULL: as the task
      * has it. */
     const char *text_columns;

@@ -1,5 +1,7 @@
 #include "frontend/text/table.h"
 
+#include <errno.h>
+#include <iconv.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -19,15 +21,62 @@ static TableFormat format_of(const char *path)
     return TABLE_TSV;
 }
 
+static bool skip_byte_order_mark(TableReader *reader)
+{
+    reader->position = reader->size >= 3 && memcmp(reader->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return true;
+}
+
+/* Every second byte of mostly Latin text is 0 there. */
+static bool is_utf16(const TableReader *reader)
+{
+    size_t shown = reader->size < 256 ? reader->size : 256, zeros = 0;
+    for (size_t i = 0; i < shown; i++) zeros += reader->bytes[i] == 0;
+    bool marked = shown >= 2 && (!memcmp(reader->bytes, "\xff\xfe", 2) || !memcmp(reader->bytes, "\xfe\xff", 2));
+    return marked || zeros * 3 > shown;
+}
+
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics)
 {
-    static const char byte_order_mark[] = "\xef\xbb\xbf";
     *reader = (TableReader){.path = strcmp(path, "-") == 0 ? "standard input" : path, .diagnostics = diagnostics};
     reader->format = format == TABLE_BY_SUFFIX ? format_of(path) : format;
     reader->next_line = 1;
     if (!file_map(&reader->file, path, diagnostics)) return false;
-    if (reader->file.size >= 3 && memcmp(reader->file.bytes, byte_order_mark, 3) == 0) reader->position = 3;
+    reader->bytes = (const char *)reader->file.bytes;
+    reader->size = reader->file.size;
+    return skip_byte_order_mark(reader);
+}
+
+/* Converts what iconv has not converted yet; false at what it cannot convert. */
+static bool convert(iconv_t converter, char **from, size_t *rest, Buffer *text)
+{
+    char block[1 << 14];
+    for (size_t failed = 1; *rest && failed;) {
+        char *to = block;
+        size_t room = sizeof block;
+        failed = iconv(converter, from, rest, &to, &room) == (size_t)-1;
+        buffer_append(text, block, sizeof block - room);
+        if (failed && errno != E2BIG) return false;
+    }
     return true;
+}
+
+bool table_decode(TableReader *reader, const char *encoding)
+{
+    size_t rest = reader->size;
+    char *from = (char *)reader->bytes;
+    iconv_t converter = iconv_open("UTF-8", encoding);
+    if (converter == (iconv_t)-1)
+        return usage_error(reader->diagnostics, "for example --encoding cp1252, utf-16 or latin1",
+                           "skycc does not know the encoding '%s'", encoding);
+    bool ok = convert(converter, &from, &rest, &reader->decoded);
+    iconv_close(converter);
+    if (!ok)
+        return input_error(reader->diagnostics, reader->path, NULL, "is not %s: byte %zu is 0x%02x", encoding,
+                           reader->size - rest + 1, (unsigned char)*from);
+    reader->bytes = buffer_text(&reader->decoded);
+    reader->size = reader->decoded.size;
+    return skip_byte_order_mark(reader);
 }
 
 void table_select(TableReader *reader, const char *const *members, size_t count)
@@ -74,7 +123,12 @@ static size_t valid_bytes(const char *text, size_t length)
 static bool check_utf8(TableReader *reader, const char *text, size_t length)
 {
     size_t valid = valid_bytes(text, length);
-    return valid == length || table_error(reader, NULL, "is not UTF-8: byte %zu of the line is 0x%02x", valid + 1,
+    const char *hint = "if a spreadsheet on Windows wrote it: --encoding cp1252";
+    if (reader->line == 1 && is_utf16(reader)) {
+        reader->position = reader->size;
+        return table_error(reader, "--encoding utf-16", "looks like UTF-16");
+    }
+    return valid == length || table_error(reader, hint, "is not UTF-8: byte %zu of the line is 0x%02x", valid + 1,
                                           (unsigned char)text[valid]);
 }
 
@@ -164,9 +218,9 @@ static bool split_object(TableReader *reader, const char *text, size_t length)
 /* The next line without its end, which must be UTF-8; NULL: there is none. */
 static const char *take_line(TableReader *reader, size_t *length)
 {
-    if (reader->position >= reader->file.size) return NULL;
-    const char *text = (const char *)reader->file.bytes + reader->position;
-    size_t rest = reader->file.size - reader->position;
+    if (reader->position >= reader->size) return NULL;
+    const char *text = reader->bytes + reader->position;
+    size_t rest = reader->size - reader->position;
     const char *newline = memchr(text, '\n', rest);
     *length = newline ? (size_t)(newline - text) : rest;
     reader->position += *length + (newline != NULL);
@@ -289,9 +343,8 @@ static bool split_record(TableReader *reader, const char *text, const char *end)
 
 static bool next_record(TableReader *reader)
 {
-    while (reader->position < reader->file.size) {
-        const char *text = (const char *)reader->file.bytes + reader->position,
-                   *end = (const char *)reader->file.bytes + reader->file.size;
+    while (reader->position < reader->size) {
+        const char *text = reader->bytes + reader->position, *end = reader->bytes + reader->size;
         int lines;
         const char *stop = record_end(text, end, &lines);
         reader->position += (size_t)(stop - text) + (stop < end);
@@ -324,5 +377,6 @@ void table_close(TableReader *reader)
     free(reader->fields);
     json_decref(reader->object);
     buffer_free(&reader->unquoted);
+    buffer_free(&reader->decoded);
     *reader = (TableReader){0};
 }

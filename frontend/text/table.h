@@ -22,6 +22,9 @@ typedef struct TableField {
 
 typedef struct TableReader {
     MappedFile file;
+    Buffer decoded; /* its text in UTF-8, if it has another encoding */
+    const char *bytes;
+    size_t size;      /* of the one or the other */
     const char *path; /* for messages */
     TableFormat format;
     Diagnostics *diagnostics;
@@ -39,6 +42,9 @@ typedef struct TableReader {
 
 /* "-": standard input. By suffix: .csv; .jsonl, .json or .ndjson; .conll, .bio or .iob2; else TSV. */
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics);
+/* Before the first row: the table is not UTF-8, but has this encoding, by the names of iconv. Reports an unknown name, and
+ * what has not this encoding. */
+bool table_decode(TableReader *reader, const char *encoding);
 /* For JSON lines, before the first row: its fields are these members, in this order. The names are kept. */
 void table_select(TableReader *reader, const char *const *members, size_t count);
 /* The next row into reader->fields; false at the end. Blank lines are skipped, and so are malformed rows, which are

@@ -155,6 +155,13 @@ static bool refuse_column(Job *job, bool twice, const char *name)
     }
     const char *nearest = twice ? NULL : text_nearest(name, there, count);
     const char *hint = arena_format(&job->arena, "the columns are %s", label_names_some(there, count, &job->arena));
+    for (const char *c = count == 1 && !reader->object ? ",;\t" : ""; *c; c++)
+        if (strchr(there[0], *c))
+            hint = arena_format(&job->arena, "%s; are its columns between '%s'? %s", hint,
+                                *c == '\t' ? "tabs" : (char[]){*c, 0},
+                                *c == ','    ? "--format csv"
+                                : *c == '\t' ? "--format tsv"
+                                             : "save it with commas between");
     const char *problem = twice            ? "names the column '%s' twice%s%s%s"
                           : reader->object ? "has no '%s'%s%s%s"
                                            : "names no column '%s'%s%s%s";
@@ -382,7 +389,10 @@ static bool read_rows(Job *job)
     if (job->reader.errors) return false;
     Place place = PLACE_FILE(job->reader.path);
     if (!job->examples.count)
-        return diagnostics_error(job->reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "holds no examples");
+        return diagnostics_error(job->reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "holds no examples%s",
+                                 !job->reader.size                      ? ": the file is empty"
+                                 : !job->summary->left_out && is_header ? ": it has a header, but no rows"
+                                                                        : "");
     if (job->summary->left_out)
         diagnostics_warning(job->reader.diagnostics, place, NULL, "%zu rows without an agreed label were left out",
                             job->summary->left_out);
@@ -479,7 +489,9 @@ static bool prepare(Job *job, const char *table)
 {
     const DatasetOptions *options = job->options;
     Diagnostics *diagnostics = job->reader.diagnostics;
-    if (!table_open(&job->reader, table, options->format, diagnostics)) return false;
+    if (!table_open(&job->reader, table, options->format, diagnostics) ||
+        (options->encoding && !table_decode(&job->reader, options->encoding)))
+        return false;
     bool words = options->task == DATASET_NER;
     if (words && !options->text_columns && job->reader.format == TABLE_TSV) job->reader.format = TABLE_CONLL;
     if (!words && job->reader.format == TABLE_CONLL)

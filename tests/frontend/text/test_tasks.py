@@ -8,6 +8,7 @@ import csv
 import json
 import lzma
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,39 @@ def check_pairs():
         "attention_mask", "attention_mask_2")))).tolist(), apart["lengths"])
 
 
+def check_encodings():
+    text, columns = "text,label\nnaïve “quote”,a\n", ("--text", "text", "--label", "label")
+    text_file("x.csv", text)
+    ids = tokenize("x.csv", *columns)["input_ids"].tolist()
+    for encoding, hint in (("cp1252", "--encoding cp1252"), ("utf-16", "--encoding utf-16"), ("utf-16le", "utf-16")):
+        with open("x.csv", "wb") as file:
+            file.write(text.encode(encoding))
+        result = subprocess.run([skycc, "tokenize", "x.csv", "--tokenizer", "bert.json", "-o", "none", *columns],
+                                capture_output=True, text=True)
+        require(result.returncode == 1 and hint in result.stderr and "x.csv:" in result.stderr, encoding, result.stderr)
+        require(tokenize("x.csv", *columns, "--encoding", encoding)["input_ids"].tolist() == ids, encoding)
+    refused("x.csv", "text,label\né,a\n", "is not ascii: byte 12 is 0xc3", options=(*columns, "--encoding", "ascii"))
+    refused("x.csv", text, "encoding 'none'", "utf-16", options=(*columns, "--encoding", "none"), code=2)
+    refused("x.csv", "", "the file is empty", options=columns)
+    refused("x.csv", "\ufefftext,label\r\n", "it has a header, but no rows", options=columns)
+    refused("x.csv", "txet,label\na,b\n", "did you mean 'txet'?", "the columns are txet, label", options=columns)
+    refused("x.tsv", text, "--format csv", options=columns)
+
+
+def check_model():
+    """Its tokenizer is the default, and its positions limit the rows."""
+    os.mkdir("folder")
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(f"{tokenizers}/../huggingface/bert/{name}", "folder")
+    shutil.copy("bert.json", "folder/tokenizer.json")
+    run(skycc, "import", "folder", "-o", "model.onnx", "-q")
+    text_file("x.csv", "text\n" + "the " * 99 + "\n")
+    for model in ("folder", "model.onnx"):
+        result = run(skycc, "tokenize", "x.csv", "--model", model, "--text", "text", "-o", "out")
+        require("has positions for 24 tokens: skycc takes --max-length 24 instead of 128" in result.stderr, result)
+        require(read("out")["input_ids"].shape == (1, 24), model)
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     os.chdir(scratch)
     for family in cases["families"]:
@@ -155,4 +189,6 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     check_answers()
     check_lists_of_labels()
     check_pairs()
+    check_encodings()
+    check_model()
 sys.exit(failed())
