@@ -89,11 +89,14 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
     if (!settle(options, &dataset, diagnostics)) return false;
     Arena arena = {0};
     Tokenizer *tokenizer = open_tokenizer(options, &dataset, &arena, diagnostics);
-    arena_free(&arena);
-    if (!tokenizer) return false;
+    const char **more = arena_new_array(&arena, const char *, options->tables.count);
+    for (size_t i = 1; i < options->tables.count; i++) more[i - 1] = options->tables.items[i];
+    dataset.more_tables = more;
     DatasetSummary summary;
-    bool ok = dataset_tokenize(tokenizer, &dataset, options->table, options->output, &summary, diagnostics);
+    bool ok = tokenizer &&
+              dataset_tokenize(tokenizer, &dataset, options->tables.items[0], options->output, &summary, diagnostics);
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     tokenizer_free(tokenizer);
+    arena_free(&arena);
     return ok;
 }

@@ -9,7 +9,7 @@
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/task.h"
 
-enum { EPOCHS = 3, BATCH = 32, PATIENCE = 3, MOST_LENGTH = 512 };
+enum { EPOCHS = 3, BATCH = 32, PATIENCE = 3, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
 #define HOLDOUT 0.1
 #define KEPT_WHOLE 0.995
 
@@ -19,6 +19,7 @@ typedef struct Decision {
     SourceModel model;
     TableSurvey survey;
     TaskColumns columns;
+    size_t examples; /* of all rows */
     size_t train_rows;
 } Decision;
 
@@ -50,7 +51,7 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     if (options->task && task == TASK_COUNT)
         return usage_error(diagnostics, "--task takes classes, regression, multi-label, ner, qa, pairs or mlm",
                            "there is no task '%s'", options->task);
-    if (!table_survey_read(&decision->survey, &options->tables, TABLE_BY_SUFFIX, diagnostics) ||
+    if (!table_survey_read(&decision->survey, &options->tables, options->encoding, diagnostics) ||
         !task_choose(&decision->columns, &decision->survey, options->text, options->label, task,
                      options->tables.items[0], diagnostics))
         return false;
@@ -72,7 +73,9 @@ static void decide_head(Decision *decision)
     size_t classes = columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
     switch (columns->task) {
     case TASK_CLASSES: set(HEAD, text_of("seqcls:%zu", classes), NULL); break;
-    case TASK_MULTI_LABEL: set(HEAD, text_of("multilabel:%zu", columns->label_count), NULL); break;
+    case TASK_MULTI_LABEL:
+        set(HEAD, text_of("multilabel:%zu", columns->label_count > 1 ? columns->label_count : classes), NULL);
+        break;
     case TASK_TOKENS: set(HEAD, text_of("tokcls:%zu", classes), NULL); break;
     case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
     case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
@@ -88,6 +91,21 @@ static Tokenizer *open_tokenizer(const SourceModel *model, Diagnostics *diagnost
     const char *suffix = strrchr(model->tokenizer, '.');
     return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(model->tokenizer, diagnostics)
                                                   : tokenizer_open(model->tokenizer, !model->cased, diagnostics);
+}
+
+/* Long texts of questions become windows of at most ANSWER_LENGTH tokens that share a part. */
+static void take_windows(Decision *decision, const uint32_t *lengths)
+{
+    int64_t most = decision->model.positions < ANSWER_LENGTH ? decision->model.positions : ANSWER_LENGTH;
+    if (decision->options->max_length) most = decision->options->max_length;
+    int64_t longest = lengths[decision->survey.rows - 1], length = longest < most ? longest : most;
+    int64_t stride = length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
+    decision->examples = 0;
+    for (size_t i = 0; i < decision->survey.rows; i++) /* about: questions take room in every window */
+        decision->examples += lengths[i] <= length ? 1 : 1 + (lengths[i] - length + stride) / (length - stride);
+    set(LENGTH, text_of("%lld", (long long)length), "tokens per window; about %zu windows of %zu rows",
+        decision->examples, decision->survey.rows);
+    set(STRIDE, text_of("%lld", (long long)stride), "tokens that two windows share");
 }
 
 static void take_length(Decision *decision, const uint32_t *lengths, int64_t least)
@@ -112,9 +130,13 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     set(TOKENIZER, model->tokenizer, NULL);
     set(CASED, model->cased ? "true" : NULL, NULL);
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
-    uint32_t *lengths = table_survey_lengths(&decision->survey, &decision->options->tables, TABLE_BY_SUFFIX,
+    uint32_t *lengths = table_survey_lengths(&decision->survey, &decision->options->tables, decision->options->encoding,
                                              columns->texts, columns->text_count, tokenizer, diagnostics);
-    if (lengths) take_length(decision, lengths, least > 4 ? least : 4);
+    decision->examples = decision->survey.rows;
+    if (lengths && columns->task == TASK_ANSWERS)
+        take_windows(decision, lengths);
+    else if (lengths)
+        take_length(decision, lengths, least > 4 ? least : 4);
     free(lengths);
     tokenizer_free(tokenizer);
     return lengths != NULL;
@@ -129,7 +151,7 @@ static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
     if (!options->evaluation && (held < 1 || rows - held < 1))
         return input_error(diagnostics, options->tables.items[0], "give another table to evaluate on with --eval FILE",
                            "has only %zu rows, too few to hold out some for evaluation", rows);
-    decision->train_rows = rows - held;
+    decision->train_rows = (size_t)((double)decision->examples * (double)(rows - held) / (double)rows);
     set(EVAL, options->evaluation ? absolute(decision->settings, options->evaluation) : NULL, NULL);
     if (!options->evaluation) set(HOLDOUT, "10%", "%zu rows to evaluate on, %zu to train on", held, rows - held);
     set(TEST, options->test ? absolute(decision->settings, options->test) : NULL, "measured at the end");
@@ -142,7 +164,7 @@ static void decide_batch(Decision *decision)
     if (batch > (int64_t)decision->train_rows) batch = (int64_t)decision->train_rows;
     set(BATCH, text_of("%lld", (long long)batch), "rows of a step; compile cuts them into micro-batches");
     const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
-    bool packs = !task_texts[decision->columns.task].pairs_of_tokens;
+    bool packs = !task_texts[decision->columns.task].is_padded;
     if (name)
         set(DIMENSIONS, text_of("%s=%s%s", name, packs ? "auto:" : "", length),
             packs ? "short rows share packed sequences" : "rows are padded");

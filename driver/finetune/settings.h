@@ -19,6 +19,7 @@
     X(TOKENIZER, "tokenizer")                                                                                          \
     X(CASED, "cased")                                                                                                  \
     X(LENGTH, "length")                                                                                                \
+    X(STRIDE, "stride")                                                                                                \
     X(EVAL, "eval")                                                                                                    \
     X(HOLDOUT, "holdout")                                                                                              \
     X(TEST, "test")                                                                                                    \

@@ -22,12 +22,11 @@ static void add_words(SingleCommand *command, ...)
 }
 #define add(...) add_words(command, __VA_ARGS__, NULL)
 
-static SingleCommand *begin(SingleCommands *commands, const char *name, const char *makes)
+static SingleCommand *begin(SingleCommands *commands, const char *makes)
 {
     if (commands->count == MOST_SINGLE_COMMANDS) bug("more than %d commands", MOST_SINGLE_COMMANDS);
     SingleCommand *command = &commands->items[commands->count++];
     *command = (SingleCommand){.makes = makes};
-    add(name);
     return command;
 }
 
@@ -66,24 +65,40 @@ static void add_each(SingleCommand *command, const Listing *listing, const char 
 
 static void import(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "import", part_file(listing, MODEL));
-    add(value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", listing->seed, "-o",
+    SingleCommand *command = begin(listing->commands, part_file(listing, MODEL));
+    add("import", value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", listing->seed, "-o",
         part_file(listing, MODEL), "-q");
     if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
+}
+
+static bool is_task(const Listing *listing, const char *task)
+{
+    return strcmp(value(listing, SETTING_TASK), task) == 0;
+}
+
+static bool has_one_label(const Listing *listing)
+{
+    const char *label = value(listing, SETTING_LABEL);
+    return label && !strchr(label, '\n');
 }
 
 static void tokenize(SingleCommand *command, const Listing *listing, const char *output)
 {
     const char *tokenizer = value(listing, SETTING_TOKENIZER), *suffix = strrchr(tokenizer, '.');
-    bool masked = strcmp(value(listing, SETTING_TASK), "mlm") == 0;
-    add(suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
+    bool lists = is_task(listing, "multi-label") && has_one_label(listing), words = is_task(listing, "ner");
+    bool usual = words && !strcmp(value(listing, SETTING_TEXT), "tokens") && has_one_label(listing) &&
+                 !strcmp(value(listing, SETTING_LABEL), "ner_tags"); /* also a file without header */
+    add("tokenize", suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
     if (value(listing, SETTING_CASED)) add("--cased");
-    if (masked) add("--task", "mlm");
-    add_setting(command, listing, "text", SETTING_TEXT);
-    add_setting(command, listing, "label", SETTING_LABEL);
-    if (strcmp(value(listing, SETTING_TASK), "regression") == 0) add("--regression");
+    if (words || lists || is_task(listing, "qa") || is_task(listing, "pairs") || is_task(listing, "mlm"))
+        add("--task", value(listing, SETTING_TASK));
+    if (!usual) add_setting(command, listing, NULL, SETTING_TEXT);
+    if (!usual) add_setting(command, listing, NULL, SETTING_LABEL);
+    if (is_task(listing, "regression")) add("--regression");
+    if (is_task(listing, "classes") || words) add("--classes");
     add_setting(command, listing, "max-length", SETTING_LENGTH);
-    add_setting(command, listing, "encoding", SETTING_ENCODING);
+    add_setting(command, listing, NULL, SETTING_STRIDE);
+    add_setting(command, listing, NULL, SETTING_ENCODING);
     add("--seed", value(listing, SETTING_SEED), "-q", "-o", output);
 }
 
@@ -91,16 +106,16 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
 static void tokenize_other(SingleCommand *command, const Listing *listing, const char *table, const char *output)
 {
     tokenize(command, listing, output);
-    const char *task = value(listing, SETTING_TASK);
-    if (strcmp(task, "classes") == 0 || strcmp(task, "ner") == 0) add("--labels-of", file(listing, TRAIN));
+    if (settings_name_labels(listing->settings) && has_one_label(listing)) add("--labels-of", file(listing, TRAIN));
     add(table);
 }
 
 static void tokenize_sets(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "tokenize", file(listing, TRAIN));
+    SingleCommand *command = begin(listing->commands, file(listing, TRAIN));
     tokenize(command, listing, file(listing, TRAIN));
-    add_setting(command, listing, "holdout", SETTING_HOLDOUT);
+    add_setting(command, listing, NULL, SETTING_HOLDOUT);
+    if (value(listing, SETTING_HOLDOUT) && is_task(listing, "classes")) add("--stratified");
     char *rest = (char *)settings_joined(listing->settings, SETTING_TABLES, '\n');
     for (char *table; (table = strsep(&rest, "\n"));) add(table);
     const struct {
@@ -109,7 +124,7 @@ static void tokenize_sets(const Listing *listing)
     } others[] = {{SETTING_EVAL, EVALUATION}, {SETTING_TEST, TEST}};
     for (int i = 0; i < 2; i++) {
         const char *table = value(listing, others[i].key), *output = file(listing, others[i].name);
-        if (table) tokenize_other(begin(listing->commands, "tokenize", output), listing, table, output);
+        if (table) tokenize_other(begin(listing->commands, output), listing, table, output);
     }
 }
 
@@ -121,8 +136,8 @@ static const char *cluster_file(const Listing *listing)
 
 static void compile(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "compile", part_file(listing, "programs/plan.json"));
-    add(part_file(listing, MODEL), "-d", cluster_file(listing), "-o", part_file(listing, "programs"), "-q");
+    SingleCommand *command = begin(listing->commands, part_file(listing, "programs/plan.json"));
+    add("compile", part_file(listing, MODEL), "-d", cluster_file(listing), "-o", part_file(listing, "programs"), "-q");
     add_each(command, listing, "--without", SETTING_WITHOUT);
     add_each(command, listing, "--dim", SETTING_DIMENSIONS);
     add_setting(command, listing, NULL, SETTING_BATCH);
@@ -144,8 +159,8 @@ static const char *evaluation_data(const Listing *listing)
 
 static void train(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, part_file(listing, "programs/train"), NULL);
-    add("--data", file(listing, TRAIN), "--eval-data", evaluation_data(listing));
+    SingleCommand *command = begin(listing->commands, NULL);
+    add(part_file(listing, "programs/train"), "--data", file(listing, TRAIN), "--eval-data", evaluation_data(listing));
     static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
                                       SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
                                       SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
@@ -157,14 +172,16 @@ static void train(const Listing *listing)
 
 static void evaluate(const Listing *listing, const char *data, const char *output)
 {
-    SingleCommand *command = begin(listing->commands, "evaluate", NULL);
-    add(part_file(listing, MODEL), part_file(listing, "checkpoints"), data, "-o", part_file(listing, output));
+    SingleCommand *command = begin(listing->commands, NULL);
+    add("evaluate", part_file(listing, MODEL), part_file(listing, "checkpoints"), data, "-o",
+        part_file(listing, output));
 }
 
 static void export(const Listing *listing)
 {
-    SingleCommand *command = begin(listing->commands, "export", NULL);
-    add(part_file(listing, MODEL), part_file(listing, "checkpoints"), "--folder", part_file(listing, "model"));
+    SingleCommand *command = begin(listing->commands, NULL);
+    add("export", part_file(listing, MODEL), part_file(listing, "checkpoints"), "--folder",
+        part_file(listing, "model"));
     if (value(listing, SETTING_LORA)) add("--adapter", part_file(listing, "adapter"));
 }
 
@@ -188,7 +205,6 @@ void single_command_tokenize(SingleCommand *command, Settings *settings, const c
 {
     const Listing listing = {settings, run, run, NULL, NULL};
     *command = (SingleCommand){.count = 0};
-    add("tokenize");
     tokenize_other(command, &listing, table, output);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/units.h"
+#include "frontend/text/cells.h"
 
 /* ---- Columns ---- */
 
@@ -18,8 +19,8 @@ static void add_column(TableSurvey *survey, const char *name, size_t length)
 /* JSON lines have no header: the columns are the members of the first object. */
 static bool name_members(TableSurvey *survey, TableReader *reader, Diagnostics *diagnostics)
 {
-    const char *text = (const char *)reader->file.bytes;
-    size_t size = reader->file.size, begin = 0;
+    const char *text = reader->bytes;
+    size_t size = reader->size, begin = 0;
     while (begin < size && isspace((unsigned char)text[begin])) begin++;
     const char *end = memchr(text + begin, '\n', size - begin);
     json_t *object = json_loadb(text + begin, end ? (size_t)(end - text) - begin : size - begin, 0, NULL);
@@ -35,12 +36,22 @@ static bool name_members(TableSurvey *survey, TableReader *reader, Diagnostics *
 static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Diagnostics *diagnostics)
 {
     bool first = !survey->count, lines = reader->format == TABLE_JSONL;
+    if (reader->format == TABLE_CONLL) {
+        for (size_t i = 0; i < 2; i++) {
+            if (first) add_column(survey, i ? "ner_tags" : "tokens", i ? 8 : 6);
+            at[i] = i;
+        }
+        return true;
+    }
     if (lines && first && !name_members(survey, reader, diagnostics)) return false;
     if (!lines && !table_next(reader))
         return reader->errors == 0 && input_error(diagnostics, reader->path, "its first line names the columns",
-                                                  reader->file.size ? "has no rows" : "is empty");
+                                                  reader->size ? "has no rows" : "is empty");
     for (size_t i = 0; !lines && first && i < reader->field_count; i++)
         add_column(survey, reader->fields[i].text, reader->fields[i].length);
+    if (survey->count > SURVEY_MOST_COLUMNS)
+        return input_error(diagnostics, reader->path, NULL, "has %zu columns, more than %d", survey->count,
+                           SURVEY_MOST_COLUMNS);
     const char **names = arena_new_array(&survey->arena, const char *, survey->count);
     for (size_t c = 0; c < survey->count; c++) {
         names[c] = survey->columns[c].name, at[c] = lines ? c : 0;
@@ -70,36 +81,65 @@ const char *table_survey_names(TableSurvey *survey)
 
 /* ---- Fields ---- */
 
-static void take_field(TableSurvey *survey, SurveyColumn *column, TableField field)
+static void take_value(TableSurvey *survey, SurveyColumn *column, const char *text)
 {
-    if (!field.text || !field.length) return;
-    char *text = arena_string_n(&survey->arena, field.text, field.length);
-    double number;
-    bool real = field.length < 64 && units_parse_number(text, &number);
-    column->filled++;
-    column->lists += text[0] == '[' && text[field.length - 1] == ']';
-    for (const char *c = text; *c; c++)
-        column->words += c == text || (isspace((unsigned char)c[-1]) && !isspace((unsigned char)*c));
-    if (real) {
-        if (!column->numbers || number < column->least) column->least = number;
-        if (!column->numbers || number > column->greatest) column->greatest = number;
-        column->numbers++;
-        column->whole += !text[strspn(text, "+-0123456789")];
-        column->binary += strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
-    }
-    if (column->distinct <= SURVEY_MOST_VALUES && string_map_add(&column->values, text, 0)) column->distinct++;
+    if (column->distinct > SURVEY_MOST_VALUES || string_map_find(&column->values, text)) return;
+    string_map_add(&column->values, arena_string(&survey->arena, text), 0);
+    column->distinct++;
 }
 
-static bool each_row(TableSurvey *survey, const TextList *tables, TableFormat format,
+/* ["a", "b"], or words on lines of their own. False if it is neither. */
+static bool take_list(TableSurvey *survey, SurveyColumn *column, TableField field, bool on_lines)
+{
+    char number[32];
+    if (!on_lines && !field.nested && field.text[0] != '[') return false;
+    json_t *list = cell_list(field, on_lines ? "\n" : " \t\r\n");
+    for (size_t i = 0; list && i < json_array_size(list); i++) {
+        const char *item = cell_item(json_array_get(list, i), number);
+        if (item) take_value(survey, column, item);
+    }
+    column->lists += list != NULL;
+    json_decref(list);
+    return list != NULL;
+}
+
+static void take_number(SurveyColumn *column, const char *text, double number)
+{
+    if (!column->numbers || number < column->least) column->least = number;
+    if (!column->numbers || number > column->greatest) column->greatest = number;
+    column->numbers++;
+    column->whole += !text[strspn(text, "+-0123456789")];
+    column->binary += strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+}
+
+static void take_field(TableSurvey *survey, SurveyColumn *column, TableField field, bool on_lines)
+{
+    if (!field.text || !field.length) return;
+    column->filled++;
+    for (size_t i = 0; i < field.length; i++)
+        column->words += !isspace((unsigned char)field.text[i]) && (!i || isspace((unsigned char)field.text[i - 1]));
+    if (take_list(survey, column, field, on_lines)) return;
+    char *text = strndup(field.text, field.length);
+    if (!text) memory_exhausted();
+    double number;
+    const char *unsigned_text = text + (text[0] == '-' || text[0] == '+');
+    if (field.length < 64 && units_parse_number(unsigned_text, &number))
+        take_number(column, text, text[0] == '-' ? -number : number);
+    take_value(survey, column, text);
+    free(text);
+}
+
+static bool each_row(TableSurvey *survey, const TextList *tables, const char *encoding,
                      bool (*take)(void *context, TableReader *reader, const size_t *at), void *context,
                      Diagnostics *diagnostics)
 {
     bool ok = true;
     for (size_t t = 0; ok && t < tables->count; t++) {
         TableReader reader;
-        size_t at[1024];
-        if (!table_open(&reader, tables->items[t], format, diagnostics)) return false;
-        ok = open_table(survey, &reader, at, diagnostics);
+        size_t at[SURVEY_MOST_COLUMNS];
+        if (!table_open(&reader, tables->items[t], TABLE_BY_SUFFIX, diagnostics)) return false;
+        ok = !encoding || table_decode(&reader, encoding);
+        ok = ok && open_table(survey, &reader, at, diagnostics);
         while (ok && table_next(&reader)) ok = take(context, &reader, at);
         ok &= reader.errors == 0;
         table_close(&reader);
@@ -110,16 +150,17 @@ static bool each_row(TableSurvey *survey, const TextList *tables, TableFormat fo
 static bool take_row(void *context, TableReader *reader, const size_t *at)
 {
     TableSurvey *survey = context;
+    bool on_lines = reader->format == TABLE_CONLL;
     for (size_t c = 0; c < survey->count; c++)
-        if (at[c] < reader->field_count) take_field(survey, &survey->columns[c], reader->fields[at[c]]);
+        if (at[c] < reader->field_count) take_field(survey, &survey->columns[c], reader->fields[at[c]], on_lines);
     survey->rows++;
     return true;
 }
 
-bool table_survey_read(TableSurvey *survey, const TextList *tables, TableFormat format, Diagnostics *diagnostics)
+bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *encoding, Diagnostics *diagnostics)
 {
     *survey = (TableSurvey){0};
-    return each_row(survey, tables, format, take_row, survey, diagnostics) &&
+    return each_row(survey, tables, encoding, take_row, survey, diagnostics) &&
            (survey->rows ||
             input_error(diagnostics, tables->items[0], "its first line names the columns, each further line is a row",
                         "has no rows after its header"));
@@ -150,7 +191,15 @@ static bool take_length(void *context, TableReader *reader, const size_t *at)
         size_t place = at[lengths->columns[i]];
         if (place >= reader->field_count || !reader->fields[place].text) continue; /* tokenize reports it */
         const TableField field = reader->fields[place];
-        tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
+        bool on_lines = reader->format == TABLE_CONLL;
+        json_t *list = on_lines || field.nested ? cell_list(field, on_lines ? "\n" : " ") : NULL;
+        char number[32];
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            const char *word = cell_item(json_array_get(list, k), number);
+            if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
+        }
+        if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
+        json_decref(list);
     }
     size_t frame = tokenizer_least_length(lengths->tokenizer, lengths->count > 1) - lengths->count;
     array_push(lengths->items, lengths->rows, lengths->capacity, (uint32_t)(frame + lengths->ids.count));
@@ -163,14 +212,14 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, TableFormat format,
+uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, const char *encoding,
                                const char *const *columns, size_t count, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
     Lengths lengths = {.tokenizer = tokenizer, .count = count};
     for (size_t i = 0; i < count; i++)
         lengths.columns[i] = (size_t)(table_survey_column(survey, columns[i]) - survey->columns);
     TableSurvey again = {.columns = survey->columns, .count = survey->count};
-    bool ok = each_row(&again, tables, format, take_length, &lengths, diagnostics);
+    bool ok = each_row(&again, tables, encoding, take_length, &lengths, diagnostics);
     arena_free(&again.arena);
     free(lengths.ids.items);
     if (ok)

@@ -7,14 +7,14 @@
 #include "frontend/text/table.h"
 #include "frontend/text/tokenizer.h"
 
-enum { SURVEY_MOST_VALUES = 1000 };
+enum { SURVEY_MOST_VALUES = 1000, SURVEY_MOST_COLUMNS = 1024 };
 
 typedef struct SurveyColumn {
     const char *name;
     size_t filled;          /* rows in which it is not empty */
     size_t whole, numbers;  /* of these: whole numbers; numbers, also whole ones */
     size_t binary;          /* 0 and 1 */
-    size_t lists;           /* in brackets */
+    size_t lists;           /* lists of items: `distinct` and `values` are of these */
     size_t words;           /* between blanks, of all rows */
     size_t distinct;        /* different values, up to SURVEY_MOST_VALUES + 1 */
     double least, greatest; /* of the numbers */
@@ -28,15 +28,15 @@ typedef struct TableSurvey {
     size_t rows;
 } TableSurvey;
 
-/* Reads all tables, which are one: their columns must have the same names. Free it in any case. */
-bool table_survey_read(TableSurvey *survey, const TextList *tables, TableFormat format, Diagnostics *diagnostics);
+/* Reads all tables, which are one, in this encoding (NULL: UTF-8): their columns must have the same names. Free it in any case. */
+bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *encoding, Diagnostics *diagnostics);
 void table_survey_free(TableSurvey *survey);
 SurveyColumn *table_survey_column(const TableSurvey *survey, const char *name); /* NULL: there is none */
 /* "a, b and c", as many as a message has room for; in the survey's arena. */
 const char *table_survey_names(TableSurvey *survey);
 
 /* The tokens of every row of one or two columns with their frame, ascending; malloc'ed. NULL after reporting. */
-uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, TableFormat format,
+uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, const char *encoding,
                                const char *const *columns, size_t count, Tokenizer *tokenizer,
                                Diagnostics *diagnostics);
 

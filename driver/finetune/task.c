@@ -10,7 +10,7 @@ const TaskText task_texts[TASK_COUNT] = {
     [TASK_MULTI_LABEL] = {"multi-label", " multilabel multi-label-classification ",
                           "give each text any number of labels", "f1", false},
     [TASK_TOKENS] = {"ner", " tokens token-classification tokcls ", "tag the words of texts", "f1", false},
-    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "loss", false},
+    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "loss", true},
     [TASK_PAIRS] = {"pairs", " contrastive embedding ", "bring the embeddings of paired texts together", "loss", true},
     [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", false},
 };

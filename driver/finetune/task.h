@@ -16,11 +16,11 @@ typedef enum Task {
 } Task;
 
 typedef struct TaskText {
-    const char *word;     /* of --task */
-    const char *others;   /* that --task takes too, with blanks around each */
-    const char *does;     /* "classifies texts" */
-    const char *metric;   /* of the best checkpoint */
-    bool pairs_of_tokens; /* rows are compared with each other: they cannot share packed sequences */
+    const char *word;   /* of --task */
+    const char *others; /* that --task takes too, with blanks around each */
+    const char *does;   /* "classifies texts" */
+    const char *metric; /* of the best checkpoint */
+    bool is_padded;     /* rows cannot share packed sequences: the loss compares rows, or tokens of one */
 } TaskText;
 
 extern const TaskText task_texts[TASK_COUNT];

@@ -46,7 +46,8 @@ static const Option rows[] = {
     {"old plan", 0, "OLD.json", DIFF, OPTION_FILE, FIELD(plans[0]), .positional = true, .required = DIFF},
     {"new plan", 0, "NEW.json", DIFF, OPTION_FILE, FIELD(plans[1]), .positional = true, .required = DIFF},
     {"log", 0, "LOG.csv", PLOT, OPTION_FILE, FIELD(log), .positional = true, .required = PLOT},
-    {"table", 0, "TABLE", TOKENIZE, OPTION_FILE, FIELD(table), .positional = true, .required = TOKENIZE},
+    {"table", 0, "TABLE...", TOKENIZE, OPTION_FILE, FIELD(tables), .positional = true, .repeated = true,
+     .required = TOKENIZE},
     {"inputs", 0, "FILE", RUN, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},
     {"folder", 0, "FOLDER", IMPORT, OPTION_DIRECTORY, FIELD(folder), .positional = true, .required = IMPORT},
     {"name", 0, "NAME", KEY, OPTION_TEXT, FIELD(key), .positional = true, .required = KEY},
@@ -186,6 +187,10 @@ static const Option rows[] = {
      .detail = "Write this share or number of the rows to a second file, _DATA_*.holdout.safetensors*, and only the "
                "others to _DATA_*.safetensors*. The rows are drawn from *--seed*. Both files keep the order of the "
                "rows."},
+    {"stratified", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.stratified),
+     .help = "with --holdout: the same share of every class"},
+    {"classes", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.classes),
+     .help = "labels are names of classes, also if all are numbers; numbers are ordered as such"},
     {"balance", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.balance),
      .help = "repeat rows of the rarer labels until every label has as many rows as the most frequent one",
      .detail = "Repeat rows of the rarer labels until every label has as many rows as the most frequent one. *--seed* "

@@ -26,18 +26,21 @@ typedef struct DatasetOptions {
     int max_length; /* tokens per example, framing included; shorter ones are padded, longer ones cut */
     uint64_t seed;  /* of masking and of the choice of rows that are held out */
     TableFormat format;
-    const char *encoding; /* of the table; NULL: UTF-8 */
+    const char *const *more_tables; /* of the same columns, read after the first; NULL after the last */
+    const char *encoding;           /* of the table; NULL: UTF-8 */
     /* Of mlm, columns and all after it: names of one or two columns of texts, with a comma between; NULL: as the task
      * has it. */
     const char *text_columns;
     const char *label_column; /* likewise; NULL: none; several with commas between: 0 and 1 each */
     int stride;               /* of qa: how many tokens two windows of a text share */
+    bool classes;             /* labels are names of classes, also where all are numbers */
     bool regression;          /* labels are measured values, also where all are whole numbers */
     bool unlabelled;          /* no warning where there are no labels */
     const char *labels_of;    /* a data set whose labels' numbers are kept; NULL: none */
     /* How many rows are written to another file: a share below 1, or a number from 1 on; 0: none. */
     double holdout;
-    bool balance; /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
+    bool stratified; /* of every class the same share, as far as whole rows allow */
+    bool balance;    /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
 } DatasetOptions;
 
 typedef struct DatasetSummary {

@@ -82,23 +82,6 @@ size_t examples_table_rows(const Examples *examples)
     return examples->count ? table_row(examples, examples->count - 1) + 1 : 0;
 }
 
-size_t examples_split(const Examples *examples, size_t count, uint64_t seed, uint32_t *chosen)
-{
-    size_t rows = examples_table_rows(examples), inside = 0;
-    bool *held = memory_allocate(rows);
-    uint32_t *order = memory_resize(NULL, rows, sizeof *order);
-    random_permutation(random_stream(seed, "tokenize/holdout"), order, rows);
-    for (size_t i = 0; i < count; i++) held[order[i]] = true;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < examples->count; i++)
-            if (held[table_row(examples, i)] == !pass) chosen[inside++] = (uint32_t)i;
-    inside = 0;
-    for (size_t i = 0; i < examples->count; i++) inside += held[table_row(examples, i)];
-    free(order);
-    free(held);
-    return inside;
-}
-
 typedef struct DrawnRow {
     int32_t class;
     uint32_t turn, row;
@@ -109,6 +92,37 @@ static int by_class_and_turn(const void *a, const void *b)
     const DrawnRow *one = a, *other = b;
     if (one->class != other->class) return one->class < other->class ? -1 : 1;
     return (one->turn > other->turn) - (one->turn < other->turn);
+}
+
+/* Brings the rows into the order of their classes; within one they stay as they are. */
+static void order_by_class(const Examples *examples, uint32_t *order, size_t rows)
+{
+    DrawnRow *drawn = memory_allocate(rows * sizeof *drawn);
+    for (size_t i = 0; i < rows; i++)
+        drawn[i] = (DrawnRow){*examples_at(examples, PART_CLASSES, order[i]), (uint32_t)i, order[i]};
+    qsort(drawn, rows, sizeof *drawn, by_class_and_turn);
+    for (size_t i = 0; i < rows; i++) order[i] = drawn[i].row;
+    free(drawn);
+}
+
+size_t examples_split(const Examples *examples, size_t count, bool by_class, uint64_t seed, uint32_t *chosen)
+{
+    size_t rows = examples_table_rows(examples), inside = 0;
+    bool *held = memory_allocate(rows);
+    uint32_t *order = memory_resize(NULL, rows, sizeof *order);
+    random_permutation(random_stream(seed, "tokenize/holdout"), order, rows);
+    bool spread = by_class && examples->parts[PART_CLASSES];
+    if (spread) order_by_class(examples, order, rows);
+    for (size_t i = 0; i < rows; i++) /* the first ones, or evenly spread ones */
+        held[order[i]] = spread ? (i + 1) * count / rows > i * count / rows : i < count;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < examples->count; i++)
+            if (held[table_row(examples, i)] == !pass) chosen[inside++] = (uint32_t)i;
+    inside = 0;
+    for (size_t i = 0; i < examples->count; i++) inside += held[table_row(examples, i)];
+    free(order);
+    free(held);
+    return inside;
 }
 
 static size_t class_size(const DrawnRow *first, const DrawnRow *end)

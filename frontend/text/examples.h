@@ -44,8 +44,9 @@ void examples_write(const Examples *examples, const uint32_t *rows, size_t count
                     SafeTensorsWriter *writer);
 
 /* Puts `count` random rows of the table into chosen[0 ... count - 1] and the others after them, both in their order.
- * Returns how many examples these are; examples of one row stay together. */
-size_t examples_split(const Examples *examples, size_t count, uint64_t seed, uint32_t *chosen);
+ * Returns how many examples these are; examples of one row stay together. `by_class`: the same share of every
+ * class, where rows have one. */
+size_t examples_split(const Examples *examples, size_t count, bool by_class, uint64_t seed, uint32_t *chosen);
 /* How many rows of the table there are examples of. */
 size_t examples_table_rows(const Examples *examples);
 /* `count` rows that have classes, then random copies of rows of rarer classes, so that all classes are equally

@@ -160,12 +160,28 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const Name *)a)->text, ((const Name *)b)->text);
 }
 
-/* Numbers the names, of a column that is not fixed in byte order, and prints them in their order. */
+static int compare_numbers(const void *a, const void *b)
+{
+    long long left = atoll(((const Name *)a)->text), right = atoll(((const Name *)b)->text);
+    return left == right ? compare_names(a, b) : left < right ? -1 : 1;
+}
+
+static bool are_whole(const LabelColumn *column)
+{
+    for (size_t i = 0; i < column->count; i++) {
+        const char *digits = column->names[i] + (column->names[i][0] == '-');
+        if (!*digits || digits[strspn(digits, "0123456789")] || strlen(digits) > 18) return false;
+    }
+    return true;
+}
+
+/* Numbers the names, of a column that is not fixed in byte order or, if all are whole numbers, in theirs, and prints them in their order. */
 static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *list)
 {
     Name *sorted = memory_allocate((column->count + 1) * sizeof *sorted);
     for (size_t i = 0; i < column->count; i++) sorted[i] = (Name){column->names[i], (uint32_t)i};
-    if (!column->fixed) qsort(sorted, column->count, sizeof *sorted, compare_names);
+    if (!column->fixed)
+        qsort(sorted, column->count, sizeof *sorted, are_whole(column) ? compare_numbers : compare_names);
     const char **names = memory_allocate((column->count + 1) * sizeof *names);
     for (size_t i = 0; i < column->count; i++) {
         numbers[sorted[i].number] = (int32_t)i;

@@ -371,22 +371,51 @@ static bool settle_columns(Job *job, bool *is_header)
         take_columns(job, at);
     } else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
         return false;
-    use_parts(job);
+    if (!job->examples.count) use_parts(job);
     return check_length(job);
+}
+
+static bool read_table(Job *job, bool *is_header)
+{
+    bool columns_known = false;
+    while (table_next(&job->reader)) {
+        if (!columns_known) {
+            if (!settle_columns(job, is_header)) return false;
+            columns_known = true;
+            if (*is_header) continue;
+        }
+        read_row(job);
+    }
+    return !job->reader.errors;
+}
+
+static bool open_table(Job *job, const char *table)
+{
+    const DatasetOptions *options = job->options;
+    Diagnostics *diagnostics = job->reader.diagnostics;
+    if (!table_open(&job->reader, table, options->format, diagnostics) ||
+        (options->encoding && !table_decode(&job->reader, options->encoding)))
+        return false;
+    bool words = options->task == DATASET_NER;
+    if (words && !options->text_columns && job->reader.format == TABLE_TSV) job->reader.format = TABLE_CONLL;
+    if (!words && job->reader.format == TABLE_CONLL)
+        return usage_error(diagnostics, NULL, "words with tags need --task ner");
+    if (job->reader.format != TABLE_TSV && !options->text_columns && options->task < DATASET_COLUMNS)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
+                                 "name the columns of CSV and JSON lines: --text NAME, --label NAME");
+    return true;
 }
 
 static bool read_rows(Job *job)
 {
-    bool is_header = false, columns_known = false;
-    while (table_next(&job->reader)) {
-        if (!columns_known) {
-            if (!settle_columns(job, &is_header)) return false;
-            columns_known = true;
-            if (is_header) continue;
-        }
-        read_row(job);
+    bool is_header = false;
+    if (!read_table(job, &is_header)) return false;
+    for (const char *const *more = job->options->more_tables; more && *more; more++) {
+        table_close(&job->reader);
+        if (!open_table(job, *more)) return false;
+        if (job->reader.format == TABLE_JSONL) table_select(&job->reader, job->names, job->name_count);
+        if (!read_table(job, &is_header)) return false;
     }
-    if (job->reader.errors) return false;
     Place place = PLACE_FILE(job->reader.path);
     if (!job->examples.count)
         return diagnostics_error(job->reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "holds no examples%s",
@@ -472,7 +501,7 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
                                  : job->examples.reals              ? "values"
                                                                     : "no labels");
     uint32_t *order = memory_allocate(examples * sizeof *order);
-    size_t count = examples_split(&job->examples, (size_t)held, job->options->seed, order);
+    size_t count = examples_split(&job->examples, (size_t)held, job->options->stratified, job->options->seed, order);
     bool ok = true;
     if (count) {
         char *path = dataset_holdout_path(output);
@@ -488,20 +517,10 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
 static bool prepare(Job *job, const char *table)
 {
     const DatasetOptions *options = job->options;
-    Diagnostics *diagnostics = job->reader.diagnostics;
-    if (!table_open(&job->reader, table, options->format, diagnostics) ||
-        (options->encoding && !table_decode(&job->reader, options->encoding)))
-        return false;
-    bool words = options->task == DATASET_NER;
-    if (words && !options->text_columns && job->reader.format == TABLE_TSV) job->reader.format = TABLE_CONLL;
-    if (!words && job->reader.format == TABLE_CONLL)
-        return usage_error(diagnostics, NULL, "words with tags need --task ner");
-    if (job->reader.format != TABLE_TSV && !options->text_columns && options->task < DATASET_COLUMNS)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "name the columns of CSV and JSON lines: --text NAME, --label NAME");
-    if (options->regression) job->labels.kind = LABELS_REALS;
-    return name_columns(job) && (!options->labels_of || labels_of_data(&job->labels, options->labels_of,
-                                                                       tokenizer_hash(job->tokenizer), diagnostics));
+    if (options->regression || options->classes) job->labels.kind = options->classes ? LABELS_NAMES : LABELS_REALS;
+    return open_table(job, table) && name_columns(job) &&
+           (!options->labels_of ||
+            labels_of_data(&job->labels, options->labels_of, tokenizer_hash(job->tokenizer), job->reader.diagnostics));
 }
 
 bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const char *table, const char *output,

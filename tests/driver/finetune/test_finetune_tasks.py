@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+"""skycc finetune finds out from the columns what to train for: every task from its table to a prediction and to metrics,
+and the messages where columns do not say it.
+
+    tests/driver/finetune/test_finetune_tasks.py SKYCC FOLDERS
+
+FOLDERS is tests/data/huggingface.
+"""
+import csv
+import io
+import json
+import os
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+sys.path.insert(0, os.path.dirname(__file__))
+from checks import failed, require, run  # noqa: E402
+from finetune_data import make_model, reviews, write_table  # noqa: E402
+
+skycc, data = map(os.path.abspath, sys.argv[1:3])
+QUICK = ["--epochs", "1", "--lr", "1e-3"]
+generator = random.Random(5)
+
+
+def finetune(table, folder, *arguments):
+    tables = [table] if isinstance(table, str) else table
+    return run(skycc, "finetune", "model", *tables, "-o", folder, *QUICK, *arguments).stdout
+
+
+def setting(name, folder):
+    with open(f"{folder}/settings.yaml") as file:
+        return next((line.split(":", 1)[1].split("   #")[0].strip().strip('"') for line in file
+                     if line.startswith(name + ":")), None)
+
+
+def predict(folder, *arguments):
+    return list(csv.DictReader(io.StringIO(run(skycc, "predict", folder, *arguments).stdout, newline="")))
+
+
+def metrics(folder):
+    with open(f"{folder}/metrics.json") as file:
+        return json.load(file)
+
+
+def config(folder):
+    with open(f"{folder}/model/config.json") as file:
+        return json.load(file)
+
+
+def write_lines(path, rows):
+    with open(path, "w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+TEXTS = [text for text, _ in reviews(80)]
+
+
+def check_labels():
+    write_table("stars.csv", ["text", "stars"], [(text, generator.choice([-1, 2, 10])) for text in TEXTS])
+    finetune("stars.csv", "stars")
+    require(setting("head", "stars") == "seqcls:3", "stars:", setting("head", "stars"))
+    require(list(config("stars")["id2label"].values()) == ["-1", "2", "10"], config("stars")["id2label"])
+    require(config("stars")["problem_type"] == "single_label_classification", config("stars")["problem_type"])
+    require(predict("stars", "--text", "great")[0]["label"] in ("-1", "2", "10"), "no number of stars")
+
+    write_table("score.csv", ["text", "score"], [(text, f"{generator.uniform(-2, 5):.3f}") for text in TEXTS])
+    finetune("score.csv", "score")
+    require(setting("task", "score") == "regression" and config("score")["problem_type"] == "regression", "regression")
+    require("pearson" in metrics("score") and "value" in predict("score", "--text", "great")[0], metrics("score"))
+
+    rows = [(text, generator.randint(0, 1), generator.randint(0, 1)) for text in TEXTS]
+    write_table("flags.csv", ["text", "rude", "long"], rows)
+    finetune("flags.csv", "flags")
+    write_lines("lists.jsonl", [{"text": text, "labels": ["rude"] * rude + ["long"] * long} for text, rude, long in rows])
+    finetune("lists.jsonl", "lists")
+    for folder in ("flags", "lists"):
+        require(setting("head", folder) == "multilabel:2", folder, setting("head", folder))
+        require(config(folder)["problem_type"] == "multi_label_classification", folder)
+        require(sorted(config(folder)["id2label"].values()) == ["long", "rude"], config(folder)["id2label"])
+        require(set(predict(folder, "--text", "great")[0]) == {"row", "labels", "rude", "long"}, folder)
+        require("f1-macro" in metrics(folder), metrics(folder))
+
+    write_table("pairs.tsv.csv", ["premise", "hypothesis", "label"],
+                [(text, TEXTS[i - 1], "yes" if i % 3 else "no") for i, text in enumerate(TEXTS)])
+    finetune("pairs.tsv.csv", "two")
+    require(setting("text", "two") == '["premise", "hypothesis"]', setting("text", "two"))
+    require(predict("two", "--text", "great", "--text2", "awful")[0]["label"] in ("yes", "no"), "pairs")
+
+
+def check_words():
+    names = ["O", "B-THING", "I-THING"]
+    rows = [[(word, names[len(word) % 3]) for word in text.replace(".", " .").split()] for text in TEXTS]
+    write_lines("ner.jsonl", [{"id": i, "tokens": [word for word, _ in row], "ner_tags": [tag for _, tag in row]}
+                              for i, row in enumerate(rows)])
+    with open("ner.conll", "w") as file:
+        file.write("\n".join("".join(f"{word} {tag}\n" for word, tag in row) for row in rows))
+    for table, folder in (("ner.jsonl", "ner"), ("ner.conll", "conll")):
+        finetune(table, folder)
+        require(setting("head", folder) == "tokcls:3", setting("head", folder))
+        require({row["label"] for row in predict(folder, "--text", "the battery is great")} <= set(names), folder)
+    with open("ner/model/model.safetensors", "rb") as one, open("conll/model/model.safetensors", "rb") as other:
+        require(one.read() == other.read(), "the same words in another form give other weights")
+
+    finetune("plain.txt", "mlm")
+    require(setting("task", "mlm") == "mlm" and "perplexity" in metrics("mlm") or metrics("mlm")["loss"], metrics("mlm"))
+    require(len(predict("mlm", "--text", "the [MASK] is great")) == 5, "no five pieces for a mask")
+
+
+def check_answers():
+    rows = [{"id": str(i), "question": "was the battery great ?", "context": text + " the camera is " + word + " .",
+             "answers": {"text": [word], "answer_start": [len(text) + 15]}}
+            for i, (text, word) in enumerate((text, generator.choice(["great", "awful"])) for text in TEXTS)]
+    write_lines("qa.jsonl", rows)
+    finetune("qa.jsonl", "qa", "--max-length", "20")
+    require(setting("head", "qa") == "qa" and setting("stride", "qa") == "6", setting("stride", "qa"))
+    require("exact" in metrics("qa"), metrics("qa"))
+    answer = predict("qa", "--text", rows[0]["question"], "--text2", rows[0]["context"])
+    require(answer[0]["answer"] in rows[0]["context"], answer)
+
+
+def check_tables():
+    rows = list(reviews(90))
+    write_table("a.csv", ["review", "kind"], rows[:50])
+    write_table("b.csv", ["kind", "review"], [row[::-1] for row in rows[50:]])
+    write_table("all.csv", ["review", "kind"], rows)
+    finetune(["a.csv", "b.csv"], "several")
+    finetune("all.csv", "one")
+    for name in ("data/train.safetensors", "model/model.safetensors"):
+        with open(f"several/{name}", "rb") as several, open(f"one/{name}", "rb") as one:
+            require(several.read() == one.read(), "two files give another", name)
+    with open("french.csv", "w", encoding="cp1252", newline="") as file:
+        csv.writer(file).writerows([("review", "kind"), *((text.encode("ascii", "ignore").decode() + " é€", kind)
+                                                          for text, kind in rows)])
+    finetune("french.csv", "french", "--encoding", "cp1252")
+    write_table("eval.csv", ["review", "kind"], [("great", sorted({kind for _, kind in rows})[1])] * 3)
+    finetune("all.csv", "evaluated", "--eval", "eval.csv")
+    require(metrics("evaluated")["rows"] == 3 and not setting("holdout", "evaluated"), metrics("evaluated"))
+
+
+def check_strata():
+    """A class of 10 of 100 rows is held out as others are."""
+    write_table("rare.csv", ["text", "label"], [(f"the battery is great w{i % 30 + 26}", "rare" if i < 10 else "usual")
+                                                for i in range(100)])
+    finetune("rare.csv", "rare")
+    require({row["label"]: row["rows"] for row in metrics("rare")["classes"]} == {"rare": 1, "usual": 9},
+            metrics("rare")["classes"])
+
+
+def refused(reasons, table, *arguments):
+    before = sorted(os.listdir("."))
+    result = run(skycc, "finetune", "model", table, "-o", "none", *arguments, code=2 if "--" in reasons[-1] else 1)
+    for reason in reasons:
+        require(reason in result.stderr, table, arguments, "does not say", reason, result.stderr)
+    require(sorted(os.listdir(".")) == before, table, "leaves something")
+
+
+def check_columns():
+    rows = list(zip(TEXTS, TEXTS[1:], ["a", "b"] * 40, ["x", "y"] * 40))
+    write_table("twice.csv", ["first", "second", "kind", "sort"], rows)
+    refused(["several columns may hold the texts", "first, second, kind, sort", "--text"], "twice.csv")
+    refused(["several columns may hold the labels", "kind", "sort", "--label"], "twice.csv", "--text", "first,second")
+    refused(["no column 'kinds'", "first, second, kind, sort"], "twice.csv", "--label", "kinds")
+    refused(["no task 'ners'", "--task takes"], "twice.csv", "--task", "ners")
+    write_table("only.csv", ["text", "note"], [(text, text) for text in TEXTS])
+    refused(["no column looks like labels", "--label"], "only.csv", "--text", "text")
+    write_table("same.csv", ["text", "label"], [(text, "a") for text in TEXTS])
+    refused(["only one label"], "same.csv")
+    open("empty.csv", "w").close()
+    refused(["is empty"], "empty.csv")
+    write_table("header.csv", ["text", "label"], [])
+    refused(["has no rows"], "header.csv")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+        os.chdir(scratch)
+        make_model("model", data)
+        write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
+        for check in (check_labels, check_words, check_answers, check_tables, check_strata, check_columns):
+            check()
+    sys.exit(failed())
+
+
+if __name__ == "__main__":
+    main()
