@@ -81,48 +81,30 @@ static void strip(const NormalizerStep *step, const char *text, size_t length, B
     if (start < end) buffer_append(out, text + start, end - start);
 }
 
-static void replace(const NormalizerStep *step, const char *text, size_t length, Buffer *out)
+static bool replace(const NormalizerStep *step, const char *text, size_t length, Buffer *out)
 {
-    while (length) {
-        const char *found = memmem(text, length, step->pattern, step->pattern_length);
-        size_t before = found ? (size_t)(found - text) : length;
-        buffer_append(out, text, before);
-        if (!found) return;
+    size_t taken = 0, start, end, used;
+    for (size_t at = 0; at < length && !out->cut;) {
+        PatternResult result = pattern_find(step->pattern, text, length, at, &start, &end);
+        if (result == PATTERN_STUCK) return false;
+        if (result == PATTERN_NONE) break;
+        buffer_append(out, text + taken, start - taken);
         buffer_append(out, step->content, step->content_length);
-        text = found + step->pattern_length;
-        length -= before + step->pattern_length;
+        taken = at = end;
+        if (end > start || end >= length) continue;
+        unicode_read(text + end, length - end, &used);
+        at += used;
     }
+    buffer_append(out, text + taken, length - taken);
+    return true;
 }
 
-/* The bytes at `text` of one repetition of the pattern; 0: there is none. */
-static size_t repetition(const NormalizerStep *step, const char *text, size_t length)
-{
-    size_t used;
-    if (step->any_space) return unicode_is_space(unicode_read(text, length, &used)) ? used : 0;
-    bool same = length >= step->pattern_length && memcmp(text, step->pattern, step->pattern_length) == 0;
-    return same ? step->pattern_length : 0;
-}
-
-static void replace_runs(const NormalizerStep *step, const char *text, size_t length, Buffer *out)
-{
-    for (size_t at = 0; at < length;) {
-        size_t end = at, more, count = 0;
-        while (end < length && (more = repetition(step, text + end, length - end))) end += more, count++;
-        if (count == 0) unicode_read(text + at, length - at, &more), end = at + more;
-        if (count >= step->least)
-            buffer_append(out, step->content, step->content_length);
-        else
-            buffer_append(out, text + at, end - at);
-        at = end;
-    }
-}
-
-static void apply(const NormalizerStep *step, Buffer *buffer, Buffer *spare)
+static bool apply(const NormalizerStep *step, Buffer *buffer, Buffer *spare)
 {
     const char *text = buffer_text(buffer);
     size_t length = buffer->size;
     switch (step->kind) {
-    case NORMALIZER_BERT: apply_bert(step, buffer, spare); return;
+    case NORMALIZER_BERT: apply_bert(step, buffer, spare); return true;
     case NORMALIZER_NFD: unicode_normalize(spare, text, length, UNICODE_NFD); break;
     case NORMALIZER_NFKD: unicode_normalize(spare, text, length, UNICODE_NFKD); break;
     case NORMALIZER_NFC: unicode_normalize(spare, text, length, UNICODE_NFC); break;
@@ -130,8 +112,9 @@ static void apply(const NormalizerStep *step, Buffer *buffer, Buffer *spare)
     case NORMALIZER_LOWERCASE: lower(text, length, spare); break;
     case NORMALIZER_STRIP_ACCENTS: drop(text, length, unicode_is_mark, spare); break;
     case NORMALIZER_STRIP: strip(step, text, length, spare); break;
-    case NORMALIZER_REPLACE: replace(step, text, length, spare); break;
-    case NORMALIZER_REPLACE_RUNS: replace_runs(step, text, length, spare); break;
+    case NORMALIZER_REPLACE:
+        if (!replace(step, text, length, spare)) return false;
+        break;
     case NORMALIZER_PREPEND:
         if (length) buffer_append(spare, step->content, step->content_length);
         buffer_append(spare, text, length);
@@ -139,14 +122,16 @@ static void apply(const NormalizerStep *step, Buffer *buffer, Buffer *spare)
     case NORMALIZER_CHARSMAP: charsmap_apply(step->map, text, length, spare); break;
     }
     swap(buffer, spare);
+    return true;
 }
 
-bool normalizer_apply(Normalizer *normalizer, Buffer *text)
+const char *normalizer_apply(Normalizer *normalizer, Buffer *text)
 {
     Buffer *spare = &normalizer->spare;
     spare->size = 0;
     spare->limit = text->limit = NORMALIZER_LIMIT(text->size);
     spare->cut = text->cut = false;
-    for (size_t i = 0; i < normalizer->count && !text->cut; i++) apply(&normalizer->steps[i], text, spare);
-    return !text->cut && !spare->cut;
+    bool ok = true;
+    for (size_t i = 0; i < normalizer->count && !text->cut && ok; i++) ok = apply(&normalizer->steps[i], text, spare);
+    return !ok ? PATTERN_TOOK_LONG : text->cut || spare->cut ? TEXT_GREW : NULL;
 }

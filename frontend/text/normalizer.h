@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "frontend/text/charsmap.h"
+#include "frontend/text/pattern.h"
 
 typedef enum NormalizerKind {
     NORMALIZER_BERT,
@@ -16,8 +17,7 @@ typedef enum NormalizerKind {
     NORMALIZER_LOWERCASE,
     NORMALIZER_STRIP_ACCENTS, /* all marks */
     NORMALIZER_STRIP,         /* white space at the ends */
-    NORMALIZER_REPLACE,       /* a text */
-    NORMALIZER_REPLACE_RUNS,  /* a character, or white space, that stands `least` times or more */
+    NORMALIZER_REPLACE,       /* what matches a pattern */
     NORMALIZER_PREPEND,
     NORMALIZER_CHARSMAP
 } NormalizerKind;
@@ -26,10 +26,9 @@ typedef struct NormalizerStep {
     NormalizerKind kind;
     bool clean, ideographs, strip_accents, lowercase; /* of BERT */
     bool left, right;                                 /* of STRIP */
-    const char *pattern, *content;                    /* of REPLACE...; content also of PREPEND */
-    size_t pattern_length, content_length;
-    size_t least;
-    bool any_space; /* of REPLACE_RUNS, instead of the pattern */
+    Pattern *pattern;                                 /* of REPLACE */
+    const char *content;                              /* of REPLACE and PREPEND */
+    size_t content_length;
     Charsmap *map;
 } NormalizerStep;
 
@@ -42,7 +41,7 @@ typedef struct Normalizer {
 /* The most bytes that a text may become. Files come from strangers, and each rule could multiply the text. */
 #define NORMALIZER_LIMIT(length) (64 * (length) + 4096)
 
-/* Replaces UTF-8 text by its normalised form; false if that would be too long. */
-bool normalizer_apply(Normalizer *normalizer, Buffer *text);
+/* Replaces UTF-8 text by its normalised form. NULL; or what is wrong: one of the two above. */
+const char *normalizer_apply(Normalizer *normalizer, Buffer *text);
 
 #endif

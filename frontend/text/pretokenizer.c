@@ -35,10 +35,8 @@ static Class classify(const PretokenizerStep *step, int32_t c)
     case PRETOKENIZER_PUNCTUATION: return unicode_is_punctuation(c) ? (Class){2, ALONE} : (Class){0, TOGETHER};
     case PRETOKENIZER_DIGITS:
         return unicode_is_number(c) ? (Class){2, step->single ? ALONE : TOGETHER} : (Class){0, TOGETHER};
-    case PRETOKENIZER_BYTE_LEVEL:
-    case PRETOKENIZER_METASPACE: break;
+    default: return (Class){0, TOGETHER};
     }
-    return (Class){0, TOGETHER};
 }
 
 static void cut_by_class(const PretokenizerStep *step, const char *text, Span span, Words *out)
@@ -56,45 +54,47 @@ static void cut_by_class(const PretokenizerStep *step, const char *text, Span sp
     if (former.way != DROPPED) add_span(out, start, end);
 }
 
-/* ---- GPT-2's pattern ---- */
+/* ---- cuts by patterns ---- */
 
-typedef enum Sort { LETTER, NUMBER, SPACE, OTHER } Sort;
-
-static Sort sort_of(const char *text, size_t length, size_t *used)
+/* Adds a part between matches, or a match, as the step's behavior says. *former: whether the part before it matched. */
+static void add_part(const PretokenizerStep *step, size_t start, size_t end, bool matched, size_t first, bool *former,
+                     Words *out)
 {
-    int32_t c = unicode_read(text, length, used);
-    if (unicode_is_letter(c)) return LETTER;
-    if (unicode_is_number(c)) return NUMBER;
-    return unicode_is_space(c) ? SPACE : OTHER;
+    bool matches = matched != step->invert;
+    Span *last = out->count > first ? &out->spans[out->count - 1] : NULL;
+    bool joins = (step->behavior == SPLIT_MERGED_WITH_PREVIOUS && matches && !*former) ||
+                 (step->behavior == SPLIT_MERGED_WITH_NEXT && !matches && *former) ||
+                 (step->behavior == SPLIT_CONTIGUOUS && matches == *former);
+    if (start == end) return;
+    *former = matches;
+    if (last && joins)
+        last->length = end - last->start;
+    else if (step->behavior != SPLIT_REMOVED || !matches)
+        add_span(out, start, end);
 }
 
-/* 's 't 're 've 'm 'll 'd */
-static size_t contraction(const char *text, size_t length)
+/* False if the pattern takes too long. */
+static bool cut_by_pattern(const PretokenizerStep *step, const char *text, Span span, Words *out)
 {
-    if (length < 2 || *text != '\'') return 0;
-    if (strchr("stmd", text[1]) && text[1]) return 2;
-    if (length < 3) return 0;
-    bool two = memcmp(text + 1, "re", 2) == 0 || memcmp(text + 1, "ve", 2) == 0 || memcmp(text + 1, "ll", 2) == 0;
-    return two ? 3 : 0;
-}
-
-/* The bytes of the next match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ in text
- * that is not empty. It always matches. */
-static size_t next_match(const char *text, size_t length)
-{
-    size_t used, at = contraction(text, length), last = 0;
-    if (at) return at;
-    Sort sort = sort_of(text, length, &used);
-    if (sort == SPACE && *text == ' ' && length > 1) { /* a blank before a word belongs to it */
-        Sort following = sort_of(text + 1, length - 1, &used);
-        at = 1;
-        if (following != SPACE) sort = following;
+    const char *part = text + span.start;
+    size_t taken = 0, at = 0, start, end, first = out->count, used;
+    bool former = step->behavior == SPLIT_CONTIGUOUS && step->invert;
+    while (at < span.length) {
+        PatternResult result = pattern_find(step->pattern, part, span.length, at, &start, &end);
+        if (result == PATTERN_STUCK) return false;
+        if (result == PATTERN_NONE) break;
+        add_part(step, span.start + taken, span.start + start, false, first, &former, out);
+        add_part(step, span.start + start, span.start + end, true, first, &former, out);
+        taken = at = end;
+        if (end > start || end >= span.length) continue;
+        unicode_read(part + end, span.length - end, &used);
+        at += used;
     }
-    if (sort == SPACE) at = 0;
-    while (at < length && sort_of(text + at, length - at, &used) == sort) last = used, at += used;
-    /* The last white space before a word belongs to the word. */
-    return sort == SPACE && at < length && at > last ? at - last : at;
+    add_part(step, span.start + taken, span.start + span.length, false, first, &former, out);
+    return true;
 }
+
+/* ---- GPT-2's bytes ---- */
 
 /* The character that GPT-2 writes for a byte: itself where it is printable, else one from 256 on. */
 static int32_t byte_character(unsigned char byte)
@@ -111,7 +111,7 @@ static void add_bytes(Words *out, const char *text, size_t length)
     add_span(out, start, out->text.size);
 }
 
-static void cut_bytes(const PretokenizerStep *step, const char *text, size_t length, Buffer *scratch, Words *out)
+static bool cut_bytes(const PretokenizerStep *step, const char *text, size_t length, Buffer *scratch, Words *out)
 {
     if (step->prefix && *text != ' ') {
         scratch->size = 0;
@@ -120,10 +120,11 @@ static void cut_bytes(const PretokenizerStep *step, const char *text, size_t len
         text = buffer_text(scratch);
         length = scratch->size;
     }
-    for (size_t at = 0, used; at < length; at += used) {
-        used = step->split ? next_match(text + at, length - at) : length;
-        add_bytes(out, text + at, used);
+    for (size_t at = 0, start, end = length; at < length; at = end) {
+        if (step->pattern && pattern_find(step->pattern, text, length, at, &start, &end) != PATTERN_FOUND) return false;
+        add_bytes(out, text + at, end - at);
     }
+    return true;
 }
 
 /* ---- SentencePiece's marks ---- */
@@ -149,39 +150,43 @@ static void cut_at_marks(const PretokenizerStep *step, const char *text, size_t 
     add_span(out, start, out->text.size);
 }
 
-static void apply(const PretokenizerStep *step, Words *words, Words *spare, Buffer *scratch)
+static bool apply(const PretokenizerStep *step, Words *words, Words *spare, Buffer *scratch)
 {
-    bool rewrites = step->kind == PRETOKENIZER_BYTE_LEVEL || step->kind == PRETOKENIZER_METASPACE;
+    bool rewrites = step->kind == PRETOKENIZER_BYTE_LEVEL || step->kind == PRETOKENIZER_METASPACE, ok = true;
     spare->text.size = spare->count = 0;
-    for (size_t i = 0; i < words->count; i++) {
+    for (size_t i = 0; i < words->count && ok; i++) {
         const char *text = buffer_text(&words->text) + words->spans[i].start;
         if (step->kind == PRETOKENIZER_BYTE_LEVEL)
-            cut_bytes(step, text, words->spans[i].length, scratch, spare);
+            ok = cut_bytes(step, text, words->spans[i].length, scratch, spare);
         else if (step->kind == PRETOKENIZER_METASPACE)
             cut_at_marks(step, text, words->spans[i].length, spare);
+        else if (step->kind == PRETOKENIZER_SPLIT)
+            ok = cut_by_pattern(step, buffer_text(&words->text), words->spans[i], spare);
         else
             cut_by_class(step, buffer_text(&words->text), words->spans[i], spare);
     }
     Words former = *words;
     *words = *spare;
     *spare = former;
-    if (rewrites) return;
+    if (rewrites) return ok;
     Buffer text = words->text; /* the text is the former one still */
     words->text = spare->text;
     spare->text = text;
+    return ok;
 }
 
-bool pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit)
+const char *pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit)
 {
     Words *words = &pretokenizer->words, *spare = &pretokenizer->spare;
     Buffer scratch = {0};
+    bool ok = true;
     words->text.size = words->count = 0;
     words->text.limit = spare->text.limit = limit;
     words->text.cut = spare->text.cut = false;
     buffer_append(&words->text, text, length);
     add_span(words, 0, words->text.size);
-    for (size_t i = 0; i < pretokenizer->count && !words->text.cut; i++)
-        apply(&pretokenizer->steps[i], words, spare, &scratch);
+    for (size_t i = 0; i < pretokenizer->count && !words->text.cut && ok; i++)
+        ok = apply(&pretokenizer->steps[i], words, spare, &scratch);
     buffer_free(&scratch);
-    return !words->text.cut;
+    return !ok ? PATTERN_TOOK_LONG : words->text.cut ? TEXT_GREW : NULL;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
+#include "frontend/text/pattern.h"
 
 typedef enum PretokenizerKind {
     PRETOKENIZER_BERT,             /* at white space, around punctuation */
@@ -13,11 +14,24 @@ typedef enum PretokenizerKind {
     PRETOKENIZER_PUNCTUATION,      /* around each punctuation character */
     PRETOKENIZER_DIGITS,           /* around numbers, or around each digit */
     PRETOKENIZER_BYTE_LEVEL, /* GPT-2's (Radford et al. 2019): by its pattern, bytes written as printable characters */
-    PRETOKENIZER_METASPACE   /* blanks become a mark that begins words (SentencePiece) */
+    PRETOKENIZER_METASPACE,  /* blanks become a mark that begins words (SentencePiece) */
+    PRETOKENIZER_SPLIT       /* at the matches of a pattern */
 } PretokenizerKind;
+
+/* What becomes of the parts that match. */
+typedef enum SplitBehavior {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_MERGED_WITH_PREVIOUS,
+    SPLIT_MERGED_WITH_NEXT,
+    SPLIT_CONTIGUOUS /* neighbours that match are one */
+} SplitBehavior;
 
 typedef struct PretokenizerStep {
     PretokenizerKind kind;
+    Pattern *pattern; /* of SPLIT, and of BYTE_LEVEL where it splits */
+    SplitBehavior behavior;
+    bool invert; /* of SPLIT: the parts between matches are those that match */
     bool prefix; /* of BYTE_LEVEL and METASPACE: every word begins with a blank, or mark */
     bool split;  /* of BYTE_LEVEL: by the pattern; of METASPACE: at marks */
     bool single; /* of DIGITS: each by itself */
@@ -42,7 +56,8 @@ typedef struct Pretokenizer {
     Words words, spare;
 } Pretokenizer;
 
-/* Cuts UTF-8 text into pretokenizer->words; false if these would be longer than `limit` bytes together. */
-bool pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit);
+/* Cuts UTF-8 text into pretokenizer->words. NULL; or what is wrong: these would be longer than `limit` bytes together,
+ * or a pattern takes too long. */
+const char *pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit);
 
 #endif

@@ -129,11 +129,10 @@ static bool next_token(const TokenPipeline *pipeline, const Trie *trie, const ch
 
 static void encode_plain(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
-    if (length == 0 || pipeline->grew) return;
-    if (!pipeline->room || !pretokenizer_apply(&pipeline->pretokenizer, text, length, pipeline->room)) {
-        pipeline->grew = true;
-        return;
-    }
+    if (length == 0 || pipeline->problem) return;
+    pipeline->problem =
+        pipeline->room ? pretokenizer_apply(&pipeline->pretokenizer, text, length, pipeline->room) : TEXT_GREW;
+    if (pipeline->problem) return;
     pipeline->room -= pipeline->pretokenizer.words.text.size;
     const Words *words = &pipeline->pretokenizer.words;
     for (size_t i = 0; i < words->count; i++)
@@ -154,19 +153,19 @@ static void encode_normalized(TokenPipeline *pipeline, const char *text, size_t 
 
 static void encode_written(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
-    if (length == 0 || pipeline->grew) return;
+    if (length == 0 || pipeline->problem) return;
     Buffer *normal = &pipeline->text;
     *normal = (Buffer){.bytes = normal->bytes, .capacity = normal->capacity};
     buffer_append(normal, text, length);
-    pipeline->grew = !normalizer_apply(&pipeline->normalizer, normal);
-    encode_normalized(pipeline, buffer_text(normal), normal->size, ids);
+    pipeline->problem = normalizer_apply(&pipeline->normalizer, normal);
+    if (!pipeline->problem) encode_normalized(pipeline, buffer_text(normal), normal->size, ids);
 }
 
 const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
 {
     if (!unicode_is_valid(text, length)) return "is not UTF-8";
     pipeline->room = NORMALIZER_LIMIT(length);
-    pipeline->grew = false;
+    pipeline->problem = NULL;
     Match match;
     size_t taken = 0;
     while (next_token(pipeline, &pipeline->written, text, length, taken, taken, &match)) {
@@ -175,7 +174,7 @@ const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, siz
         taken = match.end;
     }
     encode_written(pipeline, text + taken, length - taken, ids);
-    return pipeline->grew ? "becomes more than 64 times as long by the rules of the tokenizer" : NULL;
+    return pipeline->problem;
 }
 
 bool token_pipeline_piece(const TokenPipeline *pipeline, int32_t id, Buffer *piece)
@@ -209,7 +208,11 @@ TokenPipeline *token_pipeline_open(const char *path, Diagnostics *diagnostics)
 void token_pipeline_free(TokenPipeline *pipeline)
 {
     if (!pipeline) return;
-    for (size_t i = 0; i < pipeline->normalizer.count; i++) charsmap_free(pipeline->normalizer.steps[i].map);
+    for (size_t i = 0; i < pipeline->normalizer.count; i++) {
+        charsmap_free(pipeline->normalizer.steps[i].map);
+        pattern_free(pipeline->normalizer.steps[i].pattern);
+    }
+    for (size_t i = 0; i < pipeline->pretokenizer.count; i++) pattern_free(pipeline->pretokenizer.steps[i].pattern);
     free(pipeline->normalizer.steps);
     buffer_free(&pipeline->normalizer.spare);
     Words *words[] = {&pipeline->pretokenizer.words, &pipeline->pretokenizer.spare};

@@ -35,9 +35,9 @@ typedef struct TokenPipeline {
     int32_t pad, mask;        /* -1: none */
     Hash hash;                /* of the file */
     struct WordCache *cache;
-    Buffer text; /* scratch */
-    size_t room; /* how many bytes words of the text at hand may have yet */
-    bool grew;   /* it needs more */
+    Buffer text;         /* scratch */
+    size_t room;         /* how many bytes words of the text at hand may have yet */
+    const char *problem; /* with the text at hand; NULL: none yet */
 } TokenPipeline;
 
 /* NULL after reporting. */

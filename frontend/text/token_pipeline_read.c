@@ -9,46 +9,28 @@ enum { MOST_STEPS = 64, MOST_NESTED = 8 };
 
 /* ---- the normalizer ---- */
 
-/* A character or \s, followed by + or {N,}. */
-static bool read_run(NormalizerStep *step, const char *pattern)
+/* {"String": text} or {"Regex": expression}. */
+static bool read_pattern(TokenReader *r, json_t *object, const char *place, Pattern **pattern)
 {
-    size_t used;
-    if (!*pattern) return false;
-    step->any_space = strncmp(pattern, "\\s", 2) == 0;
-    unicode_read(pattern, strlen(pattern), &used);
-    if (step->any_space) used = 2;
-    if (!step->any_space && strchr("\\.[](){}*+?^$|", *pattern)) return false;
-    step->pattern = pattern;
-    step->pattern_length = used;
-    pattern += used;
-    step->least = 1;
-    if (strcmp(pattern, "+") == 0) return true;
-    char *end = NULL;
-    unsigned long least =
-        *pattern == '{' && pattern[1] >= '1' && pattern[1] <= '9' ? strtoul(pattern + 1, &end, 10) : 0;
-    step->least = least;
-    return least > 0 && least < 1000 && strcmp(end, ",}") == 0;
+    json_t *value = json_object_get(object, "pattern");
+    const char *text = json_string_value(json_object_get(value, "String")),
+               *regex = json_string_value(json_object_get(value, "Regex")), *there = reader_place(r, place, "pattern");
+    char problem[PATTERN_PROBLEM];
+    if (!text && !regex) return reader_malformed(r, there, "is neither a String nor a Regex");
+    if (text && !*text) return reader_unsupported(r, there, "an empty text");
+    *pattern = pattern_compile(text ? text : regex, text != NULL, problem);
+    return *pattern ||
+           reader_unsupported(
+               r, there, arena_format(&r->arena, "the regular expression '%.80s' (%s)", text ? text : regex, problem));
 }
 
 static bool read_replace(TokenReader *r, json_t *object, const char *place, NormalizerStep *step)
 {
-    json_t *pattern = json_object_get(object, "pattern");
-    const char *text = json_string_value(json_object_get(pattern, "String")),
-               *regex = json_string_value(json_object_get(pattern, "Regex"));
     if (!reader_check_members(r, object, place, "type pattern content") ||
         !reader_text(r, object, place, "content", &step->content))
         return false;
     step->content_length = strlen(step->content);
-    const char *there = reader_place(r, place, "pattern");
-    if (!text && !regex) return reader_malformed(r, there, "is neither a String nor a Regex");
-    if (text) {
-        step->pattern = arena_string(&r->pipeline->arena, text);
-        step->pattern_length = strlen(text);
-        return step->pattern_length ? true : reader_unsupported(r, there, "an empty text");
-    }
-    step->kind = NORMALIZER_REPLACE_RUNS;
-    return read_run(step, arena_string(&r->pipeline->arena, regex)) ||
-           reader_unsupported(r, there, arena_format(&r->arena, "the regular expression '%.80s'", regex));
+    return read_pattern(r, object, place, &step->pattern);
 }
 
 static bool read_charsmap(TokenReader *r, json_t *object, const char *place, NormalizerStep *step)
@@ -151,19 +133,48 @@ static bool read_metaspace(TokenReader *r, json_t *object, const char *place, Pr
     return true;
 }
 
+static bool read_split(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
+{
+    static const char *const behaviors[] = {[SPLIT_REMOVED] = "Removed",
+                                            [SPLIT_ISOLATED] = "Isolated",
+                                            [SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+                                            [SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
+                                            [SPLIT_CONTIGUOUS] = "Contiguous"};
+    const char *behavior;
+    if (!reader_check_members(r, object, place, "type pattern behavior invert") ||
+        !reader_bool(r, object, place, "invert", false, &step->invert) ||
+        !reader_text(r, object, place, "behavior", &behavior))
+        return false;
+    size_t i = 0, count = sizeof behaviors / sizeof *behaviors;
+    while (i < count && strcmp(behaviors[i], behavior) != 0) i++;
+    if (i == count)
+        return reader_unsupported(r, reader_place(r, place, "behavior"), arena_format(&r->arena, "'%.40s'", behavior));
+    step->behavior = (SplitBehavior)i;
+    return read_pattern(r, object, place, &step->pattern);
+}
+
+static bool read_byte_level(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
+{
+    static const char words[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    char problem[PATTERN_PROBLEM];
+    bool offsets;
+    if (!reader_check_members(r, object, place, "type add_prefix_space trim_offsets use_regex") ||
+        !reader_bool(r, object, place, "trim_offsets", true, &offsets) ||
+        !reader_bool(r, object, place, "add_prefix_space", true, &step->prefix) ||
+        !reader_bool(r, object, place, "use_regex", true, &step->split))
+        return false;
+    if (step->split) step->pattern = pattern_compile(words, false, problem);
+    return !step->split || step->pattern || reader_unsupported(r, place, problem);
+}
+
 static bool read_pretokenizer_step(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
 {
     const char *type = reader_type(object), *behavior = json_string_value(json_object_get(object, "behavior"));
-    bool offsets;
     if (strcmp(type, "Metaspace") == 0)
         return step->kind = PRETOKENIZER_METASPACE, read_metaspace(r, object, place, step);
-    if (strcmp(type, "ByteLevel") == 0) {
-        step->kind = PRETOKENIZER_BYTE_LEVEL;
-        return reader_check_members(r, object, place, "type add_prefix_space trim_offsets use_regex") &&
-               reader_bool(r, object, place, "trim_offsets", true, &offsets) &&
-               reader_bool(r, object, place, "add_prefix_space", true, &step->prefix) &&
-               reader_bool(r, object, place, "use_regex", true, &step->split);
-    }
+    if (strcmp(type, "ByteLevel") == 0)
+        return step->kind = PRETOKENIZER_BYTE_LEVEL, read_byte_level(r, object, place, step);
+    if (strcmp(type, "Split") == 0) return step->kind = PRETOKENIZER_SPLIT, read_split(r, object, place, step);
     if (strcmp(type, "Digits") == 0) {
         step->kind = PRETOKENIZER_DIGITS;
         return reader_check_members(r, object, place, "type individual_digits") &&
@@ -202,7 +213,7 @@ static bool enter_added(TokenReader *r, const char *place, size_t number)
     const AddedToken *token = &pipeline->added[number];
     Buffer content = {0};
     buffer_append(&content, token->content, token->length);
-    bool fits = !token->normalized || normalizer_apply(&pipeline->normalizer, &content);
+    bool fits = !token->normalized || !normalizer_apply(&pipeline->normalizer, &content);
     Trie *trie = token->normalized ? &pipeline->normalized : &pipeline->written;
     bool ok = !fits || content.size == 0 || content.size > TOKEN_LONGEST_PIECE ||
               trie_find(trie, buffer_text(&content), content.size) >= 0 ||

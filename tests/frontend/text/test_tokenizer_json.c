@@ -170,13 +170,18 @@ static void what_is_not_there_is_named(void **state)
         "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"Nmt\"}]}, " MODEL
         "}",
         EXIT_UNSUPPORTED_OPERATOR, "normalizer.normalizers[1]: the normalizer 'Nmt' is not supported");
-    refuses("{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a|b\"}, \"content\": \"\"}, " MODEL
+    refuses("{\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a|(b\"}, \"content\": \"\"}, " MODEL
             "}",
-            EXIT_UNSUPPORTED_OPERATOR, "normalizer.pattern: the regular expression 'a|b' is not supported");
+            EXIT_UNSUPPORTED_OPERATOR,
+            "normalizer.pattern: the regular expression 'a|(b' (missing closing parenthesis) is");
     refuses("{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AAA\"}, " MODEL "}",
             EXIT_BAD_INPUT, "normalizer.precompiled_charsmap: is not a compiled table");
-    refuses("{\"pre_tokenizer\": {\"type\": \"Split\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
-            "pre_tokenizer: the pre-tokenizer 'Split' is not supported");
+    refuses("{\"pre_tokenizer\": {\"type\": \"FixedLength\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
+            "pre_tokenizer: the pre-tokenizer 'FixedLength' is not supported");
+    refuses("{\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": \"Mixed\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
+            "pre_tokenizer.behavior: 'Mixed' is not supported");
+    refuses("{\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": \"Removed\"}, " MODEL "}", EXIT_BAD_INPUT,
+            "pre_tokenizer.pattern: is neither a String nor a Regex");
     refuses(
         "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}, " MODEL
         "}",
