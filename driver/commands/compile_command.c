@@ -75,13 +75,13 @@ static bool write_chosen_report(const Report *report, const OutputDirectory *dir
 static bool write_reports(Compilation *compilation, Diagnostics *diagnostics)
 {
     const PlannedModel *planned = &compilation->planned;
-    const Report report = {&planned->plan, &planned->costs, &compilation->advice};
+    const Report report = {.plan = &planned->plan, .costs = &planned->costs, .advice = &compilation->advice};
     Buffer costs = {0}, plan = {0}, html = {0};
     advice_make(&compilation->advice, &planned->plan, &planned->costs, planned->advice_deadline);
     smaller_microbatches_advise(planned, &compilation->options->plan, &compilation->advice);
     costs_print(&planned->costs, &costs);
     plan_print(&planned->plan, &plan);
-    report_html(&report, &html);
+    report_print(&report, "html", &html);
     return write_text(compilation, "costs.json", &costs, diagnostics) &&
            write_text(compilation, "plan.json", &plan, diagnostics) &&
            write_text(compilation, "report.html", &html, diagnostics) &&
@@ -267,7 +267,8 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     }
     if (options->quiet || emits(compilation)) return true;
     const PlannedModel *planned = &compilation->planned;
-    report_text(&(Report){&planned->plan, &planned->costs, &compilation->advice}, &text);
+    report_print(&(Report){.plan = &planned->plan, .costs = &planned->costs, .advice = &compilation->advice}, "text",
+                 &text);
     return write_output("-", &text, diagnostics);
 }
 

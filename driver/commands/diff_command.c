@@ -44,7 +44,7 @@ static void print_question(const Plan *before, const Plan *after)
 static void print_proof(const char *what, const Plan *plan)
 {
     char text[REPORT_SENTENCE];
-    text_print(stdout, "%-15s %s\n", what, report_proof(&(Report){plan, NULL, NULL}, text));
+    text_print(stdout, "%-15s %s\n", what, report_proof(&(Report){.plan = plan}, text));
 }
 
 /* ---- layers ---- */

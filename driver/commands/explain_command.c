@@ -275,7 +275,7 @@ bool explain_command(const Options *options, Diagnostics *diagnostics)
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "leave out one of them",
                                  "--report svg draws the plan, not what --trace measured");
     if (!plan_read(&plan, options->plans[0], diagnostics)) return false;
-    report_print(&(Report){&plan, NULL, NULL}, options->report ? options->report : "text", &buffer);
+    report_print(&(Report){.plan = &plan}, options->report ? options->report : "text", &buffer);
     bool ok = (!options->trace || explain_trace(&buffer, &plan, options->trace, diagnostics)) &&
               file_write_all("-", buffer.bytes, buffer.size, diagnostics);
     plan_free(&plan);

@@ -35,8 +35,8 @@ static bool print_report(const Options *options, const PlannedModel *planned, Di
     Advice advice;
     advice_make(&advice, &planned->plan, &planned->costs, planned->advice_deadline);
     smaller_microbatches_advise(planned, &options->plan, &advice);
-    report_print(&(Report){&planned->plan, &planned->costs, &advice}, options->report ? options->report : "text",
-                 &buffer);
+    report_print(&(Report){.plan = &planned->plan, .costs = &planned->costs, .advice = &advice},
+                 options->report ? options->report : "text", &buffer);
     bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
     advice_free(&advice);
     buffer_free(&buffer);

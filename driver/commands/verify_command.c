@@ -126,7 +126,7 @@ bool verify_command(const Options *options, Diagnostics *diagnostics)
     if (ok) {
         ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
-        if (ok && !options->quiet) print_verdict(&(Report){&plan, &costs, NULL}, &verified);
+        if (ok && !options->quiet) print_verdict(&(Report){.plan = &plan, .costs = &costs}, &verified);
         ok = ok && verify_audits(options, &plan, diagnostics);
         costs_free(&costs);
     }

@@ -166,16 +166,10 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
 
 static void print_unused(Buffer *buffer, const Report *report)
 {
-    const Costs *costs = report->costs;
-    int unused = 0;
-    for (int d = 0; costs && d < costs->device_count; d++) {
-        if (plan_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
-        if (plan_leaves_out(report->plan, costs->devices[d].name)) continue;
-        if (unused < 8) text_format(buffer, "%s%s", unused ? ", " : "Not used: ", costs->devices[d].name);
-        unused++;
-    }
-    if (unused > 8) text_format(buffer, " and %d more", unused - 8);
-    if (unused > 0) text_format(buffer, "\n");
+    Buffer idle = {0};
+    report_idle(report, &idle);
+    if (idle.size > 0) text_format(buffer, "%s\n", buffer_text(&idle));
+    buffer_free(&idle);
     for (int i = 0; i < report->plan->without_count; i++)
         text_format(buffer, "%s%s", i ? ", " : "Left out as asked: ", report->plan->without[i]);
     if (report->plan->without_count > 0) text_format(buffer, "\n");
@@ -246,6 +240,7 @@ static void print_head(Buffer *buffer, const Report *report)
     else
         text_format(buffer, "Objective: period %s (step %s)\n", period, step);
     print_sentences(buffer, report_running(plan, sentence));
+    print_sentences(buffer, report_speed(report, sentence));
 }
 
 void report_text(const Report *report, Buffer *buffer)
@@ -267,16 +262,23 @@ void report_text(const Report *report, Buffer *buffer)
 
 /* ---- whichever form ---- */
 
-void report_print(const Report *report, const char *form, Buffer *buffer)
+void report_print(const Report *asked, const char *form, Buffer *buffer)
 {
+    Report report = *asked;
+    ReportUse use = {0};
+    if (report.costs && !report.plan->infeasible) {
+        report_use_create(&use, report.plan, report.costs);
+        report.use = &use;
+    }
     if (strcmp(form, "json") == 0)
-        report_json(report, buffer);
+        report_json(&report, buffer);
     else if (strcmp(form, "html") == 0)
-        report_html(report, buffer);
+        report_html(&report, buffer);
     else if (strcmp(form, "svg") == 0)
-        report_svg(report, buffer);
+        report_svg(&report, buffer);
     else
-        report_text(report, buffer);
+        report_text(&report, buffer);
+    report_use_free(&use);
 }
 
 const char *report_form(const char *path)

@@ -113,6 +113,7 @@ static void print_summary(const Report *report, Buffer *buffer)
     buffer_print(buffer, "</dl>\n");
     print_proof(report, buffer);
     print_paragraph(buffer, "", report_bottleneck(plan, sentence));
+    print_paragraph(buffer, "", report_speed(report, sentence));
     buffer_print(buffer,
                  "<p class=soft>The step is a sum: every stage once, every link there and back, one period per further "
                  "micro-batch, the longest update. The proof is about the %s. The step time comes from a simulation of "
@@ -176,17 +177,10 @@ static void print_shared_ranks(const Plan *plan, Buffer *buffer)
 
 static void print_unused(const Report *report, Buffer *buffer)
 {
-    enum { MOST = 40 };
-    const Costs *costs = report->costs;
-    int unused = 0;
-    for (int d = 0; d < costs->device_count; d++) {
-        if (plan_rank_of(report->plan, costs->devices[d].name) >= 0) continue;
-        if (unused++ >= MOST) continue;
-        buffer_print(buffer, unused > 1 ? ", " : "<p>Not used: ");
-        drawing_text(buffer, costs->devices[d].name);
-    }
-    if (unused > MOST) buffer_print(buffer, " and %d more", unused - MOST);
-    if (unused) buffer_print(buffer, ".</p>\n");
+    Buffer idle = {0};
+    report_idle(report, &idle);
+    print_paragraph(buffer, "", buffer_text(&idle));
+    buffer_free(&idle);
 }
 
 static void print_stages(const Report *report, Buffer *buffer)

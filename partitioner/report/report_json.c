@@ -1,11 +1,14 @@
 #include "base/json_writer.h"
 #include "partitioner/report/report.h"
 
-static void add_device(JsonWriter *json, const Plan *plan, const DeviceCost *device)
+static void add_device(JsonWriter *json, const Report *report, int index)
 {
+    const Plan *plan = report->plan;
+    const DeviceCost *device = &report->costs->devices[index];
     int rank = plan_rank_of(plan, device->name);
     json_open(json, NULL, '{');
     json_add_bool(json, "used", rank >= 0);
+    if (report->use && report->use->reason[index]) json_add_string(json, "idle", report->use->reason[index]);
     json_add_string(json, "name", device->name);
     json_open(json, "stages", '[');
     for (int k = 0; rank >= 0 && k < plan->ranks[rank].stage_count; k++) {
@@ -146,13 +149,15 @@ void report_json(const Report *report, Buffer *buffer)
     json_add_integer(&json, "microbatches", plan->microbatches);
     plan_add_seconds(&json, "step_time_s", plan->simulated_step_ns);
     plan_add_times(&json, plan);
+    if (report->use) json_add_number(&json, "speed_used", report->use->speed);
+    if (report->use) plan_add_seconds(&json, "division_bound_s", report->use->bound_ns);
     add_rows(&json, &plan->rows);
     batch_choice_add(&plan->batch, &json);
     add_sentences(&json, report);
     add_compared(&json, plan);
     json_open(json_break(&json, "\n "), "devices", '[');
     for (int d = 0; d < costs->device_count; d++) {
-        add_device(json_break(&json, "\n  "), plan, &costs->devices[d]);
+        add_device(json_break(&json, "\n  "), report, d);
     }
     json_close(&json, ']');
     json_open(json_break(&json, "\n "), "links", '[');

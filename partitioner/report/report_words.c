@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "partitioner/certificate.h"
 #include "partitioner/crossings.h"
 
@@ -240,6 +241,40 @@ const char *report_head(const Report *report, char text[static REPORT_SENTENCE])
         report->costs ? report->costs->device_count : plan->rank_count, plan->rows.microbatch_kinds ? "at most " : "",
         plan->microbatches, plan->microbatches == 1 ? "" : "es");
     return text;
+}
+
+const char *report_speed(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const ReportUse *use = report->use;
+    char bound[REPORT_TEXT];
+    text[0] = '\0';
+    if (!use || use->bound_ns == 0) return text;
+    add(text, "In use: %.0f%% of the devices' speed. ", 100 * use->speed);
+    add(text, "No way to divide the work takes less than %s: the step time is %.2f times as long.",
+        report_seconds(use->bound_ns, bound), (double)report->plan->simulated_step_ns / (double)use->bound_ns);
+    return text;
+}
+
+void report_idle(const Report *report, Buffer *buffer)
+{
+    enum { MOST = 8 };
+    const Costs *costs = report->costs;
+    const char *const *reasons = report->use ? report->use->reason : NULL;
+    bool any = false;
+    for (int first = 0; reasons && first < costs->device_count; first++) {
+        int named = 0;
+        for (int d = 0; d < first && reasons[first]; d++) named += reasons[d] == reasons[first];
+        if (!reasons[first] || named > 0 || plan_leaves_out(report->plan, costs->devices[first].name)) continue;
+        for (int d = first; d < costs->device_count; d++) {
+            if (reasons[d] != reasons[first]) continue;
+            if (named < MOST)
+                text_format(buffer, "%s%.60s", named ? ", " : any ? "; " : "Not used: ", costs->devices[d].name);
+            named++;
+        }
+        if (named > MOST) text_format(buffer, " and %d more", named - MOST);
+        text_format(buffer, " (%s)", reasons[first]);
+        any = true;
+    }
 }
 
 const char *report_strays(const Report *report, char text[static REPORT_SENTENCE])

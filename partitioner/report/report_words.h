@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "partitioner/plan.h"
 #include "partitioner/planner/advice.h"
+#include "partitioner/report/report_use.h"
 
 /* `costs` are those that the plan was made from: they name layers, regions and the devices that are not used. Text, SVG
  * and sentences can do without costs (NULL), everything can do without advice. */
@@ -12,6 +13,7 @@ typedef struct Report {
     const Plan *plan;
     const Costs *costs;
     const Advice *advice;
+    const ReportUse *use; /* made by report_print from plan and costs */
 } Report;
 
 enum { REPORT_TEXT = 48, REPORT_SENTENCE = 1024 };
@@ -32,6 +34,11 @@ const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE])
 
 /* "6 layers in 2 stages on 2 of 3 devices, 4 micro-batches per step" */
 const char *report_head(const Report *report, char text[static REPORT_SENTENCE]);
+/* "In use: 46% of the devices' speed. ...": that, and how much a step takes above the bound of any division; "" without
+ * costs. */
+const char *report_speed(const Report *report, char text[static REPORT_SENTENCE]);
+/* "Not used: a, b (memory); c (left out as asked)" */
+void report_idle(const Report *report, Buffer *buffer);
 /* How the plan runs: chosen micro-batches, schedule, memory limits, recomputation, peak memory of a process. */
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Packed sequences, expected step time, padding; "" where all steps are alike. */

@@ -1,0 +1,136 @@
+/* How much of the devices' speed a plan uses, why the others are idle, and the bound of any division of the work. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "partitioner/planner/planner.h"
+#include "partitioner/report/report.h"
+#include "tests/partitioner/random_costs.h"
+
+enum { LAYERS = 4, MOST = 8 };
+
+/* Equal layers of 3 ms on equal devices; what crosses takes 1 us. */
+static void equal_costs(Costs *costs, LayerCost *layers, DeviceCost *devices, int count)
+{
+    static double latency_s[4], bandwidth_Bps[4] = {1e9, 1e9, 1e9, 1e9};
+    static const char *regions[] = {"near", "far"};
+    *costs = (Costs){.name = "equal", .microbatches = 16, .layers = layers, .layer_count = LAYERS};
+    for (int l = 0; l < LAYERS; l++)
+        layers[l] = (LayerCost){.name = "layer", .forward_s = 1e-3, .backward_s = 2e-3, .output_bytes = 1000};
+    for (int d = 0; d < count; d++)
+        devices[d] = (DeviceCost){.name = (const char *[]){"a", "b", "c", "d", "e", "f", "g", "h"}[d],
+                                  .slowdown = 1,
+                                  .memory_bytes = COSTS_NO_LIMIT};
+    costs->devices = devices;
+    costs->device_count = count;
+    costs->region_count = 2;
+    costs->region_names = regions;
+    costs->latency_s = latency_s;
+    costs->bandwidth_Bps = bandwidth_Bps;
+    for (int i = 0; i < 4; i++) bandwidth_Bps[i] = 1e9;
+}
+
+/* The reason for device `idle`; "" if it is in use. `form` of the report names it. */
+static const char *reason(const Costs *costs, const char *without, int idle, double *speed)
+{
+    static const char *const forms[] = {"text", "json", "html"};
+    static char found[80];
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    Plan plan = {0};
+    ReportUse use;
+    Diagnostics diagnostics = {0};
+    request.without = &without;
+    request.without_count = without != NULL;
+    assert_true(plan_make(&plan, costs, &request, &diagnostics));
+    report_use_create(&use, &plan, costs);
+    snprintf(found, sizeof found, "%s", use.reason[idle] ? use.reason[idle] : "");
+    *speed = use.speed;
+    for (int f = 0; f < 3; f++) {
+        Buffer text = {0};
+        report_print(&(Report){.plan = &plan, .costs = costs}, forms[f], &text);
+        if (!without) assert_non_null(strstr(buffer_text(&text), found));
+        buffer_free(&text);
+    }
+    report_use_free(&use);
+    plan_free(&plan);
+    return found;
+}
+
+static void idle_devices_have_a_reason(void **state)
+{
+    Costs costs;
+    LayerCost layers[LAYERS];
+    DeviceCost devices[MOST];
+    double speed;
+    (void)state;
+    equal_costs(&costs, layers, devices, 8);
+    assert_string_equal(reason(&costs, NULL, 0, &speed), ""); /* of equal devices the first is used ... */
+    assert_true(fabs(speed - 0.5) < 1e-9);
+    int idle = 7;
+    assert_string_equal(reason(&costs, NULL, idle, &speed), "more devices than useful layers"); /* ... not the last */
+    assert_string_equal(reason(&costs, "a", 0, &speed), "left out as asked");
+    assert_true(fabs(speed - 4.0 / 7) < 1e-9);
+
+    equal_costs(&costs, layers, devices, 3);
+    devices[2].slowdown = 50;
+    assert_string_equal(reason(&costs, NULL, 2, &speed), "too slow to save time");
+    assert_true(speed > 0.98 && speed < 1);
+
+    equal_costs(&costs, layers, devices, 2);
+    devices[1].region = 1;
+    costs.bandwidth_Bps[1] = costs.bandwidth_Bps[2] = 1e4; /* what crosses takes 100 ms */
+    assert_string_equal(reason(&costs, NULL, 1, &speed), "its link is slower than what it saves");
+
+    equal_costs(&costs, layers, devices, 3);
+    for (int l = 0; l < LAYERS; l++) layers[l].resident = true, layers[l].memory_bytes = 1000;
+    devices[2].memory_bytes = 999;
+    assert_string_equal(reason(&costs, NULL, 2, &speed), "memory");
+}
+
+static void no_step_is_below_the_bound(void **state)
+{
+    int plans = 0, reached = 0, idle = 0;
+    (void)state;
+    for (int seed = 0; seed < 400; seed++) {
+        Costs costs;
+        Plan plan = {0};
+        ReportUse use;
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, seed % VARIANTS, (uint64_t)seed + 330000, 8, 5);
+        if (seed % 5 == 0) random_samples(&costs);
+        if (plan_make(&plan, &costs, &request, &diagnostics)) {
+            report_use_create(&use, &plan, &costs);
+            if (use.bound_ns > plan.simulated_step_ns)
+                fail_msg("seed %d: %lld, but the bound is %lld", seed, (long long)plan.simulated_step_ns,
+                         (long long)use.bound_ns);
+            for (int d = 0; d < costs.device_count; d++) {
+                assert_true((use.reason[d] == NULL) == (plan_rank_of(&plan, costs.devices[d].name) >= 0));
+                idle += use.reason[d] != NULL;
+            }
+            assert_true(use.speed > 0 && use.speed <= 1.0000001);
+            reached += 2 * use.bound_ns > plan.simulated_step_ns;
+            plans++;
+            report_use_free(&use);
+        }
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    print_message("%d plans, %d within twice the bound, %d idle devices\n", plans, reached, idle);
+    assert_true(plans > 300 && reached > plans / 3 && idle > 200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_devices_have_a_reason),
+        cmocka_unit_test(no_step_is_below_the_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
