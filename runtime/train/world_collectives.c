@@ -188,64 +188,6 @@ void world_barrier(World *world, const char *what)
     meet_here(world, what);
 }
 
-/* ---- Meanwhile ---- */
-
-void world_unite(World *world, uint32_t *bits, int *pending)
-{
-    MPI_Request request;
-    WorldUnion *uniting = world->sites ? &world->sites->uniting : NULL;
-    if (uniting && uniting->stage != UNION_NONE) bug("two unions at once");
-    MPI_Iallreduce(MPI_IN_PLACE, bits, 1, MPI_UINT32_T, MPI_BOR, uniting ? uniting->communicator : world->control,
-                   &request);
-    if (!uniting) {
-        world_add_request(world, request, pending, false);
-        return;
-    }
-    uniting->stage = UNION_GATHERING;
-    uniting->bits = bits;
-    uniting->whole = pending;
-    ++*pending;
-    world_add_request(world, request, &uniting->pending, false);
-}
-
-static void exchange_bits(World *world, WorldUnion *uniting)
-{
-    const WorldSites *sites = world->sites;
-    for (int s = 0; s < sites->count; s++) {
-        if (s == sites->site) continue;
-        size_t size = sizeof *uniting->bits;
-        sites->bridge->receive(world, &uniting->received[s], size, sites->leader[s], WIRE_UNITE, &uniting->pending);
-        sites->bridge->send(world, uniting->bits, size, sites->leader[s], WIRE_UNITE);
-    }
-}
-
-static void hand_out_bits(World *world, WorldUnion *uniting)
-{
-    MPI_Request request;
-    for (int s = 0; world_leads(world) && s < world->sites->count; s++)
-        if (s != world->sites->site) *uniting->bits |= uniting->received[s];
-    MPI_Ibcast(uniting->bits, 1, MPI_UINT32_T, 0, uniting->communicator, &request);
-    world_add_request(world, request, &uniting->pending, false);
-}
-
-void world_advance_union(World *world)
-{
-    WorldUnion *uniting = &world->sites->uniting;
-    while (uniting->stage != UNION_NONE && uniting->pending == 0) {
-        switch (uniting->stage++) {
-        case UNION_NONE: break;
-        case UNION_GATHERING:
-            if (world_leads(world)) exchange_bits(world, uniting);
-            break;
-        case UNION_EXCHANGING: hand_out_bits(world, uniting); break;
-        case UNION_HANDING_OUT:
-            uniting->stage = UNION_NONE;
-            --*uniting->whole;
-            break;
-        }
-    }
-}
-
 /* ---- Errors ---- */
 
 enum { REASON_BYTES = 800 };

@@ -61,7 +61,5 @@ void world_add_request(World *world, MPI_Request request, int *pending, bool is_
 void world_await_question(World *world);
 /* Tells the gateway that this rank is done, if there are sites. */
 void world_leave_sites(World *world);
-/* Moves world_unite on. */
-void world_advance_union(World *world);
 
 #endif
