@@ -100,9 +100,5 @@ bool cluster_read_with(Cluster *cluster, const char *path, const char *const *ad
 void cluster_free(Cluster *cluster);
 
 int cluster_find_device(const Cluster *cluster, const char *name); /* -1 if absent */
-/* A device and itself are joined by a free link. */
-ClusterLink cluster_link(const Cluster *cluster, int from, int to);
-/* Seconds that `bytes` take from one device to another: latency + bytes / bandwidth. */
-double cluster_transfer_s(const Cluster *cluster, int from, int to, int64_t bytes);
 
 #endif

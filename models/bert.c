@@ -240,12 +240,3 @@ bool bert_write(const BertConfig *config, const char *path, Diagnostics *diagnos
     onnx_builder_close(&bert.builder);
     return ok;
 }
-
-int64_t bert_parameter_elements(const BertConfig *config)
-{
-    const int64_t h = config->hidden, inner = config->intermediate;
-    const int64_t layer = 4 * (h * h + h) + (h * inner + inner) + (inner * h + h) + 4 * h;
-    const int64_t head = config->head == BERT_SEQUENCE_CLASSIFIER ? h * h + h + config->classes * (h + 1)
-                                                                  : h * h + h + 2 * h + config->vocabulary;
-    return (config->vocabulary + config->positions + TOKEN_TYPES) * h + 2 * h + config->layers * layer + head;
-}

@@ -24,7 +24,4 @@ typedef struct BertConfig {
 /* Writes the model to `path` (and, where its weights take more than 64 MiB, to `path`.data). */
 bool bert_write(const BertConfig *config, const char *path, Diagnostics *diagnostics);
 
-/* Elements of all parameters together. */
-int64_t bert_parameter_elements(const BertConfig *config);
-
 #endif

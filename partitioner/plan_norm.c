@@ -39,6 +39,18 @@ static uint32_t *number_sites(Plan *plan, const Costs *costs)
     return several ? sites : NULL;
 }
 
+/* What the round takes if all ranks begin it together. */
+static int64_t alone_ns(const Plan *plan)
+{
+    size_t ranks = (size_t)plan->rank_count;
+    int64_t *times = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *times), most = 0;
+    norm_round(plan->norm, times, times + ranks, times + 2 * ranks);
+    for (int r = 0; r < plan->rank_count; r++)
+        if (times[plan->rank_count + r] > most) most = times[plan->rank_count + r];
+    free(times);
+    return most;
+}
+
 void plan_norm_set(Plan *plan, const Costs *costs)
 {
     if (costs->norm_bytes <= 0 || plan->rank_count < 2) return;
@@ -58,19 +70,7 @@ void plan_norm_set(Plan *plan, const Costs *costs)
     free(regions);
     plan->norm = norm;
     plan->norm_bytes = costs->norm_bytes;
-    plan->norm_ns = plan_norm_alone_ns(plan);
-}
-
-int64_t plan_norm_alone_ns(const Plan *plan)
-{
-    if (!plan->norm) return 0;
-    size_t ranks = (size_t)plan->rank_count;
-    int64_t *times = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *times), most = 0;
-    norm_round(plan->norm, times, times + ranks, times + 2 * ranks);
-    for (int r = 0; r < plan->rank_count; r++)
-        if (times[plan->rank_count + r] > most) most = times[plan->rank_count + r];
-    free(times);
-    return most;
+    plan->norm_ns = alone_ns(plan);
 }
 
 /* ---- plan.json ---- */

@@ -8,8 +8,6 @@
 
 /* Of a plan whose ranks are known. */
 void plan_norm_set(Plan *plan, const Costs *costs);
-/* What the round takes if all ranks begin it together. */
-int64_t plan_norm_alone_ns(const Plan *plan);
 
 /* The member "norm" of plan.json. */
 void plan_norm_print(const Plan *plan, JsonWriter *json);

@@ -11,7 +11,8 @@ static const char *const kind_names[PLAN_CROSSING_KINDS] = {
 
 const char *site_crossing_kind_name(PlanCrossingKind kind) { return kind_names[kind]; }
 
-int64_t site_crossing_bytes(const CostTensor *tensor, Codec codec)
+/* The bytes of a tensor after coding; codecs apply to float32 only. */
+static int64_t site_crossing_bytes(const CostTensor *tensor, Codec codec)
 {
     if (codec == CODEC_NONE || tensor->dtype != DTYPE_F32 || tensor->shape.rank == 0) return tensor->bytes;
     int64_t columns = tensor->shape.dim[tensor->shape.rank - 1];

@@ -10,8 +10,6 @@
  * another site is the home of. Nothing where the costs know no sites. */
 void site_crossings_fill(Plan *plan, const Costs *costs);
 
-/* The bytes of a tensor after coding; codecs apply to float32 only. */
-int64_t site_crossing_bytes(const CostTensor *tensor, Codec codec);
 const char *site_crossing_kind_name(PlanCrossingKind kind);
 
 /* The member "crossings_between_sites" of plan.json; nothing where the plan knows no sites. */

@@ -88,7 +88,9 @@ static bool matches(const char *target, const char *name)
     return text_has_part(name, target, ".");
 }
 
-bool low_rank_target_matches(const char *target, const char *name, const char *alias)
+/* Whether the target means a parameter with this name or alias (NULL: none). With * ? or [ it is a pattern,
+ * otherwise one or more components between dots. */
+static bool low_rank_target_matches(const char *target, const char *name, const char *alias)
 {
     return matches(target, name) || matches(target, alias);
 }

@@ -18,10 +18,6 @@ typedef struct LowRankSpec {
  * continues the list before it. The strings are in the arena. Reports malformed text (EXIT_USAGE). */
 bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics);
 
-/* Whether the target means a parameter with this name or alias (NULL: none). With * ? or [ it is a pattern,
- * otherwise one or more components between dots. */
-bool low_rank_target_matches(const char *target, const char *name, const char *alias);
-
 /* Finds the weights that the targets mean, in the model's order; low_rank->branches is in the model's arena. Targets
  * skip weights of no matrix product, but each must match one (else EXIT_BAD_INPUT, with a list). Warns of weights
  * that cannot have a branch. */

@@ -75,13 +75,6 @@ int sum_round_answers(const SumRound *round)
     return count;
 }
 
-int sum_round_awaited(const SumRound *round)
-{
-    int count = 0;
-    for (int i = 0; i < round->sites; i++) count += sum_round_is_in(round, i);
-    return count;
-}
-
 static size_t answer_bytes(const SumRound *round, SumPhase phase)
 {
     switch (phase) {

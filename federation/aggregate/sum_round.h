@@ -53,7 +53,6 @@ void sum_round_count(SumRound *round, int site);
 void sum_round_forget(SumRound *round, int site);
 /* How many sites have answered the phase, and how many could. */
 int sum_round_answers(const SumRound *round);
-int sum_round_awaited(const SumRound *round);
 /* Whether the site is not out of the session, and whether it has answered this phase. */
 bool sum_round_is_in(const SumRound *round, int site);
 bool sum_round_has_answered(const SumRound *round, int site);

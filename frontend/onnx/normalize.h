@@ -116,8 +116,7 @@ ValueId emit_expand(OnnxNode *node, ValueId a, const Shape *shape);
 ValueId emit_transpose(OnnxNode *node, ValueId a, const int64_t *perm);
 ValueId emit_swap_axes(OnnxNode *node, ValueId a, int first, int second);
 ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64_t *steps, const Shape *shape);
-ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count); /* a slice along one axis */
-ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats);                 /* one number for each axis */
+ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count);
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims);
 ValueId emit_scalar(OnnxNode *node, DType dtype, double value);
 

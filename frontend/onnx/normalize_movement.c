@@ -112,7 +112,7 @@ bool normalize_expand(OnnxNode *node)
 }
 
 /* One axis at a time, the tensor is seen as [before, 1, rest], expanded along the middle, and seen whole again. */
-ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats)
+static ValueId emit_tile(OnnxNode *node, ValueId value, const int64_t *repeats)
 {
     Shape shape = shape_of(node, value);
     bool constant = graph_value(node->graph, value)->role == ROLE_CONSTANT;

@@ -59,8 +59,6 @@ static const struct {
 
 static const Task *task_of(const Job *job) { return &tasks[job->options->task]; }
 
-const char *dataset_task_name(DatasetTask task) { return tasks[task].name; }
-
 bool dataset_find_task(const char *name, DatasetTask *task)
 {
     for (int i = 0; i < DATASET_TASK_COUNT; i++)

@@ -23,7 +23,6 @@
 #include "frontend/text/dataset_options.h"
 #include "frontend/text/tokenizer.h"
 
-const char *dataset_task_name(DatasetTask task);
 bool dataset_find_task(const char *name, DatasetTask *task); /* false if unknown */
 
 /* Reads a table ("-": standard input) and writes `input_ids`, `attention_mask`, `token_type_ids` int32 [N,S], `lengths`

@@ -3,7 +3,8 @@
 #include "graph/ops/operator.h"
 #include "graph/passes/pack_internal.h"
 
-int pack_axis_of_input(const Packer *packer, int input, int rank, int axis)
+/* The dimension of input `input` that broadcasts along `axis`; -1: none, or one of extent 1. */
+static int axis_of_input(const Packer *packer, int input, int rank, int axis)
 {
     const Shape *shape = pack_shape_before(packer, input);
     int at = axis - (rank - shape->rank);
@@ -32,17 +33,17 @@ bool pack_join(Packer *packer, int first, int count, int rank, int axes, Layout 
         int64_t plain = 1;
         for (int i = first; i < first + count; i++) {
             if (!packer->node.inputs[i]) continue;
-            int at = pack_axis_of_input(packer, i, rank, axis);
+            int at = axis_of_input(packer, i, rank, axis);
             if (at < 0) continue;
             plain = pack_shape_before(packer, i)->dim[at];
             if (!layout_labelled(pack_layout_of(packer, i), at)) continue;
             if (from >= 0 && !layout_same_axis(pack_layout_of(packer, i), at, pack_layout_of(packer, from),
-                                               pack_axis_of_input(packer, from, rank, axis)))
+                                               axis_of_input(packer, from, rank, axis)))
                 return pack_refuse(packer, "combines values per token with values per row");
             from = i;
         }
         if (from >= 0)
-            layout_copy_axis(joined, axis, pack_layout_of(packer, from), pack_axis_of_input(packer, from, rank, axis));
+            layout_copy_axis(joined, axis, pack_layout_of(packer, from), axis_of_input(packer, from, rank, axis));
         else
             layout_add_plain(joined, plain, axis);
     }
@@ -57,12 +58,12 @@ static void find_pairs(Packer *packer, int first, int count, Layout *joined)
         ValueId input = packer->node.inputs[i];
         if (!input) continue;
         for (int axis = 0; axis < joined->rank; axis++) {
-            int key = pack_axis_of_input(packer, i, joined->rank, axis);
+            int key = axis_of_input(packer, i, joined->rank, axis);
             if (key < 0 || layout_labelled(pack_layout_of(packer, i), key) ||
                 layout_find(joined, axis, ATOM_TOKEN) < 0 || value_is_uniform(packer->graph, input, key))
                 continue;
             for (int other = 0; other < joined->rank; other++) {
-                int query = pack_axis_of_input(packer, i, joined->rank, other);
+                int query = axis_of_input(packer, i, joined->rank, other);
                 int atom = layout_find(joined, other, ATOM_PLAIN);
                 if (query < 0 || atom < 0 || joined->atoms[atom].extent != packer->form.longest ||
                     layout_count_kind(joined, ATOM_TOKEN) > 1 || value_is_uniform(packer->graph, input, query) ||
@@ -90,7 +91,7 @@ bool pack_fit(Packer *packer, int i, const Layout *joined, int axes)
 {
     int tokens[MAX_RANK], count = 0, rank = joined->rank;
     for (int axis = 0; axis < axes; axis++) {
-        int at = pack_axis_of_input(packer, i, rank, axis);
+        int at = axis_of_input(packer, i, rank, axis);
         if (at < 0 || !layout_labelled(joined, axis) || layout_labelled(pack_layout_of(packer, i), at)) continue;
         if (value_is_uniform(packer->graph, packer->node.inputs[i], at))
             cut_input(packer, i, at);

@@ -87,8 +87,6 @@ bool pack_finish(Packer *packer, const Layout *layout);
 /* The node reads this value in place of its input. */
 void pack_replace_input(Packer *packer, int input, const Packed *by);
 
-/* A value that packing made becomes an input that rules may read. */
-void pack_note(Packer *packer, const Packed *value);
 /* Notes which dimension counts lines. */
 void pack_set_lines(Packer *packer, ValueId value, const Layout *layout);
 /* The value is the same for all rows. */
@@ -127,8 +125,6 @@ bool pack_node(Packer *packer);
 
 /* An operator that takes elements in the same place. */
 bool pack_map(Packer *packer);
-/* The dimension of input `input` that broadcasts along `axis`; -1: none, or one of extent 1. */
-int pack_axis_of_input(const Packer *packer, int input, int rank, int axis);
 /* The layout of what inputs first ... first + count - 1 broadcast to, along dimensions 0 ... axes - 1. */
 bool pack_join(Packer *packer, int first, int count, int rank, int axes, Layout *joined);
 /* Input `i`, where what it is joined with counts lines and tokens in dimensions 0 ... axes - 1: cut where it is the

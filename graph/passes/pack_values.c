@@ -21,7 +21,8 @@ void pack_set_lines(Packer *packer, ValueId value, const Layout *layout)
     graph_value(packer->graph, value)->line_axis = packer->form.lines > 1 ? layout_line_axis(layout) : 0;
 }
 
-void pack_note(Packer *packer, const Packed *value)
+/* A value that packing made becomes an input that rules may read. */
+static void pack_note(Packer *packer, const Packed *value)
 {
     size_t count = packer->graph->value_count; /* amortised: packing adds few values to each of the model's */
     packer->layouts = memory_resize(packer->layouts, count, sizeof *packer->layouts);
