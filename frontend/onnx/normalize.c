@@ -179,7 +179,7 @@ static bool check_attributes(const OnnxNode *node)
 bool normalize_node(OnnxNode *node)
 {
     const Normalization *rule = node->rule;
-    node->errors = node->importer->diagnostics->errors;
+    begin_node(node);
     if (node->source->proto->n_attribute > 64) return node_error(node, NULL, "has more than 64 attributes");
     if (node->input_count < rule->least_inputs || (rule->most_inputs >= 0 && node->input_count > rule->most_inputs))
         return node_error(node, NULL, "has %d inputs, which is not what %s takes", node->input_count, rule->op);

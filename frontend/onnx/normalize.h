@@ -20,6 +20,7 @@ typedef struct OnnxNode {
     ValueId *outputs; /* to be filled; every output that somebody reads */
     int output_count;
     int errors;               /* of the import before this node */
+    Builder b;                /* of the nodes that it becomes */
     uint64_t attributes_used; /* a bit per attribute that the rule asked for */
 } OnnxNode;
 
@@ -37,6 +38,8 @@ typedef struct Normalization {
 
 /* NULL if the operator is not supported. */
 const Normalization *normalization_find(const char *domain, const char *op);
+/* Sets errors and b. */
+void begin_node(OnnxNode *node);
 /* Imports the node; false after reporting. */
 bool normalize_node(OnnxNode *node);
 
@@ -96,27 +99,23 @@ bool mark_axes(const OnnxNode *node, const int64_t *axes, int count, int rank, b
 
 /* ---- Emitters: the value, or 0 after reporting. What depends on constants alone is folded ---- */
 
-NodeOrigin node_origin(const OnnxNode *node); /* of the nodes that it becomes */
-
-ValueId emit_with(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
-                  int attribute_count);
+#define emit_with(node, ...) build_node(&(node)->b, __VA_ARGS__)
+#define emit_along(node, ...) build_along(&(node)->b, __VA_ARGS__)
+#define emit_unary(node, ...) build_unary(&(node)->b, __VA_ARGS__)
+#define emit_binary(node, ...) build_binary(&(node)->b, __VA_ARGS__)
+#define emit_where(node, ...) build_where(&(node)->b, __VA_ARGS__)
+#define emit_cast(node, ...) build_cast(&(node)->b, __VA_ARGS__)
+#define emit_reshape(node, ...) build_reshape(&(node)->b, __VA_ARGS__)
+#define emit_expand(node, ...) build_expand(&(node)->b, __VA_ARGS__)
+#define emit_transpose(node, ...) build_transpose(&(node)->b, __VA_ARGS__)
+#define emit_part(node, ...) build_part(&(node)->b, __VA_ARGS__)
 /* For operators with several outputs; false after reporting. */
 bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
                   int attribute_count, ValueId *outputs, int output_count);
-ValueId emit_along(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const char *name,
-                   int64_t value); /* with one attribute */
-ValueId emit_unary(OnnxNode *node, Opcode op, ValueId a);
-ValueId emit_binary(OnnxNode *node, Opcode op, ValueId a, ValueId b);
-ValueId emit_where(OnnxNode *node, ValueId condition, ValueId a, ValueId b);
-ValueId emit_cast(OnnxNode *node, ValueId a, DType dtype);
 ValueId emit_concat(OnnxNode *node, ValueId a, ValueId b, int64_t axis);
 ValueId emit_lookup(OnnxNode *node, ValueId table, ValueId indices, int64_t axis);
-ValueId emit_reshape(OnnxNode *node, ValueId a, const Shape *shape);
-ValueId emit_expand(OnnxNode *node, ValueId a, const Shape *shape);
-ValueId emit_transpose(OnnxNode *node, ValueId a, const int64_t *perm);
 ValueId emit_swap_axes(OnnxNode *node, ValueId a, int first, int second);
 ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64_t *steps, const Shape *shape);
-ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count);
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims);
 ValueId emit_scalar(OnnxNode *node, DType dtype, double value);
 

@@ -138,7 +138,7 @@ bool normalize_is_infinite(OnnxNode *node)
 static bool emit_dropout(OnnxNode *node, double ratio)
 {
     ValueId x = node->inputs[0];
-    ValueId y = graph_add_dropout(node->graph, x, ratio, node_origin(node), node->importer->diagnostics);
+    ValueId y = graph_add_dropout(node->graph, x, ratio, node->b.origin, node->importer->diagnostics);
     if (!set_output(node, 0, y)) return false;
     const Importer *importer = node->importer;
     if (node->output_count < 2 || !importer->symbols[node->source->outputs[1]].needed) return true;

@@ -225,15 +225,6 @@ ValueId emit_counting(OnnxNode *node, int64_t first, const Shape *shape)
     return result;
 }
 
-NodeOrigin node_origin(const OnnxNode *node)
-{
-    return (NodeOrigin){.name = node->source->name,
-                        .phase = PHASE_FORWARD,
-                        .layer = LAYER_NONE,
-                        .made_for = node->place,
-                        .hint = node->importer->shape_hint};
-}
-
 bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
                   int attribute_count, ValueId *outputs, int output_count)
 {
@@ -241,7 +232,7 @@ bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_co
     if (node_failed(node)) return false;
     for (int i = 0; i < input_count; i++)
         constant = constant && (!inputs[i] || graph_value(node->graph, inputs[i])->role == ROLE_CONSTANT);
-    NodeId made = graph_add_node(node->graph, op, node_origin(node), inputs, input_count, attributes, attribute_count,
+    NodeId made = graph_add_node(node->graph, op, node->b.origin, inputs, input_count, attributes, attribute_count,
                                  outputs, output_count, node->importer->diagnostics);
     if (!made) return false;
     if (!fold_node(node->graph, made, &node->importer->model->folding))
@@ -253,36 +244,24 @@ bool emit_outputs(OnnxNode *node, Opcode op, const ValueId *inputs, int input_co
     return true;
 }
 
-ValueId emit_with(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
-                  int attribute_count)
+/* Builder.add */
+static ValueId add(const Builder *b, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,
+                   int attribute_count)
 {
-    for (int i = 0; i < input_count; i++)
-        if (!inputs[i]) return 0;
     ValueId output = 0;
-    return emit_outputs(node, op, inputs, input_count, attributes, attribute_count, &output, 1) ? output : 0;
+    return emit_outputs(b->context, op, inputs, input_count, attributes, attribute_count, &output, 1) ? output : 0;
 }
 
-ValueId emit_along(OnnxNode *node, Opcode op, const ValueId *inputs, int input_count, const char *name, int64_t value)
+void begin_node(OnnxNode *node)
 {
-    Attribute attribute = attribute_integer(name, value);
-    return emit_with(node, op, inputs, input_count, &attribute, 1);
-}
-
-ValueId emit_unary(OnnxNode *node, Opcode op, ValueId a) { return emit_with(node, op, &a, 1, NULL, 0); }
-
-ValueId emit_binary(OnnxNode *node, Opcode op, ValueId a, ValueId b)
-{
-    return emit_with(node, op, (ValueId[]){a, b}, 2, NULL, 0);
-}
-
-ValueId emit_where(OnnxNode *node, ValueId condition, ValueId a, ValueId b)
-{
-    return emit_with(node, OP_Where, (ValueId[]){condition, a, b}, 3, NULL, 0);
-}
-
-ValueId emit_cast(OnnxNode *node, ValueId a, DType dtype)
-{
-    return !a || dtype_of(node, a) == dtype ? a : emit_along(node, OP_Cast, &a, 1, "to", dtype);
+    Importer *importer = node->importer;
+    node->errors = importer->diagnostics->errors;
+    node->b = (Builder){.graph = node->graph, .diagnostics = importer->diagnostics, .add = add, .context = node};
+    node->b.origin = (NodeOrigin){.name = node->source->name,
+                                  .phase = PHASE_FORWARD,
+                                  .layer = LAYER_NONE,
+                                  .made_for = node->place,
+                                  .hint = importer->shape_hint};
 }
 
 ValueId emit_concat(OnnxNode *node, ValueId a, ValueId b, int64_t axis)
@@ -293,29 +272,6 @@ ValueId emit_concat(OnnxNode *node, ValueId a, ValueId b, int64_t axis)
 ValueId emit_lookup(OnnxNode *node, ValueId table, ValueId indices, int64_t axis)
 {
     return emit_along(node, OP_Gather, (ValueId[]){table, indices}, 2, "axis", axis);
-}
-
-static ValueId emit_shaped(OnnxNode *node, Opcode op, ValueId a, const Shape *shape)
-{
-    if (!a) return 0;
-    Shape present = shape_of(node, a);
-    if (shape_equal(&present, shape)) return a;
-    Attribute attribute = attribute_integers("shape", shape->dim, shape->rank);
-    return emit_with(node, op, &a, 1, &attribute, 1);
-}
-
-ValueId emit_reshape(OnnxNode *node, ValueId a, const Shape *shape) { return emit_shaped(node, OP_Reshape, a, shape); }
-
-ValueId emit_expand(OnnxNode *node, ValueId a, const Shape *shape) { return emit_shaped(node, OP_Expand, a, shape); }
-
-ValueId emit_transpose(OnnxNode *node, ValueId a, const int64_t *perm)
-{
-    if (!a) return 0;
-    int rank = shape_of(node, a).rank, moved = 0;
-    for (int i = 0; i < rank; i++) moved += perm[i] != i;
-    if (!moved) return a;
-    Attribute attribute = attribute_integers("perm", perm, rank);
-    return emit_with(node, OP_Transpose, &a, 1, &attribute, 1);
 }
 
 ValueId emit_swap_axes(OnnxNode *node, ValueId a, int first, int second)
@@ -337,16 +293,6 @@ ValueId emit_slice(OnnxNode *node, ValueId a, const int64_t *starts, const int64
                               attribute_integers("steps", steps, shape->rank),
                               attribute_integers("shape", shape->dim, shape->rank)};
     return emit_with(node, OP_Slice, &a, 1, attributes, 3);
-}
-
-ValueId emit_part(OnnxNode *node, ValueId a, int64_t axis, int64_t start, int64_t count)
-{
-    if (!a) return 0;
-    Shape shape = shape_of(node, a);
-    int64_t starts[MAX_RANK] = {0}, steps[MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    starts[axis] = start;
-    shape.dim[axis] = count;
-    return emit_slice(node, a, starts, steps, &shape);
 }
 
 ValueId emit_reduce(OnnxNode *node, Opcode op, ValueId a, const int64_t *axes, int count, bool keepdims)

@@ -26,6 +26,10 @@ typedef struct Builder {
     Graph *graph;
     NodeOrigin origin;
     Diagnostics *diagnostics; /* NULL: a node that its operator refuses is a bug */
+    /* In place of graph_add_node, or NULL. */
+    ValueId (*add)(const struct Builder *b, Opcode op, const ValueId *inputs, int input_count,
+                   const Attribute *attributes, int attribute_count);
+    void *context; /* of add */
 } Builder;
 
 ValueId build_node(const Builder *b, Opcode op, const ValueId *inputs, int input_count, const Attribute *attributes,

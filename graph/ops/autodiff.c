@@ -32,10 +32,9 @@ ValueId gradient_node(Differentiation *differentiation, Opcode op, const ValueId
                       const Attribute *attributes, int attribute_count)
 {
     const Node *node = graph_node(differentiation->graph, differentiation->node);
-    Builder b = {
-        differentiation->graph,
-        {.name = node->name, .phase = PHASE_BACKWARD, .differentiates = differentiation->node, .layer = node->layer},
-        NULL};
+    NodeOrigin origin = {
+        .name = node->name, .phase = PHASE_BACKWARD, .differentiates = differentiation->node, .layer = node->layer};
+    Builder b = {.graph = differentiation->graph, .origin = origin};
     return build_node(&b, op, inputs, input_count, attributes, attribute_count);
 }
 

@@ -185,7 +185,8 @@ bool loss_compares_rows(const char *spec)
 
 bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
-    Builder b = {graph, {.name = "loss", .phase = PHASE_FORWARD, .layer = LAYER_NONE}, diagnostics};
+    NodeOrigin origin = {.name = "loss", .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    Builder b = {.graph = graph, .origin = origin, .diagnostics = diagnostics};
     const char *spec = options->loss;
     if (!options->want_loss) return true;
     if (!spec || !*spec) spec = default_loss(&b);

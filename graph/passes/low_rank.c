@@ -98,7 +98,8 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
         Node node = nodes[n];
         if (node.op == OP_NONE) continue;
         const LowRankBranch *branch = branch_of(low_rank, graph, &node);
-        Builder b = {graph, {.name = node.name, .layer = LAYER_NONE}, diagnostics};
+        NodeOrigin origin = {.name = node.name, .layer = LAYER_NONE};
+        Builder b = {.graph = graph, .origin = origin, .diagnostics = diagnostics};
         if (branch)
             ok = rebuild_product(&b, low_rank, branch, &node);
         else

@@ -71,6 +71,7 @@ bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostic
     Packer packer = {.graph = graph,
                      .diagnostics = diagnostics,
                      .form = options->packing,
+                     .b = {.graph = graph, .origin = {.phase = PHASE_FORWARD, .layer = LAYER_NONE}},
                      .before.values = memory_allocate(graph->value_count * sizeof(Value)),
                      .layouts = memory_allocate(graph->value_count * sizeof(Layout))};
     graph->packing = options->packing;
@@ -79,7 +80,8 @@ bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostic
     Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
     for (size_t n = 1; n < count && ok; n++) {
         packer.node = nodes[n];
-        packer.b = (Builder){graph, {.name = packer.node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE}, NULL};
+        packer.b =
+            (Builder){graph, {.name = packer.node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE}, NULL, NULL, NULL};
         if (packer.node.op != OP_NONE) ok = pack_node(&packer);
     }
     free(nodes);
