@@ -140,9 +140,10 @@ static void launch_files_reach_other_hosts(void **state)
     (void)state;
     char *expected = reference("", "--data data --steps 3");
     write_launch_files("far", "one.example", "two.example");
-    assert_int_equal(run("printf '#!/bin/sh\\n[ $1 != -x ] || shift\\nshift\\nexec sh -c \"$*\"\\n' > launcher && "
-                         "chmod +x launcher"),
-                     0);
+    assert_int_equal(
+        run("printf '#!/bin/sh\\nwhile :; do case $1 in -o) shift 2 ;; -x) shift ;; *) break ;; esac; done\\n"
+            "shift\\nexec sh -c \"$*\"\\n' > launcher && chmod +x launcher"),
+        0);
     assert_int_equal(
         run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
             "TOY_STAGES=0,1 SKYCC_KEEP=TOY_STAGES timeout 300 far/train --data $PWD/data --steps 3 --log $PWD/log"),
